@@ -1,0 +1,81 @@
+//! The work: coflows and their flows, as they are known when they arrive.
+
+use crate::{Bytes, CoflowId, HostId, Span, Time};
+
+/// One transfer of a coflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// Sending host.
+    pub source: HostId,
+    /// Receiving host. May equal `source`: rack-local flows of rack-level traces use both their ports.
+    pub destination: HostId,
+    /// Bytes to move, at least 1.
+    pub size: Bytes,
+    /// The task at the receiving end (a reducer), counted from 0 within the coflow: flows with the same
+    /// value form a flow group in Siphon's sense.
+    pub group: u32,
+}
+
+/// The communication pattern an application declares (Varys, Table 1). A hint for people and status
+/// output; no policy depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// Many to many, between two stages.
+    Shuffle,
+    /// One block to many receivers.
+    Broadcast,
+    /// Many senders to one receiver.
+    Aggregation,
+    /// Every member to every other.
+    AllToAll,
+    /// Not declared.
+    #[default]
+    Any,
+}
+
+/// A coflow: transfers that one application stage waits for together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoflowSpec {
+    /// Identity, and the second key after `arrival` wherever coflows tie.
+    pub id: CoflowId,
+    /// When its flows may start. Completion time counts from here.
+    pub arrival: Time,
+    /// Its transfers. May be empty in a live coflow whose flows join later.
+    pub flows: Vec<FlowSpec>,
+    /// Share relative to other coflows for policies that weigh them; 1 unless said, above 0, finite.
+    pub weight: f64,
+    /// Time allowed from arrival to last byte, if the application stated one.
+    pub deadline: Option<Span>,
+    /// Declared pattern.
+    pub pattern: Pattern,
+}
+
+impl CoflowSpec {
+    /// A coflow of weight 1 without deadline or declared pattern.
+    pub fn new(id: CoflowId, arrival: Time, flows: Vec<FlowSpec>) -> CoflowSpec {
+        CoflowSpec { id, arrival, flows, weight: 1.0, deadline: None, pattern: Pattern::Any }
+    }
+
+    /// Bytes of all flows (the coflow's size).
+    pub fn bytes(&self) -> Bytes {
+        self.flows.iter().map(|flow| flow.size).sum()
+    }
+
+    /// Bytes of the largest flow (the coflow's length).
+    pub fn length(&self) -> Bytes {
+        self.flows.iter().map(|flow| flow.size).max().unwrap_or_default()
+    }
+
+    /// Number of flows.
+    pub fn width(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Bin of Varys' Table 4: 1 short narrow, 2 long narrow, 3 short wide, 4 long wide. Short: the
+    /// largest flow is under 5 MB (10^6 bytes); narrow: at most 50 flows.
+    pub fn bin(&self) -> u8 {
+        let long = self.length().0 >= 5_000_000;
+        let wide = self.width() > 50;
+        1 + u8::from(long) + 2 * u8::from(wide)
+    }
+}
