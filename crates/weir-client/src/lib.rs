@@ -1,1 +1,207 @@
-//! Placeholder.
+//! The client library: register, put, get, seal, unregister, status.
+//!
+//! A driver registers a coflow; senders put blocks at the agent of their host; receivers get them by
+//! name. Bytes go straight from the sender's agent to the receiver, are verified frame by frame, and a
+//! broken transfer goes on where it stopped. Every call has a time limit. Without a coordinator, `get`
+//! still works if it is told who holds the block ([`GetOptions::holders`]).
+//!
+//! The library decides nothing about order or rates and keeps no state but pooled connections.
+
+mod error;
+mod get;
+mod memory;
+
+pub use error::{Error, GetError};
+pub use get::{BlockReader, GetOptions};
+pub use memory::MemoryBlock;
+pub use weir_proto::v1::{CoflowOptions, CoflowRecord, Pattern, StatusReply};
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+use tonic::transport::Channel;
+use weir_proto::v1::agent_client::AgentClient;
+use weir_proto::v1::coordinator_client::CoordinatorClient;
+use weir_proto::{limits, v1};
+
+/// How long a control call may take before it fails, retries included.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
+/// Pause between attempts of a control call.
+const CALL_RETRY: Duration = Duration::from_millis(50);
+
+/// Where a client finds its peers.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The coordinator; without one, coflows cannot be registered and gets need holders.
+    pub coordinator: Option<SocketAddr>,
+    /// Unix socket of this host's agent; needed to put.
+    pub agent: Option<PathBuf>,
+    /// This host in the coordinator's fabric, as destination of what it gets.
+    pub host: u32,
+}
+
+/// A connection to Weir; clones share it.
+#[derive(Clone)]
+pub struct Client {
+    config: ClientConfig,
+    coordinator: Option<CoordinatorClient<Channel>>,
+    agent: Option<AgentClient<Channel>>,
+    spool: Arc<Mutex<Option<PathBuf>>>,
+    pool: Arc<get::Pool>,
+}
+
+impl Client {
+    /// Prepares a client. Nothing is connected yet, so this works while the peers are still starting.
+    /// Must be called within a tokio runtime.
+    pub fn new(config: ClientConfig) -> Client {
+        let bound = limits::MAX_CONTROL_MESSAGE_BYTES;
+        let coordinator = config.coordinator.map(|address| {
+            CoordinatorClient::new(weir_daemon::coordinator_channel(address)).max_decoding_message_size(bound)
+        });
+        let agent = config
+            .agent
+            .clone()
+            .map(|path| AgentClient::new(weir_daemon::agent_channel(path)).max_encoding_message_size(bound));
+        Client { config, coordinator, agent, spool: Arc::default(), pool: Arc::default() }
+    }
+
+    /// Declares a coflow and returns its id. Repeated until the coordinator answers or 10 s have passed;
+    /// a repetition never registers twice.
+    pub async fn register(&self, options: CoflowOptions) -> Result<u64, Error> {
+        let request =
+            v1::RegisterRequest { options: Some(options), request_key: rand::random_range(1..=u64::MAX) };
+        let client = self.coordinator()?;
+        let reply = retry(|| {
+            let (mut client, request) = (client.clone(), request.clone());
+            async move { client.register(request).await }
+        })
+        .await?;
+        Ok(reply.coflow)
+    }
+
+    /// Says that no more flows will join the coflow.
+    pub async fn seal(&self, coflow: u64) -> Result<(), Error> {
+        let client = self.coordinator()?;
+        retry(|| {
+            let mut client = client.clone();
+            async move { client.seal(v1::SealRequest { coflow }).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Ends a coflow: its blocks may go and what still moves is stopped. Returns its record, or `None`
+    /// if the coordinator did not know it.
+    pub async fn unregister(&self, coflow: u64) -> Result<Option<CoflowRecord>, Error> {
+        let client = self.coordinator()?;
+        let reply = retry(|| {
+            let mut client = client.clone();
+            async move { client.unregister(v1::UnregisterRequest { coflow }).await }
+        })
+        .await?;
+        Ok(reply.record)
+    }
+
+    /// What moves now, and what each coflow waits for.
+    pub async fn status(&self) -> Result<StatusReply, Error> {
+        let mut client = self.coordinator()?;
+        let call = client.status(v1::StatusRequest {});
+        match tokio::time::timeout(CALL_LIMIT, call).await {
+            Ok(reply) => Ok(reply.map_err(Error::from)?.into_inner()),
+            Err(_) => Err(Error::TimeLimit),
+        }
+    }
+
+    /// Puts `size` bytes of a file from `offset` as a block. The file stays where it is and must not
+    /// change until the coflow has ended; it must be below a directory the agent may serve.
+    pub async fn put_file(
+        &self,
+        coflow: u64,
+        block: &str,
+        path: &Path,
+        offset: u64,
+        size: u64,
+    ) -> Result<(), Error> {
+        let path = path.to_str().ok_or(Error::Path)?.to_owned();
+        let block = block.to_owned();
+        let put =
+            v1::PutRequest { coflow, block, path, offset, size, spooled: false, frame_checksums: Vec::new() };
+        self.put(put).await
+    }
+
+    /// Memory of `size` bytes to write a block into. Hand it over with [`Client::put_memory`]; nothing
+    /// is copied then, and the task may exit.
+    pub async fn memory_block(&self, size: u64) -> Result<MemoryBlock, Error> {
+        Ok(MemoryBlock::create(&self.spool().await?, size)?)
+    }
+
+    /// Puts a block from memory.
+    pub async fn put_memory(&self, coflow: u64, block: &str, memory: MemoryBlock) -> Result<(), Error> {
+        let (size, frame_checksums) = (memory.len() as u64, memory.frame_checksums());
+        let (block, path) = (block.to_owned(), memory.name().to_owned());
+        let put = v1::PutRequest { coflow, block, path, offset: 0, size, spooled: true, frame_checksums };
+        self.put(put).await?;
+        memory.hand_over();
+        Ok(())
+    }
+
+    /// Copies `bytes` into a block and puts it.
+    pub async fn put_bytes(&self, coflow: u64, block: &str, bytes: &[u8]) -> Result<(), Error> {
+        let mut memory = self.memory_block(bytes.len() as u64).await?;
+        memory.copy_from_slice(bytes);
+        self.put_memory(coflow, block, memory).await
+    }
+
+    async fn put(&self, put: v1::PutRequest) -> Result<(), Error> {
+        let client = self.agent()?;
+        retry(|| {
+            let (mut client, put) = (client.clone(), put.clone());
+            async move { client.put(put).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    async fn spool(&self) -> Result<PathBuf, Error> {
+        let mut spool = self.spool.lock().await;
+        if let Some(path) = &*spool {
+            return Ok(path.clone());
+        }
+        let client = self.agent()?;
+        let reply = retry(|| {
+            let mut client = client.clone();
+            async move { client.describe(v1::DescribeRequest {}).await }
+        })
+        .await?;
+        Ok(spool.insert(PathBuf::from(reply.spool)).clone())
+    }
+
+    fn coordinator(&self) -> Result<CoordinatorClient<Channel>, Error> {
+        self.coordinator.clone().ok_or(Error::NoCoordinator)
+    }
+
+    fn agent(&self) -> Result<AgentClient<Channel>, Error> {
+        self.agent.clone().ok_or(Error::NoAgent)
+    }
+}
+
+/// Repeats a call that may be repeated while its peer is away, within [`CALL_LIMIT`].
+async fn retry<T, F>(mut call: impl FnMut() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+{
+    let end = Instant::now() + CALL_LIMIT;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match tokio::time::timeout(left, call()).await {
+            Ok(Ok(reply)) => return Ok(reply.into_inner()),
+            Ok(Err(status)) if error::is_transient(&status) && left > CALL_RETRY => {
+                tokio::time::sleep(CALL_RETRY).await;
+            }
+            Ok(Err(status)) => return Err(status.into()),
+            Err(_) => return Err(Error::TimeLimit),
+        }
+    }
+}

@@ -1,1 +1,12 @@
-//! Placeholder.
+//! The live system as state machines without I/O.
+//!
+//! [`coordinator::Coordinator`] turns what agents report into plans; [`agent::Agent`] turns plans into
+//! bytes that are due. Both follow one convention: `handle_*` takes an event in, `poll_*` gives an action
+//! out, `next_timeout` says when to call again if nothing happens, and `now` is always an argument. After
+//! any `handle_*` or an elapsed timeout, call the `poll_*` methods until they return `None`.
+//!
+//! This crate opens no socket, reads no clock and spawns nothing; crate `weir-daemon` drives it.
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod coordinator;

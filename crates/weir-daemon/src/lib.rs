@@ -1,1 +1,14 @@
-//! Placeholder.
+//! The processes of the live system: each drives one state machine of `weir-core` over `weir-net`.
+//!
+//! - [`coordinator`]: gRPC in, plans out; one task owns the state machine.
+//! - [`agent`]: one thread owns the state machine and all data connections; an async side talks to the
+//!   coordinator and to the tasks of the host.
+//!
+//! Decisions live elsewhere (`weir-core`, `weir-policy`); this crate holds sockets, tasks and files.
+#![forbid(unsafe_code)]
+
+pub mod agent;
+mod channel;
+pub mod coordinator;
+
+pub use channel::{agent_channel, coordinator_channel};

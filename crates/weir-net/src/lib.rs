@@ -1,1 +1,17 @@
-//! Placeholder.
+//! The operating system's edge: clocks, sockets, readiness, sendfile, checksums of files.
+//!
+//! Mechanism only. Nothing here knows what a coflow is or decides when anything is sent.
+#![forbid(unsafe_code)]
+
+mod block_file;
+mod clock;
+mod poller;
+mod socket;
+
+pub use block_file::{BlockFile, SendOutcome, checksum};
+pub use clock::Clock;
+pub use poller::{Event, Poller, Waker};
+pub use socket::{
+    CONGESTION_CONTROL, CONTROL_DSCP, control_listener, data_listener, mark_control, tune_data,
+    tune_scheduled,
+};

@@ -1,1 +1,29 @@
-//! Placeholder.
+//! What Weir's processes say to each other: the control plane (gRPC, [`v1`]), the framing of the data
+//! plane ([`data`]) and the bounds of both ([`limits`]).
+//!
+//! This crate encodes and decodes. It opens no socket and keeps no state.
+#![forbid(unsafe_code)]
+
+pub mod data;
+pub mod limits;
+
+/// Version 1 of the control plane, generated from `proto/weir/v1/control.proto`.
+#[expect(
+    missing_docs,
+    clippy::all,
+    clippy::allow_attributes,
+    reason = "generated; documented in the .proto file"
+)]
+pub mod v1 {
+    tonic::include_proto!("weir.v1");
+}
+
+/// Encodes a coflow note for an agent's journal.
+pub fn encode_note(note: &v1::CoflowNote) -> Vec<u8> {
+    prost::Message::encode_to_vec(note)
+}
+
+/// Decodes what [`encode_note`] wrote.
+pub fn decode_note(bytes: &[u8]) -> Result<v1::CoflowNote, prost::DecodeError> {
+    prost::Message::decode(bytes)
+}

@@ -1,0 +1,77 @@
+//! What can go wrong.
+
+use tonic::{Code, Status};
+
+/// Why a control call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The client was set up without a coordinator.
+    #[error("this client has no coordinator; set ClientConfig::coordinator")]
+    NoCoordinator,
+    /// The client was set up without an agent.
+    #[error("this client has no agent; set ClientConfig::agent to the agent's socket")]
+    NoAgent,
+    /// The peer refused, for the reason it gives.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The peer could not be reached within the time limit.
+    #[error("unreachable: {0}")]
+    Unreachable(String),
+    /// The time limit passed.
+    #[error("no answer within the time limit")]
+    TimeLimit,
+    /// A path is not UTF-8.
+    #[error("a block's path must be UTF-8")]
+    Path,
+    /// Memory for a block could not be had.
+    #[error("cannot make a memory block: {0}")]
+    Memory(#[from] std::io::Error),
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Error {
+        if is_transient(&status) {
+            Error::Unreachable(status.message().to_owned())
+        } else {
+            Error::Refused(status.message().to_owned())
+        }
+    }
+}
+
+/// Whether the same call may succeed later.
+pub(crate) fn is_transient(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal)
+}
+
+/// Why a block could not be got.
+#[derive(Debug, thiserror::Error)]
+pub enum GetError {
+    /// Nobody put the block, or nobody who holds it could be reached, within the time limit. Holds the
+    /// last thing that went wrong.
+    #[error("block `{block}` of coflow {coflow} did not arrive within the time limit: {last}")]
+    TimeLimit {
+        /// Its coflow.
+        coflow: u64,
+        /// Its name.
+        block: String,
+        /// The last obstacle.
+        last: String,
+    },
+    /// The coflow was unregistered.
+    #[error("coflow {0} has ended")]
+    CoflowEnded(u64),
+    /// The holder refused the request for good.
+    #[error("the holder refused: {0}")]
+    Refused(&'static str),
+    /// The block changed its size between two attempts.
+    #[error("the block changed from {before} to {after} bytes while it was read")]
+    Changed {
+        /// Size at first.
+        before: u64,
+        /// Size now.
+        after: u64,
+    },
+    /// Bytes could not be written where the caller wants them.
+    #[error("cannot write what arrived: {0}")]
+    Sink(#[from] std::io::Error),
+}

@@ -1,0 +1,314 @@
+//! Receiving: locate, connect, verify, resume.
+
+use crate::{Client, GetError, error};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use weir_proto::data::{
+    ACK, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, Status,
+    frame_length,
+};
+use weir_proto::v1;
+
+/// First and longest pause between attempts to reach a holder.
+const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+/// How long connecting to a holder may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// Longest wait of one `Locate` call; repeated until the get's own limit.
+const LOCATE_WAIT: Duration = Duration::from_secs(5);
+/// Idle connections kept for one holder.
+const MAX_IDLE_PER_HOLDER: usize = 32;
+
+/// How a block is to be got.
+#[derive(Clone, Debug)]
+pub struct GetOptions {
+    /// Longest time until the last byte, waiting for the put included.
+    pub time_limit: Duration,
+    /// Data-plane addresses of agents known to hold the block. Empty: the coordinator is asked.
+    pub holders: Vec<SocketAddr>,
+    /// The receiving task within the coflow.
+    pub group: u32,
+}
+
+impl Default for GetOptions {
+    fn default() -> GetOptions {
+        GetOptions { time_limit: Duration::from_secs(3600), holders: Vec::new(), group: 0 }
+    }
+}
+
+/// Connections whose last transfer ended well, by holder.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(Mutex<BTreeMap<SocketAddr, Vec<TcpStream>>>);
+
+impl Pool {
+    fn take(&self, holder: SocketAddr) -> Option<TcpStream> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&holder)?.pop()
+    }
+
+    fn give(&self, holder: SocketAddr, stream: TcpStream) {
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = idle.entry(holder).or_default();
+        if idle.len() < MAX_IDLE_PER_HOLDER {
+            idle.push(stream);
+        }
+    }
+}
+
+impl Client {
+    /// Begins to get a block. Bytes come from [`BlockReader::next`], each verified before it is handed
+    /// out, while the rest still arrives.
+    pub fn get(&self, coflow: u64, block: &str, options: GetOptions) -> BlockReader {
+        BlockReader {
+            pool: Arc::clone(&self.pool),
+            client: self.clone(),
+            coflow,
+            block: block.to_owned(),
+            end: Instant::now() + options.time_limit,
+            options,
+            verified: 0,
+            size: None,
+            stream: None,
+            buffer: Vec::new(),
+            pause: RETRY.0,
+            last: "nothing was tried yet".to_owned(),
+            finished: false,
+            first_byte: None,
+        }
+    }
+
+    /// Gets a whole block into memory.
+    pub async fn get_bytes(
+        &self,
+        coflow: u64,
+        block: &str,
+        options: GetOptions,
+    ) -> Result<Vec<u8>, GetError> {
+        let mut reader = self.get(coflow, block, options);
+        let mut bytes = Vec::new();
+        while let Some(part) = reader.next().await? {
+            bytes.extend_from_slice(part);
+        }
+        Ok(bytes)
+    }
+
+    /// Gets a whole block into a file, from its start.
+    pub async fn get_to_file(
+        &self,
+        coflow: u64,
+        block: &str,
+        options: GetOptions,
+        file: &mut tokio::fs::File,
+    ) -> Result<u64, GetError> {
+        let mut reader = self.get(coflow, block, options);
+        let mut total = 0;
+        while let Some(part) = reader.next().await? {
+            file.write_all(part).await?;
+            total += part.len() as u64;
+        }
+        file.flush().await?;
+        Ok(total)
+    }
+}
+
+/// A block on its way.
+pub struct BlockReader {
+    client: Client,
+    pool: Arc<Pool>,
+    coflow: u64,
+    block: String,
+    options: GetOptions,
+    end: Instant,
+    /// Bytes handed out; always at a frame's start or the end.
+    verified: u64,
+    size: Option<u64>,
+    stream: Option<(SocketAddr, TcpStream)>,
+    buffer: Vec<u8>,
+    pause: Duration,
+    last: String,
+    finished: bool,
+    first_byte: Option<Instant>,
+}
+
+/// An obstacle: whether trying again may help.
+enum Obstacle {
+    Again(String),
+    Final(GetError),
+}
+
+impl From<std::io::Error> for Obstacle {
+    fn from(error: std::io::Error) -> Obstacle {
+        Obstacle::Again(error.to_string())
+    }
+}
+
+impl BlockReader {
+    /// The next verified bytes, in order; `None` once all were handed out and acknowledged.
+    pub async fn next(&mut self) -> Result<Option<&[u8]>, GetError> {
+        loop {
+            if self.finished {
+                return Ok(None);
+            }
+            let end = tokio::time::Instant::from_std(self.end);
+            match tokio::time::timeout_at(end, self.step()).await {
+                Ok(Ok(Some(length))) => {
+                    self.pause = RETRY.0;
+                    return Ok(Some(&self.buffer[..length]));
+                }
+                Ok(Ok(None)) => {}
+                Ok(Err(Obstacle::Final(error))) => return Err(error),
+                Ok(Err(Obstacle::Again(obstacle))) => {
+                    self.stream = None;
+                    self.last = obstacle;
+                    let pause = self.pause.min(self.end.saturating_duration_since(Instant::now()));
+                    tokio::time::sleep(pause).await;
+                    self.pause = (self.pause * 2).min(RETRY.1);
+                }
+                Err(_) => {
+                    let (coflow, block) = (self.coflow, self.block.clone());
+                    return Err(GetError::TimeLimit { coflow, block, last: self.last.clone() });
+                }
+            }
+        }
+    }
+
+    /// Size of the block in bytes, once its holder has answered.
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// When the first payload byte arrived.
+    pub fn first_byte(&self) -> Option<Instant> {
+        self.first_byte
+    }
+
+    /// One frame, or one step towards it.
+    async fn step(&mut self) -> Result<Option<usize>, Obstacle> {
+        if self.size == Some(self.verified) {
+            self.acknowledge().await?;
+            return Ok(None);
+        }
+        if self.stream.is_none() {
+            self.open().await?;
+        }
+        let (Some((_, stream)), Some(size)) = (&mut self.stream, self.size) else { return Ok(None) };
+        let mut head = [0; FRAME_HEADER_BYTES];
+        stream.read_exact(&mut head).await?;
+        let header = FrameHeader::decode(&head).map_err(|error| Obstacle::Again(error.to_string()))?;
+        let length = frame_length(size, self.verified) as usize;
+        if header.length as usize != length {
+            return Err(Obstacle::Again("a frame of the wrong length".to_owned()));
+        }
+        self.buffer.resize(FRAME_BYTES as usize, 0);
+        let mut filled = 0;
+        while filled < length {
+            match stream.read(&mut self.buffer[filled..length]).await? {
+                0 => return Err(Obstacle::Again("the holder closed the connection".to_owned())),
+                count => filled += count,
+            }
+            self.first_byte.get_or_insert_with(Instant::now);
+        }
+        if weir_net::checksum(&self.buffer[..length]) != header.checksum {
+            return Err(Obstacle::Again("a frame whose checksum does not match".to_owned()));
+        }
+        self.verified += length as u64;
+        Ok(Some(length))
+    }
+
+    async fn acknowledge(&mut self) -> Result<(), Obstacle> {
+        if let Some((holder, mut stream)) = self.stream.take() {
+            // A holder that died after its last byte needs no acknowledgement.
+            if stream.write_all(&[ACK]).await.is_ok() {
+                self.pool.give(holder, stream);
+            }
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    /// Finds a holder and asks it for what is missing.
+    async fn open(&mut self) -> Result<(), Obstacle> {
+        let mut refused = None;
+        for holder in self.holders().await? {
+            match self.ask(holder).await {
+                Ok(()) => return Ok(()),
+                Err(error @ Obstacle::Final(_)) => return Err(error),
+                Err(Obstacle::Again(obstacle)) => refused = Some(format!("{holder}: {obstacle}")),
+            }
+        }
+        Err(Obstacle::Again(refused.unwrap_or_else(|| "nobody has put it yet".to_owned())))
+    }
+
+    async fn holders(&self) -> Result<Vec<SocketAddr>, Obstacle> {
+        if !self.options.holders.is_empty() {
+            return Ok(self.options.holders.clone());
+        }
+        let wait = self.end.saturating_duration_since(Instant::now()).min(LOCATE_WAIT);
+        let request = v1::LocateRequest {
+            coflow: self.coflow,
+            block: self.block.clone(),
+            wait_ms: wait.as_millis() as u64,
+            host: self.client.config.host,
+        };
+        let mut coordinator = self
+            .client
+            .coordinator()
+            .map_err(|_| Obstacle::Final(GetError::Refused("no coordinator to ask and no holder given")))?;
+        let reply = coordinator.locate(request).await.map_err(|status| {
+            if error::is_transient(&status) {
+                Obstacle::Again(format!("coordinator: {}", status.message()))
+            } else {
+                Obstacle::Final(GetError::Refused("the coordinator refused to locate the block"))
+            }
+        })?;
+        let holders = reply.into_inner().holders;
+        Ok(holders.iter().filter_map(|holder| holder.data_address.parse().ok()).collect())
+    }
+
+    /// Requests the block on a pooled or new connection. A pooled one may have died meanwhile: then a
+    /// new one is tried at once.
+    async fn ask(&mut self, holder: SocketAddr) -> Result<(), Obstacle> {
+        if let Some(stream) = self.pool.take(holder)
+            && self.ask_on(holder, stream).await.is_ok()
+        {
+            return Ok(());
+        }
+        let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(holder))
+            .await
+            .map_err(|_| Obstacle::Again("connecting took too long".to_owned()))??;
+        weir_net::tune_data(&stream)?;
+        self.ask_on(holder, stream).await
+    }
+
+    async fn ask_on(&mut self, holder: SocketAddr, mut stream: TcpStream) -> Result<(), Obstacle> {
+        let request = Request {
+            coflow: self.coflow,
+            offset: self.verified,
+            destination: self.client.config.host,
+            group: self.options.group,
+            block: self.block.clone(),
+        };
+        stream.write_all(&request.encode()).await?;
+        let mut answer = [0; RESPONSE_BYTES];
+        stream.read_exact(&mut answer).await?;
+        let response = Response::decode(&answer).map_err(|error| Obstacle::Again(error.to_string()))?;
+        match response.status {
+            Status::Accepted => {}
+            Status::NoSuchBlock => return Err(Obstacle::Again("it does not hold the block".to_owned())),
+            Status::Busy => {
+                return Err(Obstacle::Again("it serves as many connections as it may".to_owned()));
+            }
+            Status::Unreadable => return Err(Obstacle::Again("it cannot read the block's file".to_owned())),
+            Status::CoflowEnded => return Err(Obstacle::Final(GetError::CoflowEnded(self.coflow))),
+            Status::BadRequest => return Err(Obstacle::Final(GetError::Refused("bad request"))),
+        }
+        if let Some(before) = self.size.filter(|&before| before != response.size) {
+            return Err(Obstacle::Final(GetError::Changed { before, after: response.size }));
+        }
+        self.size = Some(response.size);
+        self.stream = Some((holder, stream));
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! A coordinator, agents and clients in one process, over real sockets on loopback.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use weir_client::{Client, ClientConfig, CoflowOptions, GetError, GetOptions};
+use weir_daemon::agent::AgentOptions;
+use weir_daemon::coordinator::CoordinatorOptions;
+use weir_model::{Fabric, Rate};
+
+/// Everything of a test; dropping the runtime ends it.
+struct Cluster {
+    coordinator: SocketAddr,
+    dir: tempfile::TempDir,
+    agents: Vec<SocketAddr>,
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+impl Cluster {
+    fn start(hosts: u32, rate: Rate) -> Cluster {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = weir_net::control_listener(any_port()).unwrap();
+        let coordinator = listener.local_addr().unwrap();
+        let fabric = Fabric::big_switch(hosts, rate).unwrap();
+        let options = CoordinatorOptions::new(fabric, weir_policy::find("varys").unwrap());
+        tokio::spawn(weir_daemon::coordinator::serve(options, listener, std::future::pending()));
+        let mut agents = Vec::new();
+        for host in 0..hosts {
+            let listener = weir_net::data_listener(any_port()).unwrap();
+            agents.push(listener.local_addr().unwrap());
+            let mut options = AgentOptions::new(host, spool(dir.path(), host));
+            options.coordinator = Some(coordinator);
+            options.allow = vec![dir.path().to_owned()];
+            tokio::spawn(weir_daemon::agent::serve(options, listener, std::future::pending()));
+        }
+        Cluster { coordinator, dir, agents }
+    }
+
+    fn client(&self, host: u32) -> Client {
+        Client::new(ClientConfig {
+            coordinator: Some(self.coordinator),
+            agent: Some(spool(self.dir.path(), host).join("agent.sock")),
+            host,
+        })
+    }
+}
+
+fn spool(dir: &Path, host: u32) -> std::path::PathBuf {
+    dir.join(format!("spool-{host}"))
+}
+
+fn pattern(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    (0..length)
+        .map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coflow_goes_from_register_to_its_last_byte() {
+    let cluster = Cluster::start(3, Rate::from_bytes_per_sec(50e6));
+    let (sender, receiver) = (cluster.client(0), cluster.client(2));
+    let options = CoflowOptions { name: "shuffle".to_owned(), flows: 2, ..CoflowOptions::default() };
+    let coflow = sender.register(options).await.unwrap();
+
+    // One get waits for its put; the other block is a range of a file.
+    let waiting = tokio::spawn({
+        let receiver = receiver.clone();
+        async move { receiver.get_bytes(coflow, "in-memory", GetOptions::default()).await }
+    });
+    let memory = pattern(700_001, 1);
+    sender.put_bytes(coflow, "in-memory", &memory).await.unwrap();
+    assert!(waiting.await.unwrap().unwrap() == memory);
+
+    let file = pattern(900_000, 2);
+    let path = cluster.dir.path().join("map-output");
+    std::fs::write(&path, &file).unwrap();
+    sender.put_file(coflow, "range", &path, 1000, 600_000).await.unwrap();
+    let got = receiver.get_bytes(coflow, "range", GetOptions::default()).await.unwrap();
+    assert!(got == file[1000..601_000]);
+
+    // Complete by numFlows; the record counts both flows and their bytes.
+    let record = tokio::time::timeout(Duration::from_secs(5), async {
+        loop {
+            let status = receiver.status().await.unwrap();
+            if let Some(record) = status.completed.first() {
+                return record.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
+    assert_eq!((record.coflow, record.flows, record.bytes), (coflow, 2, 1_300_001));
+    sender.unregister(coflow).await.unwrap().unwrap();
+    let late = receiver.get_bytes(coflow, "range", holders(&cluster, 0)).await;
+    assert!(matches!(late, Err(GetError::CoflowEnded(_))), "{late:?}");
+}
+
+fn holders(cluster: &Cluster, host: usize) -> GetOptions {
+    GetOptions {
+        holders: vec![cluster.agents[host]],
+        time_limit: Duration::from_secs(20),
+        ..GetOptions::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_get_without_a_put_ends_at_its_limit_and_says_why() {
+    let cluster = Cluster::start(1, Rate::from_bytes_per_sec(1e9));
+    let client = cluster.client(0);
+    let coflow = client.register(CoflowOptions::default()).await.unwrap();
+    let options = GetOptions { time_limit: Duration::from_millis(300), ..GetOptions::default() };
+    let error = client.get_bytes(coflow, "never", options).await.unwrap_err();
+    assert!(error.to_string().contains("`never`"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_outside_the_allowed_directories_are_refused() {
+    let cluster = Cluster::start(1, Rate::from_bytes_per_sec(1e9));
+    let client = cluster.client(0);
+    let coflow = client.register(CoflowOptions::default()).await.unwrap();
+    let error = client.put_file(coflow, "hosts", Path::new("/etc/hosts"), 0, 1).await.unwrap_err();
+    assert!(error.to_string().contains("--allow"), "{error}");
+}

@@ -1,0 +1,302 @@
+//! Credits: when each flow of a host may write its next chunk, and how much.
+//!
+//! # Problem
+//! Rates change hundreds of times a second. The kernel's own pacing cannot follow: a send it has already
+//! scheduled is not brought forward when the rate rises.
+//!
+//! # Approach
+//! Every scheduled flow has a bucket that fills at its rate. A chunk is written when the bucket holds it,
+//! so that the kernel's queue stays short and a new rate counts from the next chunk on. A flow with rate
+//! zero is paused by not being written to. A flow nobody schedules is always due.
+//!
+//! # Properties
+//! - Over any interval a scheduled flow is given at most rate x interval + one bucket of bytes. The bucket
+//!   is bounded, so a flow that could not send for a while does not catch up at line rate.
+//! - Flows become due in order of due time, ties by id.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use weir_model::{Rate, Span, Time};
+
+/// A chunk is what the flow's rate moves in this time, within the two bounds below.
+const CHUNK_TIME_S: f64 = 0.002;
+/// Smallest chunk in bytes: about three full segments.
+const MIN_CHUNK_BYTES: f64 = 4_344.0;
+/// Largest chunk in bytes.
+const MAX_CHUNK_BYTES: f64 = 65_536.0;
+/// What a new flow may write at once, in bytes: one segment, so that it starts without delay.
+const FIRST_CHUNK_BYTES: f64 = 1_448.0;
+/// A bucket holds at most a chunk and what the rate moves in this time.
+const BUCKET_TIME_S: f64 = 0.008;
+/// Bytes given to an unscheduled flow at once.
+const UNSCHEDULED_BYTES: u64 = 1 << 20;
+
+/// How one flow is metered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pacing {
+    /// Not metered: the transport decides, as without Weir.
+    Unscheduled,
+    /// Nothing may be sent until another pacing is set.
+    Paused,
+    /// Metered to a rate above zero.
+    Rated(Rate),
+}
+
+#[derive(Debug)]
+struct Bucket {
+    pacing: Pacing,
+    credit: f64,
+    chunk: f64,
+    updated: Time,
+    due: Time,
+    blocked: bool,
+    started: bool,
+    left: u64,
+}
+
+/// The buckets of all flows of one host.
+#[derive(Debug, Default)]
+pub struct Pacer {
+    buckets: BTreeMap<u64, Bucket>,
+    due: BTreeSet<(Time, u64)>,
+    unscheduled: VecDeque<u64>,
+}
+
+impl Pacer {
+    /// Adds a flow with `left` bytes to send.
+    pub fn insert(&mut self, now: Time, flow: u64, left: u64, pacing: Pacing) {
+        let bucket = Bucket {
+            pacing: Pacing::Paused,
+            credit: FIRST_CHUNK_BYTES,
+            chunk: FIRST_CHUNK_BYTES,
+            updated: now,
+            due: Time::MAX,
+            blocked: false,
+            started: false,
+            left,
+        };
+        self.buckets.insert(flow, bucket);
+        self.set(now, flow, pacing);
+    }
+
+    /// Removes a flow.
+    pub fn remove(&mut self, flow: u64) {
+        if let Some(bucket) = self.buckets.remove(&flow) {
+            self.due.remove(&(bucket.due, flow));
+        }
+    }
+
+    /// The pacing in force for a flow.
+    pub fn pacing(&self, flow: u64) -> Option<Pacing> {
+        self.buckets.get(&flow).map(|bucket| bucket.pacing)
+    }
+
+    /// Sets how a flow is metered from `now` on.
+    pub fn set(&mut self, now: Time, flow: u64, pacing: Pacing) {
+        let Some(bucket) = self.buckets.get_mut(&flow) else { return };
+        if bucket.pacing == pacing {
+            return;
+        }
+        bucket.settle(now);
+        let was_unscheduled = bucket.pacing == Pacing::Unscheduled;
+        bucket.pacing = match pacing {
+            Pacing::Rated(rate) if rate.bytes_per_sec() <= 0.0 => Pacing::Paused,
+            other => other,
+        };
+        if bucket.pacing == Pacing::Unscheduled && !was_unscheduled && !bucket.blocked {
+            self.unscheduled.push_back(flow);
+        }
+        if was_unscheduled {
+            bucket.credit = 0.0;
+        }
+        Self::reschedule(&mut self.due, flow, bucket);
+    }
+
+    /// The next flow that may write now, and how many bytes. The caller answers with
+    /// [`Pacer::sent`] or [`Pacer::blocked`] before it asks again.
+    pub fn poll(&mut self, now: Time) -> Option<(u64, u64)> {
+        if let Some(&(due, flow)) = self.due.first()
+            && due <= now
+        {
+            let bucket = self.buckets.get_mut(&flow)?;
+            bucket.settle(now);
+            // Rounding may leave the bucket a fraction of a byte short at its due time.
+            return Some((flow, bucket.credit.max(bucket.chunk).round() as u64));
+        }
+        while let Some(flow) = self.unscheduled.pop_front() {
+            match self.buckets.get(&flow) {
+                Some(bucket) if bucket.pacing == Pacing::Unscheduled && !bucket.blocked => {
+                    return Some((flow, UNSCHEDULED_BYTES));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Notes that `bytes` were written.
+    pub fn sent(&mut self, now: Time, flow: u64, bytes: u64) {
+        let Some(bucket) = self.buckets.get_mut(&flow) else { return };
+        bucket.settle(now);
+        bucket.started = true;
+        bucket.left = bucket.left.saturating_sub(bytes);
+        if bucket.pacing == Pacing::Unscheduled {
+            if !bucket.blocked && bucket.left > 0 {
+                self.unscheduled.push_back(flow);
+            }
+            return;
+        }
+        bucket.credit -= bytes as f64;
+        Self::reschedule(&mut self.due, flow, bucket);
+    }
+
+    /// Notes that the socket takes no more for now.
+    pub fn blocked(&mut self, now: Time, flow: u64) {
+        let Some(bucket) = self.buckets.get_mut(&flow) else { return };
+        bucket.settle(now);
+        bucket.blocked = true;
+        Self::reschedule(&mut self.due, flow, bucket);
+    }
+
+    /// Notes that the socket takes bytes again.
+    pub fn writable(&mut self, now: Time, flow: u64) {
+        let Some(bucket) = self.buckets.get_mut(&flow) else { return };
+        if !std::mem::take(&mut bucket.blocked) {
+            return;
+        }
+        bucket.settle(now);
+        if bucket.pacing == Pacing::Unscheduled && bucket.left > 0 {
+            self.unscheduled.push_back(flow);
+        }
+        Self::reschedule(&mut self.due, flow, bucket);
+    }
+
+    /// When [`Pacer::poll`] will next have something to give; now or earlier if it has already.
+    pub fn next_timeout(&self) -> Option<Time> {
+        if !self.unscheduled.is_empty() {
+            return Some(Time::ZERO);
+        }
+        self.due.first().map(|&(due, _)| due)
+    }
+
+    fn reschedule(due: &mut BTreeSet<(Time, u64)>, flow: u64, bucket: &mut Bucket) {
+        due.remove(&(bucket.due, flow));
+        bucket.due = Time::MAX;
+        if let Pacing::Rated(rate) = bucket.pacing
+            && !bucket.blocked
+            && bucket.left > 0
+        {
+            let rate = rate.bytes_per_sec();
+            let chunk = if bucket.started {
+                (rate * CHUNK_TIME_S).clamp(MIN_CHUNK_BYTES, MAX_CHUNK_BYTES)
+            } else {
+                FIRST_CHUNK_BYTES
+            };
+            bucket.chunk = chunk.min(bucket.left as f64);
+            let wait = (bucket.chunk - bucket.credit).max(0.0) / rate;
+            bucket.due = bucket.updated + Span::from_secs_ceil(wait);
+            due.insert((bucket.due, flow));
+        }
+    }
+}
+
+impl Bucket {
+    /// Brings the credit up to `now`.
+    fn settle(&mut self, now: Time) {
+        if let Pacing::Rated(rate) = self.pacing {
+            let rate = rate.bytes_per_sec();
+            let limit = self.chunk + rate * BUCKET_TIME_S;
+            let earned = rate * now.since(self.updated).as_secs();
+            self.credit = (self.credit + earned).min(limit.max(self.credit));
+        }
+        self.updated = self.updated.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+    fn rated(bytes_per_sec: f64) -> Pacing {
+        Pacing::Rated(Rate::from_bytes_per_sec(bytes_per_sec))
+    }
+    /// Writes whatever is due until `end` and returns the bytes.
+    fn drain(pacer: &mut Pacer, from: Time, end: Time) -> u64 {
+        let (mut now, mut total) = (from, 0);
+        while let Some(next) = pacer.next_timeout().filter(|&next| next <= end) {
+            now = now.max(next);
+            while let Some((flow, bytes)) = pacer.poll(now) {
+                pacer.sent(now, flow, bytes);
+                total += bytes;
+            }
+        }
+        total
+    }
+
+    #[test]
+    fn a_rated_flow_gets_its_rate_and_starts_at_once() {
+        let mut pacer = Pacer::default();
+        pacer.insert(ms(0), 1, u64::MAX, rated(1e6));
+        assert_eq!(pacer.poll(ms(0)), Some((1, 1448)));
+        pacer.sent(ms(0), 1, 1448);
+        // 1 MB/s for 100 ms is 100,000 bytes; the chunk under way may be missing.
+        let sent = drain(&mut pacer, ms(0), ms(100)) + 1448;
+        assert!((95_000..=101_448).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn a_stalled_flow_does_not_catch_up_at_line_rate() {
+        let mut pacer = Pacer::default();
+        pacer.insert(ms(0), 1, u64::MAX, rated(1e6));
+        pacer.blocked(ms(0), 1);
+        assert_eq!(pacer.poll(ms(5000)), None);
+        pacer.writable(ms(5000), 1);
+        // Bucket: a first chunk of 1448 and 8 ms at 1 MB/s, though 5 s passed.
+        assert_eq!(pacer.poll(ms(5000)), Some((1, 1448 + 8000)));
+    }
+
+    #[test]
+    fn a_higher_rate_brings_the_next_chunk_forward() {
+        let mut pacer = Pacer::default();
+        pacer.insert(ms(0), 1, u64::MAX, rated(1e3));
+        pacer.sent(ms(0), 1, 1448);
+        assert!(pacer.next_timeout().unwrap() > ms(4000));
+        pacer.set(ms(10), 1, rated(1e7));
+        assert!(pacer.next_timeout().unwrap() < ms(13));
+    }
+
+    #[test]
+    fn paused_flows_are_never_due_and_unscheduled_ones_always() {
+        let mut pacer = Pacer::default();
+        pacer.insert(ms(0), 1, 10, Pacing::Paused);
+        pacer.insert(ms(0), 2, 10, Pacing::Unscheduled);
+        assert_eq!(pacer.poll(ms(1)).map(|(flow, _)| flow), Some(2));
+        pacer.sent(ms(1), 2, 10);
+        assert_eq!((pacer.poll(ms(9)), pacer.next_timeout()), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_the_rates_allow(
+            changes in proptest::collection::vec((0u64..50, 0.0f64..5e7, 0u8..3), 1..60),
+        ) {
+            let mut pacer = Pacer::default();
+            let (mut now, mut allowed, mut sent, mut rate) = (ms(0), 1448.0, 0, 0.0);
+            pacer.insert(now, 7, u64::MAX, Pacing::Paused);
+            let mut slack: f64 = 0.0;
+            for (wait, next, kind) in changes {
+                let end = now + Span::from_millis(wait);
+                sent += drain(&mut pacer, now, end);
+                allowed += rate * end.since(now).as_secs();
+                now = end;
+                rate = if kind == 0 { 0.0 } else { next };
+                slack = slack.max(rate * BUCKET_TIME_S + MAX_CHUNK_BYTES);
+                pacer.set(now, 7, Pacing::Rated(Rate::from_bytes_per_sec(rate)));
+                prop_assert!(sent as f64 <= allowed + slack, "{sent} {allowed}");
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The coordinator: what is registered, where blocks are, what moves, and the plan for it.
+
+mod directory;
+mod planning;
+mod state;
+mod status;
+
+pub use directory::{Answer, RegisterError};
+pub use state::{Coordinator, CoordinatorConfig, HelloError, SessionId};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! From the policy's plan to what each agent must be told.
+//!
+//! The table of live coflows moves by the plan in force between events and is corrected by reports, so
+//! the policy always sees the present. After a batch of events the policy makes one new plan, and each
+//! agent gets the difference to what it already enforces: coflows whose drain is not simply the old one
+//! continued, and flows whose grant changed.
+
+use super::state::{Coordinator, SessionId, agent_flow};
+use std::collections::BTreeMap;
+use weir_model::{Span, Time};
+use weir_policy::FlowRef;
+use weir_proto::v1;
+use weir_proto::v1::coordinator_message::Kind;
+
+/// A plan never lets a coflow end sooner than this: what is left is known no better.
+const SHORTEST_DRAIN_S: f64 = 0.002;
+/// A drain that differs by less than this share from the enforced one continued is not sent again.
+const DRAIN_TOLERANCE: f64 = 0.005;
+/// A grant that differs by less than this share from the enforced one is not sent again.
+const GRANT_TOLERANCE: f64 = 0.005;
+/// Grant of a flow that no link limits, in bytes per second.
+const UNLIMITED_BYTES_PER_S: f64 = 1e12;
+
+/// What one agent was last told.
+#[derive(Debug, Default)]
+pub(super) struct Enforced {
+    /// Per coflow with flows there: drain per second and when it was sent.
+    drains: BTreeMap<u64, (f64, Time)>,
+    grants: BTreeMap<u64, f64>,
+}
+
+impl Enforced {
+    /// The agent must hear of this coflow again even if nothing changed: it has a new flow there.
+    pub(super) fn forget(&mut self, coflow: u64) {
+        self.drains.remove(&coflow);
+    }
+
+    /// Whether `drain` at `now` is what the agent does anyway: rates are held from the moment a drain
+    /// arrives, so one that was 1/T then is 1/(T - elapsed) now.
+    fn continues(&self, now: Time, coflow: u64, drain: f64) -> bool {
+        let Some(&(sent, at)) = self.drains.get(&coflow) else { return false };
+        if sent == 0.0 || drain == 0.0 {
+            return sent == drain;
+        }
+        let due = 1.0 / sent - now.since(at).as_secs();
+        (1.0 / drain - due).abs() <= DRAIN_TOLERANCE / drain
+    }
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= GRANT_TOLERANCE * a.abs().max(b.abs())
+}
+
+impl Coordinator {
+    /// Lets time pass: keepalives, time limits, the policy's own wake-ups.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.expire_waiting(now);
+        let quiet: Vec<SessionId> = self
+            .agents
+            .iter()
+            .filter(|(_, agent)| agent.last_message + self.keepalive_interval() <= now)
+            .map(|(&session, _)| session)
+            .collect();
+        for session in quiet {
+            self.send(now, session, Kind::Keepalive(v1::Keepalive {}));
+        }
+        if self.policy_wakeup().is_some_and(|at| at <= now) {
+            self.dirty = true;
+        }
+    }
+
+    /// When to call [`Coordinator::handle_timeout`] if nothing happens before.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let keepalive =
+            self.agents.values().map(|agent| agent.last_message + self.keepalive_interval()).min();
+        [keepalive, self.next_expiry(), self.policy_wakeup()].into_iter().flatten().min()
+    }
+
+    /// Makes a new plan if anything changed, and queues what it changes for each agent. True if it did.
+    pub fn poll_plan(&mut self, now: Time) -> bool {
+        if !std::mem::take(&mut self.dirty) {
+            return false;
+        }
+        self.advance(now);
+        self.plan.clear();
+        self.policy.plan(now, &self.config.fabric, &self.table, &mut self.plan);
+        self.table.adopt(&self.plan);
+        self.count("plans");
+        let messages = self.differences(now);
+        for (session, plan) in messages {
+            self.send(now, session, Kind::Plan(plan));
+        }
+        true
+    }
+
+    /// The next message for an agent's session.
+    pub fn poll_message(&mut self) -> Option<(SessionId, v1::CoordinatorMessage)> {
+        self.messages.pop_front()
+    }
+
+    pub(super) fn send(&mut self, now: Time, session: SessionId, kind: Kind) {
+        let Some(agent) = self.agents.get_mut(&session) else { return };
+        agent.last_message = now;
+        self.epoch += 1;
+        let lease_ms = self.config.lease.nanos() / 1_000_000;
+        let message = v1::CoordinatorMessage { epoch: self.epoch, lease_ms, kind: Some(kind) };
+        self.messages.push_back((session, message));
+    }
+
+    /// Moves the table of live coflows to `now` under the plan in force.
+    pub(super) fn advance(&mut self, now: Time) {
+        let span = now.since(self.planned_at);
+        if span > Span::ZERO {
+            self.table.advance(&self.plan, span);
+            self.planned_at = now;
+            // Rates are held between plans, so what drained at 1/T now drains at 1/(T - span).
+            for (_, drain) in &mut self.plan.drains {
+                let rest = 1.0 - *drain * span.as_secs();
+                *drain = if rest > 1e-6 { *drain / rest } else { 0.0 };
+            }
+        }
+    }
+
+    fn keepalive_interval(&self) -> Span {
+        Span::from_nanos(self.config.lease.nanos() / 4)
+    }
+
+    fn policy_wakeup(&self) -> Option<Time> {
+        self.policy.next_wakeup(self.planned_at, &self.table)
+    }
+
+    /// Extra rate per serving host and flow key, beside its coflow's drain.
+    fn grants(&self) -> BTreeMap<u32, BTreeMap<u64, f64>> {
+        let mut grants: BTreeMap<u32, BTreeMap<u64, f64>> = BTreeMap::new();
+        let mut grant = |at: FlowRef, rate: f64| {
+            if let Some(&key) = self.keys.get(&self.table.flow(at).id().0) {
+                let host = self.flows[&key].host;
+                grants.entry(host).or_default().insert(key, rate.min(UNLIMITED_BYTES_PER_S));
+            }
+        };
+        if self.plan.levels.is_empty() {
+            self.plan.grants.iter().for_each(|granted| grant(granted.flow, granted.bytes_per_sec));
+        } else {
+            self.plan.for_each_rate(&self.table, |at, rate| grant(at, rate.bytes_per_sec()));
+        }
+        grants
+    }
+
+    fn differences(&mut self, now: Time) -> Vec<(SessionId, v1::Plan)> {
+        let mut drains: BTreeMap<u64, f64> =
+            self.table.coflows().map(|(_, coflow)| (coflow.id().0, 0.0)).collect();
+        for &(slot, drain) in &self.plan.drains {
+            drains.insert(self.table.coflow(slot).id().0, drain.min(1.0 / SHORTEST_DRAIN_S));
+        }
+        let mut grants_by_host = self.grants();
+        let mut plans: BTreeMap<SessionId, v1::Plan> = BTreeMap::new();
+        for (&coflow, &drain) in &drains {
+            let Some(entry) = self.coflows.get(&coflow) else { continue };
+            for host in entry.live.keys() {
+                let Some((session, agent)) = session_of(&self.hosts, &mut self.agents, *host) else {
+                    continue;
+                };
+                if agent.enforced.continues(now, coflow, drain) {
+                    continue;
+                }
+                agent.enforced.drains.insert(coflow, (drain, now));
+                let rate = v1::CoflowRate { coflow, drain_per_s: drain };
+                plans.entry(session).or_default().coflows.push(rate);
+            }
+        }
+        for (&session, agent) in &mut self.agents {
+            agent.enforced.drains.retain(|coflow, _| drains.contains_key(coflow));
+            let new = grants_by_host.remove(&agent.host).unwrap_or_default();
+            let changed = changed_grants(&agent.enforced.grants, &new);
+            agent.enforced.grants = new;
+            if !changed.is_empty() {
+                plans.entry(session).or_default().grants = changed;
+            }
+            if !agent.planned {
+                agent.planned = true;
+                plans.entry(session).or_default().complete = true;
+            }
+        }
+        plans.into_iter().collect()
+    }
+}
+
+/// Grants that differ, those that ended as zero.
+fn changed_grants(old: &BTreeMap<u64, f64>, new: &BTreeMap<u64, f64>) -> Vec<v1::FlowGrant> {
+    let ended = old.keys().filter(|key| !new.contains_key(key)).map(|&key| (key, 0.0));
+    let other = new
+        .iter()
+        .filter(|(key, rate)| !old.get(key).is_some_and(|held| close(*held, **rate)))
+        .map(|(&key, &rate)| (key, rate));
+    ended
+        .chain(other)
+        .map(|(key, bytes_per_s)| v1::FlowGrant { flow: agent_flow(key), bytes_per_s })
+        .collect()
+}
+
+fn session_of<'a>(
+    hosts: &BTreeMap<u32, SessionId>,
+    agents: &'a mut BTreeMap<SessionId, super::state::AgentEntry>,
+    host: u32,
+) -> Option<(SessionId, &'a mut super::state::AgentEntry)> {
+    let session = *hosts.get(&host)?;
+    agents.get_mut(&session).map(|agent| (session, agent))
+}

@@ -1,0 +1,410 @@
+//! State and events of the coordinator.
+
+use super::directory::{Answer, Waiting};
+use super::planning::Enforced;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, Span, Time};
+use weir_policy::{CoflowTable, FlowRef, Plan, Policy, PolicyInfo};
+use weir_proto::{limits, v1};
+
+/// One agent's connection, numbered by the driver; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+/// Fixed facts and times of a coordinator.
+#[derive(Clone, Debug)]
+pub struct CoordinatorConfig {
+    /// The network that the policy schedules, in payload bytes per second.
+    pub fabric: Fabric,
+    /// How long a plan holds at an agent that hears nothing more.
+    pub lease: Span,
+    /// First coflow id to give; later than every id an earlier process of this coordinator gave.
+    pub first_coflow: u64,
+}
+
+/// Why an agent's session was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HelloError {
+    /// It speaks another version.
+    #[error("this coordinator speaks version 1 of the control plane, the agent version {0}")]
+    Version(u32),
+    /// Its host is not in the fabric.
+    #[error(
+        "host {host} is outside the fabric of {hosts} hosts; check the agent's --host and the coordinator's --hosts"
+    )]
+    Host {
+        /// What the agent said.
+        host: u32,
+        /// Hosts of the fabric.
+        hosts: u32,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct AgentEntry {
+    pub(super) host: u32,
+    pub(super) data_address: String,
+    pub(super) blocks: u64,
+    pub(super) flows: BTreeSet<u64>,
+    pub(super) last_message: Time,
+    pub(super) planned: bool,
+    pub(super) enforced: Enforced,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CoflowEntry {
+    pub(super) options: v1::CoflowOptions,
+    pub(super) registered: Time,
+    pub(super) sealed: bool,
+    pub(super) opened: u64,
+    /// Per serving host, flows done and their bytes.
+    pub(super) done: BTreeMap<u32, (u64, u64)>,
+    /// Live flows (scheduled or all sent but not yet acknowledged), by serving host.
+    pub(super) live: BTreeMap<u32, u64>,
+    pub(super) last_done: Option<Time>,
+    pub(super) complete: bool,
+}
+
+impl CoflowEntry {
+    pub(super) fn done_flows(&self) -> u64 {
+        self.done.values().map(|&(flows, _)| flows).sum()
+    }
+    pub(super) fn done_bytes(&self) -> u64 {
+        self.done.values().map(|&(_, bytes)| bytes).sum()
+    }
+    pub(super) fn live_flows(&self) -> u64 {
+        self.live.values().sum()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct FlowEntry {
+    pub(super) coflow: u64,
+    pub(super) host: u32,
+    pub(super) size: u64,
+    /// Its id in the policy's table, where ids are never given twice.
+    pub(super) id: u64,
+    /// Where it stands in the policy's table; `None` once all its bytes are sent.
+    pub(super) at: Option<FlowRef>,
+}
+
+/// A coordinator. Call order: see the crate's documentation; after a batch of events call
+/// [`Coordinator::poll_plan`] once.
+pub struct Coordinator {
+    pub(super) config: CoordinatorConfig,
+    pub(super) policy_name: &'static str,
+    pub(super) policy: Box<dyn Policy>,
+    pub(super) table: CoflowTable,
+    pub(super) plan: Plan,
+    pub(super) planned_at: Time,
+    pub(super) dirty: bool,
+    pub(super) epoch: u64,
+    pub(super) agents: BTreeMap<SessionId, AgentEntry>,
+    pub(super) hosts: BTreeMap<u32, SessionId>,
+    pub(super) coflows: BTreeMap<u64, CoflowEntry>,
+    pub(super) flows: BTreeMap<u64, FlowEntry>,
+    /// From ids of the policy's table to keys of `flows`.
+    pub(super) keys: BTreeMap<u64, u64>,
+    pub(super) next_flow: u64,
+    pub(super) holders: BTreeMap<(u64, String), BTreeMap<u32, u64>>,
+    pub(super) request_keys: BTreeMap<u64, u64>,
+    pub(super) next_coflow: u64,
+    pub(super) waiting: BTreeMap<(u64, String), Vec<Waiting>>,
+    pub(super) answers: VecDeque<Answer>,
+    pub(super) messages: VecDeque<(SessionId, v1::CoordinatorMessage)>,
+    pub(super) completed: VecDeque<v1::CoflowRecord>,
+    pub(super) counters: BTreeMap<&'static str, u64>,
+}
+
+/// Bits of a flow's key that hold the agent's own flow id.
+const FLOW_BITS: u32 = 40;
+
+/// A flow's key at the coordinator: the serving host and the agent's own id.
+pub(super) fn flow_key(host: u32, flow: u64) -> u64 {
+    (u64::from(host) << FLOW_BITS) | (flow & ((1 << FLOW_BITS) - 1))
+}
+
+/// The agent's own id of a flow.
+pub(super) fn agent_flow(key: u64) -> u64 {
+    key & ((1 << FLOW_BITS) - 1)
+}
+
+impl Coordinator {
+    /// A coordinator that knows nobody yet.
+    pub fn new(config: CoordinatorConfig, policy: &PolicyInfo) -> Coordinator {
+        Coordinator {
+            table: CoflowTable::new(&config.fabric),
+            next_coflow: config.first_coflow,
+            config,
+            policy_name: policy.name,
+            policy: (policy.create)(),
+            plan: Plan::default(),
+            planned_at: Time::ZERO,
+            dirty: false,
+            epoch: 0,
+            agents: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            coflows: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            next_flow: 0,
+            holders: BTreeMap::new(),
+            request_keys: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            answers: VecDeque::new(),
+            messages: VecDeque::new(),
+            completed: VecDeque::new(),
+            counters: BTreeMap::new(),
+        }
+    }
+
+    /// An agent's first message: all it knows. A newer session of a host replaces the older one.
+    pub fn handle_hello(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        hello: v1::Hello,
+    ) -> Result<(), HelloError> {
+        if hello.version != 1 {
+            return Err(HelloError::Version(hello.version));
+        }
+        let hosts = self.config.fabric.hosts();
+        if hello.host >= hosts {
+            return Err(HelloError::Host { host: hello.host, hosts });
+        }
+        if let Some(&old) = self.hosts.get(&hello.host) {
+            self.handle_session_lost(now, old);
+        }
+        self.hosts.insert(hello.host, session);
+        let entry = AgentEntry {
+            host: hello.host,
+            data_address: hello.data_address,
+            blocks: 0,
+            flows: BTreeSet::new(),
+            last_message: now,
+            planned: false,
+            enforced: Enforced::default(),
+        };
+        self.agents.insert(session, entry);
+        for note in hello.coflows {
+            self.restore_coflow(now, hello.host, note);
+        }
+        for block in hello.blocks {
+            self.handle_block(session, block);
+        }
+        for flow in hello.flows {
+            self.handle_opened(now, session, flow);
+        }
+        let notes: Vec<u64> = self.coflows.iter().filter(|(_, c)| !c.complete).map(|(&id, _)| id).collect();
+        for coflow in notes {
+            self.send_note(now, session, coflow);
+            self.check_complete(now, coflow);
+        }
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// Any later message of an agent. One from a session that has ended is dropped.
+    pub fn handle_agent(&mut self, now: Time, session: SessionId, message: v1::AgentMessage) {
+        use v1::agent_message::Kind;
+        if !self.agents.contains_key(&session) {
+            self.count("messages_from_ended_sessions");
+            return;
+        }
+        self.count("agent_messages");
+        match message.kind {
+            Some(Kind::BlockAdded(block)) => self.handle_block(session, block),
+            Some(Kind::FlowOpened(flow)) => self.handle_opened(now, session, flow),
+            Some(Kind::FlowClosed(flow)) => self.handle_closed(now, session, &flow),
+            Some(Kind::Progress(progress)) => self.handle_progress(now, session, &progress),
+            Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
+        }
+    }
+
+    /// An agent's session ended: its flows leave the plan and its blocks cannot be located until it is
+    /// back. What it has served stays counted.
+    pub fn handle_session_lost(&mut self, now: Time, session: SessionId) {
+        let Some(agent) = self.agents.remove(&session) else { return };
+        self.advance(now);
+        self.hosts.remove(&agent.host);
+        for &key in &agent.flows {
+            self.drop_flow(key);
+        }
+        self.holders.retain(|_, hosts| {
+            hosts.remove(&agent.host);
+            !hosts.is_empty()
+        });
+        self.dirty = true;
+    }
+
+    fn restore_coflow(&mut self, now: Time, host: u32, note: v1::CoflowNote) {
+        if !self.coflows.contains_key(&note.coflow) && self.coflows.len() >= limits::MAX_LIVE_COFLOWS {
+            self.count("coflows_over_bound");
+            return;
+        }
+        let registered = Time::from_nanos(now.nanos().saturating_sub(note.age_ns));
+        self.next_coflow = self.next_coflow.max(note.coflow + 1);
+        let entry = self.coflows.entry(note.coflow).or_insert_with(|| CoflowEntry {
+            options: note.options.clone().unwrap_or_default(),
+            registered,
+            ..CoflowEntry::default()
+        });
+        entry.sealed |= note.sealed;
+        entry.done.insert(host, (note.done_flows, note.done_bytes));
+    }
+
+    fn handle_block(&mut self, session: SessionId, block: v1::BlockAdded) {
+        let Some(agent) = self.agents.get_mut(&session) else { return };
+        if block.block.len() > limits::MAX_BLOCK_NAME_BYTES {
+            self.count("messages_out_of_place");
+            return;
+        }
+        agent.blocks += 1;
+        let host = agent.host;
+        let key = (block.coflow, block.block);
+        self.holders.entry(key.clone()).or_default().insert(host, block.size);
+        self.answer_waiting(&key);
+    }
+
+    fn handle_opened(&mut self, now: Time, session: SessionId, flow: v1::FlowOpened) {
+        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        let inside = flow.destination < self.config.fabric.hosts() && flow.offset <= flow.size;
+        if !inside || self.flows.len() >= limits::MAX_LIVE_FLOWS {
+            self.count("flows_not_scheduled");
+            return;
+        }
+        self.advance(now);
+        let key = flow_key(host, flow.flow);
+        self.drop_flow(key);
+        let coflow = self.coflows.entry(flow.coflow).or_insert_with(|| {
+            // Registered at a coordinator that no agent told us about: adopted as it comes.
+            CoflowEntry { registered: now, ..CoflowEntry::default() }
+        });
+        coflow.opened += 1;
+        coflow.complete = false;
+        *coflow.live.entry(host).or_default() += 1;
+        if coflow.options.flows > 0 && coflow.opened >= coflow.options.flows {
+            coflow.sealed = true;
+        }
+        let left = flow.size - flow.offset;
+        let id = self.next_flow;
+        self.next_flow += 1;
+        let at = (left > 0).then(|| {
+            let spec = FlowSpec {
+                source: HostId(host),
+                destination: HostId(flow.destination),
+                size: Bytes(left),
+                group: flow.group,
+            };
+            let slot = match self.table.find_coflow(CoflowId(flow.coflow)) {
+                Some(slot) => slot,
+                None => {
+                    let mut empty = CoflowSpec::new(CoflowId(flow.coflow), coflow.registered, Vec::new());
+                    if coflow.options.weight > 0.0 && coflow.options.weight.is_finite() {
+                        empty.weight = coflow.options.weight;
+                    }
+                    if coflow.options.deadline_ms > 0 {
+                        empty.deadline = Some(Span::from_millis(coflow.options.deadline_ms));
+                    }
+                    self.table.insert(&empty, FlowId(id), &self.config.fabric)
+                }
+            };
+            self.table.add_flow(slot, FlowId(id), &spec, &self.config.fabric)
+        });
+        self.keys.insert(id, key);
+        self.flows.insert(key, FlowEntry { coflow: flow.coflow, host, size: flow.size, id, at });
+        if let Some(agent) = self.agents.get_mut(&session) {
+            agent.flows.insert(key);
+            agent.enforced.forget(flow.coflow);
+        }
+        self.dirty = true;
+    }
+
+    fn handle_progress(&mut self, now: Time, session: SessionId, progress: &v1::Progress) {
+        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        self.advance(now);
+        for report in &progress.flows {
+            let key = flow_key(host, report.flow);
+            let Some(flow) = self.flows.get_mut(&key) else { continue };
+            let Some(at) = flow.at else { continue };
+            let left = flow.size.saturating_sub(report.sent);
+            if left == 0 {
+                flow.at = None;
+                self.table.finish_flow(at);
+                let coflow = flow.coflow;
+                self.drop_idle_coflow(coflow);
+                self.dirty = true;
+            } else {
+                self.table.set_remaining(at, left as f64);
+            }
+        }
+    }
+
+    fn handle_closed(&mut self, now: Time, session: SessionId, closed: &v1::FlowClosed) {
+        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        let key = flow_key(host, closed.flow);
+        let Some((coflow, size)) = self.flows.get(&key).map(|flow| (flow.coflow, flow.size)) else { return };
+        self.advance(now);
+        self.drop_flow(key);
+        if let Some(agent) = self.agents.get_mut(&session) {
+            agent.flows.remove(&key);
+        }
+        if closed.done
+            && let Some(entry) = self.coflows.get_mut(&coflow)
+        {
+            let (flows, bytes) = entry.done.entry(host).or_default();
+            *flows += 1;
+            *bytes += size;
+            entry.last_done = Some(now);
+            self.check_complete(now, coflow);
+        }
+        self.dirty = true;
+    }
+
+    /// Takes a flow out of everything but its agent's list. Expects the table at `now`.
+    pub(super) fn drop_flow(&mut self, key: u64) {
+        let Some(flow) = self.flows.remove(&key) else { return };
+        self.keys.remove(&flow.id);
+        if let Some(at) = flow.at {
+            self.table.remove_flow(at);
+        }
+        if let Some(coflow) = self.coflows.get_mut(&flow.coflow)
+            && let Some(count) = coflow.live.get_mut(&flow.host)
+        {
+            *count -= 1;
+            if *count == 0 {
+                coflow.live.remove(&flow.host);
+            }
+        }
+        self.drop_idle_coflow(flow.coflow);
+    }
+
+    /// A coflow without live flows is nothing to plan for.
+    fn drop_idle_coflow(&mut self, coflow: u64) {
+        if let Some(slot) = self.table.find_coflow(CoflowId(coflow))
+            && self.table.coflow(slot).live_flows() == 0
+        {
+            self.table.remove(slot);
+            // The plan in force may still name it, and its slot may soon be another's.
+            self.plan.drains.retain(|&(other, _)| other != slot);
+            self.plan.grants.retain(|grant| grant.flow.coflow != slot);
+        }
+    }
+
+    /// A coflow is complete when no more flows join and its last one is done.
+    pub(super) fn check_complete(&mut self, now: Time, id: u64) {
+        let Some(coflow) = self.coflows.get_mut(&id) else { return };
+        let enough = coflow.options.flows == 0 || coflow.done_flows() >= coflow.options.flows;
+        if coflow.complete || !coflow.sealed || !enough || coflow.live_flows() > 0 || coflow.done.is_empty() {
+            return;
+        }
+        coflow.complete = true;
+        let record = self.record(now, id);
+        self.completed.push_front(record);
+        self.completed.truncate(limits::MAX_COMPLETED_RECORDS);
+    }
+
+    pub(super) fn count(&mut self, name: &'static str) {
+        *self.counters.entry(name).or_default() += 1;
+    }
+}

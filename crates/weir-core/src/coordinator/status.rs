@@ -1,0 +1,113 @@
+//! What people see: live coflows and why each waits, completed ones, counters.
+
+use super::state::Coordinator;
+use weir_model::{CoflowId, Time};
+use weir_policy::Slot;
+use weir_proto::v1;
+
+/// Completed coflows in one status reply.
+const COMPLETED_SHOWN: usize = 20;
+/// A link with less than this share of its capacity left counts as fully used.
+const FULL: f64 = 0.99;
+
+impl Coordinator {
+    /// A picture of the present.
+    pub fn status(&mut self, now: Time) -> v1::StatusReply {
+        self.advance(now);
+        let mut by_slot = vec![0.0; self.table.slot_bound()];
+        let mut used: Vec<(f64, Option<Slot>)> = vec![(0.0, None); self.config.fabric.links().len()];
+        let table = &self.table;
+        self.plan.for_each_rate(table, |at, rate| {
+            let rate = rate.bytes_per_sec();
+            by_slot[at.coflow.0 as usize] += rate;
+            if let Some(class) = table.flow(at).class() {
+                for link in table.classes()[class.index()].path().iter() {
+                    let (sum, first) = &mut used[link.index()];
+                    *sum += rate;
+                    if rate > 0.0 {
+                        first.get_or_insert(at.coflow);
+                    }
+                }
+            }
+        });
+        let coflows = self.coflows.iter().filter(|(_, coflow)| !coflow.complete).map(|(&id, coflow)| {
+            let slot = self.table.find_coflow(CoflowId(id));
+            let left = slot.map_or(0.0, |slot| self.bytes_left(slot));
+            let rate = slot.map_or(0.0, |slot| by_slot[slot.0 as usize]);
+            v1::CoflowStatus {
+                coflow: id,
+                name: coflow.options.name.clone(),
+                live_flows: coflow.live_flows(),
+                done_flows: coflow.done_flows(),
+                bytes_left: left as u64,
+                bytes_total: left as u64 + coflow.done_bytes(),
+                rate_bytes_per_s: rate,
+                waits_for: self.waits_for(slot, rate, &used),
+                age_s: now.since(coflow.registered).as_secs(),
+                sealed: coflow.sealed,
+            }
+        });
+        v1::StatusReply {
+            policy: self.policy_name.to_owned(),
+            epoch: self.epoch,
+            agents: self
+                .agents
+                .values()
+                .map(|agent| v1::AgentStatus {
+                    host: agent.host,
+                    data_address: agent.data_address.clone(),
+                    blocks: agent.blocks,
+                    flows: agent.flows.len() as u64,
+                })
+                .collect(),
+            coflows: coflows.collect(),
+            completed: self.completed.iter().take(COMPLETED_SHOWN).cloned().collect(),
+            counters: self
+                .counters
+                .iter()
+                .map(|(&name, &value)| v1::Counter { name: name.to_owned(), value })
+                .collect(),
+        }
+    }
+
+    fn bytes_left(&self, slot: Slot) -> f64 {
+        let coflow = self.table.coflow(slot);
+        (0u32..)
+            .zip(coflow.flows())
+            .filter(|(_, flow)| flow.live())
+            .map(|(flow, _)| self.table.remaining(weir_policy::FlowRef { coflow: slot, flow }))
+            .sum()
+    }
+
+    fn waits_for(&self, slot: Option<Slot>, rate: f64, used: &[(f64, Option<Slot>)]) -> String {
+        let Some(slot) = slot else { return "flows to be opened by its receivers".to_owned() };
+        if rate > 0.0 {
+            return "its own bytes: it is moving".to_owned();
+        }
+        let full = self.table.coflow(slot).links().iter().find_map(|&link| {
+            let (sum, by) = used[link.index()];
+            let capacity = self.config.fabric.capacity(link).bytes_per_sec();
+            by.filter(|_| sum >= FULL * capacity).map(|by| (link, by))
+        });
+        match full {
+            Some((link, by)) => format!(
+                "{}, in use by coflow {}",
+                self.config.fabric.links()[link.index()].kind,
+                self.table.coflow(by).id()
+            ),
+            None => "the next plan".to_owned(),
+        }
+    }
+
+    pub(super) fn record(&self, now: Time, id: u64) -> v1::CoflowRecord {
+        let coflow = &self.coflows[&id];
+        let end = coflow.last_done.unwrap_or(now);
+        v1::CoflowRecord {
+            coflow: id,
+            name: coflow.options.name.clone(),
+            flows: coflow.done_flows(),
+            bytes: coflow.done_bytes(),
+            cct_s: end.since(coflow.registered).as_secs(),
+        }
+    }
+}

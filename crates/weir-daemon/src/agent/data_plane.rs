@@ -1,0 +1,317 @@
+//! The data-plane thread: sockets and files on one side, the agent's state machine on the other.
+
+use super::Command;
+use super::connection::{Connection, Input, Wrote};
+use super::journal::Journal;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener;
+use std::path::Path;
+use std::rc::{Rc, Weak};
+use std::sync::mpsc as sync_mpsc;
+use tokio::sync::mpsc;
+use weir_core::agent::{Agent, AgentConfig, BlockEntry, JournalEntry, Pacing};
+use weir_model::Span;
+use weir_net::{BlockFile, Clock, Event, Poller};
+use weir_proto::data::{Request, Status};
+use weir_proto::{limits, v1};
+
+const LISTENER: u64 = 0;
+/// Writes between two looks at events and commands, so that neither waits long.
+const WRITES_PER_TURN: usize = 32;
+
+/// Everything the thread owns but the state only it may touch.
+pub(super) struct DataPlane {
+    clock: Clock,
+    agent: Agent,
+    listener: TcpListener,
+    poller: Poller,
+    inbox: sync_mpsc::Receiver<Command>,
+    journal: Journal,
+}
+
+impl DataPlane {
+    /// Restores the journal and prepares to serve.
+    pub(super) fn start(
+        config: AgentConfig,
+        clock: Clock,
+        spool: &Path,
+        listener: TcpListener,
+        poller: Poller,
+        inbox: sync_mpsc::Receiver<Command>,
+    ) -> io::Result<DataPlane> {
+        let (journal, entries) = Journal::open(spool)?;
+        let mut agent = Agent::new(config);
+        for entry in entries {
+            agent.restore(entry);
+        }
+        poller.add(&listener, LISTENER)?;
+        Ok(DataPlane { clock, agent, listener, poller, inbox, journal })
+    }
+
+    /// Runs until told to stop.
+    pub(super) fn run(self) -> io::Result<()> {
+        Running {
+            clock: self.clock,
+            agent: self.agent,
+            listener: self.listener,
+            poller: self.poller,
+            inbox: self.inbox,
+            journal: self.journal,
+            connections: BTreeMap::new(),
+            by_flow: BTreeMap::new(),
+            files: BTreeMap::new(),
+            session: None,
+            next_token: LISTENER + 1,
+            scratch: Vec::new(),
+            accept_again: false,
+        }
+        .run()
+    }
+}
+
+struct Running {
+    clock: Clock,
+    agent: Agent,
+    listener: TcpListener,
+    poller: Poller,
+    inbox: sync_mpsc::Receiver<Command>,
+    journal: Journal,
+    connections: BTreeMap<u64, Connection>,
+    by_flow: BTreeMap<u64, u64>,
+    files: BTreeMap<(u64, String), Weak<RefCell<BlockFile>>>,
+    session: Option<mpsc::Sender<v1::AgentMessage>>,
+    next_token: u64,
+    scratch: Vec<u8>,
+    accept_again: bool,
+}
+
+impl Running {
+    fn run(mut self) -> io::Result<()> {
+        let mut events = Vec::new();
+        loop {
+            if !self.take_commands()? {
+                return Ok(());
+            }
+            for event in events.drain(..) {
+                self.handle_event(event);
+            }
+            if std::mem::take(&mut self.accept_again) {
+                self.accept();
+            }
+            self.transmit();
+            self.agent.handle_timeout(self.clock.now());
+            self.deliver()?;
+            let timeout = match self.agent.next_timeout() {
+                _ if self.accept_again => Some(Span::from_millis(5)),
+                Some(at) => Some(at.since(self.clock.now())),
+                None => None,
+            };
+            self.poller.wait(timeout, &mut events)?;
+        }
+    }
+
+    fn take_commands(&mut self) -> io::Result<bool> {
+        loop {
+            let now = self.clock.now();
+            match self.inbox.try_recv() {
+                Ok(Command::Put(block, reply)) => {
+                    let result = self.agent.handle_put(*block);
+                    // The journal first: what was answered for must survive.
+                    self.write_journal()?;
+                    let _ = reply.send(result);
+                }
+                Ok(Command::SessionUp(session)) => {
+                    self.session = Some(session);
+                    self.agent.handle_session_up(now);
+                }
+                Ok(Command::SessionLost) => {
+                    self.session = None;
+                    self.agent.handle_session_lost();
+                }
+                Ok(Command::Coordinator(message)) => {
+                    self.agent.handle_coordinator(now, message);
+                    self.deliver()?;
+                }
+                Ok(Command::Stop) | Err(sync_mpsc::TryRecvError::Disconnected) => return Ok(false),
+                Err(sync_mpsc::TryRecvError::Empty) => return Ok(true),
+            }
+        }
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        if event.token == LISTENER {
+            self.accept();
+            return;
+        }
+        if event.writable
+            && let Some(flow) = self.connections.get(&event.token).and_then(Connection::flow)
+        {
+            self.agent.handle_writable(self.clock.now(), flow);
+        }
+        if event.readable {
+            self.read(event.token);
+        }
+    }
+
+    fn read(&mut self, token: u64) {
+        loop {
+            let Some(connection) = self.connections.get_mut(&token) else { return };
+            let flow = connection.flow();
+            match connection.read() {
+                Input::Nothing => return,
+                Input::Request(request) => self.begin(token, &request),
+                Input::Acknowledged => {
+                    if let Some(flow) = flow {
+                        self.by_flow.remove(&flow);
+                        self.agent.handle_closed(flow, true);
+                    }
+                }
+                Input::Ended => self.close(token),
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    // Out of descriptors, most likely: those waiting are tried again shortly.
+                    tracing::warn!(%error, "cannot accept a data connection");
+                    self.accept_again = true;
+                    return;
+                }
+            };
+            if stream.set_nonblocking(true).is_err() || weir_net::tune_data(&stream).is_err() {
+                continue;
+            }
+            let mut connection = Connection::new(stream);
+            if self.connections.len() >= limits::MAX_DATA_CONNECTIONS {
+                connection.answer(Status::Busy, 0);
+                continue;
+            }
+            let token = self.next_token;
+            self.next_token += 1;
+            if self.poller.add(connection.stream(), token).is_ok() {
+                self.connections.insert(token, connection);
+            }
+        }
+    }
+
+    fn begin(&mut self, token: u64, request: &Request) {
+        let now = self.clock.now();
+        let opened = self.agent.handle_request(now, request);
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(status) => return connection.answer(status, 0),
+        };
+        match open_block(&mut self.files, &opened.block) {
+            Ok(file) => {
+                connection.serve(opened.flow, file, opened.offset);
+                self.by_flow.insert(opened.flow, token);
+            }
+            Err(error) => {
+                tracing::warn!(path = opened.block.path, %error, "cannot read a block");
+                self.agent.handle_closed(opened.flow, false);
+                connection.answer(Status::Unreadable, 0);
+            }
+        }
+    }
+
+    fn transmit(&mut self) {
+        for _ in 0..WRITES_PER_TURN {
+            let now = self.clock.now();
+            let Some(transmit) = self.agent.poll_transmit(now) else { return };
+            let flow = transmit.flow;
+            let token = self.by_flow.get(&flow).copied();
+            let Some(connection) = token.and_then(|token| self.connections.get_mut(&token)) else {
+                self.agent.handle_closed(flow, false);
+                continue;
+            };
+            connection.set_scheduled(self.agent.pacing(flow) != Some(Pacing::Unscheduled));
+            match connection.write(transmit.bytes, &mut self.scratch) {
+                Ok(Wrote::Bytes(bytes)) => self.agent.handle_sent(now, flow, bytes),
+                Ok(Wrote::Blocked(bytes)) => {
+                    self.agent.handle_blocked(now, flow);
+                    self.agent.handle_sent(now, flow, bytes);
+                }
+                Err(error) => {
+                    tracing::debug!(flow, %error, "a data connection ended");
+                    if let Some(token) = token {
+                        self.close(token);
+                    }
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, token: u64) {
+        if let Some(connection) = self.connections.remove(&token)
+            && let Some(flow) = connection.flow()
+        {
+            self.by_flow.remove(&flow);
+            self.agent.handle_closed(flow, false);
+        }
+    }
+
+    /// Hands on what the state machine has to say.
+    fn deliver(&mut self) -> io::Result<()> {
+        self.write_journal()?;
+        while let Some(flow) = self.agent.poll_abort() {
+            if let Some(token) = self.by_flow.get(&flow).copied() {
+                self.close(token);
+            }
+        }
+        while let Some(message) = self.agent.poll_message() {
+            if let Some(session) = &self.session
+                && session.try_send(message).is_err()
+            {
+                // The coordinator does not keep up or is gone. The session task sees its queue close
+                // and starts a new session, which begins with everything.
+                self.session = None;
+                self.agent.handle_session_lost();
+            }
+        }
+        Ok(())
+    }
+
+    fn write_journal(&mut self) -> io::Result<()> {
+        while let Some(entry) = self.agent.poll_journal() {
+            self.journal.append(&entry)?;
+            if let JournalEntry::Ended(coflow) = entry {
+                let range = (coflow, String::new())..(coflow + 1, String::new());
+                let gone: Vec<_> = self.files.range(range).map(|(key, _)| key.clone()).collect();
+                for key in gone {
+                    self.files.remove(&key);
+                }
+            }
+        }
+        while let Some(path) = self.agent.poll_discard() {
+            if let Err(error) = std::fs::remove_file(&path) {
+                tracing::warn!(path, %error, "cannot remove a spooled block");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The open file of a block, shared by all who read it now.
+fn open_block(
+    files: &mut BTreeMap<(u64, String), Weak<RefCell<BlockFile>>>,
+    block: &BlockEntry,
+) -> io::Result<Rc<RefCell<BlockFile>>> {
+    let key = (block.coflow, block.block.clone());
+    if let Some(file) = files.get(&key).and_then(Weak::upgrade) {
+        return Ok(file);
+    }
+    let path = Path::new(&block.path);
+    let file = BlockFile::open(path, block.offset, block.size, &block.frame_checksums)?;
+    let file = Rc::new(RefCell::new(file));
+    files.insert(key, Rc::downgrade(&file));
+    Ok(file)
+}

@@ -1,0 +1,127 @@
+//! The agent process of one host.
+//!
+//! One thread owns the state machine, all data connections and the journal (`data_plane`). The async side
+//! keeps a session with the coordinator and serves the host's tasks on a Unix socket; it reaches the
+//! thread through a queue of [`Command`]s and never blocks it.
+
+mod connection;
+mod data_plane;
+mod journal;
+mod service;
+mod session;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::mpsc as sync_mpsc;
+use tokio::sync::{mpsc, oneshot};
+use weir_core::agent::{AgentConfig, BlockEntry, PutError};
+use weir_model::Span;
+use weir_net::{Clock, Poller, Waker};
+use weir_proto::v1;
+
+/// What an agent process needs to know.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// This host in the coordinator's fabric.
+    pub host: u32,
+    /// Address that receivers reach the data plane at, if not the one it listens on.
+    pub advertise: Option<SocketAddr>,
+    /// Coordinator; without one every flow gets TCP's share.
+    pub coordinator: Option<SocketAddr>,
+    /// Directory of the journal, of spooled blocks and of the Unix socket `agent.sock`.
+    pub spool: PathBuf,
+    /// Directories below which tasks may name files to serve. The spool is always allowed.
+    pub allow: Vec<PathBuf>,
+    /// How long a new flow waits for its first plan before it takes TCP's share.
+    pub first_plan_wait: Span,
+    /// How often progress of moving flows is reported.
+    pub report_interval: Span,
+}
+
+impl AgentOptions {
+    /// Options with the defaults of the command line.
+    pub fn new(host: u32, spool: PathBuf) -> AgentOptions {
+        AgentOptions {
+            host,
+            advertise: None,
+            coordinator: None,
+            spool,
+            allow: Vec::new(),
+            first_plan_wait: Span::from_millis(100),
+            report_interval: Span::from_millis(20),
+        }
+    }
+
+    /// Where the host's tasks reach the agent.
+    pub fn socket_path(&self) -> PathBuf {
+        self.spool.join("agent.sock")
+    }
+}
+
+/// What the async side asks of the data-plane thread.
+pub(crate) enum Command {
+    Put(Box<BlockEntry>, oneshot::Sender<Result<(), PutError>>),
+    SessionUp(mpsc::Sender<v1::AgentMessage>),
+    SessionLost,
+    Coordinator(v1::CoordinatorMessage),
+    Stop,
+}
+
+/// The way to the data-plane thread.
+#[derive(Clone)]
+pub(crate) struct Commands {
+    queue: sync_mpsc::Sender<Command>,
+    waker: Waker,
+}
+
+impl Commands {
+    /// False if the thread is gone.
+    pub(crate) fn send(&self, command: Command) -> bool {
+        let sent = self.queue.send(command).is_ok();
+        self.waker.wake();
+        sent
+    }
+}
+
+/// Serves `listener` (see [`weir_net::data_listener`]) until `stop` resolves.
+pub async fn serve(
+    options: AgentOptions,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send,
+) -> anyhow::Result<()> {
+    std::fs::create_dir_all(&options.spool)?;
+    let data_address = options.advertise.map_or_else(|| listener.local_addr(), Ok)?;
+    let clock = Clock::start();
+    let config = AgentConfig {
+        host: options.host,
+        data_address: data_address.to_string(),
+        incarnation: clock.now().nanos(),
+        first_plan_wait: options.first_plan_wait,
+        report_interval: options.report_interval,
+    };
+    let poller = Poller::new()?;
+    let (queue, inbox) = sync_mpsc::channel();
+    let commands = Commands { queue, waker: poller.waker() };
+    let data_plane = data_plane::DataPlane::start(config, clock, &options.spool, listener, poller, inbox)?;
+    let (ended, thread_end) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {
+        let result = data_plane.run();
+        let _ = ended.send(());
+        result
+    })?;
+    let session = options.coordinator.map(|address| tokio::spawn(session::keep(address, commands.clone())));
+    let local = service::serve(&options, data_address, commands.clone());
+    let result = tokio::select! {
+        result = local => result,
+        _ = thread_end => Ok(()),
+        () = stop => Ok(()),
+    };
+    if let Some(session) = session {
+        session.abort();
+    }
+    commands.send(Command::Stop);
+    let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
+    joined.map_err(|_| anyhow::anyhow!("the data-plane thread panicked"))??;
+    let _ = std::fs::remove_file(options.socket_path());
+    result
+}

@@ -1,0 +1,54 @@
+//! The session with the coordinator: connect, say Hello, carry messages both ways, and again after any
+//! failure, for as long as the agent lives.
+
+use super::{Command, Commands};
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use weir_proto::v1::coordinator_client::CoordinatorClient;
+use weir_proto::{limits, v1};
+
+/// First and longest pause between attempts.
+const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// Never returns; abort the task to end it.
+pub(super) async fn keep(address: SocketAddr, commands: Commands) {
+    let mut pause = RETRY.0;
+    loop {
+        match attach(address, &commands).await {
+            Ok(()) => pause = RETRY.0,
+            Err(status) => {
+                tracing::debug!(%address, %status, "no session with the coordinator");
+                if status.code() == tonic::Code::FailedPrecondition {
+                    tracing::error!(%address, "refused: {}", status.message());
+                }
+            }
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(RETRY.1);
+    }
+}
+
+/// One session; `Ok` if it was established and then ended.
+async fn attach(address: SocketAddr, commands: &Commands) -> Result<(), tonic::Status> {
+    let channel = crate::coordinator_channel(address);
+    let mut client = CoordinatorClient::new(channel)
+        .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
+        .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+    let (sender, outbound) = mpsc::channel::<v1::AgentMessage>(limits::MAX_QUEUED_MESSAGES);
+    // The thread writes Hello first, so the coordinator has all before the stream is answered.
+    commands.send(Command::SessionUp(sender));
+    let result = async {
+        let mut inbound = client.attach(ReceiverStream::new(outbound)).await?.into_inner();
+        while let Some(message) = inbound.message().await? {
+            if !commands.send(Command::Coordinator(message)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+    .await;
+    commands.send(Command::SessionLost);
+    result
+}

@@ -1,0 +1,176 @@
+//! The coordinator process: one task owns the state machine; gRPC handlers and agents' sessions talk to
+//! it through a bounded queue. Whatever is in the queue is taken in before one new plan is made, so the
+//! batching window is the time planning takes, or [`CoordinatorOptions::batch`] if that is longer.
+
+mod service;
+
+use service::{Event, Service};
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId};
+use weir_model::{Fabric, Span};
+use weir_net::Clock;
+use weir_policy::PolicyInfo;
+use weir_proto::v1::coordinator_server::CoordinatorServer;
+use weir_proto::{limits, v1};
+
+/// Events that may wait for the state machine; senders wait beyond that.
+const MAX_QUEUED_EVENTS: usize = 65_536;
+/// Bits of a coflow id left to count coflows of one process; the rest is its start in seconds, so that
+/// ids never repeat after a restart.
+const COFLOW_COUNTER_BITS: u32 = 24;
+
+/// What a coordinator process needs to know.
+pub struct CoordinatorOptions {
+    /// The network to schedule, in payload bytes per second.
+    pub fabric: Fabric,
+    /// The policy.
+    pub policy: &'static PolicyInfo,
+    /// How long agents keep to a plan without hearing more.
+    pub lease: Span,
+    /// Events are collected for at least this long before a plan is made.
+    pub batch: Span,
+}
+
+impl CoordinatorOptions {
+    /// Lease of 1 s and no extra batching.
+    pub fn new(fabric: Fabric, policy: &'static PolicyInfo) -> CoordinatorOptions {
+        CoordinatorOptions { fabric, policy, lease: Span::from_millis(1000), batch: Span::ZERO }
+    }
+}
+
+/// Serves on `listener` (see [`weir_net::control_listener`]) until `stop` resolves.
+pub async fn serve(
+    options: CoordinatorOptions,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send,
+) -> anyhow::Result<()> {
+    let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
+    let owner = tokio::spawn(run(options, inbox));
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
+    let service = CoordinatorServer::new(Service::new(events))
+        .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
+        .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+    let served = tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(Duration::from_secs(5)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(5)))
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .add_service(service);
+    tokio::select! {
+        result = served.serve_with_incoming(incoming) => result?,
+        () = stop => {}
+    }
+    owner.abort();
+    Ok(())
+}
+
+struct Owner {
+    clock: Clock,
+    core: Coordinator,
+    sessions: BTreeMap<SessionId, mpsc::Sender<v1::CoordinatorMessage>>,
+    locating: BTreeMap<u64, oneshot::Sender<v1::LocateReply>>,
+    next_token: u64,
+}
+
+async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>) {
+    let clock = Clock::start();
+    let started_s = clock.now().nanos() / 1_000_000_000;
+    let config = CoordinatorConfig {
+        fabric: options.fabric,
+        lease: options.lease,
+        first_coflow: (started_s << COFLOW_COUNTER_BITS) + 1,
+    };
+    let mut owner = Owner {
+        clock,
+        core: Coordinator::new(config, options.policy),
+        sessions: BTreeMap::new(),
+        locating: BTreeMap::new(),
+        next_token: 0,
+    };
+    loop {
+        let wake = owner.core.next_timeout().map(|at| clock.instant(at).into());
+        let timer = async {
+            match wake {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            event = inbox.recv() => match event {
+                Some(event) => owner.handle(event),
+                None => return,
+            },
+            () = timer => {}
+        }
+        if options.batch > Span::ZERO {
+            tokio::time::sleep(Duration::from_nanos(options.batch.nanos())).await;
+        }
+        while let Ok(event) = inbox.try_recv() {
+            owner.handle(event);
+        }
+        owner.settle();
+    }
+}
+
+impl Owner {
+    fn handle(&mut self, event: Event) {
+        let now = self.clock.now();
+        match event {
+            Event::Register(request, reply) => {
+                let _ = reply.send(self.core.handle_register(now, request));
+            }
+            Event::Seal(coflow, reply) => {
+                let _ = reply.send(self.core.handle_seal(now, coflow));
+            }
+            Event::Unregister(coflow, reply) => {
+                let _ = reply.send(self.core.handle_unregister(now, coflow));
+            }
+            Event::Locate(request, reply) => {
+                self.next_token += 1;
+                self.locating.insert(self.next_token, reply);
+                self.core.handle_locate(now, self.next_token, request);
+            }
+            Event::Status(reply) => {
+                let _ = reply.send(self.core.status(now));
+            }
+            Event::SessionUp(session, hello, sender, reply) => {
+                let result = self.core.handle_hello(now, session, *hello);
+                if result.is_ok() {
+                    self.sessions.insert(session, sender);
+                }
+                let _ = reply.send(result);
+            }
+            Event::Message(session, message) => self.core.handle_agent(now, session, message),
+            Event::SessionLost(session) => {
+                self.sessions.remove(&session);
+                self.core.handle_session_lost(now, session);
+            }
+        }
+    }
+
+    /// Plans once and delivers everything that came of the last events.
+    fn settle(&mut self) {
+        let now = self.clock.now();
+        self.core.handle_timeout(now);
+        self.core.poll_plan(now);
+        while let Some((session, message)) = self.core.poll_message() {
+            let Some(sender) = self.sessions.get(&session) else { continue };
+            if sender.try_send(message).is_err() {
+                // It lags beyond the bound or is gone. Closing makes the agent come back and start from
+                // a complete plan.
+                tracing::warn!(session = session.0, "agent does not keep up; its session is closed");
+                self.sessions.remove(&session);
+                self.core.handle_session_lost(now, session);
+            }
+        }
+        while let Some(answer) = self.core.poll_answer() {
+            if let Some(reply) = self.locating.remove(&answer.token) {
+                let _ = reply.send(answer.reply);
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The gRPC face of the coordinator: every call becomes an event with a place for its reply.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::Stream;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+use weir_core::coordinator::{HelloError, RegisterError, SessionId};
+use weir_proto::v1::coordinator_server;
+use weir_proto::{limits, v1};
+
+pub(super) enum Event {
+    Register(v1::RegisterRequest, oneshot::Sender<Result<u64, RegisterError>>),
+    Seal(u64, oneshot::Sender<bool>),
+    Unregister(u64, oneshot::Sender<Option<v1::CoflowRecord>>),
+    Locate(v1::LocateRequest, oneshot::Sender<v1::LocateReply>),
+    Status(oneshot::Sender<v1::StatusReply>),
+    SessionUp(
+        SessionId,
+        Box<v1::Hello>,
+        mpsc::Sender<v1::CoordinatorMessage>,
+        oneshot::Sender<Result<(), HelloError>>,
+    ),
+    Message(SessionId, v1::AgentMessage),
+    SessionLost(SessionId),
+}
+
+pub(super) struct Service {
+    events: mpsc::Sender<Event>,
+    next_session: Arc<AtomicU64>,
+}
+
+impl Service {
+    pub(super) fn new(events: mpsc::Sender<Event>) -> Service {
+        Service { events, next_session: Arc::new(AtomicU64::new(1)) }
+    }
+
+    async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Result<T, Status> {
+        let (reply, answer) = oneshot::channel();
+        let gone = || Status::unavailable("the coordinator is shutting down");
+        self.events.send(event(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
+    }
+}
+
+#[tonic::async_trait]
+impl coordinator_server::Coordinator for Service {
+    async fn register(
+        &self,
+        request: Request<v1::RegisterRequest>,
+    ) -> Result<Response<v1::RegisterReply>, Status> {
+        match self.ask(|reply| Event::Register(request.into_inner(), reply)).await? {
+            Ok(coflow) => Ok(Response::new(v1::RegisterReply { coflow })),
+            Err(error @ RegisterError::TooMany) => Err(Status::resource_exhausted(error.to_string())),
+            Err(error) => Err(Status::invalid_argument(error.to_string())),
+        }
+    }
+
+    async fn seal(&self, request: Request<v1::SealRequest>) -> Result<Response<v1::SealReply>, Status> {
+        let coflow = request.into_inner().coflow;
+        match self.ask(|reply| Event::Seal(coflow, reply)).await? {
+            true => Ok(Response::new(v1::SealReply {})),
+            false => Err(Status::not_found(format!("coflow {coflow} is not registered"))),
+        }
+    }
+
+    async fn unregister(
+        &self,
+        request: Request<v1::UnregisterRequest>,
+    ) -> Result<Response<v1::UnregisterReply>, Status> {
+        let coflow = request.into_inner().coflow;
+        let record = self.ask(|reply| Event::Unregister(coflow, reply)).await?;
+        Ok(Response::new(v1::UnregisterReply { record }))
+    }
+
+    async fn locate(&self, request: Request<v1::LocateRequest>) -> Result<Response<v1::LocateReply>, Status> {
+        let request = request.into_inner();
+        if request.block.len() > limits::MAX_BLOCK_NAME_BYTES {
+            return Err(Status::invalid_argument("block name too long"));
+        }
+        Ok(Response::new(self.ask(|reply| Event::Locate(request, reply)).await?))
+    }
+
+    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        Ok(Response::new(self.ask(Event::Status).await?))
+    }
+
+    type AttachStream = Pin<Box<dyn Stream<Item = Result<v1::CoordinatorMessage, Status>> + Send>>;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<v1::AgentMessage>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let mut inbound = request.into_inner();
+        let first = inbound.message().await?.and_then(|message| message.kind);
+        let Some(v1::agent_message::Kind::Hello(hello)) = first else {
+            return Err(Status::failed_precondition("the first message of a session is Hello"));
+        };
+        let session = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
+        let (sender, outbound) = mpsc::channel(limits::MAX_QUEUED_MESSAGES);
+        self.ask(|reply| Event::SessionUp(session, Box::new(hello), sender, reply))
+            .await?
+            .map_err(|refused| Status::failed_precondition(refused.to_string()))?;
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = inbound.message().await {
+                if events.send(Event::Message(session, message)).await.is_err() {
+                    return;
+                }
+            }
+            let _ = events.send(Event::SessionLost(session)).await;
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))
+    }
+}

@@ -1,0 +1,30 @@
+//! The one place of the live system that reads clocks.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use weir_model::{Span, Time};
+
+/// Nanoseconds since the Unix epoch that never go back: the wall clock read once, and the monotonic
+/// clock from there. Ages therefore survive a restart of the process.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+    at_origin: Time,
+}
+
+impl Clock {
+    /// Reads the wall clock once.
+    pub fn start() -> Clock {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Clock { origin: Instant::now(), at_origin: Time::from_nanos(since_epoch.as_nanos() as u64) }
+    }
+
+    /// Now.
+    pub fn now(&self) -> Time {
+        self.at_origin + Span::from_nanos(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    /// The monotonic instant of a time, for timers of the async runtime.
+    pub fn instant(&self, time: Time) -> Instant {
+        self.origin + std::time::Duration::from_nanos(time.since(self.at_origin).nanos())
+    }
+}

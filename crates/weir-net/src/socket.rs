@@ -1,0 +1,66 @@
+//! Options of the two kinds of sockets: data (cubic, short unsent queue when scheduled) and control
+//! (marked so that switches that honour DSCP send it first).
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// DSCP class selector 6, the class of network control traffic.
+pub const CONTROL_DSCP: u32 = 48;
+/// Congestion control of data sockets, set per socket: a machine's default may differ.
+pub const CONGESTION_CONTROL: &str = "cubic";
+/// Unsent bytes the kernel may hold for a scheduled flow, so that a pause takes effect at once.
+const SCHEDULED_UNSENT_BYTES: u32 = 128 << 10;
+/// Backlog of listening sockets.
+const BACKLOG: i32 = 4096;
+
+fn listen(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// A non-blocking listener for data connections.
+pub fn data_listener(address: SocketAddr) -> io::Result<TcpListener> {
+    Ok(listen(address)?.into())
+}
+
+/// A non-blocking listener for control connections; accepted ones inherit the mark.
+pub fn control_listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = listen(address)?;
+    mark_control(&socket)?;
+    Ok(socket.into())
+}
+
+/// Marks a control connection and turns coalescing of small writes off.
+pub fn mark_control<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
+    let socket = socket.into();
+    socket.set_tcp_nodelay(true)?;
+    if socket.domain()? == Domain::IPV4 {
+        socket.set_tos_v4(CONTROL_DSCP << 2)?;
+    }
+    Ok(())
+}
+
+/// Prepares a data connection, on either side.
+pub fn tune_data<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
+    let socket = socket.into();
+    socket.set_tcp_nodelay(true)?;
+    // A kernel without this module keeps its default, and data still moves.
+    let _ = socket.set_tcp_congestion(CONGESTION_CONTROL.as_bytes());
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5))
+        .with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)
+}
+
+/// Bounds what the kernel holds unsent for a scheduled flow; unscheduled ones are left to the kernel.
+pub fn tune_scheduled<'s>(socket: impl Into<SockRef<'s>>, scheduled: bool) -> io::Result<()> {
+    let bytes = if scheduled { SCHEDULED_UNSENT_BYTES } else { u32::MAX };
+    socket.into().set_tcp_notsent_lowat(bytes)
+}

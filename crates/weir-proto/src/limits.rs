@@ -1,0 +1,21 @@
+//! Named bounds. Reaching one is an error to the caller or a counted, defined event, never a crash.
+
+/// Longest encoded control message in bytes; gRPC refuses longer ones.
+pub const MAX_CONTROL_MESSAGE_BYTES: usize = 64 << 20;
+/// Longest block name in bytes of UTF-8.
+pub const MAX_BLOCK_NAME_BYTES: usize = 255;
+/// Most coflows a coordinator keeps live; a further `register` is refused.
+pub const MAX_LIVE_COFLOWS: usize = 100_000;
+/// Most blocks one agent keeps; a further `put` is refused.
+pub const MAX_BLOCKS_PER_AGENT: usize = 1_000_000;
+/// Most data-plane connections one agent serves; a further one is told so and closed.
+pub const MAX_DATA_CONNECTIONS: usize = 16_384;
+/// Most live flows a coordinator schedules; further ones move at TCP's share.
+pub const MAX_LIVE_FLOWS: usize = 1_000_000;
+/// Most messages that wait for one agent's session; an agent that lags further is disconnected and
+/// starts again with a complete plan.
+pub const MAX_QUEUED_MESSAGES: usize = 4_096;
+/// Completed coflows remembered for `status`.
+pub const MAX_COMPLETED_RECORDS: usize = 10_000;
+/// Longest time in milliseconds that `Locate` waits.
+pub const MAX_LOCATE_WAIT_MS: u64 = 600_000;
