@@ -28,3 +28,9 @@ impl Clock {
         self.origin + std::time::Duration::from_nanos(time.since(self.at_origin).nanos())
     }
 }
+
+/// Nanoseconds of the machine's monotonic clock, the same for all its processes.
+pub fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

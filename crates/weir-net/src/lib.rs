@@ -9,7 +9,7 @@ mod poller;
 mod socket;
 
 pub use block_file::{BlockFile, SendOutcome, checksum};
-pub use clock::Clock;
+pub use clock::{Clock, monotonic_nanos};
 pub use poller::{Event, Poller, Waker};
 pub use socket::{
     CONGESTION_CONTROL, CONTROL_DSCP, control_listener, data_listener, mark_control, tune_data,

@@ -1,1 +1,33 @@
-//! Placeholder.
+//! Hosts in network namespaces around one switch, with both directions of every link shaped: a network to
+//! try real bytes on, on one Linux machine, as root or (after [`enter_user_namespace`]) as a normal user.
+//!
+//! ```text
+//!   host 0 --eth0 ==HTB==> p0 |        |            ==HTB==>  limits a direction to the link rate,
+//!          <==HTB== p0 -------|        |                      control class before data class
+//!   host 1 ...                | bridge |
+//!   host N-1 ...              |        |--- pc === eth0  control host, not shaped
+//! ```
+//!
+//! Nothing of a [`Bed`] shows in the machine's own network: all namespaces are anonymous, held by open
+//! files of the owner and by the processes inside, so the kernel removes them when both are gone, however
+//! the owner ended.
+//!
+//! What this crate does not do (yet): it runs no scenario, chooses no congestion control (sockets do, one
+//! by one), adds no delay or loss, and shapes no traffic between two programs of the same host (that goes
+//! over the host's loopback).
+
+mod bed;
+mod error;
+pub mod live;
+mod namespace;
+mod process;
+mod rights;
+mod shape;
+mod tool;
+mod topology;
+
+pub use bed::{Bed, BedConfig, LinkCounters, Place};
+pub use error::{BedError, RightsError};
+pub use rights::{Rights, enter_user_namespace, give_user_namespace, has_rights};
+pub use shape::{DSCP_CONTROL_TOS, MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, QUEUE_DELAY_MS, queue_limit_bytes};
+pub use topology::MAX_HOSTS;

@@ -1,0 +1,139 @@
+//! `weir coordinator`, `weir agent`, and the task that `weir live` drives.
+
+use crate::Failure;
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use weir_daemon::agent::AgentOptions;
+use weir_daemon::coordinator::CoordinatorOptions;
+use weir_model::{Fabric, Rate, Span};
+
+#[derive(Args)]
+pub(crate) struct CoordinatorArgs {
+    /// Address to serve on
+    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7070")]
+    listen: SocketAddr,
+    /// Number of hosts; agents are numbered from 0
+    #[arg(long)]
+    hosts: u32,
+    /// Rate of each host's link, each direction, headers included
+    #[arg(long, value_name = "RATE")]
+    link_rate: Rate,
+    /// Share of the links' payload rate to plan with; the rest absorbs acknowledgements and jitter
+    #[arg(long, value_name = "SHARE", default_value_t = 0.98)]
+    plan_share: f64,
+    /// Policy (see `weir policies`)
+    #[arg(long, default_value = "varys")]
+    policy: String,
+    /// How long agents keep to a plan without hearing more
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    lease_ms: u64,
+    /// Collect events for at least this long before planning
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    batch_ms: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct AgentArgs {
+    /// This host's number, from 0
+    #[arg(long)]
+    host: u32,
+    /// Address of the data plane
+    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7071")]
+    listen: SocketAddr,
+    /// Address at which receivers reach the data plane, if not the one listened on
+    #[arg(long, value_name = "IP:PORT")]
+    advertise: Option<SocketAddr>,
+    /// The coordinator; without one, flows share the network as TCP does
+    #[arg(long, value_name = "IP:PORT")]
+    coordinator: Option<SocketAddr>,
+    /// Directory for the journal, blocks handed over in memory, and the socket agent.sock
+    #[arg(long, value_name = "DIR")]
+    spool: PathBuf,
+    /// Directory below which tasks may name files to serve; may be repeated
+    #[arg(long, value_name = "DIR")]
+    allow: Vec<PathBuf>,
+    /// How long a new flow waits for its first plan before it takes TCP's share
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    first_plan_wait_ms: u64,
+    /// How often progress is reported
+    #[arg(long, value_name = "MS", default_value_t = 20)]
+    report_interval_ms: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct TaskArgs {
+    #[arg(long)]
+    host: u32,
+    #[arg(long)]
+    coordinator: Option<SocketAddr>,
+    #[arg(long)]
+    agent: PathBuf,
+    #[arg(long)]
+    data: PathBuf,
+}
+
+pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
+    let policy = weir_policy::find(&args.policy).map_err(|error| Failure::Input(error.to_string()))?;
+    if !(args.plan_share > 0.0 && args.plan_share <= 1.0) {
+        return Err(Failure::Input(format!("--plan-share {} is not above 0 and at most 1", args.plan_share)));
+    }
+    let rate = weir_testbed::live::payload_rate(args.link_rate).scaled(args.plan_share);
+    let fabric = Fabric::big_switch(args.hosts, rate)
+        .map_err(|error| Failure::Input(format!("--hosts {}: {error}", args.hosts)))?;
+    let mut options = CoordinatorOptions::new(fabric, policy);
+    options.lease = Span::from_millis(args.lease_ms);
+    options.batch = Span::from_millis(args.batch_ms);
+    run(async move {
+        let listener =
+            weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
+        eprintln!("weir coordinator: {} for {} hosts on {}", policy.name, args.hosts, args.listen);
+        Ok(weir_daemon::coordinator::serve(options, listener, stop_signal()).await?)
+    })
+}
+
+pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
+    let mut options = AgentOptions::new(args.host, args.spool);
+    options.advertise = args.advertise;
+    options.coordinator = args.coordinator;
+    options.allow = args.allow;
+    options.first_plan_wait = Span::from_millis(args.first_plan_wait_ms);
+    options.report_interval = Span::from_millis(args.report_interval_ms);
+    if options.advertise.is_none() && args.listen.ip().is_unspecified() {
+        return Err(Failure::Input(format!(
+            "--listen {} is no address receivers can reach; say which with --advertise",
+            args.listen
+        )));
+    }
+    run(async move {
+        let listener = weir_net::data_listener(args.listen).map_err(|error| listening(args.listen, error))?;
+        Ok(weir_daemon::agent::serve(options, listener, stop_signal()).await?)
+    })
+}
+
+pub(crate) fn task(args: TaskArgs) -> Result<(), Failure> {
+    Ok(weir_testbed::live::run_task(args.host, args.coordinator, args.agent, &args.data)?)
+}
+
+fn listening(address: SocketAddr, error: std::io::Error) -> Failure {
+    Failure::Run(anyhow::Error::new(error).context(format!("cannot listen on {address}")))
+}
+
+/// One thread suffices: data moves on a thread of its own, and plans are made one at a time.
+fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+/// Resolves on SIGINT or SIGTERM.
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

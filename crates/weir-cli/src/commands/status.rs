@@ -1,0 +1,86 @@
+//! `weir status`: what is moving, and what each coflow waits for.
+
+use crate::Failure;
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use std::net::SocketAddr;
+use std::time::Duration;
+use weir_client::{Client, ClientConfig, StatusReply};
+use weir_model::{Bytes, Rate};
+
+#[derive(Args)]
+pub(crate) struct StatusArgs {
+    /// The coordinator
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7070")]
+    coordinator: SocketAddr,
+    /// Show again every second until interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let config = ClientConfig { coordinator: Some(args.coordinator), agent: None, host: 0 };
+        let client = Client::new(config);
+        loop {
+            let reply = client.status().await;
+            let reply = reply.map_err(|error| {
+                Failure::Run(anyhow::anyhow!("no coordinator answers at {}: {error}", args.coordinator))
+            })?;
+            if args.watch {
+                // Clear the screen, cursor home.
+                print!("\x1b[2J\x1b[H");
+            }
+            print!("{}", render(&reply));
+            if !args.watch {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    })
+}
+
+fn render(reply: &StatusReply) -> String {
+    let flows: u64 = reply.coflows.iter().map(|coflow| coflow.live_flows).sum();
+    let mut text = format!(
+        "policy {}, {} agents, {} live coflows, {flows} live flows\n",
+        reply.policy,
+        reply.agents.len(),
+        reply.coflows.len()
+    );
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["coflow", "name", "flows left", "done", "bytes left", "rate", "age s", "waits for"]);
+    for column in [0, 2, 3, 4, 5, 6] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for coflow in &reply.coflows {
+        table.add_row([
+            coflow.coflow.to_string(),
+            coflow.name.clone(),
+            coflow.live_flows.to_string(),
+            coflow.done_flows.to_string(),
+            Bytes(coflow.bytes_left).to_string(),
+            Rate::from_bytes_per_sec(coflow.rate_bytes_per_s).to_string(),
+            format!("{:.1}", coflow.age_s),
+            coflow.waits_for.clone(),
+        ]);
+    }
+    if !reply.coflows.is_empty() {
+        text.push_str(&format!("{table}\n"));
+    }
+    for record in &reply.completed {
+        text.push_str(&format!(
+            "completed {} {}: {} flows, {} in {:.3} s\n",
+            record.coflow,
+            record.name,
+            record.flows,
+            Bytes(record.bytes),
+            record.cct_s
+        ));
+    }
+    text
+}

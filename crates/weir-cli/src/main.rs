@@ -1,0 +1,68 @@
+//! The one binary, `weir`. Each command is a module; none decides anything about scheduling.
+#![forbid(unsafe_code)]
+
+mod commands;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Schedules the network for data-parallel jobs: simulated, live, and side by side.
+#[derive(Parser)]
+#[command(name = "weir", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the coordinator: plans for all agents
+    Coordinator(commands::daemons::CoordinatorArgs),
+    /// Run a host's agent: holds blocks and serves them at the planned rates
+    Agent(commands::daemons::AgentArgs),
+    /// Show what is moving, and what each coflow waits for
+    Status(commands::status::StatusArgs),
+    /// Put and get blocks as a driver says on standard input (used by `weir live`)
+    #[command(hide = true)]
+    Task(commands::daemons::TaskArgs),
+}
+
+/// What went wrong, and whether it was the user's input.
+pub(crate) enum Failure {
+    /// A bad file, name or value: one line, exit 2, nothing written.
+    Input(String),
+    /// Anything else: exit 1.
+    Run(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::Run(error.into())
+    }
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| "warn".into()),
+        )
+        .init();
+    let result = match Cli::parse().command {
+        Command::Coordinator(args) => commands::daemons::coordinator(args),
+        Command::Agent(args) => commands::daemons::agent(args),
+        Command::Status(args) => commands::status::status(&args),
+        Command::Task(args) => commands::daemons::task(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Input(message)) => {
+            eprintln!("weir: {message}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Run(error)) => {
+            eprintln!("weir: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

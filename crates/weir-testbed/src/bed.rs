@@ -1,0 +1,285 @@
+//! The bed: created whole or not at all, used, and gone when dropped.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::net::Ipv4Addr;
+use std::process::{Child, Command};
+use std::sync::Mutex;
+use std::thread;
+
+use crate::error::BedError;
+use crate::namespace::Namespace;
+use crate::process::{self, Spawner};
+use crate::shape;
+use crate::tool::Tools;
+use crate::topology::{self, HOST_LINK, MAX_HOSTS};
+
+/// Hosts are configured by this many threads at a time (each mostly waits for a tool).
+const SETUP_THREADS: usize = 4;
+
+/// What a bed should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BedConfig {
+    /// Number of hosts, 1 to [`MAX_HOSTS`], the control host not counted.
+    pub hosts: usize,
+    /// Rate of each direction of each host's link, in bits per second on the wire without preamble and
+    /// frame gap (so TCP can use 1448/1514 of it, 95.6 %).
+    pub link_rate_bps: u64,
+}
+
+/// Where in a bed something runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// One of the hosts, numbered from 0.
+    Host(usize),
+    /// The additional host, for what steers or observes; its link is not shaped, and what it sends or is
+    /// sent goes before data on the links of the others.
+    Control,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(host) => write!(formatter, "host {host}"),
+            Self::Control => formatter.write_str("the control host"),
+        }
+    }
+}
+
+/// What passed over a host's link since the bed was created, as the host sees it. Counted behind the
+/// shaper, in bytes of Ethernet frames; of segments sent in one piece only the first header counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LinkCounters {
+    /// Bytes the host sent.
+    pub sent_bytes: u64,
+    /// Bytes that went towards the host.
+    pub received_bytes: u64,
+}
+
+/// A live bed. Dropping it kills every process inside and lets go of its namespaces, which the kernel then
+/// removes in the background (up to half a second). If the owner is killed the same happens by itself,
+/// except for grandchildren of the owner, which the next [`Bed::create`] sweeps away.
+#[derive(Debug)]
+pub struct Bed {
+    config: BedConfig,
+    tools: Tools,
+    spawner: Spawner,
+    switch: Namespace,
+    /// Hosts in order, then the control host.
+    places: Vec<Namespace>,
+    /// `/proc/net/dev` of the switch; an open file of it stays with the namespace it was opened in.
+    counters: Mutex<File>,
+}
+
+impl Bed {
+    /// Makes a bed, after [`Bed::sweep_stale`]. On an error nothing of it remains.
+    ///
+    /// # Errors
+    /// [`BedError`] says what is missing: a tool, a right, a kernel feature.
+    pub fn create(config: &BedConfig) -> Result<Self, BedError> {
+        check(config)?;
+        let tools = Tools::find()?;
+        Self::sweep_stale();
+        let mut places = Namespace::create_many(config.hosts + 2)?;
+        let switch = places.pop().expect("create_many made hosts + 2 >= 3");
+        let counters = switch
+            .run(|| File::open("/proc/thread-self/net/dev"))
+            .and_then(|file| file)
+            .map_err(BedError::os("open the switch's link counters"))?;
+        let spawner = Spawner::start().map_err(BedError::os("start a thread"))?;
+        let counters = Mutex::new(counters);
+        let bed = Self { config: config.clone(), tools, spawner, switch, places, counters };
+        bed.connect()?;
+        Ok(bed)
+    }
+
+    /// Kills processes that were left over in beds whose owner is dead (grandchildren of an owner that was
+    /// killed); their namespaces vanish with them. Processes of other users, and of beds in other pid
+    /// namespaces, are left alone. Returns how many were killed. [`Bed::create`] calls it.
+    pub fn sweep_stale() -> usize {
+        process::sweep_stale()
+    }
+
+    /// Number of hosts, the control host not counted.
+    #[must_use]
+    pub fn hosts(&self) -> usize {
+        self.config.hosts
+    }
+
+    /// IPv4 address of a host.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    #[must_use]
+    pub fn address(&self, host: usize) -> Ipv4Addr {
+        assert!(host < self.config.hosts, "the bed has {} hosts, there is no host {host}", self.config.hosts);
+        topology::address(Place::Host(host))
+    }
+
+    /// IPv4 address of the control host.
+    #[must_use]
+    pub fn control_address(&self) -> Ipv4Addr {
+        topology::address(Place::Control)
+    }
+
+    /// A command that will run at `place`. It is killed when **the thread** that starts it ends (so that
+    /// it dies with the owner); start it with [`Bed::spawn`] to tie it to the bed instead.
+    ///
+    /// # Errors
+    /// [`BedError::NoSuchHost`]; [`BedError::Os`] if /proc cannot be read.
+    pub fn command(&self, place: Place, program: impl AsRef<OsStr>) -> Result<Command, BedError> {
+        let namespace = self.namespace(place)?.reference();
+        process::command_in(namespace, program.as_ref()).map_err(BedError::at(place, "prepare a command"))
+    }
+
+    /// Starts a command made by [`Bed::command`]; it lives until it ends, is killed, or the bed is dropped.
+    ///
+    /// # Errors
+    /// Those of [`Command::spawn`].
+    pub fn spawn(&self, command: Command) -> io::Result<Child> {
+        self.spawner.spawn(command)
+    }
+
+    /// Runs `work` at `place` on a short-lived thread and waits for it. Sockets that `work` opens stay at
+    /// `place` for ever, whichever thread uses them.
+    ///
+    /// # Errors
+    /// [`BedError::NoSuchHost`]; [`BedError::Os`] if the thread cannot start or enter.
+    pub fn run_at<T: Send>(&self, place: Place, work: impl FnOnce() -> T + Send) -> Result<T, BedError> {
+        self.namespace(place)?.run(work).map_err(BedError::at(place, "run a thread"))
+    }
+
+    /// Gives both directions of a host's link another rate, in bits per second. The directions change one
+    /// after the other, a few milliseconds apart. Queue and burst keep the bytes they were created with.
+    ///
+    /// # Errors
+    /// [`BedError::NoSuchHost`]; [`BedError::Config`] for a rate out of range; [`BedError::Tool`].
+    pub fn set_link_rate(&self, host: usize, link_rate_bps: u64) -> Result<(), BedError> {
+        check_rate(link_rate_bps)?;
+        let place = Place::Host(host);
+        let namespace = self.namespace(place)?;
+        let burst = shape::burst_bytes(self.config.link_rate_bps);
+        let line = |device: &str| [shape::change_rate(device, link_rate_bps, burst)];
+        self.tools.tc.batch(namespace, &place.to_string(), &line(HOST_LINK))?;
+        self.tools.tc.batch(&self.switch, "the switch", &line(&topology::port(place)))
+    }
+
+    /// What passed over a host's link so far.
+    ///
+    /// # Errors
+    /// [`BedError::NoSuchHost`]; [`BedError::Os`] if the kernel's table cannot be read.
+    pub fn link_counters(&self, host: usize) -> Result<LinkCounters, BedError> {
+        self.namespace(Place::Host(host))?;
+        let mut table = String::new();
+        {
+            let mut file = self.counters.lock().unwrap_or_else(|poison| poison.into_inner());
+            file.rewind()
+                .and_then(|()| file.read_to_string(&mut table))
+                .map_err(BedError::os("read the switch's link counters"))?;
+        }
+        port_counters(&table, &topology::port(Place::Host(host))).ok_or_else(|| {
+            BedError::os(format!("the switch has no port to host {host}"))(io::Error::from(
+                io::ErrorKind::NotFound,
+            ))
+        })
+    }
+
+    fn namespace(&self, place: Place) -> Result<&Namespace, BedError> {
+        let hosts = self.config.hosts;
+        match place {
+            Place::Host(host) if host < hosts => Ok(&self.places[host]),
+            Place::Host(host) => Err(BedError::NoSuchHost { host, hosts }),
+            Place::Control => Ok(&self.places[hosts]),
+        }
+    }
+
+    /// Links, addresses and shapers, in empty namespaces.
+    fn connect(&self) -> Result<(), BedError> {
+        let (hosts, rate) = (self.config.hosts, self.config.link_rate_bps);
+        let paths: Vec<String> = self.places.iter().map(Namespace::path).collect();
+        let ends = topology::places(hosts).zip(paths.iter().map(String::as_str));
+        self.tools.ip.batch(&self.switch, "the switch", &topology::switch_links(ends))?;
+        self.tools.bridge.batch(&self.switch, "the switch", &topology::switch_addresses(hosts))?;
+        let ports = (0..hosts).flat_map(|host| shape::shape(&topology::port(Place::Host(host)), rate));
+        self.tools.tc.batch(&self.switch, "the switch", &ports.collect::<Vec<_>>())?;
+
+        let all: Vec<Place> = topology::places(hosts).collect();
+        thread::scope(|scope| {
+            let shares = all.chunks(all.len().div_ceil(SETUP_THREADS));
+            let workers: Vec<_> = shares
+                .map(|share| scope.spawn(|| share.iter().try_for_each(|place| self.connect_host(*place))))
+                .collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
+    }
+
+    fn connect_host(&self, place: Place) -> Result<(), BedError> {
+        let namespace = self.namespace(place)?;
+        let subject = place.to_string();
+        self.tools.ip.batch(namespace, &subject, &topology::host_links(place, self.config.hosts))?;
+        match place {
+            Place::Host(_) => {
+                let lines = shape::shape(HOST_LINK, self.config.link_rate_bps);
+                self.tools.tc.batch(namespace, &subject, &lines)
+            }
+            Place::Control => Ok(()),
+        }
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let labels: Vec<Vec<u8>> = self.places.iter().filter_map(|place| place.label().ok()).collect();
+        process::kill_inside(&labels);
+    }
+}
+
+fn check(config: &BedConfig) -> Result<(), BedError> {
+    if config.hosts == 0 || config.hosts > MAX_HOSTS {
+        return Err(BedError::Config(format!("{} hosts; 1 to {MAX_HOSTS} are possible", config.hosts)));
+    }
+    check_rate(config.link_rate_bps)
+}
+
+fn check_rate(link_rate_bps: u64) -> Result<(), BedError> {
+    let (lowest, highest) = (shape::MIN_LINK_RATE_BPS, shape::MAX_LINK_RATE_BPS);
+    if (lowest..=highest).contains(&link_rate_bps) {
+        return Ok(());
+    }
+    Err(BedError::Config(format!("link rate {link_rate_bps} bit/s; {lowest} to {highest} are possible")))
+}
+
+/// Finds a port in `/proc/net/dev`. Columns after the name: eight about receiving, bytes first, then those
+/// about sending, bytes first. What the switch receives is what the host sent.
+fn port_counters(table: &str, port: &str) -> Option<LinkCounters> {
+    let columns = table.lines().find_map(|line| line.trim_start().strip_prefix(port)?.strip_prefix(':'))?;
+    let columns: Vec<u64> = columns.split_ascii_whitespace().filter_map(|text| text.parse().ok()).collect();
+    Some(LinkCounters { sent_bytes: *columns.first()?, received_bytes: *columns.get(8)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_one_port_are_not_those_of_a_longer_name() {
+        let table = "Inter-| Receive | Transmit\n face |bytes packets\n\
+                     \x20  p12: 7 1 0 0 0 0 0 0 8 1 0 0 0 0 0 0\n\
+                     \x20   p1: 100 2 0 0 0 0 0 0 300 4 0 0 0 0 0 0\n";
+        let expected = LinkCounters { sent_bytes: 100, received_bytes: 300 };
+        assert_eq!(port_counters(table, "p1"), Some(expected));
+        assert_eq!(port_counters(table, "p2"), None);
+    }
+
+    #[test]
+    fn configuration_out_of_range_is_refused_before_anything_is_made() {
+        let refused = |hosts, link_rate_bps| check(&BedConfig { hosts, link_rate_bps }).is_err();
+        assert!(refused(0, 100_000_000) && refused(MAX_HOSTS + 1, 100_000_000));
+        assert!(refused(2, 999_999) && refused(2, 10_000_000_001));
+        assert!(!refused(MAX_HOSTS, 100_000_000));
+    }
+}

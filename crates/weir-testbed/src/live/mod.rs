@@ -1,0 +1,21 @@
+//! Moves a workload's real bytes over a bed: separate processes for the coordinator, each host's agent and
+//! each host's task, over real sockets. The driver of the workload (this module) talks to the tasks as an
+//! application would, and to Weir through the client library alone.
+
+mod processes;
+mod protocol;
+mod run;
+mod task;
+
+pub use run::{FlowOutcome, LiveError, LiveOptions, LiveOutcome, Network, run};
+pub use task::run_task;
+
+use weir_model::Rate;
+
+/// Share of a link's rate that TCP can use for payload: 1448 bytes of every 1514-byte frame.
+pub const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
+
+/// Payload capacity of a shaped link.
+pub fn payload_rate(link_rate: Rate) -> Rate {
+    link_rate.scaled(PAYLOAD_SHARE)
+}

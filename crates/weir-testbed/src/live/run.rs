@@ -1,0 +1,379 @@
+//! One run: put everything, start coflows when they arrive, collect when their bytes were verified.
+
+use super::processes::Processes;
+use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
+use crate::{Bed, BedError, Place};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+use weir_client::{Client, ClientConfig, CoflowOptions, Pattern};
+use weir_model::{Bytes, CoflowSpec, Rate, Span};
+
+/// Blocks begin at different places of the data file, so that no two hold the same bytes.
+const BLOCK_STRIDE: u64 = 4096 * 37;
+/// The data file is this much longer than the largest block.
+const DATA_SLACK: u64 = 16 << 20;
+/// Without any news for this long a run has failed.
+const SILENCE_LIMIT: Duration = Duration::from_secs(180);
+
+/// The hosts of a run.
+#[derive(Debug)]
+pub enum Network {
+    /// Namespaces with shaped links.
+    Bed(Bed),
+    /// All hosts on this machine's loopback; only Weir's own pacing stands for the links.
+    Loopback,
+}
+
+impl Network {
+    pub(super) fn control_address(&self) -> IpAddr {
+        match self {
+            Network::Bed(bed) => bed.control_address().into(),
+            Network::Loopback => Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+    pub(super) fn address(&self, host: usize) -> IpAddr {
+        match self {
+            Network::Bed(bed) => bed.address(host).into(),
+            Network::Loopback => Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+    /// A port: the given one where every host has its own address, otherwise a free one.
+    pub(super) fn port(&self, port: u16) -> io::Result<u16> {
+        match self {
+            Network::Bed(_) => Ok(port),
+            Network::Loopback => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port()),
+        }
+    }
+    pub(super) fn command(&self, place: Place, program: &Path) -> Result<Command, BedError> {
+        match self {
+            Network::Bed(bed) => bed.command(place, program),
+            Network::Loopback => Ok(Command::new(program)),
+        }
+    }
+    pub(super) fn spawn(&self, mut command: Command) -> io::Result<Child> {
+        match self {
+            Network::Bed(bed) => bed.spawn(command),
+            Network::Loopback => command.spawn(),
+        }
+    }
+    fn run_at_control<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BedError> {
+        match self {
+            Network::Bed(bed) => bed.run_at(Place::Control, work),
+            Network::Loopback => Ok(work()),
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// The `weir` program, for the other processes.
+    pub program: PathBuf,
+    /// Number of hosts.
+    pub hosts: usize,
+    /// Rate of every link, each direction, as shaped (headers included).
+    pub link_rate: Rate,
+    /// The coordinator's policy; `None` leaves sharing to TCP (no coordinator at all).
+    pub policy: Option<String>,
+    /// Share of the payload rate that the coordinator plans with.
+    pub plan_share: f64,
+}
+
+/// One flow as the receiving task saw it, in time since the run's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowOutcome {
+    /// Its coflow, an index into the run's coflows.
+    pub coflow: usize,
+    /// Its index among the coflow's flows.
+    pub flow: usize,
+    /// When the task called get.
+    pub called: Span,
+    /// When its first payload byte arrived.
+    pub first_byte: Span,
+    /// When its last byte was verified.
+    pub done: Span,
+}
+
+/// What a run measured.
+#[derive(Clone, Debug)]
+pub struct LiveOutcome {
+    /// Per coflow: from its arrival to its last verified byte.
+    pub completion: Vec<Span>,
+    /// When each coflow arrived: when the driver told the tasks of it.
+    pub arrival: Vec<Span>,
+    /// All flows, in order of completion.
+    pub flows: Vec<FlowOutcome>,
+    /// Bytes moved and verified.
+    pub bytes: Bytes,
+}
+
+/// Why a run failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The bed refused.
+    #[error(transparent)]
+    Bed(#[from] BedError),
+    /// A file or process could not be made.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// Weir refused something.
+    #[error("client: {0}")]
+    Client(#[from] weir_client::Error),
+    /// A task failed.
+    #[error("the task of host {host}: {reason}")]
+    Task {
+        /// The host.
+        host: usize,
+        /// What it said.
+        reason: String,
+    },
+    /// A process did not begin to serve.
+    #[error("the agent at {} does not serve; see its messages above", .0.display())]
+    NotServing(PathBuf),
+    /// Nothing happened for too long.
+    #[error("no byte arrived for {} s with {left} flows left", SILENCE_LIMIT.as_secs())]
+    Silence {
+        /// Flows not done.
+        left: usize,
+    },
+}
+
+struct Block {
+    coflow: usize,
+    flow: usize,
+    offset: u64,
+}
+
+/// Moves the coflows' bytes. Flows inside one host are not allowed: they would cross no link.
+/// `progress` is called with bytes done so far.
+pub fn run(
+    options: &LiveOptions,
+    network: &Network,
+    coflows: &[CoflowSpec],
+    mut progress: impl FnMut(u64),
+) -> Result<LiveOutcome, LiveError> {
+    let dir = tempfile::Builder::new().prefix("weir-live-").tempdir()?;
+    let largest = coflows.iter().map(|coflow| coflow.length().0).max().unwrap_or(0);
+    let data = dir.path().join("data");
+    write_data(&data, largest + DATA_SLACK)?;
+    let mut processes = Processes::start(options, network, dir.path(), &data)?;
+    let blocks: Vec<Block> = coflows
+        .iter()
+        .enumerate()
+        .flat_map(|(coflow, spec)| (0..spec.flows.len()).map(move |flow| (coflow, flow)))
+        .enumerate()
+        .map(|(index, (coflow, flow))| Block {
+            coflow,
+            flow,
+            offset: (index as u64 * BLOCK_STRIDE) % DATA_SLACK,
+        })
+        .collect();
+    let driver = Driver::connect(network, &processes)?;
+    let ids = driver.register(coflows)?;
+    put_all(&mut processes, coflows, &blocks, &ids)?;
+    let outcome = move_all(&mut processes, &driver, coflows, &blocks, &ids, &mut progress);
+    drop(processes);
+    outcome
+}
+
+fn one_thread_runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()
+}
+
+/// The driver's connection to the coordinator, from the control host.
+struct Driver {
+    runtime: tokio::runtime::Runtime,
+    client: Option<Client>,
+}
+
+impl Driver {
+    fn connect(network: &Network, processes: &Processes) -> Result<Driver, LiveError> {
+        let Some(coordinator) = processes.coordinator else {
+            return Ok(Driver { runtime: one_thread_runtime()?, client: None });
+        };
+        let config = ClientConfig { coordinator: Some(coordinator), agent: None, host: 0 };
+        // Threads keep the namespace they are made in: the runtime belongs to the control host.
+        let runtime = network.run_at_control(one_thread_runtime)??;
+        let client = runtime.block_on(async { Client::new(config) });
+        Ok(Driver { runtime, client: Some(client) })
+    }
+
+    fn register(&self, coflows: &[CoflowSpec]) -> Result<Vec<u64>, LiveError> {
+        let Some(client) = &self.client else {
+            return Ok(coflows.iter().map(|coflow| coflow.id.0).collect());
+        };
+        let client = client.clone();
+        let names: Vec<CoflowOptions> = coflows.iter().map(coflow_options).collect();
+        // Connections are made where the task runs: on the runtime's own thread.
+        let registered = self.runtime.spawn(async move {
+            let mut ids = Vec::new();
+            for options in names {
+                ids.push(client.register(options).await?);
+            }
+            Ok::<_, weir_client::Error>(ids)
+        });
+        let ids = self.runtime.block_on(registered).map_err(io::Error::other)?;
+        Ok(ids?)
+    }
+
+    fn unregister(&self, coflow: u64) {
+        if let Some(client) = self.client.clone() {
+            self.runtime.spawn(async move {
+                let _ = client.unregister(coflow).await;
+            });
+        }
+    }
+}
+
+fn coflow_options(coflow: &CoflowSpec) -> CoflowOptions {
+    CoflowOptions {
+        name: format!("coflow {}", coflow.id),
+        pattern: Pattern::Shuffle.into(),
+        flows: coflow.flows.len() as u64,
+        weight: coflow.weight,
+        ..CoflowOptions::default()
+    }
+}
+
+fn block_name(block: &Block) -> String {
+    format!("{}/{}", block.coflow, block.flow)
+}
+
+fn put_all(
+    processes: &mut Processes,
+    coflows: &[CoflowSpec],
+    blocks: &[Block],
+    ids: &[u64],
+) -> Result<(), LiveError> {
+    let mut puts: BTreeMap<usize, Vec<PutBlock>> = BTreeMap::new();
+    for block in blocks {
+        let flow = &coflows[block.coflow].flows[block.flow];
+        puts.entry(flow.source.index()).or_default().push(PutBlock {
+            coflow: ids[block.coflow],
+            block: block_name(block),
+            offset: block.offset,
+            size: flow.size.0,
+        });
+    }
+    let waiting = puts.len();
+    for (host, blocks) in puts {
+        processes.tell(host, &ToTask::Put(blocks))?;
+    }
+    for _ in 0..waiting {
+        match processes.said.recv_timeout(SILENCE_LIMIT) {
+            Ok((_, Ok(FromTask::PutDone))) => {}
+            Ok((host, Ok(other))) => {
+                return Err(LiveError::Task { host, reason: format!("said {other:?} instead of putting") });
+            }
+            Ok((host, Err(error))) => return Err(LiveError::Task { host, reason: error.to_string() }),
+            Err(_) => return Err(LiveError::Silence { left: blocks.len() }),
+        }
+    }
+    Ok(())
+}
+
+fn move_all(
+    processes: &mut Processes,
+    driver: &Driver,
+    coflows: &[CoflowSpec],
+    blocks: &[Block],
+    ids: &[u64],
+    progress: &mut dyn FnMut(u64),
+) -> Result<LiveOutcome, LiveError> {
+    let mut order: Vec<usize> = (0..coflows.len()).collect();
+    order.sort_by_key(|&coflow| (coflows[coflow].arrival, coflows[coflow].id));
+    let mut gets: BTreeMap<usize, BTreeMap<usize, Vec<GetBlock>>> = BTreeMap::new();
+    for (index, block) in blocks.iter().enumerate() {
+        let flow = &coflows[block.coflow].flows[block.flow];
+        gets.entry(block.coflow).or_default().entry(flow.destination.index()).or_default().push(GetBlock {
+            flow: index,
+            coflow: ids[block.coflow],
+            block: block_name(block),
+            holder: processes.agents[flow.source.index()],
+            group: flow.group,
+            offset: block.offset,
+            size: flow.size.0,
+        });
+    }
+    let start = Instant::now();
+    let start_ns = weir_net::monotonic_nanos();
+    let first = order.first().map_or(0, |&coflow| coflows[coflow].arrival.nanos());
+    let since_start = |ns: u64| Span::from_nanos(ns.saturating_sub(start_ns));
+    let mut arrival = vec![Span::ZERO; coflows.len()];
+    let mut completion = vec![Span::ZERO; coflows.len()];
+    let mut left: Vec<usize> = coflows.iter().map(|coflow| coflow.flows.len()).collect();
+    let mut flows = Vec::with_capacity(blocks.len());
+    let mut bytes = 0;
+    let mut next = 0;
+    let mut news = Instant::now();
+    while flows.len() < blocks.len() {
+        while let Some(&coflow) = order.get(next) {
+            let due = Duration::from_nanos(coflows[coflow].arrival.nanos() - first);
+            if start.elapsed() < due {
+                break;
+            }
+            arrival[coflow] = since_start(weir_net::monotonic_nanos());
+            for (host, blocks) in gets.remove(&coflow).unwrap_or_default() {
+                processes.tell(host, &ToTask::Get(blocks))?;
+            }
+            next += 1;
+        }
+        let wait = order.get(next).map_or(Duration::from_secs(1), |&coflow| {
+            Duration::from_nanos(coflows[coflow].arrival.nanos() - first).saturating_sub(start.elapsed())
+        });
+        let got = match processes.said.recv_timeout(wait.min(Duration::from_secs(1))) {
+            Ok((_, Ok(FromTask::Got(got)))) => got,
+            Ok((host, Ok(FromTask::Failed { flow, reason }))) => {
+                let name = block_name(&blocks[flow]);
+                return Err(LiveError::Task { host, reason: format!("block {name}: {reason}") });
+            }
+            Ok((_, Ok(FromTask::PutDone))) => continue,
+            Ok((host, Err(error))) => return Err(LiveError::Task { host, reason: error.to_string() }),
+            Err(RecvTimeoutError::Timeout) if next == order.len() && news.elapsed() > SILENCE_LIMIT => {
+                return Err(LiveError::Silence { left: blocks.len() - flows.len() });
+            }
+            Err(_) => continue,
+        };
+        news = Instant::now();
+        let Got { flow, called_ns, first_byte_ns, done_ns } = got;
+        let Block { coflow, flow, .. } = blocks[flow];
+        let outcome = FlowOutcome {
+            coflow,
+            flow,
+            called: since_start(called_ns),
+            first_byte: since_start(first_byte_ns),
+            done: since_start(done_ns),
+        };
+        bytes += coflows[coflow].flows[flow].size.0;
+        let taken = outcome.done.nanos().saturating_sub(arrival[coflow].nanos());
+        completion[coflow] = completion[coflow].max(Span::from_nanos(taken));
+        flows.push(outcome);
+        progress(bytes);
+        left[coflow] -= 1;
+        if left[coflow] == 0 {
+            driver.unregister(ids[coflow]);
+        }
+    }
+    Ok(LiveOutcome { completion, arrival, flows, bytes: Bytes(bytes) })
+}
+
+/// Bytes without pattern, from a fixed seed.
+fn write_data(path: &Path, size: u64) -> io::Result<()> {
+    use rand::{RngExt, SeedableRng};
+    let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+    let mut file = io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path)?);
+    let mut chunk = vec![0; 1 << 20];
+    let mut left = size;
+    while left > 0 {
+        let count = left.min(chunk.len() as u64) as usize;
+        random.fill(&mut chunk[..count]);
+        file.write_all(&chunk[..count])?;
+        left -= count as u64;
+    }
+    file.flush()
+}

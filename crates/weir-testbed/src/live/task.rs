@@ -1,0 +1,108 @@
+//! A host's task: puts and gets blocks as the driver says, and compares every byte with what was put.
+
+use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
+use std::fs::File;
+use std::io::{self, BufRead, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use weir_client::{Client, ClientConfig, GetOptions};
+
+/// A get that takes longer has failed.
+const GET_LIMIT: Duration = Duration::from_secs(900);
+/// Puts under way at once.
+const PUTS_AT_ONCE: usize = 32;
+
+/// Serves the driver on standard input and output until the input ends.
+pub fn run_task(
+    host: u32,
+    coordinator: Option<SocketAddr>,
+    agent: PathBuf,
+    data: &Path,
+) -> anyhow::Result<()> {
+    let (lines, mut inbox) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let Ok(line) = line else { return };
+            if lines.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async move {
+        let client = Client::new(ClientConfig { coordinator, agent: Some(agent), host });
+        let expected = Rc::new(File::open(data)?);
+        while let Some(line) = inbox.recv().await {
+            match serde_json::from_str(&line)? {
+                ToTask::Put(blocks) => put_all(&client, data, blocks).await?,
+                ToTask::Get(blocks) => {
+                    for block in blocks {
+                        let (client, expected) = (client.clone(), Rc::clone(&expected));
+                        tokio::task::spawn_local(async move {
+                            let flow = block.flow;
+                            say(&match get(&client, &expected, block).await {
+                                Ok(got) => FromTask::Got(got),
+                                Err(error) => FromTask::Failed { flow, reason: format!("{error:#}") },
+                            });
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+async fn put_all(client: &Client, data: &Path, blocks: Vec<PutBlock>) -> anyhow::Result<()> {
+    let mut puts = tokio::task::JoinSet::new();
+    for block in blocks {
+        if puts.len() >= PUTS_AT_ONCE
+            && let Some(done) = puts.join_next().await
+        {
+            done??;
+        }
+        let (client, data) = (client.clone(), data.to_owned());
+        puts.spawn_local(async move {
+            client.put_file(block.coflow, &block.block, &data, block.offset, block.size).await
+        });
+    }
+    while let Some(done) = puts.join_next().await {
+        done??;
+    }
+    say(&FromTask::PutDone);
+    Ok(())
+}
+
+async fn get(client: &Client, expected: &File, block: GetBlock) -> anyhow::Result<Got> {
+    let called_ns = weir_net::monotonic_nanos();
+    let options = GetOptions { time_limit: GET_LIMIT, holders: vec![block.holder], group: block.group };
+    let mut reader = client.get(block.coflow, &block.block, options);
+    let (mut at, mut scratch, mut first_byte_ns) = (0, Vec::new(), 0);
+    while let Some(bytes) = reader.next().await? {
+        scratch.resize(bytes.len(), 0);
+        expected.read_exact_at(&mut scratch, block.offset + at)?;
+        anyhow::ensure!(scratch == bytes, "wrong bytes at {at} of block {}", block.block);
+        at += bytes.len() as u64;
+    }
+    anyhow::ensure!(at == block.size, "block {} has {at} bytes instead of {}", block.block, block.size);
+    let done_ns = weir_net::monotonic_nanos();
+    if let Some(first) = reader.first_byte() {
+        first_byte_ns = done_ns.saturating_sub(first.elapsed().as_nanos() as u64);
+    }
+    Ok(Got { flow: block.flow, called_ns, first_byte_ns, done_ns })
+}
+
+/// One line to the driver. If it is gone, so is the reason to go on.
+fn say(message: &FromTask) {
+    let mut line = serde_json::to_vec(message).unwrap_or_default();
+    line.push(b'\n');
+    let mut output = io::stdout().lock();
+    if output.write_all(&line).and_then(|()| output.flush()).is_err() {
+        std::process::exit(1);
+    }
+}

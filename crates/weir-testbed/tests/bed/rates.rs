@@ -1,0 +1,177 @@
+//! What a bed carries, and how fast.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use weir_testbed::{Bed, BedConfig, BedError, Place};
+
+use crate::rights::with_rights;
+use crate::say;
+use crate::traffic::{Class, Echo, Received, incast};
+
+const RATE_BPS: u64 = 100_000_000;
+
+/// What a link may pass beyond rate x time: its burst of 1 ms (12.5 kB at 100 Mbit/s), one segment that
+/// takes the tokens below zero (6 kB), and the small rates by right of the two classes (2 kB a second and
+/// twice 1.6 kB). Doubled.
+const BURST_BYTES: f64 = 48_000.0;
+
+fn bed(hosts: usize) -> Result<Bed> {
+    Ok(Bed::create(&BedConfig { hosts, link_rate_bps: RATE_BPS })?)
+}
+
+/// Fails if together the flows brought more than one link can carry; returns the share of it they used.
+fn share_of_link(flows: &[Received], rate_bps: u64) -> Result<f64> {
+    let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
+    let elapsed = flows.iter().map(|flow| flow.elapsed).max().context("no flow")?;
+    let possible = rate_bps as f64 / 8.0 * elapsed.as_secs_f64();
+    ensure!(bytes as f64 <= possible + BURST_BYTES, "{bytes} bytes passed, {possible} possible");
+    Ok(bytes as f64 / possible)
+}
+
+#[test]
+fn links_carry_no_more_than_their_rate() {
+    with_rights("rates::links_carry_no_more_than_their_rate", || {
+        let bed = bed(3)?;
+        let flows = incast(&bed, &[(1, Class::Data)], 0, Duration::from_secs(1))?;
+        let share = share_of_link(&flows, RATE_BPS)?;
+        ensure!(share > 0.0);
+        say(&format!("one flow used {:.1} % of its link (1448/1514 = 95.6 % is possible)", share * 100.0));
+        Ok(())
+    });
+}
+
+#[test]
+fn counters_see_a_flow_at_both_ends_and_nowhere_else() {
+    with_rights("rates::counters_see_a_flow_at_both_ends_and_nowhere_else", || {
+        let bed = bed(3)?;
+        let flows = incast(&bed, &[(1, Class::Data)], 0, Duration::from_millis(500))?;
+        let bytes = flows.first().context("one flow")?.bytes;
+        ensure!(bytes > 0);
+        ensure!(bed.link_counters(1)?.sent_bytes >= bytes, "the sender sent all that arrived");
+        ensure!(bed.link_counters(0)?.received_bytes >= bytes);
+        ensure!(bed.link_counters(0)?.sent_bytes < bed.link_counters(0)?.received_bytes, "only ACKs back");
+        // The switch copies nothing to a host that has not spoken.
+        ensure!(bed.link_counters(2)?.received_bytes == 0, "{:?}", bed.link_counters(2)?);
+        Ok(())
+    });
+}
+
+#[test]
+fn incast_shares_one_downlink() {
+    with_rights("rates::incast_shares_one_downlink", || {
+        let bed = bed(8)?;
+        let senders: Vec<_> = (1..8).map(|host| (host, Class::Data)).collect();
+        let flows = incast(&bed, &senders, 0, Duration::from_secs(2))?;
+        let share = share_of_link(&flows, RATE_BPS)?;
+        say(&format!("7 to 1 used {:.1} % of the downlink", share * 100.0));
+        Ok(())
+    });
+}
+
+#[test]
+fn both_classes_together_stay_within_the_link_and_control_goes_first() {
+    with_rights("rates::both_classes_together_stay_within_the_link_and_control_goes_first", || {
+        let bed = bed(3)?;
+        let flows = incast(&bed, &[(1, Class::Control), (2, Class::Data)], 0, Duration::from_secs(2))?;
+        let share = share_of_link(&flows, RATE_BPS)?;
+        let [control, data] = flows[..] else { anyhow::bail!("two flows") };
+        say(&format!(
+            "together {:.1} %; control {:.0} B/s, data {:.0} B/s",
+            share * 100.0,
+            control.rate(),
+            data.rate()
+        ));
+        ensure!(control.bytes > data.bytes, "{control:?} {data:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn control_packets_do_not_wait_behind_data() {
+    with_rights("rates::control_packets_do_not_wait_behind_data", || {
+        let bed = bed(4)?;
+        let senders: Vec<_> = (1..4).map(|host| (host, Class::Data)).collect();
+        let (control, data) = (
+            Echo::start(&bed, Place::Host(0), Class::Control)?,
+            Echo::start(&bed, Place::Host(0), Class::Data)?,
+        );
+        std::thread::scope(|scope| {
+            let load = scope.spawn(|| incast(&bed, &senders, 0, Duration::from_secs(4)));
+            std::thread::sleep(Duration::from_millis(500));
+            let median = |echo: &Echo, from| -> Result<Duration> {
+                let trips = echo.round_trips(&bed, from, Duration::from_secs(1))?;
+                trips.get(trips.len() / 2).copied().context("no datagram came back")
+            };
+            let steering = median(&control, Place::Control)?;
+            let marked = median(&control, Place::Host(1))?;
+            let unmarked = median(&data, Place::Host(1))?;
+            say(&format!(
+                "round trips under load: control host {steering:?}, CS6 {marked:?}, data {unmarked:?}"
+            ));
+            // Behind the queue of 5 ms, or past it: measured in one run, so no matter how busy the machine.
+            ensure!(steering < unmarked && marked < unmarked);
+            load.join().map_err(|_| anyhow::anyhow!("a sender panicked"))??;
+            Ok(())
+        })
+    });
+}
+
+#[test]
+fn new_link_rate_holds_for_that_host_alone() {
+    with_rights("rates::new_link_rate_holds_for_that_host_alone", || {
+        const SLOW_BPS: u64 = 20_000_000;
+        let bed = bed(3)?;
+        bed.set_link_rate(0, SLOW_BPS)?;
+        let span = Duration::from_secs(1);
+        share_of_link(&incast(&bed, &[(1, Class::Data)], 0, span)?, SLOW_BPS)
+            .context("towards the slow host")?;
+        share_of_link(&incast(&bed, &[(0, Class::Data)], 1, span)?, SLOW_BPS)
+            .context("from the slow host")?;
+        let other = share_of_link(&incast(&bed, &[(1, Class::Data)], 2, span)?, RATE_BPS)?;
+        say(&format!("the others still use {:.1} % of theirs", other * 100.0));
+        bed.set_link_rate(0, RATE_BPS)?;
+        let restored = share_of_link(&incast(&bed, &[(1, Class::Data)], 0, span)?, RATE_BPS)?;
+        say(&format!("and so does the slow host when restored: {:.1} %", restored * 100.0));
+        Ok(())
+    });
+}
+
+#[test]
+fn sixty_four_hosts_come_up() {
+    with_rights("rates::sixty_four_hosts_come_up", || {
+        let start = std::time::Instant::now();
+        let bed = bed(64)?;
+        say(&format!("64 hosts came up in {:?}", start.elapsed()));
+        let echo = Echo::start(&bed, Place::Host(63), Class::Data)?;
+        for place in [Place::Host(0), Place::Host(62), Place::Control] {
+            let trips = echo.round_trips(&bed, place, Duration::from_millis(50))?;
+            ensure!(!trips.is_empty(), "{place} does not reach host 63");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn commands_run_inside_and_nothing_shows_outside() {
+    with_rights("rates::commands_run_inside_and_nothing_shows_outside", || {
+        let bed = bed(2)?;
+        let output = bed.command(Place::Host(1), "cat")?.arg("/proc/self/net/fib_trie").output()?;
+        let inside = String::from_utf8(output.stdout)?;
+        ensure!(inside.contains("10.77.1.2") && !inside.contains("10.77.1.1\n"), "{inside}");
+        let outside = std::fs::read_to_string("/proc/self/net/dev")?;
+        ensure!(!outside.contains("sw0:") && !outside.contains("pc:"), "{outside}");
+        Ok(())
+    });
+}
+
+#[test]
+fn unknown_host_and_rate_are_refused() {
+    with_rights("rates::unknown_host_and_rate_are_refused", || {
+        let bed = bed(2)?;
+        ensure!(matches!(bed.link_counters(2), Err(BedError::NoSuchHost { host: 2, hosts: 2 })));
+        ensure!(matches!(bed.command(Place::Host(9), "true"), Err(BedError::NoSuchHost { .. })));
+        ensure!(matches!(bed.set_link_rate(0, 0), Err(BedError::Config(_))));
+        Ok(())
+    });
+}

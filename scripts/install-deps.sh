@@ -1,0 +1,46 @@
+#!/bin/sh
+# Installs what the tests and `make run` need beyond rustup, gcc and make. Looks for the programs
+# themselves, so that nothing is fetched when all of them are there.
+#
+# Each line: a program, and the Debian or Ubuntu package that brings it.
+set -eu
+
+needed='
+ip      iproute2
+bridge  iproute2
+tc      iproute2
+'
+
+# Normal users often lack the folders where tc is; the test bed looks there too.
+PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+missing=$(echo "$needed" | while read -r program package; do
+    [ -z "$program" ] || command -v "$program" >/dev/null 2>&1 || echo "$package"
+done | sort -u | tr '\n' ' ')
+missing=${missing% }
+
+if [ -z "$missing" ]; then
+    exit 0
+fi
+
+by_hand() {
+    echo "install-deps: $1; please install: $missing" >&2
+    exit 1
+}
+
+command -v apt-get >/dev/null 2>&1 || by_hand "no apt-get here"
+if [ "$(id -u)" -eq 0 ]; then
+    as_root=
+elif sudo -n true 2>/dev/null; then
+    as_root='sudo -n'
+else
+    by_hand "neither root nor sudo without a password"
+fi
+
+echo "install-deps: installing $missing"
+# Word splitting is meant: as_root may be empty, missing may be several names.
+# shellcheck disable=SC2086
+{
+    $as_root apt-get update -qq || echo "install-deps: apt-get update failed, trying with the lists at hand" >&2
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
+}
