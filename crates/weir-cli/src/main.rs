@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod output;
+mod progress;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -16,6 +18,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run a workload through the simulator under one or more policies
+    Sim(commands::sim::SimArgs),
+    /// Show, make and convert workloads
+    #[command(subcommand)]
+    Trace(commands::trace::TraceCommand),
+    /// List the policies
+    Policies,
     /// Run the coordinator: plans for all agents
     Coordinator(commands::daemons::CoordinatorArgs),
     /// Run a host's agent: holds blocks and serves them at the planned rates
@@ -41,6 +50,23 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
+/// Reads the command line. Like any other bad input, a bad one gets one line and exit 2.
+fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+        let help = [DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion];
+        if !help.contains(&error.kind()) {
+            // The paragraph that says what is wrong; usage and hints follow it.
+            let text = error.to_string();
+            let first = text.split("\n\n").next().unwrap_or_default();
+            let words: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();
+            eprintln!("weir: {}", words.join(" "));
+            std::process::exit(2);
+        }
+        error.exit()
+    })
+}
+
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -48,7 +74,10 @@ fn main() -> ExitCode {
             tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| "warn".into()),
         )
         .init();
-    let result = match Cli::parse().command {
+    let result = match parse().command {
+        Command::Sim(args) => commands::sim::sim(args),
+        Command::Trace(command) => commands::trace::trace(command),
+        Command::Policies => commands::policies::policies(),
         Command::Coordinator(args) => commands::daemons::coordinator(args),
         Command::Agent(args) => commands::daemons::agent(args),
         Command::Status(args) => commands::status::status(&args),

@@ -3,13 +3,12 @@
 use crate::{Client, GetError, error};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_proto::data::{
-    ACK, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, Status,
-    frame_length,
+    ACK, FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, Status, frame_length,
 };
 use weir_proto::v1;
 
@@ -19,8 +18,12 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest wait of one `Locate` call; repeated until the get's own limit.
 const LOCATE_WAIT: Duration = Duration::from_secs(5);
+/// The reader is woken once this many bytes are there (or all that are missing from a frame).
+const WAKE_BYTES: usize = 32 << 10;
 /// Idle connections kept for one holder.
 const MAX_IDLE_PER_HOLDER: usize = 32;
+/// Buffers kept for later gets.
+const MAX_IDLE_BUFFERS: usize = 64;
 
 /// How a block is to be got.
 #[derive(Clone, Debug)]
@@ -39,20 +42,41 @@ impl Default for GetOptions {
     }
 }
 
-/// Connections whose last transfer ended well, by holder.
+/// What ended gets leave for later ones: connections by holder, and buffers of a frame.
 #[derive(Debug, Default)]
-pub(crate) struct Pool(Mutex<BTreeMap<SocketAddr, Vec<TcpStream>>>);
+pub(crate) struct Pool(Mutex<Idle>);
+
+#[derive(Debug, Default)]
+struct Idle {
+    streams: BTreeMap<SocketAddr, Vec<TcpStream>>,
+    buffers: Vec<Vec<u8>>,
+}
 
 impl Pool {
-    fn take(&self, holder: SocketAddr) -> Option<TcpStream> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&holder)?.pop()
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give(&self, holder: SocketAddr, stream: TcpStream) {
-        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = idle.entry(holder).or_default();
-        if idle.len() < MAX_IDLE_PER_HOLDER {
-            idle.push(stream);
+    fn take_stream(&self, holder: SocketAddr) -> Option<TcpStream> {
+        self.idle().streams.get_mut(&holder)?.pop()
+    }
+
+    fn give_stream(&self, holder: SocketAddr, stream: TcpStream) {
+        let mut idle = self.idle();
+        let streams = idle.streams.entry(holder).or_default();
+        if streams.len() < MAX_IDLE_PER_HOLDER {
+            streams.push(stream);
+        }
+    }
+
+    fn take_buffer(&self) -> Vec<u8> {
+        self.idle().buffers.pop().unwrap_or_default()
+    }
+
+    fn give_buffer(&self, buffer: Vec<u8>) {
+        let mut idle = self.idle();
+        if idle.buffers.len() < MAX_IDLE_BUFFERS {
+            idle.buffers.push(buffer);
         }
     }
 }
@@ -71,7 +95,7 @@ impl Client {
             verified: 0,
             size: None,
             stream: None,
-            buffer: Vec::new(),
+            buffer: self.pool.take_buffer(),
             pause: RETRY.0,
             last: "nothing was tried yet".to_owned(),
             finished: false,
@@ -130,6 +154,16 @@ pub struct BlockReader {
     last: String,
     finished: bool,
     first_byte: Option<Instant>,
+}
+
+impl Drop for BlockReader {
+    fn drop(&mut self) {
+        self.pool.give_buffer(std::mem::take(&mut self.buffer));
+    }
+}
+
+fn wake_at(stream: &TcpStream, missing: usize) -> std::io::Result<()> {
+    weir_net::wake_at(stream, missing.min(WAKE_BYTES))
 }
 
 /// An obstacle: whether trying again may help.
@@ -195,15 +229,23 @@ impl BlockReader {
         }
         let (Some((_, stream)), Some(size)) = (&mut self.stream, self.size) else { return Ok(None) };
         let mut head = [0; FRAME_HEADER_BYTES];
+        if self.first_byte.is_some() {
+            wake_at(stream, FRAME_HEADER_BYTES + frame_length(size, self.verified) as usize)?;
+        }
         stream.read_exact(&mut head).await?;
         let header = FrameHeader::decode(&head).map_err(|error| Obstacle::Again(error.to_string()))?;
         let length = frame_length(size, self.verified) as usize;
         if header.length as usize != length {
             return Err(Obstacle::Again("a frame of the wrong length".to_owned()));
         }
-        self.buffer.resize(FRAME_BYTES as usize, 0);
+        if self.buffer.len() < length {
+            self.buffer.resize(length, 0);
+        }
         let mut filled = 0;
         while filled < length {
+            if self.first_byte.is_some() {
+                wake_at(stream, length - filled)?;
+            }
             match stream.read(&mut self.buffer[filled..length]).await? {
                 0 => return Err(Obstacle::Again("the holder closed the connection".to_owned())),
                 count => filled += count,
@@ -221,7 +263,7 @@ impl BlockReader {
         if let Some((holder, mut stream)) = self.stream.take() {
             // A holder that died after its last byte needs no acknowledgement.
             if stream.write_all(&[ACK]).await.is_ok() {
-                self.pool.give(holder, stream);
+                self.pool.give_stream(holder, stream);
             }
         }
         self.finished = true;
@@ -270,7 +312,7 @@ impl BlockReader {
     /// Requests the block on a pooled or new connection. A pooled one may have died meanwhile: then a
     /// new one is tried at once.
     async fn ask(&mut self, holder: SocketAddr) -> Result<(), Obstacle> {
-        if let Some(stream) = self.pool.take(holder)
+        if let Some(stream) = self.pool.take_stream(holder)
             && self.ask_on(holder, stream).await.is_ok()
         {
             return Ok(());
@@ -283,6 +325,7 @@ impl BlockReader {
     }
 
     async fn ask_on(&mut self, holder: SocketAddr, mut stream: TcpStream) -> Result<(), Obstacle> {
+        wake_at(&stream, 1)?;
         let request = Request {
             coflow: self.coflow,
             offset: self.verified,

@@ -1,7 +1,7 @@
 //! The operating system's edge: clocks, sockets, readiness, sendfile, checksums of files.
 //!
 //! Mechanism only. Nothing here knows what a coflow is or decides when anything is sent.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod block_file;
 mod clock;
@@ -13,5 +13,5 @@ pub use clock::{Clock, monotonic_nanos};
 pub use poller::{Event, Poller, Waker};
 pub use socket::{
     CONGESTION_CONTROL, CONTROL_DSCP, control_listener, data_listener, mark_control, tune_data,
-    tune_scheduled,
+    tune_scheduled, wake_at,
 };

@@ -4,6 +4,7 @@
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// DSCP class selector 6, the class of network control traffic.
@@ -63,4 +64,23 @@ pub fn tune_data<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 pub fn tune_scheduled<'s>(socket: impl Into<SockRef<'s>>, scheduled: bool) -> io::Result<()> {
     let bytes = if scheduled { SCHEDULED_UNSENT_BYTES } else { u32::MAX };
     socket.into().set_tcp_notsent_lowat(bytes)
+}
+
+/// Wakes the reader of a connection only once `bytes` can be read, or it ended. A paced flow arrives a
+/// few segments at a time; without this every one of them would wake its reader.
+pub fn wake_at(socket: impl AsFd, bytes: usize) -> io::Result<()> {
+    let value = bytes as libc::c_int;
+    // SAFETY: the descriptor is open for the length of the call, and the pointer and length describe the
+    // local integer.
+    #[expect(unsafe_code, reason = "SO_RCVLOWAT has no safe wrapper in the libraries used here")]
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,1 +1,20 @@
-//! Placeholder.
+//! Policies: who sends how fast, decided from (now, fabric, live coflows) alone.
+//!
+//! One copy of every policy serves simulator and coordinator. A [`Policy`] reads a [`CoflowTable`] and
+//! writes a compact [`Plan`]; [`registry`] names the policies. The crate does no I/O, reads no clock and
+//! moves no bytes: time passes when the host of the table says so ([`CoflowTable::advance`]).
+#![forbid(unsafe_code)]
+
+pub mod bits;
+pub mod order;
+mod plan;
+mod policy;
+pub mod share;
+pub mod view;
+
+#[cfg(test)]
+mod laws;
+
+pub use plan::{Grant, Plan};
+pub use policy::{Claims, CoflowByCoflow, Policy, PolicyInfo, UnknownPolicy, create, find, registry};
+pub use view::{Changes, Class, ClassId, Coflow, CoflowTable, Flow, FlowRef, Row, Slot};

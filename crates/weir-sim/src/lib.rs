@@ -1,1 +1,30 @@
-//! Placeholder.
+//! Exact, event-driven fluid simulator: flows move at the rates a policy gives them, and nothing else
+//! takes time.
+//!
+//! # Rules
+//! * **Time** is whole nanoseconds. Between two events every rate is constant.
+//! * **Events** are arrivals of coflows, completions of flows, and the times a policy asks for
+//!   ([`weir_policy::Policy::next_wakeup`]). After the events of one instant the policy plans once
+//!   ([`Replan`] says after which).
+//! * **A flow is complete** at the first nanosecond by which the fluid it had left is used up:
+//!   `t + ceil(left / rate)`, decided from the amounts at the last plan. A coflow that moves as a whole
+//!   (a drain in its plan) is decided as a whole, so flows that should end together do.
+//! * **Bytes** are integers. A completed flow has delivered exactly its size; the fraction of a byte by
+//!   which the last nanosecond overshoots is not given to anyone.
+//! * **Floating point** computes rates and amounts. It may put a completion that falls on a whole nanosecond
+//!   one nanosecond to the other side, so completion and isolation times are exact to 1 ns.
+//! * **No epsilon decides.** The one tolerance is in the policies (a link with less than 1e-9 of its
+//!   capacity left is full), and a test moves it by 100 either way.
+//! * **Equal times**: all completions of an instant come before its arrivals, and both before the plan.
+//!   Coflows that arrive together are inserted by id.
+//! * A flow that crosses no link is complete when it arrives.
+//!
+//! The crate reads no file, no clock and draws no random number: equal arguments give equal results.
+#![forbid(unsafe_code)]
+
+mod completions;
+mod engine;
+mod outcome;
+
+pub use engine::{Options, Replan, SimError, simulate, simulate_observed};
+pub use outcome::{CoflowRecord, Counters, FlowRecord, Observer, Outcome};

@@ -1,1 +1,19 @@
-//! Placeholder.
+//! Workloads: what they are, the formats they are stored in, and pieces cut out of them.
+//!
+//! [`load`] gives what `--trace` names, [`open`] the same job by job; [`Slice`] cuts a piece that a few
+//! hosts can move live. The crate simulates nothing and decides nothing.
+#![forbid(unsafe_code)]
+
+pub mod coflow_benchmark;
+mod load;
+mod slice;
+pub mod statistics;
+pub mod synthetic;
+mod text;
+pub mod weir_format;
+mod workload;
+
+pub use load::{LoadError, PUBLIC_TRACE, SYNTHETIC, Source, find_public_trace, load, open};
+pub use slice::Slice;
+pub use text::{MAX_FLOWS_PER_COFLOW, MAX_HOSTS, MAX_LINE_BYTES, MAX_TOTAL_BYTES, ReadError};
+pub use workload::{Job, Stage, Workload};

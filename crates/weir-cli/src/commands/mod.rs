@@ -1,4 +1,8 @@
 //! One module per group of commands.
 
 pub(crate) mod daemons;
+pub(crate) mod policies;
+pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod trace;
+pub(crate) mod workload;

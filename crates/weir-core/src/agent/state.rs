@@ -141,6 +141,7 @@ impl Flow {
 struct CoflowEntry {
     note: v1::CoflowNote,
     noted: Time,
+    first_opened: Option<Time>,
     flows: BTreeSet<u64>,
 }
 
@@ -174,13 +175,13 @@ impl Agent {
     /// An agent that holds nothing and has no coordinator.
     pub fn new(config: AgentConfig) -> Agent {
         Agent {
-            config,
             blocks: BTreeMap::new(),
             coflows: BTreeMap::new(),
             ended: BTreeSet::new(),
             flows: BTreeMap::new(),
             waiting: BTreeSet::new(),
-            pacer: Pacer::default(),
+            pacer: Pacer::new(config.host.into()),
+            config,
             next_flow: 1,
             session: false,
             epoch: 0,
@@ -276,7 +277,9 @@ impl Agent {
         if scheduled {
             self.waiting.insert((now + self.config.first_plan_wait, id));
         }
-        self.coflows.entry(request.coflow).or_default().flows.insert(id);
+        let coflow = self.coflows.entry(request.coflow).or_default();
+        coflow.first_opened.get_or_insert(now);
+        coflow.flows.insert(id);
         self.flows.insert(id, flow);
         Ok(OpenedFlow { flow: id, block, offset: request.offset })
     }
@@ -329,6 +332,7 @@ impl Agent {
             let mut note = entry.note.clone();
             note.coflow = coflow;
             note.age_ns += now.since(entry.noted).nanos();
+            note.moving_age_ns = entry.first_opened.map_or(0, |at| now.since(at).nanos().max(1));
             note
         };
         let hello = v1::Hello {

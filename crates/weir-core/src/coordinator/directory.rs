@@ -177,6 +177,7 @@ impl Coordinator {
             sealed: entry.sealed,
             done_flows: 0,
             done_bytes: 0,
+            moving_age_ns: 0,
         };
         self.send(now, session, v1::coordinator_message::Kind::CoflowNote(note));
     }

@@ -55,6 +55,8 @@ pub(super) struct AgentEntry {
 pub(super) struct CoflowEntry {
     pub(super) options: v1::CoflowOptions,
     pub(super) registered: Time,
+    /// When its first flow was opened: the arrival that policies and records count from.
+    pub(super) arrived: Option<Time>,
     pub(super) sealed: bool,
     pub(super) opened: u64,
     /// Per serving host, flows done and their bytes.
@@ -250,6 +252,10 @@ impl Coordinator {
             ..CoflowEntry::default()
         });
         entry.sealed |= note.sealed;
+        if note.moving_age_ns > 0 {
+            let opened = Time::from_nanos(now.nanos().saturating_sub(note.moving_age_ns));
+            entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
+        }
         entry.done.insert(host, (note.done_flows, note.done_bytes));
     }
 
@@ -281,6 +287,7 @@ impl Coordinator {
             CoflowEntry { registered: now, ..CoflowEntry::default() }
         });
         coflow.opened += 1;
+        let arrived = *coflow.arrived.get_or_insert(now);
         coflow.complete = false;
         *coflow.live.entry(host).or_default() += 1;
         if coflow.options.flows > 0 && coflow.opened >= coflow.options.flows {
@@ -299,7 +306,7 @@ impl Coordinator {
             let slot = match self.table.find_coflow(CoflowId(flow.coflow)) {
                 Some(slot) => slot,
                 None => {
-                    let mut empty = CoflowSpec::new(CoflowId(flow.coflow), coflow.registered, Vec::new());
+                    let mut empty = CoflowSpec::new(CoflowId(flow.coflow), arrived, Vec::new());
                     if coflow.options.weight > 0.0 && coflow.options.weight.is_finite() {
                         empty.weight = coflow.options.weight;
                     }

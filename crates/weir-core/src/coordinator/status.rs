@@ -107,7 +107,7 @@ impl Coordinator {
             name: coflow.options.name.clone(),
             flows: coflow.done_flows(),
             bytes: coflow.done_bytes(),
-            cct_s: end.since(coflow.registered).as_secs(),
+            cct_s: end.since(coflow.arrived.unwrap_or(coflow.registered)).as_secs(),
         }
     }
 }

@@ -1,1 +1,370 @@
+//! A coordinator and its agents on virtual time, without sockets.
 
+use super::{Coordinator, CoordinatorConfig, SessionId};
+use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
+use weir_model::{Fabric, Rate, Span, Time};
+use weir_proto::data::{Request, Status};
+use weir_proto::v1;
+
+const LEASE: Span = Span::from_millis(1000);
+const CAPACITY: f64 = 1e6;
+
+/// Two hosts or more, links of 1 MB/s; every message arrives at once.
+struct Pair {
+    now: Time,
+    coordinator: Coordinator,
+    agents: Vec<Agent>,
+    sessions: Vec<Option<SessionId>>,
+    next_session: u64,
+}
+
+fn coordinator(hosts: u32, first_coflow: u64) -> Coordinator {
+    let fabric = Fabric::big_switch(hosts, Rate::from_bytes_per_sec(CAPACITY)).unwrap();
+    let config = CoordinatorConfig { fabric, lease: LEASE, first_coflow };
+    Coordinator::new(config, weir_policy::find("varys").unwrap())
+}
+
+fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
+    BlockEntry {
+        coflow,
+        block: name.to_owned(),
+        path: "/data".to_owned(),
+        offset: 0,
+        size,
+        spooled: false,
+        frame_checksums: Vec::new(),
+    }
+}
+
+impl Pair {
+    fn new(hosts: u32) -> Pair {
+        let agents = (0..hosts).map(|host| {
+            Agent::new(AgentConfig {
+                host,
+                data_address: format!("10.0.0.{host}:7071"),
+                incarnation: 1,
+                first_plan_wait: Span::from_millis(100),
+                report_interval: Span::from_millis(20),
+            })
+        });
+        let mut pair = Pair {
+            now: Time::from_millis(1_000_000),
+            coordinator: coordinator(hosts, 1),
+            agents: agents.collect(),
+            sessions: vec![None; hosts as usize],
+            next_session: 0,
+        };
+        pair.connect_all();
+        pair
+    }
+
+    fn connect_all(&mut self) {
+        for host in 0..self.agents.len() {
+            self.next_session += 1;
+            self.sessions[host] = Some(SessionId(self.next_session));
+            self.agents[host].handle_session_up(self.now);
+        }
+        self.settle();
+    }
+
+    /// Delivers messages and plans until nothing is left to say.
+    fn settle(&mut self) {
+        loop {
+            let mut idle = true;
+            for host in 0..self.agents.len() {
+                self.agents[host].handle_timeout(self.now);
+                while let Some(message) = self.agents[host].poll_message() {
+                    let Some(session) = self.sessions[host] else { continue };
+                    idle = false;
+                    match message.kind {
+                        Some(v1::agent_message::Kind::Hello(hello)) => {
+                            self.coordinator.handle_hello(self.now, session, hello).unwrap();
+                        }
+                        _ => self.coordinator.handle_agent(self.now, session, message),
+                    }
+                }
+            }
+            self.coordinator.handle_timeout(self.now);
+            idle &= !self.coordinator.poll_plan(self.now);
+            while let Some((session, message)) = self.coordinator.poll_message() {
+                if let Some(host) = self.sessions.iter().position(|&other| other == Some(session)) {
+                    self.agents[host].handle_coordinator(self.now, message);
+                    idle = false;
+                }
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn wait(&mut self, millis: u64) {
+        self.now = self.now + Span::from_millis(millis);
+        self.settle();
+    }
+
+    fn register(&mut self, flows: u64) -> u64 {
+        let options = v1::CoflowOptions { flows, ..v1::CoflowOptions::default() };
+        let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
+        let coflow = self.coordinator.handle_register(self.now, request).unwrap();
+        self.settle();
+        coflow
+    }
+
+    /// Puts a block at `from` and lets host `to` get it; returns the agent's flow id.
+    fn open(&mut self, coflow: u64, name: &str, size: u64, from: usize, to: u32) -> u64 {
+        self.agents[from].handle_put(block(coflow, name, size)).unwrap();
+        let request = Request { coflow, offset: 0, destination: to, group: 0, block: name.to_owned() };
+        let flow = self.agents[from].handle_request(self.now, &request).unwrap().flow;
+        self.settle();
+        flow
+    }
+
+    fn rate(&self, host: usize, flow: u64) -> f64 {
+        match self.agents[host].pacing(flow).unwrap() {
+            Pacing::Rated(rate) => rate.bytes_per_sec(),
+            Pacing::Paused => 0.0,
+            Pacing::Unscheduled => f64::INFINITY,
+        }
+    }
+
+    fn finish(&mut self, host: usize, flow: u64, bytes: u64) {
+        self.agents[host].handle_sent(self.now, flow, bytes);
+        self.agents[host].handle_closed(flow, true);
+        self.settle();
+    }
+}
+
+fn assert_rate(actual: f64, expected: f64) {
+    assert!((actual - expected).abs() < 1.0, "{actual} instead of {expected}");
+}
+
+#[test]
+fn a_lone_flow_gets_its_whole_path() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
+    assert_rate(pair.rate(0, flow), CAPACITY);
+}
+
+#[test]
+fn a_smaller_coflow_preempts_and_the_larger_goes_on_after_it() {
+    let mut pair = Pair::new(2);
+    let (large, small) = (pair.register(1), pair.register(1));
+    let first = pair.open(large, "large", 10_000_000, 0, 1);
+    let second = pair.open(small, "small", 100_000, 0, 1);
+    assert_rate(pair.rate(0, first), 0.0);
+    assert_rate(pair.rate(0, second), CAPACITY);
+    pair.wait(100);
+    pair.finish(0, second, 100_000);
+    assert_rate(pair.rate(0, first), CAPACITY);
+}
+
+#[test]
+fn capacity_is_free_once_all_bytes_are_sent_though_nobody_acknowledged_yet() {
+    let mut pair = Pair::new(2);
+    let (large, small) = (pair.register(1), pair.register(1));
+    let first = pair.open(large, "large", 10_000_000, 0, 1);
+    let second = pair.open(small, "small", 100_000, 0, 1);
+    pair.wait(100);
+    let now = pair.now;
+    pair.agents[0].handle_sent(now, second, 100_000);
+    pair.settle();
+    assert_rate(pair.rate(0, first), CAPACITY);
+}
+
+#[test]
+fn a_receiver_that_goes_away_frees_its_capacity() {
+    let mut pair = Pair::new(3);
+    let (one, two) = (pair.register(1), pair.register(1));
+    let gone = pair.open(one, "a", 100_000, 0, 1);
+    let other = pair.open(two, "b", 10_000_000, 0, 2);
+    assert_rate(pair.rate(0, other), 0.0);
+    pair.agents[0].handle_closed(gone, false);
+    pair.settle();
+    assert_rate(pair.rate(0, other), CAPACITY);
+}
+
+#[test]
+fn a_lapsed_lease_means_tcp_sharing_for_old_and_new_flows() {
+    let mut pair = Pair::new(2);
+    let (large, small) = (pair.register(1), pair.register(1));
+    let first = pair.open(large, "large", 10_000_000, 0, 1);
+    pair.open(small, "small", 100_000, 0, 1);
+    assert_rate(pair.rate(0, first), 0.0);
+    // The coordinator is gone: nothing is delivered any more.
+    pair.sessions = vec![None; 2];
+    pair.agents[0].handle_session_lost();
+    pair.now = pair.now + LEASE;
+    let now = pair.now;
+    pair.agents[0].handle_timeout(now);
+    assert_eq!(pair.rate(0, first), f64::INFINITY);
+    pair.agents[0].handle_put(block(large, "more", 5)).unwrap();
+    let request = Request { coflow: large, offset: 0, destination: 1, group: 0, block: "more".to_owned() };
+    let third = pair.agents[0].handle_request(now, &request).unwrap().flow;
+    assert_eq!(pair.rate(0, third), f64::INFINITY);
+}
+
+#[test]
+fn a_new_flow_waits_for_its_plan_but_not_for_ever() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    pair.agents[0].handle_put(block(coflow, "b", 10)).unwrap();
+    let request = Request { coflow, offset: 0, destination: 1, group: 0, block: "b".to_owned() };
+    let flow = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
+    // The request's message is on its way; no plan arrives.
+    assert_eq!(pair.rate(0, flow), 0.0);
+    let later = pair.now + Span::from_millis(100);
+    pair.agents[0].handle_timeout(later);
+    assert_eq!(pair.rate(0, flow), f64::INFINITY);
+}
+
+#[test]
+fn stale_epochs_are_dropped_and_counted() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
+    let pause =
+        v1::Plan { coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.0 }], ..v1::Plan::default() };
+    let kind = Some(v1::coordinator_message::Kind::Plan(pause));
+    let message = v1::CoordinatorMessage { epoch: 1, lease_ms: 1000, kind };
+    let now = pair.now;
+    pair.agents[0].handle_coordinator(now, message);
+    assert_rate(pair.rate(0, flow), CAPACITY);
+    assert_eq!(pair.agents[0].stale_dropped(), 1);
+}
+
+#[test]
+fn a_restarted_coordinator_knows_again_what_its_agents_know() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(3);
+    let done = pair.open(coflow, "a", 1000, 0, 1);
+    pair.finish(0, done, 1000);
+    let moving = pair.open(coflow, "b", 1_000_000, 0, 1);
+    let now = pair.now;
+    pair.agents[0].handle_sent(now, moving, 250_000);
+    pair.wait(50);
+    for agent in &mut pair.agents {
+        agent.handle_session_lost();
+    }
+    pair.coordinator = coordinator(2, 1);
+    pair.wait(300);
+    pair.connect_all();
+    assert_rate(pair.rate(0, moving), CAPACITY);
+    let status = pair.coordinator.status(pair.now);
+    let known = &status.coflows[0];
+    assert_eq!((known.coflow, known.done_flows, known.live_flows), (coflow, 1, 1));
+    assert_eq!(known.bytes_left, 750_000);
+    assert!((known.age_s - 0.35).abs() < 1e-6, "{}", known.age_s);
+    assert!(pair.register(1) > coflow, "ids are not given twice");
+}
+
+#[test]
+fn an_agent_that_is_gone_and_back_serves_its_blocks_again() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    pair.open(coflow, "b", 1_000_000, 0, 1);
+    let session = pair.sessions[0].unwrap();
+    pair.coordinator.handle_session_lost(pair.now, session);
+    let locate = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 0, host: 1 };
+    pair.coordinator.handle_locate(pair.now, 1, locate.clone());
+    assert_eq!(pair.coordinator.poll_answer().unwrap().reply.holders, []);
+    // A new process of the host, from the journal of the old one.
+    let mut agent = Agent::new(AgentConfig {
+        host: 0,
+        data_address: "10.0.0.0:7071".to_owned(),
+        incarnation: 2,
+        first_plan_wait: Span::from_millis(100),
+        report_interval: Span::from_millis(20),
+    });
+    while let Some(entry) = pair.agents[0].poll_journal() {
+        agent.restore(entry);
+    }
+    pair.agents[0] = agent;
+    pair.connect_all();
+    pair.coordinator.handle_locate(pair.now, 2, locate);
+    assert_eq!(pair.coordinator.poll_answer().unwrap().reply.holders.len(), 1);
+    let request = Request { coflow, offset: 262_144, destination: 1, group: 0, block: "b".to_owned() };
+    let flow = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
+    pair.settle();
+    assert_rate(pair.rate(0, flow), CAPACITY);
+}
+
+#[test]
+fn a_locate_waits_for_its_put_and_is_answered_at_its_limit() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let locate = |block: &str| v1::LocateRequest { coflow, block: block.to_owned(), wait_ms: 500, host: 1 };
+    pair.coordinator.handle_locate(pair.now, 1, locate("b"));
+    pair.coordinator.handle_locate(pair.now, 2, locate("never"));
+    assert_eq!(pair.coordinator.poll_answer(), None);
+    pair.agents[0].handle_put(block(coflow, "b", 10)).unwrap();
+    pair.settle();
+    let answer = pair.coordinator.poll_answer().unwrap();
+    assert_eq!((answer.token, answer.reply.holders[0].data_address.as_str()), (1, "10.0.0.0:7071"));
+    pair.wait(500);
+    let answer = pair.coordinator.poll_answer().unwrap();
+    assert_eq!((answer.token, answer.reply.holders.len()), (2, 0));
+}
+
+#[test]
+fn unregistering_answers_those_who_wait_and_stops_what_moves() {
+    let mut pair = Pair::new(2);
+    let (ending, other) = (pair.register(5), pair.register(1));
+    let flow = pair.open(ending, "b", 100_000, 0, 1);
+    let behind = pair.open(other, "c", 1_000_000, 0, 1);
+    let locate = v1::LocateRequest { coflow: ending, block: "x".to_owned(), wait_ms: 60_000, host: 1 };
+    pair.coordinator.handle_locate(pair.now, 9, locate);
+    assert!(pair.coordinator.handle_unregister(pair.now, ending).is_some());
+    assert_eq!(pair.coordinator.poll_answer().unwrap().token, 9);
+    pair.settle();
+    assert_eq!(pair.agents[0].poll_abort(), Some(flow));
+    assert_rate(pair.rate(0, behind), CAPACITY);
+    let request = Request { coflow: ending, offset: 0, destination: 1, group: 0, block: "b".to_owned() };
+    let late = pair.agents[0].handle_request(pair.now, &request);
+    assert_eq!(late, Err(Status::CoflowEnded));
+    // What the agent says of the aborted flow afterwards is late, not an error.
+    pair.agents[0].handle_closed(flow, false);
+    pair.settle();
+}
+
+#[test]
+fn a_coflow_is_complete_when_its_number_of_flows_is_done() {
+    let mut pair = Pair::new(3);
+    let coflow = pair.register(2);
+    pair.wait(500);
+    let first = pair.open(coflow, "a", 1000, 0, 1);
+    pair.finish(0, first, 1000);
+    assert_eq!(pair.coordinator.status(pair.now).completed.len(), 0);
+    pair.wait(40);
+    let second = pair.open(coflow, "b", 2000, 2, 1);
+    pair.finish(2, second, 2000);
+    let status = pair.coordinator.status(pair.now);
+    let record = &status.completed[0];
+    assert_eq!((record.coflow, record.flows, record.bytes), (coflow, 2, 3000));
+    assert!((record.cct_s - 0.04).abs() < 1e-9, "from the first get: {}", record.cct_s);
+}
+
+#[test]
+fn status_says_what_a_coflow_waits_for() {
+    let mut pair = Pair::new(3);
+    let (small, large, idle) = (pair.register(1), pair.register(1), pair.register(1));
+    pair.open(small, "a", 1000, 0, 1);
+    pair.open(large, "b", 100_000, 2, 1);
+    let status = pair.coordinator.status(pair.now);
+    let waits =
+        |coflow: u64| status.coflows.iter().find(|status| status.coflow == coflow).unwrap().waits_for.clone();
+    assert_eq!(waits(large), format!("host 1 down, in use by coflow {small}"));
+    assert!(waits(small).contains("it is moving"));
+    assert!(waits(idle).contains("to be opened"));
+}
+
+#[test]
+fn hosts_outside_the_fabric_and_other_versions_are_refused() {
+    let mut coordinator = coordinator(2, 1);
+    let hello = v1::Hello { version: 1, host: 2, ..v1::Hello::default() };
+    let error = coordinator.handle_hello(Time::ZERO, SessionId(1), hello).unwrap_err();
+    assert!(error.to_string().contains("--host"), "{error}");
+    let hello = v1::Hello { version: 2, host: 0, ..v1::Hello::default() };
+    assert!(coordinator.handle_hello(Time::ZERO, SessionId(1), hello).is_err());
+}

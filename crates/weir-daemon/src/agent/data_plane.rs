@@ -18,6 +18,8 @@ use weir_proto::data::{Request, Status};
 use weir_proto::{limits, v1};
 
 const LISTENER: u64 = 0;
+/// Waking for every chunk of every flow would cost more than moving its bytes. Events end a sleep.
+const SHORTEST_SLEEP: Span = Span::from_nanos(500_000);
 /// Writes between two looks at events and commands, so that neither waits long.
 const WRITES_PER_TURN: usize = 32;
 
@@ -105,7 +107,7 @@ impl Running {
             self.deliver()?;
             let timeout = match self.agent.next_timeout() {
                 _ if self.accept_again => Some(Span::from_millis(5)),
-                Some(at) => Some(at.since(self.clock.now())),
+                Some(at) => Some(at.since(self.clock.now())).map(coalesce),
                 None => None,
             };
             self.poller.wait(timeout, &mut events)?;
@@ -298,6 +300,11 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// Sleeps are either none or long enough that several chunks may have become due.
+fn coalesce(wait: Span) -> Span {
+    if wait == Span::ZERO { wait } else { wait.max(SHORTEST_SLEEP) }
 }
 
 /// The open file of a block, shared by all who read it now.

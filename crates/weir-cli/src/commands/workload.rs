@@ -1,0 +1,83 @@
+//! Options that say which workload to run, shared by `weir sim` and `weir live`.
+
+use crate::{Failure, progress};
+use clap::Args;
+use weir_model::{CoflowSpec, Rate, Span};
+use weir_trace::{Slice, Workload};
+
+/// Cuts a piece out of a workload, small enough to be moved live.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SliceArgs {
+    /// Index of the first coflow to take, by arrival
+    #[arg(long, value_name = "INDEX", default_value_t = 0)]
+    pub(crate) first: usize,
+    /// Number of coflows to take (all unless said)
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<usize>,
+    /// Divide sizes by this (at least 1 byte stays)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) bytes_divisor: u64,
+    /// Divide arrival times by this
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) time_divisor: u64,
+    /// Scale down coflows that would take longer than this alone
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) isolation_cap: Option<f64>,
+}
+
+impl SliceArgs {
+    /// The piece on so many hosts.
+    pub(crate) fn slice(&self, hosts: u32) -> Result<Slice, Failure> {
+        if let Some(cap) = self.isolation_cap.filter(|cap| !(cap.is_finite() && *cap > 0.0)) {
+            return Err(Failure::Input(format!("--isolation-cap {cap} is not a number of seconds above 0")));
+        }
+        Ok(Slice {
+            first: self.first,
+            count: self.count.unwrap_or(usize::MAX),
+            hosts,
+            bytes_divisor: self.bytes_divisor,
+            time_divisor: self.time_divisor,
+            isolation_cap: self.isolation_cap.map(Span::from_secs_ceil),
+        })
+    }
+
+    /// Whether it changes a workload at all.
+    pub(crate) fn is_whole(&self) -> bool {
+        let SliceArgs { first, count, bytes_divisor, time_divisor, isolation_cap } = self;
+        *first == 0 && count.is_none() && *bytes_divisor == 1 && *time_divisor == 1 && isolation_cap.is_none()
+    }
+}
+
+/// Reads what `--trace` names, with a counter while it lasts.
+pub(crate) fn load(spec: &str, seed: u64) -> Result<Workload, Failure> {
+    let input = |error: weir_trace::LoadError| Failure::Input(format!("--trace {error}"));
+    let source = weir_trace::open(spec, seed).map_err(input)?;
+    let (name, hosts) = (source.name().to_owned(), source.hosts());
+    let counter = progress::counter("reading", "jobs");
+    let jobs = source.inspect(|_| counter.inc(1)).collect::<Result<Vec<_>, _>>();
+    counter.finish_and_clear();
+    let jobs = jobs.map_err(input)?;
+    if jobs.is_empty() {
+        return Err(Failure::Input(format!("--trace {spec}: it has no coflows")));
+    }
+    Ok(Workload { name, hosts, jobs })
+}
+
+/// The piece of a workload on `hosts` hosts.
+pub(crate) fn cut(
+    coflows: &[CoflowSpec],
+    args: &SliceArgs,
+    hosts: u32,
+    link_rate: Rate,
+) -> Result<Vec<CoflowSpec>, Failure> {
+    let piece = args.slice(hosts)?.cut(coflows, link_rate);
+    if piece.is_empty() {
+        let reason = format!(
+            "--first {} of {} coflows leaves no flow between different hosts",
+            args.first,
+            coflows.len()
+        );
+        return Err(Failure::Input(reason));
+    }
+    Ok(piece)
+}

@@ -1,0 +1,184 @@
+//! The schema of `--json`, version 1. Times are seconds; a completion time (CCT) counts from arrival to the
+//! last byte.
+
+use super::{mean, percentile};
+use serde::Serialize;
+use weir_model::{Rate, Span};
+use weir_sim::CoflowRecord;
+
+/// Everything one invocation gives back.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Results {
+    /// Version of this schema.
+    pub(crate) schema: u32,
+    /// Name of the trace or scenario.
+    pub(crate) trace: String,
+    /// Rate of the hosts' links, each direction, in bits per second.
+    pub(crate) link_rate_bps: u64,
+    /// One per policy and mode, in the order asked for.
+    pub(crate) runs: Vec<Run>,
+}
+
+impl Results {
+    /// Results without runs yet.
+    pub(crate) fn new(trace: impl Into<String>, link_rate: Rate) -> Results {
+        let link_rate_bps = link_rate.bits_per_sec().round() as u64;
+        Results { schema: 1, trace: trace.into(), link_rate_bps, runs: Vec::new() }
+    }
+}
+
+/// How the numbers of a run came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// By the fluid simulator.
+    Simulated,
+    /// By moving real bytes.
+    Live,
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Mode::Simulated => "simulated",
+            Mode::Live => "live",
+        })
+    }
+}
+
+/// One policy over the whole workload.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Run {
+    pub(crate) policy: String,
+    pub(crate) mode: Mode,
+    pub(crate) summary: Summary,
+    pub(crate) coflows: Vec<CoflowRow>,
+}
+
+/// One coflow of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct CoflowRow {
+    pub(crate) id: u64,
+    pub(crate) arrival_s: f64,
+    pub(crate) cct_s: f64,
+    /// Completion time in an empty fabric (Gamma).
+    pub(crate) isolation_s: f64,
+    /// Number of flows.
+    pub(crate) width: usize,
+    pub(crate) bytes: u64,
+    /// Bin of Varys' Table 4, 1 to 4.
+    pub(crate) bin: u8,
+    /// Whether the policy let it in; policies without admission let everything in.
+    pub(crate) admitted: bool,
+    /// Whether it met its deadline; null without one.
+    pub(crate) met: Option<bool>,
+}
+
+impl CoflowRow {
+    /// A row from a record of the simulator (or one like it) and the coflow's deadline.
+    pub(crate) fn new(record: &CoflowRecord, deadline: Option<Span>) -> CoflowRow {
+        CoflowRow {
+            id: record.id.0,
+            arrival_s: record.arrival.as_secs(),
+            cct_s: record.cct.as_secs(),
+            isolation_s: record.isolation.as_secs(),
+            width: record.width,
+            bytes: record.bytes.0,
+            bin: record.bin,
+            admitted: true,
+            met: deadline.map(|deadline| record.cct <= deadline),
+        }
+    }
+
+    /// Completion time over isolation time; 1 for a coflow that needs no time.
+    pub(crate) fn slowdown(&self) -> f64 {
+        if self.isolation_s > 0.0 { self.cct_s / self.isolation_s } else { 1.0 }
+    }
+}
+
+/// Statistics over the coflows of a run; all 0 without coflows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Summary {
+    /// Number of coflows.
+    pub(crate) coflows: usize,
+    pub(crate) avg_cct_s: f64,
+    pub(crate) p50_cct_s: f64,
+    pub(crate) p95_cct_s: f64,
+    pub(crate) p99_cct_s: f64,
+    pub(crate) avg_slowdown: f64,
+    /// When the last byte arrived.
+    pub(crate) makespan_s: f64,
+    /// Coflows that met their deadline; null if none has one.
+    pub(crate) deadlines_met: Option<usize>,
+    /// Processor time the run took (of this process and those it started).
+    pub(crate) cpu_s: f64,
+}
+
+impl Run {
+    /// A run with the statistics of its coflows.
+    pub(crate) fn new(policy: impl Into<String>, mode: Mode, coflows: Vec<CoflowRow>, cpu_s: f64) -> Run {
+        let mut ccts: Vec<f64> = coflows.iter().map(|row| row.cct_s).collect();
+        ccts.sort_by(f64::total_cmp);
+        let slowdowns: Vec<f64> = coflows.iter().map(CoflowRow::slowdown).collect();
+        let verdicts = coflows.iter().filter_map(|row| row.met);
+        let summary = Summary {
+            coflows: coflows.len(),
+            avg_cct_s: mean(&ccts),
+            p50_cct_s: percentile(&ccts, 0.5),
+            p95_cct_s: percentile(&ccts, 0.95),
+            p99_cct_s: percentile(&ccts, 0.99),
+            avg_slowdown: mean(&slowdowns),
+            makespan_s: coflows.iter().map(|row| row.arrival_s + row.cct_s).fold(0.0, f64::max),
+            deadlines_met: verdicts.clone().next().map(|_| verdicts.filter(|&met| met).count()),
+            cpu_s,
+        };
+        Run { policy: policy.into(), mode, summary, coflows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(id: u64, cct_s: f64, met: Option<bool>) -> CoflowRow {
+        CoflowRow {
+            id,
+            arrival_s: id as f64,
+            cct_s,
+            isolation_s: 1.0,
+            width: 1,
+            bytes: 10,
+            bin: 1,
+            admitted: true,
+            met,
+        }
+    }
+
+    #[test]
+    fn summary_counts_from_arrivals_to_last_bytes() {
+        // Ends at 1 + 4 = 5 and 2 + 2 = 4.
+        let run = Run::new("fair", Mode::Simulated, vec![row(1, 4.0, None), row(2, 2.0, None)], 0.5);
+        let Summary { avg_cct_s, p50_cct_s, avg_slowdown, makespan_s, deadlines_met, .. } = run.summary;
+        assert_eq!((avg_cct_s, p50_cct_s, avg_slowdown, makespan_s), (3.0, 3.0, 3.0, 5.0));
+        assert_eq!(deadlines_met, None);
+        let run = Run::new("x", Mode::Live, vec![row(1, 4.0, Some(false)), row(2, 2.0, Some(true))], 0.5);
+        assert_eq!(run.summary.deadlines_met, Some(1));
+    }
+
+    #[test]
+    fn json_has_the_fields_of_the_schema() {
+        let mut results = Results::new("t.txt", "1gbit".parse().unwrap());
+        results.runs.push(Run::new("fair", Mode::Simulated, vec![row(1, 4.0, None)], 0.5));
+        let text = serde_json::to_string(&results).unwrap();
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"schema":1,"trace":"t.txt","link_rate_bps":1000000000,"runs":[{"policy":"fair","#,
+                r#""mode":"simulated","summary":{"coflows":1,"avg_cct_s":4.0,"p50_cct_s":4.0,"#,
+                r#""p95_cct_s":4.0,"p99_cct_s":4.0,"avg_slowdown":4.0,"makespan_s":5.0,"#,
+                r#""deadlines_met":null,"cpu_s":0.5},"coflows":[{"id":1,"arrival_s":1.0,"cct_s":4.0,"#,
+                r#""isolation_s":1.0,"width":1,"bytes":10,"bin":1,"admitted":true,"met":null}]}]}"#
+            )
+        );
+    }
+}

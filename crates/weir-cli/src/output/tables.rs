@@ -1,0 +1,137 @@
+//! Tables for people.
+
+use super::{Results, Run, mean};
+use comfy_table::{CellAlignment, Table, presets};
+
+/// A table with a header, numbers to the right: columns from `first_number` on.
+pub(crate) fn table(header: &[&str], first_number: usize) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(header);
+    for column in first_number..header.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A number with about four significant digits.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        value if value >= 1000.0 => 0,
+        value if value >= 100.0 => 1,
+        value if value >= 10.0 => 2,
+        value if value >= 1.0 => 3,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
+}
+
+fn ratio(base: f64, value: f64) -> String {
+    if value > 0.0 { format!("{:.2}x", base / value) } else { "-".to_owned() }
+}
+
+fn title(run: &Run, results: &Results) -> String {
+    let mixed = results.runs.iter().any(|other| other.mode != run.mode);
+    if mixed { format!("{} {}", run.policy, run.mode) } else { run.policy.clone() }
+}
+
+/// One row per run; `avg gain` and `p95 gain` are the first run's completion time over this one's.
+pub(crate) fn summary_table(results: &Results) -> String {
+    let Some(first) = results.runs.first() else { return String::new() };
+    let deadlines = results.runs.iter().any(|run| run.summary.deadlines_met.is_some());
+    let mut header = vec![
+        "policy",
+        "avg CCT s",
+        "p50 s",
+        "p95 s",
+        "p99 s",
+        "slowdown",
+        "makespan s",
+        "avg gain",
+        "p95 gain",
+    ];
+    if deadlines {
+        header.push("deadlines met");
+    }
+    header.push("CPU s");
+    let mut table = table(&header, 1);
+    for run in &results.runs {
+        let summary = &run.summary;
+        let mut row = vec![
+            title(run, results),
+            number(summary.avg_cct_s),
+            number(summary.p50_cct_s),
+            number(summary.p95_cct_s),
+            number(summary.p99_cct_s),
+            format!("{:.2}", summary.avg_slowdown),
+            number(summary.makespan_s),
+            ratio(first.summary.avg_cct_s, summary.avg_cct_s),
+            ratio(first.summary.p95_cct_s, summary.p95_cct_s),
+        ];
+        if deadlines {
+            let stated = run.coflows.iter().filter(|row| row.met.is_some()).count();
+            row.push(summary.deadlines_met.map_or("-".to_owned(), |met| format!("{met} of {stated}")));
+        }
+        row.push(format!("{:.2}", summary.cpu_s));
+        table.add_row(row);
+    }
+    table.to_string()
+}
+
+/// Names of the bins of Varys' Table 4.
+pub(crate) const BINS: [&str; 4] = ["1 short narrow", "2 long narrow", "3 short wide", "4 long wide"];
+
+/// Mean completion time of the coflows of one bin, if it has any.
+pub(crate) fn bin_average(run: &Run, bin: u8) -> Option<f64> {
+    let ccts: Vec<f64> = run.coflows.iter().filter(|row| row.bin == bin).map(|row| row.cct_s).collect();
+    (!ccts.is_empty()).then(|| mean(&ccts))
+}
+
+/// Average completion time per bin, with the gain over the first run.
+pub(crate) fn bins_table(results: &Results) -> String {
+    let Some(first) = results.runs.first() else { return String::new() };
+    let count = |bin: u8| first.coflows.iter().filter(|row| row.bin == bin).count();
+    let header: Vec<String> = std::iter::once("avg CCT s (gain)".to_owned())
+        .chain((1..=4).map(|bin| format!("bin {} ({})", BINS[usize::from(bin) - 1], count(bin))))
+        .collect();
+    let mut table = table(&header.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+    for run in &results.runs {
+        let cell = |bin| match (bin_average(first, bin), bin_average(run, bin)) {
+            (Some(base), Some(value)) => format!("{} ({})", number(value), ratio(base, value)),
+            _ => "-".to_owned(),
+        };
+        table.add_row(std::iter::once(title(run, results)).chain((1..=4).map(cell)).collect::<Vec<_>>());
+    }
+    table.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CoflowRow, Mode};
+    use super::*;
+
+    #[test]
+    fn gains_count_against_the_first_run() {
+        let row = |cct_s| CoflowRow {
+            id: 1,
+            arrival_s: 0.0,
+            cct_s,
+            isolation_s: 1.0,
+            width: 1,
+            bytes: 1,
+            bin: 2,
+            admitted: true,
+            met: None,
+        };
+        let mut results = Results::new("t", "1gbit".parse().unwrap());
+        results.runs.push(Run::new("fair", Mode::Simulated, vec![row(6.0)], 0.0));
+        results.runs.push(Run::new("varys", Mode::Simulated, vec![row(2.0)], 0.0));
+        let text = summary_table(&results);
+        assert!(text.lines().nth(1).unwrap().contains("1.00x"), "{text}");
+        assert!(text.lines().nth(2).unwrap().contains("3.00x"), "{text}");
+        let text = bins_table(&results);
+        assert!(text.contains("bin 2 long narrow (1)") && text.contains("2.000 (3.00x)"), "{text}");
+    }
+}

@@ -1,0 +1,25 @@
+//! Progress on long work: a bar on standard error, only where that is a terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar over `total` steps of what `unit` names.
+pub(crate) fn bar(total: u64, label: impl Into<String>, unit: &str) -> ProgressBar {
+    // indicatif draws nothing where standard error is no terminal.
+    let bar = ProgressBar::new(total);
+    let template = format!("{{prefix:12}} {{bar:40}} {{pos}}/{{len}} {unit}, {{elapsed}}, {{eta}} left");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar.with_prefix(label.into())
+}
+
+/// A counter for work whose length is not known.
+pub(crate) fn counter(label: impl Into<String>, unit: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) =
+        ProgressStyle::with_template(&format!("{{prefix:12}} {{human_pos}} {unit}, {{elapsed}}"))
+    {
+        bar.set_style(style);
+    }
+    bar.with_prefix(label.into())
+}

@@ -1,0 +1,16 @@
+//! Which coflow goes first.
+
+mod fifo;
+mod sebf;
+
+use crate::{CoflowTable, Slot};
+use weir_model::Fabric;
+
+pub use fifo::ByArrival;
+pub use sebf::Sebf;
+
+/// An order of the live coflows.
+pub trait Order: Send {
+    /// Replaces `sorted` by all live coflows, first to be served first. Ties break by (arrival, id).
+    fn sort(&mut self, fabric: &Fabric, view: &CoflowTable, sorted: &mut Vec<Slot>);
+}

@@ -1,0 +1,111 @@
+//! Smallest effective bottleneck first (Varys, SIGCOMM 2014, section 5.3.2).
+//!
+//! # Problem
+//! On several links at once no simple order of coflows is optimal; length, width or size alone each miss
+//! what decides a completion time: the link on which a coflow has most to do for its capacity.
+//!
+//! # Approach
+//! Sort by Gamma, the time the coflow would still need if the whole network were its own.
+//!
+//! # Terminology
+//! * Gamma: `max over links of (bytes left on the link / capacity of the link)`, equation 1.
+//! * effective bottleneck: the link that attains it.
+//!
+//! # Pseudo-code
+//! ```text
+//! for coflow in live coflows:
+//!     if a sum grew, or the last bottleneck's shrank below the second: peak = max over links of sum / capacity
+//!     gamma = peak * scale
+//! sort by (gamma, arrival, id)
+//! ```
+//!
+//! # Properties
+//! * Shorter remaining Gamma goes first; ties break by (arrival, id).
+//! * While no sum grows and the bottleneck stays above what the second was, no other link is looked at.
+//!
+//! # Departures
+//! Equation 1 divides by `Rem`, the capacity left besides traffic not under control; it is whatever
+//! capacity the fabric passed in has. Capacity used by other coflows is not subtracted for the order
+//! (it is in MADD).
+
+use super::Order;
+use crate::{Coflow, CoflowTable, Slot};
+use weir_model::{Fabric, LinkId};
+
+/// SEBF with the peaks of the last plan.
+#[derive(Default)]
+pub struct Sebf {
+    inverse_capacity: Vec<f64>,
+    capacity: Vec<f64>,
+    /// Per slot, the peak at the last plan.
+    peaks: Vec<Peak>,
+    keyed: Vec<(f64, u32, Slot)>,
+}
+
+/// The effective bottleneck of a coflow as last computed.
+#[derive(Clone, Copy)]
+struct Peak {
+    coflow: u64,
+    raises: u64,
+    link: LinkId,
+    /// Largest and second largest `sum / capacity`: Gammas without the coflow's scale.
+    time: f64,
+    second: f64,
+}
+
+const UNKNOWN: Peak = Peak { coflow: u64::MAX, raises: u64::MAX, link: LinkId(0), time: 0.0, second: 0.0 };
+
+impl Peak {
+    fn of(coflow: &Coflow, inverse_capacity: &[f64]) -> Peak {
+        let mut peak = Peak { coflow: coflow.id().0, raises: coflow.raises(), ..UNKNOWN };
+        for &link in coflow.links() {
+            let time = coflow.demand_bases()[link.index()] * inverse_capacity[link.index()];
+            if time > peak.time {
+                peak = Peak { link, time, second: peak.time, ..peak };
+            } else if time > peak.second {
+                peak.second = time;
+            }
+        }
+        peak
+    }
+
+    /// Takes over what is left on the bottleneck. Sums only shrink unless noted: while it stays above what
+    /// the second was, it is still the bottleneck.
+    fn holds(&mut self, coflow: &Coflow, inverse_capacity: &[f64]) -> bool {
+        if (self.coflow, self.raises) != (coflow.id().0, coflow.raises()) {
+            return false;
+        }
+        self.time = coflow.demand_bases()[self.link.index()] * inverse_capacity[self.link.index()];
+        self.time >= self.second
+    }
+}
+
+impl Sebf {
+    /// Notices changed capacities, which make every peak stale.
+    fn read_capacities(&mut self, fabric: &Fabric) {
+        let now = fabric.links().iter().map(|link| link.capacity.bytes_per_sec());
+        if !self.capacity.iter().copied().eq(now.clone()) {
+            self.capacity = now.collect();
+            self.inverse_capacity = self.capacity.iter().map(|capacity| 1.0 / capacity).collect();
+            self.peaks.clear();
+        }
+    }
+}
+
+impl Order for Sebf {
+    fn sort(&mut self, fabric: &Fabric, view: &CoflowTable, sorted: &mut Vec<Slot>) {
+        self.read_capacities(fabric);
+        self.peaks.resize(view.slot_bound(), UNKNOWN);
+        self.keyed.clear();
+        for (rank, (slot, coflow)) in (0u32..).zip(view.coflows()) {
+            let peak = &mut self.peaks[slot.0 as usize];
+            if !peak.holds(coflow, &self.inverse_capacity) {
+                *peak = Peak::of(coflow, &self.inverse_capacity);
+            }
+            self.keyed.push((peak.time * coflow.scale(), rank, slot));
+        }
+        self.keyed.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        sorted.clear();
+        sorted.extend(self.keyed.iter().map(|&(_, _, slot)| slot));
+    }
+}

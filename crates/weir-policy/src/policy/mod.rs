@@ -1,0 +1,96 @@
+//! The interface of a policy, and the registry of all of them.
+
+mod coflow_by_coflow;
+mod fair;
+mod fifo;
+mod varys;
+
+use crate::{CoflowTable, Plan};
+use weir_model::{Fabric, Time};
+
+pub use coflow_by_coflow::CoflowByCoflow;
+
+/// Decides the rates of all live flows.
+///
+/// Order of calls, by simulator and coordinator alike: change the table, [`Policy::plan`],
+/// [`CoflowTable::adopt`], then [`CoflowTable::advance`] until the next event. One instance serves one
+/// table. A policy is a function of its arguments and of the plans it made before.
+pub trait Policy: Send {
+    /// Replaces `plan` (whatever it held) by the rates from `now` on. No flow that crosses no link needs a
+    /// rate.
+    fn plan(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable, plan: &mut Plan);
+
+    /// When it wants to plan again though nothing arrived or ended; asked after every plan.
+    fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
+        let _ = (now, view);
+        None
+    }
+}
+
+/// What a policy promises; the laws hold it to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// No flow could go faster unless another went slower: each crosses a link without spare capacity.
+    pub work_conserving: bool,
+    /// Every live flow moves at every moment.
+    pub starvation_free: bool,
+}
+
+/// A registered policy.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyInfo {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One line for people.
+    pub summary: &'static str,
+    /// Where it comes from.
+    pub paper: &'static str,
+    /// What it promises.
+    pub claims: Claims,
+    /// Makes a fresh instance.
+    pub create: fn() -> Box<dyn Policy>,
+}
+
+/// All policies, by name.
+pub fn registry() -> &'static [PolicyInfo] {
+    const ALL: &[PolicyInfo] = &[fair::INFO, fifo::INFO, varys::INFO];
+    ALL
+}
+
+/// A name that no policy has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown policy `{name}`; known: {}", known_names())]
+pub struct UnknownPolicy {
+    /// The name asked for.
+    pub name: String,
+}
+
+fn known_names() -> String {
+    registry().iter().map(|info| info.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The policy of that name.
+pub fn find(name: &str) -> Result<&'static PolicyInfo, UnknownPolicy> {
+    registry().iter().find(|info| info.name == name).ok_or_else(|| UnknownPolicy { name: name.to_owned() })
+}
+
+/// A fresh instance of the policy of that name.
+pub fn create(name: &str) -> Result<Box<dyn Policy>, UnknownPolicy> {
+    Ok((find(name)?.create)())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_name_is_answered_with_the_known_ones() {
+        let error = find("varis").unwrap_err().to_string();
+        assert_eq!(error, "unknown policy `varis`; known: fair, fifo, varys");
+    }
+
+    #[test]
+    fn names_are_unique_and_sorted() {
+        assert!(registry().windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+}

@@ -1,0 +1,183 @@
+//! Capacity that is not given away yet while a plan is made.
+
+use crate::bits::BitSet;
+use weir_model::{Fabric, HostId, LinkId, LinkKind};
+
+/// A link with less than this share of its capacity left has nothing left. It swallows the dust of
+/// floating-point sums; results do not depend on it (a test moves it by a factor of 100 either way).
+const DUST_SHARE: f64 = 1e-9;
+
+/// What is left of every link.
+#[derive(Clone, Debug)]
+pub struct Residual {
+    dust_share: f64,
+    capacity: Vec<f64>,
+    left: Vec<f64>,
+    dust: Vec<f64>,
+    times: Vec<f64>,
+    kinds: Vec<LinkKind>,
+    /// Number of hosts where every path is the source's uplink and the destination's downlink, else 0.
+    switch_hosts: usize,
+    saturated: BitSet,
+    free_sources: BitSet,
+    free_destinations: BitSet,
+}
+
+/// What is left of the links of hosts, by host.
+pub(super) struct HostLinks<'a> {
+    pub(super) up: &'a mut [f64],
+    pub(super) down: &'a mut [f64],
+    pub(super) up_dust: &'a [f64],
+    pub(super) down_dust: &'a [f64],
+    pub(super) free_sources: &'a mut [u64],
+    pub(super) free_destinations: &'a mut [u64],
+}
+
+impl Default for Residual {
+    fn default() -> Residual {
+        Residual::with_dust_share(DUST_SHARE)
+    }
+}
+
+impl Residual {
+    /// With another share of its capacity below which a link counts as full.
+    pub fn with_dust_share(dust_share: f64) -> Residual {
+        Residual {
+            dust_share,
+            capacity: Vec::new(),
+            left: Vec::new(),
+            dust: Vec::new(),
+            times: Vec::new(),
+            kinds: Vec::new(),
+            switch_hosts: 0,
+            saturated: BitSet::default(),
+            free_sources: BitSet::default(),
+            free_destinations: BitSet::default(),
+        }
+    }
+
+    /// Starts a plan: every link is free.
+    pub fn reset(&mut self, fabric: &Fabric) {
+        let links = fabric.links();
+        let capacity = links.iter().map(|link| link.capacity.bytes_per_sec());
+        if !self.capacity.iter().copied().eq(capacity.clone()) {
+            self.capacity = capacity.collect();
+            self.dust = self.capacity.iter().map(|capacity| capacity * self.dust_share).collect();
+            self.kinds = links.iter().map(|link| link.kind).collect();
+            self.saturated = BitSet::new(links.len());
+            self.free_sources = BitSet::new(fabric.hosts() as usize);
+            self.free_destinations = self.free_sources.clone();
+            let hosts = fabric.hosts() as usize;
+            let switch = links.len() == 2 * hosts
+                && (0..hosts).all(|host| self.kinds[host] == LinkKind::Uplink(HostId(host as u32)))
+                && (0..hosts).all(|host| self.kinds[hosts + host] == LinkKind::Downlink(HostId(host as u32)));
+            self.switch_hosts = if switch { hosts } else { 0 };
+        }
+        self.left.clone_from(&self.capacity);
+        self.saturated.clear();
+        self.free_sources.fill(fabric.hosts() as usize);
+        self.free_destinations.fill(fabric.hosts() as usize);
+    }
+
+    /// The links of hosts, where every path is the source's uplink and the destination's downlink. What
+    /// is taken through it does not enter [`Residual::saturated`].
+    #[inline]
+    pub(super) fn host_links(&mut self) -> Option<HostLinks<'_>> {
+        if self.switch_hosts == 0 {
+            return None;
+        }
+        let (up, down) = self.left.split_at_mut(self.switch_hosts);
+        let (up_dust, down_dust) = self.dust.split_at(self.switch_hosts);
+        let free_sources = self.free_sources.words_mut();
+        let free_destinations = self.free_destinations.words_mut();
+        Some(HostLinks { up, down, up_dust, down_dust, free_sources, free_destinations })
+    }
+
+    /// Bytes per second left on a link; exactly 0 once it is saturated.
+    #[inline]
+    pub fn left(&self, link: LinkId) -> f64 {
+        self.left[link.index()]
+    }
+
+    /// Links with nothing left.
+    #[inline]
+    pub fn saturated(&self) -> &BitSet {
+        &self.saturated
+    }
+
+    /// Hosts that may still send as far as their own link is concerned.
+    #[inline]
+    pub fn free_sources(&self) -> &BitSet {
+        &self.free_sources
+    }
+
+    /// Hosts that may still receive as far as their own link is concerned.
+    #[inline]
+    pub fn free_destinations(&self) -> &BitSet {
+        &self.free_destinations
+    }
+
+    /// Least capacity left on a path; infinite on a path without links.
+    #[inline]
+    pub fn least(&self, path: &[LinkId]) -> f64 {
+        path.iter().map(|link| self.left[link.index()]).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Gives away `rate` bytes per second of a link.
+    #[inline]
+    pub fn take(&mut self, link: LinkId, rate: f64) {
+        let left = &mut self.left[link.index()];
+        *left -= rate;
+        if *left <= self.dust[link.index()] {
+            self.saturate(link);
+        }
+    }
+
+    /// Largest `sum / left` over all links, and the first link that attains it. Links without demand may be
+    /// full, others must not.
+    pub(super) fn slowest(&mut self, sums: &[f64]) -> (f64, LinkId) {
+        self.times.clear();
+        // A full link without demand gives 0 / 0, which is not larger than anything.
+        self.times.extend(sums.iter().zip(&self.left).map(|(sum, left)| sum / left));
+        let (fours, rest) = self.times.as_chunks::<4>();
+        // Four maxima side by side: one would wait for itself at every step.
+        let mut most = [0.0; 4];
+        for times in fours {
+            for lane in 0..4 {
+                most[lane] = if times[lane] > most[lane] { times[lane] } else { most[lane] };
+            }
+        }
+        let larger = |most, &time| if time > most { time } else { most };
+        let gamma = most.iter().chain(rest).fold(0.0, larger);
+        let first = self.times.iter().position(|&time| time == gamma);
+        (gamma, LinkId(first.unwrap_or(0) as u32))
+    }
+
+    /// Gives away `sum * rate` of every link, of which `bottleneck` is known to become full.
+    pub(super) fn take_all(&mut self, sums: &[f64], rate: f64, bottleneck: LinkId) {
+        let mut full = 0u64;
+        for ((left, sum), dust) in self.left.iter_mut().zip(sums).zip(&self.dust) {
+            *left -= sum * rate;
+            full += u64::from((*left <= *dust) & (*sum > 0.0));
+        }
+        if full > u64::from(self.left[bottleneck.index()] <= self.dust[bottleneck.index()]) {
+            for link in 0..self.left.len() {
+                if self.left[link] <= self.dust[link] {
+                    self.saturate(LinkId(link as u32));
+                }
+            }
+        }
+    }
+
+    /// Declares a link full.
+    #[inline]
+    pub fn saturate(&mut self, link: LinkId) {
+        self.left[link.index()] = 0.0;
+        self.saturated.insert(link.index());
+        match self.kinds[link.index()] {
+            LinkKind::Uplink(host) => self.free_sources.remove(host.index()),
+            LinkKind::Downlink(host) => self.free_destinations.remove(host.index()),
+            LinkKind::RackUplink(_) | LinkKind::RackDownlink(_) | LinkKind::Site { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! The live coflows as a policy sees them; one structure serves simulator and coordinator.
+//!
+//! [`CoflowTable`] holds what is left of every live flow, the sums per coflow and link that policies
+//! decide by, and what changed since the last plan. It moves forward by a [`crate::Plan`] and may be
+//! corrected by measurements. It decides nothing.
+//!
+//! Two lazy representations keep the cost of moving forward independent of the number of flows:
+//!
+//! * **Drained coflows.** Under MADD all flows of a coflow shrink by one factor, so what is left of a
+//!   flow is `base * scale`, with one `scale` per coflow. Only flows with a grant change their base.
+//! * **Levels.** Under max-min fairness all flows of one path class (see [`Class`]) move at the level of
+//!   one link, so what is left is `target - service(class)`, with one running service per link.
+//!
+//! The first holds after [`CoflowTable::adopt`] of a plan without levels, the second after one with.
+
+mod class;
+mod coflow;
+mod table;
+
+pub use class::{Class, ClassId};
+pub use coflow::{Coflow, Flow, Row};
+pub use table::{Changes, CoflowTable, FlowRef, Slot};

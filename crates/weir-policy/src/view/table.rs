@@ -1,0 +1,413 @@
+//! The table of live coflows.
+
+use super::class::Classes;
+use super::{Class, ClassId, Coflow};
+use crate::{Grant, Plan};
+use std::collections::BTreeMap;
+use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, Path, Span, Time};
+
+/// Where a live coflow stands in its table. Reused after the coflow is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+/// Where a flow stands in its table; valid until its coflow is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowRef {
+    /// Its coflow.
+    pub coflow: Slot,
+    /// Its index among [`Coflow::flows`].
+    pub flow: u32,
+}
+
+/// What changed since the last [`CoflowTable::adopt`], besides what moved by the plan.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// Coflows that were inserted, in order of insertion; some may be gone again.
+    pub arrived: Vec<Slot>,
+    /// Coflows that were removed, in order of removal.
+    pub departed: Vec<Slot>,
+    /// Path classes whose number of live flows was touched, each once.
+    pub classes: Vec<ClassId>,
+}
+
+/// All live coflows. Iteration is by (arrival, id) whatever the order of insertion.
+#[derive(Clone, Debug)]
+pub struct CoflowTable {
+    hosts: usize,
+    links: usize,
+    slots: Vec<Option<Box<Coflow>>>,
+    free: Vec<Slot>,
+    order: Vec<Slot>,
+    by_id: BTreeMap<CoflowId, Slot>,
+    /// First flow id of a run of consecutive ids -> coflow, index of the first, length.
+    flow_ids: BTreeMap<u64, (Slot, u32, u32)>,
+    classes: Classes,
+    by_levels: bool,
+    live_flows: usize,
+    /// Seconds advanced since the plan was adopted.
+    elapsed: f64,
+    changes: Changes,
+}
+
+impl CoflowTable {
+    /// An empty table for coflows on a fabric. Later calls must pass fabrics of the same shape; their
+    /// capacities may change.
+    pub fn new(fabric: &Fabric) -> CoflowTable {
+        CoflowTable {
+            hosts: fabric.hosts() as usize,
+            links: fabric.links().len(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            order: Vec::new(),
+            by_id: BTreeMap::new(),
+            flow_ids: BTreeMap::new(),
+            classes: Classes::new(fabric),
+            by_levels: false,
+            live_flows: 0,
+            elapsed: 0.0,
+            changes: Changes::default(),
+        }
+    }
+
+    /// Slots of all live coflows by (arrival, id).
+    #[inline]
+    pub fn slots(&self) -> &[Slot] {
+        &self.order
+    }
+
+    /// All live coflows by (arrival, id).
+    pub fn coflows(&self) -> impl Iterator<Item = (Slot, &Coflow)> {
+        self.order.iter().map(|&slot| (slot, self.coflow(slot)))
+    }
+
+    /// The live coflow in a slot. Panics on a slot that is not in use.
+    #[inline]
+    pub fn coflow(&self, slot: Slot) -> &Coflow {
+        self.slots[slot.0 as usize].as_deref().expect("a slot in use")
+    }
+
+    fn coflow_mut(&mut self, slot: Slot) -> &mut Coflow {
+        self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use")
+    }
+
+    /// Number of slots ever in use: every slot is below it.
+    pub fn slot_bound(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The slot of a live coflow.
+    pub fn find_coflow(&self, id: CoflowId) -> Option<Slot> {
+        self.by_id.get(&id).copied()
+    }
+
+    /// A live flow by the id its owner gave.
+    pub fn find_flow(&self, id: FlowId) -> Option<FlowRef> {
+        let (&first, &(coflow, index, length)) = self.flow_ids.range(..=id.0).next_back()?;
+        let offset = id.0 - first;
+        let flow = FlowRef { coflow, flow: index + offset as u32 };
+        (offset < u64::from(length) && self.flow(flow).live).then_some(flow)
+    }
+
+    /// A flow, live or not.
+    #[inline]
+    pub fn flow(&self, at: FlowRef) -> &super::Flow {
+        &self.coflow(at.coflow).flows[at.flow as usize]
+    }
+
+    /// Number of live flows of all coflows.
+    pub fn live_flows(&self) -> usize {
+        self.live_flows
+    }
+
+    /// All path classes met so far; a [`ClassId`] is an index into them.
+    #[inline]
+    pub fn classes(&self) -> &[Class] {
+        &self.classes.all
+    }
+
+    /// What changed since the last plan was adopted.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Adds a coflow whose flows get consecutive ids from `first_flow`. Panics if the coflow or one of
+    /// the ids is already live.
+    pub fn insert(&mut self, spec: &CoflowSpec, first_flow: FlowId, fabric: &Fabric) -> Slot {
+        let mut coflow = Box::new(Coflow::new(spec.id, spec.arrival, self.hosts, self.links));
+        coflow.weight = spec.weight;
+        coflow.deadline = spec.deadline;
+        coflow.flows.reserve_exact(spec.flows.len());
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            Slot(self.slots.len() as u32 - 1)
+        });
+        let key = (spec.arrival, spec.id);
+        let at = self.order.partition_point(|&other| {
+            let other = self.coflow(other);
+            (other.arrival, other.id) < key
+        });
+        self.order.insert(at, slot);
+        self.slots[slot.0 as usize] = Some(coflow);
+        assert!(self.by_id.insert(spec.id, slot).is_none(), "coflow {} is already live", spec.id);
+        self.changes.arrived.push(slot);
+        for (id, flow) in (first_flow.0..).zip(&spec.flows) {
+            self.add_flow(slot, FlowId(id), flow, fabric);
+        }
+        slot
+    }
+
+    /// Adds a flow to a live coflow. Panics if the id is already live.
+    pub fn add_flow(&mut self, slot: Slot, id: FlowId, spec: &FlowSpec, fabric: &Fabric) -> FlowRef {
+        let class = self.classes.find(fabric, spec.source, spec.destination);
+        let mut base = spec.size.0 as f64;
+        let mut ends = None;
+        if let Some(class) = class {
+            if self.classes.all[class.index()].live == 0 {
+                // Nobody remembers the service of an empty class: start its clock at 0, for precision.
+                let service = self.classes.service(class);
+                self.classes.all[class.index()].offset += service;
+            }
+            if self.by_levels {
+                base += self.classes.service(class);
+            }
+            self.touch(class, 1);
+            ends = Some(self.ends(class));
+        }
+        let by_levels = self.by_levels;
+        let coflow = self.coflow_mut(slot);
+        if !by_levels {
+            base /= coflow.scale;
+        }
+        let flow = coflow.add(id, spec.size, base, class, ends);
+        self.live_flows += 1;
+        self.note_id(slot, id, flow);
+        FlowRef { coflow: slot, flow }
+    }
+
+    /// Remembers where a flow id is, extending the last run of ids where it continues it.
+    fn note_id(&mut self, slot: Slot, id: FlowId, flow: u32) {
+        if let Some((&first, run)) = self.flow_ids.range_mut(..=id.0).next_back() {
+            let offset = id.0 - first;
+            assert!(offset >= u64::from(run.2), "flow {id} is already known");
+            if run.0 == slot && offset == u64::from(run.2) && run.1 + run.2 == flow {
+                run.2 += 1;
+                return;
+            }
+        }
+        self.flow_ids.insert(id.0, (slot, flow, 1));
+        self.coflow_mut(slot).id_ranges.push(id.0);
+    }
+
+    fn ends(&self, class: ClassId) -> (HostId, HostId, Path) {
+        let class = &self.classes.all[class.index()];
+        (class.source, class.destination, class.path)
+    }
+
+    fn touch(&mut self, class: ClassId, delta: i32) {
+        let entry = &mut self.classes.all[class.index()];
+        entry.live = entry.live.wrapping_add_signed(delta);
+        if !entry.changed {
+            entry.changed = true;
+            self.changes.classes.push(class);
+        }
+    }
+
+    /// Ends a live flow: all its bytes have arrived. Its capacity is free from now on.
+    pub fn finish_flow(&mut self, at: FlowRef) {
+        self.end(at);
+    }
+
+    /// Ends a live flow that will never complete, as when its receiver is gone.
+    pub fn remove_flow(&mut self, at: FlowRef) {
+        self.end(at);
+    }
+
+    fn end(&mut self, at: FlowRef) {
+        debug_assert!(self.flow(at).live, "a flow ends once");
+        let class = self.flow(at).class;
+        let ends = class.map(|class| self.ends(class));
+        self.coflow_mut(at.coflow).end(at.flow, ends);
+        if let Some(class) = class {
+            self.touch(class, -1);
+        }
+        self.live_flows -= 1;
+        self.refresh_if_due(at.coflow);
+    }
+
+    fn refresh_if_due(&mut self, slot: Slot) {
+        let (classes, by_levels) = (&self.classes.all, self.by_levels);
+        let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
+        if !by_levels && coflow.needs_refresh() {
+            coflow.refresh(|class| classes[class.index()].path);
+        }
+    }
+
+    /// Takes a coflow out, with whatever flows it still has.
+    pub fn remove(&mut self, slot: Slot) {
+        let coflow = self.slots[slot.0 as usize].take().expect("a slot in use");
+        for flow in coflow.flows.iter().filter(|flow| flow.live) {
+            self.live_flows -= 1;
+            if let Some(class) = flow.class {
+                self.touch(class, -1);
+            }
+        }
+        for first in &coflow.id_ranges {
+            self.flow_ids.remove(first);
+        }
+        self.by_id.remove(&coflow.id);
+        self.order.retain(|&other| other != slot);
+        self.free.push(slot);
+        self.changes.departed.push(slot);
+    }
+
+    /// Bytes left of a flow, 0 if it has ended.
+    pub fn remaining(&self, at: FlowRef) -> f64 {
+        let coflow = self.coflow(at.coflow);
+        let flow = &coflow.flows[at.flow as usize];
+        match flow.class {
+            _ if !flow.live => 0.0,
+            Some(class) if self.by_levels => (flow.base - self.classes.service(class)).max(0.0),
+            _ => flow.base * coflow.scale,
+        }
+    }
+
+    /// Corrects what is left of a live flow, as from an agent's report. At least a trace is kept: only
+    /// [`CoflowTable::finish_flow`] ends a flow.
+    pub fn set_remaining(&mut self, at: FlowRef, bytes: f64) {
+        let Some(class) = self.flow(at).class else { return };
+        let service = self.classes.service(class);
+        let path = self.classes.all[class.index()].path;
+        let by_levels = self.by_levels;
+        let coflow = self.coflow_mut(at.coflow);
+        if by_levels {
+            coflow.flows[at.flow as usize].base = bytes + service;
+        } else {
+            let base = (bytes / coflow.scale).max(coflow.floor());
+            let delta = base - coflow.flows[at.flow as usize].base;
+            coflow.shift(at.flow, delta, &path);
+            coflow.note_raise();
+            self.refresh_if_due(at.coflow);
+        }
+    }
+
+    /// Takes over a plan just made: from now on [`CoflowTable::advance`] may be called with it. Forgets
+    /// [`CoflowTable::changes`].
+    pub fn adopt(&mut self, plan: &Plan) {
+        self.elapsed = 0.0;
+        let by_levels = !plan.levels.is_empty();
+        if by_levels != self.by_levels {
+            self.change_representation(by_levels);
+        }
+        for &(class, link) in &plan.switched {
+            self.classes.attach(class, link);
+        }
+        for class in self.changes.classes.drain(..) {
+            self.classes.all[class.index()].changed = false;
+        }
+        self.changes.arrived.clear();
+        self.changes.departed.clear();
+    }
+
+    /// Moves between `left = base * scale` and `left = base - service`, at the cost of one visit to
+    /// every flow.
+    fn change_representation(&mut self, by_levels: bool) {
+        let classes = &self.classes;
+        for coflow in self.slots.iter_mut().flatten() {
+            let scale = coflow.scale;
+            for flow in coflow.flows.iter_mut().filter(|flow| flow.live) {
+                let Some(class) = flow.class else { continue };
+                let service = classes.service(class);
+                flow.base = if by_levels { flow.base * scale + service } else { flow.base - service };
+            }
+            coflow.scale = 1.0;
+            if !by_levels {
+                coflow.refresh(|class| classes.all[class.index()].path);
+            }
+        }
+        self.by_levels = by_levels;
+    }
+
+    /// Moves every flow on by what the adopted plan gives it in `span`. Rates are those at the time of
+    /// the plan, however often this is called.
+    pub fn advance(&mut self, plan: &Plan, span: Span) {
+        let secs = span.as_secs();
+        for (served, level) in self.classes.served.iter_mut().zip(&plan.levels) {
+            // A link that limits nobody has an infinite level and serves nobody.
+            if level.is_finite() {
+                *served += level * secs;
+            }
+        }
+        // Drains are of what was left at the plan: a later step takes a larger part of what is left now.
+        let part = |per_sec: f64, elapsed: f64| {
+            let fraction = per_sec * secs / (1.0 - per_sec * elapsed);
+            if fraction >= 0.0 { fraction } else { 1.0 }
+        };
+        let mut parts = Vec::new();
+        if self.elapsed > 0.0 {
+            parts.resize(self.slots.len(), 0.0);
+        }
+        for &(slot, per_sec) in &plan.drains {
+            let fraction = part(per_sec, self.elapsed);
+            if let Some(entry) = parts.get_mut(slot.0 as usize) {
+                *entry = fraction;
+            }
+            self.coflow_mut(slot).drain(fraction);
+            self.refresh_if_due(slot);
+        }
+        for grants in plan.grants.chunk_by(|a, b| a.flow.coflow == b.flow.coflow) {
+            let slot = grants[0].flow.coflow;
+            // What earlier steps granted was not there to be drained by this one.
+            let drained = parts.get(slot.0 as usize).map_or(0.0, |part| part * self.elapsed);
+            self.take_granted(slot, grants, secs + drained);
+        }
+        self.elapsed += secs;
+    }
+
+    /// Takes from the flows of one coflow what they are granted in some seconds.
+    fn take_granted(&mut self, slot: Slot, grants: &[Grant], secs: f64) {
+        let classes = &self.classes.all;
+        let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
+        let (per_byte, floor) = (1.0 / coflow.scale, coflow.floor());
+        for grant in grants {
+            let bytes = grant.bytes_per_sec * secs;
+            coflow.take(grant.flow.flow, bytes, per_byte, floor, |class| classes[class.index()].path);
+        }
+        self.refresh_if_due(slot);
+    }
+
+    /// The bytes a flow of the class must have been served, counted by the link it is attached to,
+    /// before a flow with this `target` ends; see [`CoflowTable::target`].
+    #[inline]
+    pub fn target_on_link(&self, class: ClassId, target: f64) -> f64 {
+        target + self.classes.all[class.index()].offset
+    }
+
+    /// Bytes served so far at a link's level; rises by the level every second.
+    #[inline]
+    pub fn served(&self, link: weir_model::LinkId) -> f64 {
+        self.classes.served[link.index()]
+    }
+
+    /// While the table moves by levels: the service of its class at which a flow ends.
+    #[inline]
+    pub fn target(&self, at: FlowRef) -> f64 {
+        self.flow(at).base
+    }
+
+    /// Bytes that all live flows of all coflows have left, rounded up; for reports.
+    pub fn remaining_bytes(&self) -> Bytes {
+        let mut total = 0.0;
+        for &coflow in &self.order {
+            for flow in 0..self.coflow(coflow).flows.len() as u32 {
+                total += self.remaining(FlowRef { coflow, flow });
+            }
+        }
+        Bytes(total.ceil() as u64)
+    }
+
+    /// When the coflow must be complete, if it has a deadline.
+    pub fn due(&self, slot: Slot) -> Option<Time> {
+        let coflow = self.coflow(slot);
+        coflow.deadline.map(|span| coflow.arrival + span)
+    }
+}

@@ -1,0 +1,282 @@
+//! When the next flow ends under a plan, and which flows end at an instant.
+//!
+//! Under drains and grants only coflows and granted flows are looked at. Under levels every flow of a path
+//! class ends when the class has been served a certain number of bytes, and every class of a link when
+//! the link's level has served a certain number: a heap per class and a heap per link, both keyed by
+//! service and never by time, so that a changed level moves no entry.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use weir_model::{LinkId, Span, Time};
+use weir_policy::{ClassId, Coflow, CoflowTable, FlowRef, Plan, Slot};
+
+const NANOS_PER_SEC: f64 = 1e9;
+
+/// A finite number with a total order.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Key(f64);
+impl Eq for Key {}
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// What is due at an instant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Due {
+    /// Coflows all of whose flows are complete.
+    pub(crate) coflows: Vec<Slot>,
+    /// Single flows.
+    pub(crate) flows: Vec<FlowRef>,
+}
+
+/// Completions under the plan in force.
+///
+/// Ends are kept as nanoseconds after the plan, not rounded yet: `ceil(end) <= whole` just when
+/// `end <= whole`, so only the earliest is ever rounded up.
+#[derive(Debug, Default)]
+pub(crate) struct Completions {
+    planned: Time,
+    drains: Vec<(f64, Slot)>,
+    /// Parallel to the plan's grants.
+    grants: Vec<f64>,
+    least: f64,
+    /// Drain per slot while a plan is taken over.
+    drain_of: Vec<f64>,
+    levels: LevelCompletions,
+}
+
+impl Completions {
+    /// Takes over a plan that the table has just adopted. `arrived` are the coflows inserted since the
+    /// last plan, `touched` the classes whose flows changed since then.
+    pub(crate) fn adopt(
+        &mut self,
+        now: Time,
+        table: &CoflowTable,
+        plan: &Plan,
+        arrived: &[Slot],
+        touched: &[ClassId],
+    ) {
+        self.planned = now;
+        self.drains.clear();
+        self.grants.clear();
+        self.least = f64::INFINITY;
+        if plan.levels.is_empty() {
+            self.levels.forget();
+            self.adopt_drains_and_grants(table, plan);
+        } else {
+            self.levels.adopt(now, table, plan, arrived, touched);
+        }
+    }
+
+    /// Granted flows also move by the drain of their coflow, if it has one.
+    fn adopt_drains_and_grants(&mut self, table: &CoflowTable, plan: &Plan) {
+        self.drain_of.clear();
+        self.drain_of.resize(table.slot_bound(), 0.0);
+        let mut least = f64::INFINITY;
+        for &(slot, drain) in &plan.drains {
+            self.drain_of[slot.0 as usize] = drain;
+            let end = NANOS_PER_SEC / drain;
+            least = least.min(end);
+            self.drains.push((end, slot));
+        }
+        let mut coflow: Option<(Slot, &Coflow, f64, f64)> = None;
+        for grant in &plan.grants {
+            // Grants of one coflow follow each other.
+            let (_, flows, scale, drain) = match coflow {
+                Some(same @ (slot, ..)) if slot == grant.flow.coflow => same,
+                _ => {
+                    let slot = grant.flow.coflow;
+                    let entry = table.coflow(slot);
+                    *coflow.insert((slot, entry, entry.scale(), self.drain_of[slot.0 as usize]))
+                }
+            };
+            let left = flows.base(grant.flow.flow) * scale;
+            let end = NANOS_PER_SEC * left / (drain * left + grant.bytes_per_sec);
+            least = least.min(end);
+            self.grants.push(end);
+        }
+        self.least = least;
+    }
+
+    /// The next completion, [`Time::MAX`] if there is none.
+    pub(crate) fn next(&self) -> Time {
+        let next = self.planned + Span::from_nanos(self.least.ceil() as u64);
+        next.min(self.levels.next)
+    }
+
+    /// Takes out everything that is complete by `now`, to which the table has been advanced by `plan`, the
+    /// one last adopted.
+    pub(crate) fn take_due(&mut self, now: Time, table: &CoflowTable, plan: &Plan, due: &mut Due) {
+        due.coflows.clear();
+        due.flows.clear();
+        let elapsed = now.since(self.planned).nanos() as f64;
+        if self.least <= elapsed {
+            // What was taken out ends never again; the lists live as long as the plan.
+            for (end, slot) in self.drains.iter_mut().filter(|(end, _)| *end <= elapsed) {
+                due.coflows.push(*slot);
+                *end = f64::INFINITY;
+            }
+            for (end, grant) in self.grants.iter_mut().zip(&plan.grants) {
+                if *end <= elapsed {
+                    *end = f64::INFINITY;
+                    if !due.coflows.contains(&grant.flow.coflow) {
+                        due.flows.push(grant.flow);
+                    }
+                }
+            }
+            let drains = self.drains.iter().map(|&(end, _)| end);
+            self.least = drains.chain(self.grants.iter().copied()).fold(f64::INFINITY, f64::min);
+        }
+        if self.levels.next <= now {
+            self.levels.take_due(now, table, due);
+        }
+    }
+}
+
+/// Completions under levels.
+#[derive(Debug)]
+struct LevelCompletions {
+    /// Per class, its flows by the service of the class at which they end.
+    flows: Vec<BinaryHeap<Reverse<(Key, FlowRef)>>>,
+    /// Per link, classes attached to it by the service of the link at which their first flow ends.
+    /// Entries that no longer hold are skipped when they come up.
+    classes: Vec<BinaryHeap<Reverse<(Key, ClassId)>>>,
+    /// Per link at the last plan: its level, what it had served, and its first key.
+    levels: Vec<f64>,
+    served: Vec<f64>,
+    heads: Vec<f64>,
+    planned: Time,
+    next: Time,
+    known: bool,
+}
+
+impl Default for LevelCompletions {
+    fn default() -> LevelCompletions {
+        LevelCompletions {
+            flows: Vec::new(),
+            classes: Vec::new(),
+            levels: Vec::new(),
+            served: Vec::new(),
+            heads: Vec::new(),
+            planned: Time::ZERO,
+            next: Time::MAX,
+            known: false,
+        }
+    }
+}
+
+impl LevelCompletions {
+    fn forget(&mut self) {
+        if self.known {
+            *self = LevelCompletions::default();
+        }
+    }
+
+    fn adopt(&mut self, now: Time, table: &CoflowTable, plan: &Plan, arrived: &[Slot], touched: &[ClassId]) {
+        let links = plan.levels.len();
+        self.classes.resize_with(links, BinaryHeap::new);
+        self.heads.resize(links, f64::INFINITY);
+        self.flows.resize_with(table.classes().len(), BinaryHeap::new);
+        if !self.known {
+            self.known = true;
+            for &slot in table.slots() {
+                self.add_coflow(table, slot);
+            }
+            for class in 0..table.classes().len() as u32 {
+                self.announce(table, ClassId(class));
+            }
+        } else {
+            for &slot in arrived {
+                self.add_coflow(table, slot);
+            }
+            for &class in touched {
+                self.announce(table, class);
+            }
+            for &(class, _) in &plan.switched {
+                self.announce(table, class);
+            }
+        }
+        self.levels.clone_from(&plan.levels);
+        self.planned = now;
+        self.served.clear();
+        self.served.extend((0..links).map(|link| table.served(LinkId(link as u32))));
+        for link in 0..links {
+            self.settle(table, link);
+        }
+        self.find_next();
+    }
+
+    fn add_coflow(&mut self, table: &CoflowTable, coflow: Slot) {
+        for (index, flow) in (0u32..).zip(table.coflow(coflow).flows()) {
+            if let Some(class) = flow.class().filter(|_| flow.live()) {
+                let at = FlowRef { coflow, flow: index };
+                self.flows[class.index()].push(Reverse((Key(table.target(at)), at)));
+            }
+        }
+    }
+
+    /// The service of its link at which the class's first flow ends.
+    fn head(&self, table: &CoflowTable, class: ClassId) -> Option<Key> {
+        let Reverse((target, _)) = self.flows[class.index()].peek()?;
+        Some(Key(table.target_on_link(class, target.0)))
+    }
+
+    /// Enters a class at its link after its first flow or its link may have changed.
+    fn announce(&mut self, table: &CoflowTable, class: ClassId) {
+        let Some(link) = table.classes()[class.index()].bottleneck() else { return };
+        if let Some(key) = self.head(table, class) {
+            self.classes[link.index()].push(Reverse((key, class)));
+        }
+    }
+
+    /// Drops entries at the top of a link's heap that no longer hold.
+    fn settle(&mut self, table: &CoflowTable, link: usize) {
+        while let Some(&Reverse((key, class))) = self.classes[link].peek() {
+            let attached = table.classes()[class.index()].bottleneck() == Some(LinkId(link as u32));
+            if attached && self.head(table, class) == Some(key) {
+                self.heads[link] = key.0;
+                return;
+            }
+            self.classes[link].pop();
+        }
+        self.heads[link] = f64::INFINITY;
+    }
+
+    fn find_next(&mut self) {
+        let mut least = f64::INFINITY;
+        for ((head, served), level) in self.heads.iter().zip(&self.served).zip(&self.levels) {
+            let secs = (head - served) / level;
+            // An idle link has an infinite head and perhaps an infinite level: no number, never less.
+            if secs < least {
+                least = secs;
+            }
+        }
+        self.next = self.planned + Span::from_secs_ceil(least);
+    }
+
+    fn take_due(&mut self, now: Time, table: &CoflowTable, due: &mut Due) {
+        for link in 0..self.heads.len() {
+            loop {
+                let secs = (self.heads[link] - self.served[link]) / self.levels[link];
+                // An idle link has no number of seconds.
+                if secs.is_nan() || self.planned + Span::from_secs_ceil(secs) > now {
+                    break;
+                }
+                let Some(&Reverse((_, class))) = self.classes[link].peek() else { break };
+                if let Some(Reverse((_, flow))) = self.flows[class.index()].pop() {
+                    due.flows.push(flow);
+                }
+                self.announce(table, class);
+                self.settle(table, link);
+            }
+        }
+        self.find_next();
+    }
+}

@@ -1,0 +1,282 @@
+//! The event loop.
+
+use crate::completions::{Completions, Due};
+use crate::{CoflowRecord, FlowRecord, Observer, Outcome};
+use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, Span, Time};
+use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Policy, Slot};
+
+/// When the policy plans again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replan {
+    /// At every arrival of a coflow and every completion of a flow.
+    #[default]
+    FlowCompletions,
+    /// Only at arrivals and completions of coflows, as Varys' own simulator and master did. Rates are
+    /// frozen in between: what a completed flow leaves idles.
+    CoflowEvents,
+}
+
+/// How to run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// When the policy plans again.
+    pub replan: Replan,
+    /// All coflows arrive at the beginning.
+    pub offline: bool,
+    /// Arrival times are multiplied by this: 0.5 compresses a trace twofold. Finite, not negative.
+    pub arrival_scale: f64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { replan: Replan::default(), offline: false, arrival_scale: 1.0 }
+    }
+}
+
+/// Why a run cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// Nothing will ever happen again though flows are live: the policy starves them.
+    #[error("at {at_secs} s the policy leaves {flows} flows without rate for ever, first of coflow {coflow}")]
+    Stalled {
+        /// Seconds since the beginning, as text.
+        at_secs: String,
+        /// Flows left.
+        flows: usize,
+        /// The first coflow left.
+        coflow: CoflowId,
+    },
+}
+
+/// Runs coflows (in any order) through a fresh policy until all are complete.
+pub fn simulate(
+    fabric: &Fabric,
+    coflows: Vec<CoflowSpec>,
+    policy: &mut dyn Policy,
+    options: &Options,
+) -> Result<Outcome, SimError> {
+    simulate_observed(fabric, coflows, policy, options, &mut ())
+}
+
+/// [`simulate`] with an observer.
+pub fn simulate_observed(
+    fabric: &Fabric,
+    mut coflows: Vec<CoflowSpec>,
+    policy: &mut dyn Policy,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, SimError> {
+    for coflow in &mut coflows {
+        let scale = if options.offline { 0.0 } else { options.arrival_scale };
+        if scale != 1.0 {
+            coflow.arrival = Time::ZERO + Span::from_secs_ceil(coflow.arrival.as_secs() * scale);
+        }
+    }
+    coflows.sort_by_key(|coflow| (coflow.arrival, coflow.id));
+    Engine::new(fabric, policy, options, observer).run(coflows)
+}
+
+/// What is known of a live coflow besides the table.
+#[derive(Clone, Copy)]
+struct Live {
+    record: CoflowRecord,
+    rank: usize,
+}
+
+struct Engine<'a> {
+    fabric: &'a Fabric,
+    policy: &'a mut dyn Policy,
+    replan: Replan,
+    observer: &'a mut dyn Observer,
+    table: CoflowTable,
+    plan: Plan,
+    completions: Completions,
+    now: Time,
+    wakeup: Time,
+    live: Vec<Option<Live>>,
+    arrived: Vec<Slot>,
+    touched: Vec<ClassId>,
+    /// Whether something happened after which the policy plans.
+    stale: bool,
+    next_flow: u64,
+    finished: Vec<(usize, CoflowRecord)>,
+    outcome: Outcome,
+}
+
+impl<'a> Engine<'a> {
+    fn new(
+        fabric: &'a Fabric,
+        policy: &'a mut dyn Policy,
+        options: &Options,
+        observer: &'a mut dyn Observer,
+    ) -> Engine<'a> {
+        Engine {
+            fabric,
+            policy,
+            replan: options.replan,
+            observer,
+            table: CoflowTable::new(fabric),
+            plan: Plan::default(),
+            completions: Completions::default(),
+            now: Time::ZERO,
+            wakeup: Time::MAX,
+            live: Vec::new(),
+            arrived: Vec::new(),
+            touched: Vec::new(),
+            stale: false,
+            next_flow: 0,
+            finished: Vec::new(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn run(mut self, coflows: Vec<CoflowSpec>) -> Result<Outcome, SimError> {
+        let mut waiting = coflows.into_iter().enumerate().peekable();
+        let mut due = Due::default();
+        loop {
+            let arrival = waiting.peek().map_or(Time::MAX, |(_, coflow)| coflow.arrival);
+            let next = arrival.min(self.completions.next()).min(self.wakeup);
+            if next == Time::MAX {
+                break;
+            }
+            self.move_to(next);
+            self.completions.take_due(self.now, &self.table, &self.plan, &mut due);
+            self.complete(&due);
+            while let Some((rank, coflow)) = waiting.next_if(|(_, coflow)| coflow.arrival <= self.now) {
+                self.arrive(rank, &coflow);
+            }
+            self.stale |= self.wakeup <= self.now;
+            if self.stale {
+                self.make_plan();
+            }
+        }
+        if let Some((_, coflow)) = self.table.coflows().next() {
+            return Err(SimError::Stalled {
+                at_secs: self.now.as_secs().to_string(),
+                flows: self.table.live_flows(),
+                coflow: coflow.id(),
+            });
+        }
+        self.finished.sort_by_key(|&(rank, _)| rank);
+        self.outcome.coflows = self.finished.into_iter().map(|(_, record)| record).collect();
+        Ok(self.outcome)
+    }
+
+    fn move_to(&mut self, to: Time) {
+        self.outcome.counters.events += 1;
+        if to > self.now {
+            self.observer.moved(self.now, to, &self.table, &self.plan);
+            self.table.advance(&self.plan, to - self.now);
+            self.now = to;
+        }
+    }
+
+    fn complete(&mut self, due: &Due) {
+        for &slot in &due.coflows {
+            for flow in 0..self.table.coflow(slot).flows().len() as u32 {
+                if self.table.coflow(slot).flows()[flow as usize].live() {
+                    self.record_flow(FlowRef { coflow: slot, flow });
+                }
+            }
+            self.table.remove(slot);
+            self.record_coflow(slot);
+        }
+        for &flow in &due.flows {
+            self.record_flow(flow);
+            self.table.finish_flow(flow);
+            self.stale |= self.replan == Replan::FlowCompletions;
+            if self.table.coflow(flow.coflow).live_flows() == 0 {
+                self.table.remove(flow.coflow);
+                self.record_coflow(flow.coflow);
+            }
+        }
+    }
+
+    fn record_flow(&mut self, at: FlowRef) {
+        let coflow = self.table.coflow(at.coflow);
+        let flow = &coflow.flows()[at.flow as usize];
+        self.outcome.delivered += flow.size();
+        self.outcome.counters.flows += 1;
+        self.observer.flow_completed(FlowRecord {
+            id: flow.id(),
+            coflow: coflow.id(),
+            completed: self.now,
+            size: flow.size(),
+        });
+    }
+
+    /// Records a coflow that has left the table.
+    fn record_coflow(&mut self, slot: Slot) {
+        let Live { mut record, rank } =
+            self.live[slot.0 as usize].take().expect("every live coflow is known");
+        record.cct = self.now - record.arrival;
+        self.observer.coflow_completed(&record);
+        self.finished.push((rank, record));
+        self.outcome.makespan = self.now;
+        self.stale = true;
+    }
+
+    fn arrive(&mut self, rank: usize, coflow: &CoflowSpec) {
+        let first = FlowId(self.next_flow);
+        self.next_flow += coflow.flows.len() as u64;
+        let slot = self.table.insert(coflow, first, self.fabric);
+        self.live.resize(self.table.slot_bound(), None);
+        let record = CoflowRecord {
+            id: coflow.id,
+            arrival: coflow.arrival,
+            cct: Span::ZERO,
+            isolation: isolation(self.fabric, coflow),
+            width: coflow.width(),
+            bytes: coflow.bytes(),
+            bin: coflow.bin(),
+        };
+        self.live[slot.0 as usize] = Some(Live { record, rank });
+        self.arrived.push(slot);
+        self.stale = true;
+        self.complete_linkless(slot);
+        let counters = &mut self.outcome.counters;
+        counters.most_coflows = counters.most_coflows.max(self.table.slots().len());
+        counters.most_flows = counters.most_flows.max(self.table.live_flows());
+    }
+
+    /// Flows that cross no link, and coflows without flows, are complete at once.
+    fn complete_linkless(&mut self, coflow: Slot) {
+        for flow in 0..self.table.coflow(coflow).flows().len() as u32 {
+            if self.table.coflow(coflow).flows()[flow as usize].class().is_none() {
+                let at = FlowRef { coflow, flow };
+                self.record_flow(at);
+                self.table.finish_flow(at);
+            }
+        }
+        if self.table.coflow(coflow).live_flows() == 0 {
+            self.table.remove(coflow);
+            self.record_coflow(coflow);
+            self.arrived.retain(|&slot| slot != coflow);
+        }
+    }
+
+    fn make_plan(&mut self) {
+        self.policy.plan(self.now, self.fabric, &self.table, &mut self.plan);
+        self.touched.clone_from(&self.table.changes().classes);
+        self.table.adopt(&self.plan);
+        self.completions.adopt(self.now, &self.table, &self.plan, &self.arrived, &self.touched);
+        self.arrived.clear();
+        self.wakeup = self.policy.next_wakeup(self.now, &self.table).unwrap_or(Time::MAX);
+        self.stale = false;
+        self.outcome.counters.plans += 1;
+        self.outcome.counters.grants += self.plan.grants.len() as u64;
+    }
+}
+
+/// Completion time of a coflow that has the fabric to itself: Gamma, rounded up.
+fn isolation(fabric: &Fabric, coflow: &CoflowSpec) -> Span {
+    let mut sums = vec![Bytes(0); fabric.links().len()];
+    for flow in &coflow.flows {
+        for link in fabric.path(flow.source, flow.destination).iter().flat_map(|path| path.iter()) {
+            sums[link.index()] += flow.size;
+        }
+    }
+    let gamma =
+        sums.iter().zip(fabric.links()).map(|(sum, link)| sum.0 as f64 / link.capacity.bytes_per_sec());
+    Span::from_secs_ceil(gamma.fold(0.0, f64::max))
+}

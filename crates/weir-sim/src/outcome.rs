@@ -1,0 +1,101 @@
+//! What a run gives back, and what may watch it.
+
+use weir_model::{Bytes, CoflowId, FlowId, Span, Time};
+use weir_policy::{CoflowTable, Plan};
+
+/// One completed coflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoflowRecord {
+    /// Identity.
+    pub id: CoflowId,
+    /// When it arrived.
+    pub arrival: Time,
+    /// Completion time: from arrival to the last byte.
+    pub cct: Span,
+    /// Completion time in an empty fabric (Gamma), rounded up like every completion.
+    pub isolation: Span,
+    /// Number of flows.
+    pub width: usize,
+    /// Bytes of all its flows.
+    pub bytes: Bytes,
+    /// Bin of Varys' Table 4, 1 to 4.
+    pub bin: u8,
+}
+
+/// One completed flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowRecord {
+    /// Identity: flows count from 0 over all coflows by (arrival, id), in the order of their coflow.
+    pub id: FlowId,
+    /// Its coflow.
+    pub coflow: CoflowId,
+    /// When its last byte arrived.
+    pub completed: Time,
+    /// Bytes moved.
+    pub size: Bytes,
+}
+
+/// How much work a run was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Instants at which something happened.
+    pub events: u64,
+    /// Plans made.
+    pub plans: u64,
+    /// Flows given a rate of their own by backfill, over all plans.
+    pub grants: u64,
+    /// Flows completed.
+    pub flows: u64,
+    /// Most coflows live at once.
+    pub most_coflows: usize,
+    /// Most flows live at once.
+    pub most_flows: usize,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// One record per coflow, by (arrival, id).
+    pub coflows: Vec<CoflowRecord>,
+    /// How much work it was.
+    pub counters: Counters,
+    /// Bytes of all completed flows.
+    pub delivered: Bytes,
+    /// When the last flow completed.
+    pub makespan: Time,
+}
+
+impl Outcome {
+    /// Mean completion time in seconds, 0 without coflows.
+    pub fn average_cct_secs(&self) -> f64 {
+        self.average(|record| record.cct)
+    }
+
+    /// Mean isolation time in seconds, 0 without coflows.
+    pub fn average_isolation_secs(&self) -> f64 {
+        self.average(|record| record.isolation)
+    }
+
+    fn average(&self, span: impl Fn(&CoflowRecord) -> Span) -> f64 {
+        let nanos: u128 = self.coflows.iter().map(|record| u128::from(span(record).nanos())).sum();
+        if self.coflows.is_empty() { 0.0 } else { nanos as f64 / 1e9 / self.coflows.len() as f64 }
+    }
+}
+
+/// Watches a run, for reports. Every method does nothing unless implemented.
+pub trait Observer {
+    /// From `from` to `to` everything in `table` moved by `plan`; the table is as of `from`.
+    fn moved(&mut self, from: Time, to: Time, table: &CoflowTable, plan: &Plan) {
+        let _ = (from, to, table, plan);
+    }
+    /// A flow completed.
+    fn flow_completed(&mut self, flow: FlowRecord) {
+        let _ = flow;
+    }
+    /// A coflow completed.
+    fn coflow_completed(&mut self, coflow: &CoflowRecord) {
+        let _ = coflow;
+    }
+}
+
+impl Observer for () {}

@@ -1,0 +1,88 @@
+//! The fast simulator against the slow, obvious one, and laws of every run.
+
+mod support;
+
+use proptest::prelude::*;
+use support::{fabrics, reference, workloads};
+use weir_model::{CoflowSpec, Fabric, Span, Time};
+use weir_policy::{create, registry};
+use weir_sim::{FlowRecord, Observer, Options, Outcome, Replan, simulate, simulate_observed};
+
+fn run(fabric: &Fabric, coflows: &[CoflowSpec], policy: &str, options: &Options) -> Outcome {
+    let mut policy = create(policy).expect("a registered policy");
+    simulate(fabric, coflows.to_vec(), policy.as_mut(), options).expect("nobody starves")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Every coflow ends when the reference says, up to the rounding of completions to nanoseconds.
+    #[test]
+    fn fast_and_slow_simulator_agree_on_every_coflow(fabric in fabrics(), coflows in workloads()) {
+        for policy in ["fair", "fifo", "varys"] {
+            let outcome = run(&fabric, &coflows, policy, &Options::default());
+            let expected = reference::completion_times(&fabric, &coflows, policy);
+            for (coflow, expected) in coflows.iter().zip(expected) {
+                let record = outcome.coflows.iter().find(|record| record.id == coflow.id).unwrap();
+                let cct = record.cct.as_secs();
+                prop_assert!((cct - expected).abs() <= 1e-6 + 1e-6 * expected,
+                    "{policy}: coflow {} ends after {cct} s, expected {expected} s", coflow.id);
+            }
+        }
+    }
+
+    /// Nobody beats an empty network, every byte arrives once, whatever the policy and mode.
+    #[test]
+    fn no_coflow_is_below_isolation_and_bytes_are_conserved(fabric in fabrics(), coflows in workloads()) {
+        for info in registry() {
+            for replan in [Replan::FlowCompletions, Replan::CoflowEvents] {
+                let outcome = run(&fabric, &coflows, info.name, &Options { replan, ..Options::default() });
+                prop_assert_eq!(outcome.coflows.len(), coflows.len());
+                prop_assert_eq!(outcome.delivered, coflows.iter().map(CoflowSpec::bytes).sum());
+                for record in &outcome.coflows {
+                    // Exact up to the side of a whole nanosecond on which a division falls.
+                    prop_assert!(record.cct + Span::from_nanos(1) >= record.isolation,
+                        "{}: coflow {} in {:?}, isolation {:?}", info.name, record.id, record.cct, record.isolation);
+                }
+            }
+        }
+    }
+
+    /// The order in which coflows are passed in changes nothing.
+    #[test]
+    fn input_order_changes_nothing(fabric in fabrics(), coflows in workloads()) {
+        for info in registry() {
+            let forward = run(&fabric, &coflows, info.name, &Options::default());
+            let mut backward = coflows.clone();
+            backward.reverse();
+            prop_assert_eq!(&forward, &run(&fabric, &backward, info.name, &Options::default()));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Flows(Vec<FlowRecord>);
+
+impl Observer for Flows {
+    fn flow_completed(&mut self, flow: FlowRecord) {
+        self.0.push(flow);
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_flow_is_reported_once_and_the_last_one_ends_its_coflow(coflows in workloads()) {
+        let fabric = Fabric::big_switch(4, weir_model::Rate::from_bytes_per_sec(1e8)).unwrap();
+        for info in registry() {
+            let mut flows = Flows::default();
+            let mut policy = (info.create)();
+            let outcome =
+                simulate_observed(&fabric, coflows.clone(), policy.as_mut(), &Options::default(), &mut flows).unwrap();
+            prop_assert_eq!(flows.0.len(), coflows.iter().map(CoflowSpec::width).sum::<usize>());
+            for record in &outcome.coflows {
+                let last = flows.0.iter().filter(|flow| flow.coflow == record.id).map(|flow| flow.completed).max();
+                prop_assert_eq!(last.unwrap_or(Time::ZERO), record.arrival + record.cct);
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A slow, obvious simulator: a list of flows, floating-point seconds, textbook allocation. It shares no
+//! code with the policies it checks.
+
+use weir_model::{CoflowSpec, Fabric};
+
+const EPSILON: f64 = 1e-9;
+
+#[derive(Clone, Debug)]
+struct Flow {
+    coflow: usize,
+    source: u32,
+    destination: u32,
+    path: Vec<usize>,
+    left: f64,
+}
+
+/// Completion time of every coflow in seconds from its arrival, in the order given.
+pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: &str) -> Vec<f64> {
+    let capacity: Vec<f64> = fabric.links().iter().map(|link| link.capacity.bytes_per_sec()).collect();
+    let mut arrivals: Vec<usize> = (0..coflows.len()).collect();
+    arrivals.sort_by_key(|&at| (coflows[at].arrival, coflows[at].id));
+    let mut ends: Vec<f64> = coflows.iter().map(|coflow| coflow.arrival.as_secs()).collect();
+    let (mut now, mut next_arrival) = (0.0, 0);
+    let mut flows: Vec<Flow> = Vec::new();
+    loop {
+        while next_arrival < arrivals.len() && coflows[arrivals[next_arrival]].arrival.as_secs() <= now {
+            flows.extend(flows_of(fabric, coflows, arrivals[next_arrival]));
+            next_arrival += 1;
+        }
+        let rates = match policy {
+            "fair" => progressive_filling(&flows, &capacity),
+            _ => coflow_by_coflow(&flows, &capacity, &order(&flows, &capacity, coflows, policy)),
+        };
+        let completion = flows.iter().zip(&rates).map(|(flow, rate)| now + flow.left / rate);
+        let completion = completion.fold(f64::INFINITY, f64::min);
+        let arrival = arrivals.get(next_arrival).map_or(f64::INFINITY, |&at| coflows[at].arrival.as_secs());
+        let next = completion.min(arrival);
+        if next == f64::INFINITY {
+            assert!(flows.is_empty(), "flows starve");
+            break;
+        }
+        for (flow, rate) in flows.iter_mut().zip(&rates) {
+            flow.left -= rate * (next - now);
+            if flow.left <= 1e-3 {
+                ends[flow.coflow] = next;
+            }
+        }
+        // A thousandth of a byte: rounding of the subtraction above.
+        flows.retain(|flow| flow.left > 1e-3);
+        now = next;
+    }
+    ends.iter().zip(coflows).map(|(end, coflow)| end - coflow.arrival.as_secs()).collect()
+}
+
+fn flows_of(fabric: &Fabric, coflows: &[CoflowSpec], coflow: usize) -> Vec<Flow> {
+    let mut flows: Vec<Flow> = coflows[coflow]
+        .flows
+        .iter()
+        .filter_map(|flow| {
+            let path = fabric.path(flow.source, flow.destination)?;
+            let path = path.iter().map(|link| link.index()).collect();
+            let (source, destination) = (flow.source.0, flow.destination.0);
+            Some(Flow { coflow, source, destination, path, left: flow.size.0 as f64 })
+        })
+        .collect();
+    flows.sort_by_key(|flow| (flow.source, flow.destination));
+    flows
+}
+
+fn progressive_filling(flows: &[Flow], capacity: &[f64]) -> Vec<f64> {
+    let mut rates = vec![0.0; flows.len()];
+    let mut frozen = vec![false; flows.len()];
+    while frozen.contains(&false) {
+        let mut best = (f64::INFINITY, 0);
+        for (link, capacity) in capacity.iter().enumerate() {
+            let crossing = || (0..flows.len()).filter(|&at| flows[at].path.contains(&link));
+            let open = crossing().filter(|&at| !frozen[at]).count();
+            let used: f64 = crossing().filter(|&at| frozen[at]).map(|at| rates[at]).sum();
+            let share = (capacity - used).max(0.0) / open as f64;
+            if open > 0 && share < best.0 {
+                best = (share, link);
+            }
+        }
+        for at in 0..flows.len() {
+            if !frozen[at] && flows[at].path.contains(&best.1) {
+                (rates[at], frozen[at]) = (best.0, true);
+            }
+        }
+    }
+    rates
+}
+
+/// Bytes left on every link for one coflow.
+fn demand(flows: &[Flow], coflow: usize, links: usize) -> Vec<f64> {
+    let mut demand = vec![0.0; links];
+    for flow in flows.iter().filter(|flow| flow.coflow == coflow) {
+        for &link in &flow.path {
+            demand[link] += flow.left;
+        }
+    }
+    demand
+}
+
+fn order(flows: &[Flow], capacity: &[f64], coflows: &[CoflowSpec], policy: &str) -> Vec<usize> {
+    let mut order: Vec<usize> =
+        (0..coflows.len()).filter(|&at| flows.iter().any(|flow| flow.coflow == at)).collect();
+    order.sort_by_key(|&at| (coflows[at].arrival, coflows[at].id));
+    if policy == "varys" {
+        let gamma = |at: usize| {
+            let demand = demand(flows, at, capacity.len());
+            demand.iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
+        };
+        order.sort_by(|&a, &b| gamma(a).total_cmp(&gamma(b)));
+    }
+    order
+}
+
+fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize]) -> Vec<f64> {
+    let mut rates = vec![0.0; flows.len()];
+    let mut left = capacity.to_vec();
+    let full = |left: &[f64], link: usize| left[link] <= EPSILON * capacity[link];
+    for &coflow in order {
+        let demand = demand(flows, coflow, capacity.len());
+        let used = || (0..capacity.len()).filter(|&link| demand[link] > 0.0);
+        if used().any(|link| full(&left, link)) {
+            continue;
+        }
+        let gamma = used().map(|link| demand[link] / left[link]).fold(0.0, f64::max);
+        for (at, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.coflow == coflow) {
+            rates[at] = flow.left / gamma;
+            for &link in &flow.path {
+                left[link] -= rates[at];
+            }
+        }
+    }
+    for &coflow in order {
+        for (at, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.coflow == coflow) {
+            if flow.path.iter().any(|&link| full(&left, link)) {
+                continue;
+            }
+            let extra = flow.path.iter().map(|&link| left[link]).fold(f64::INFINITY, f64::min);
+            rates[at] += extra;
+            for &link in &flow.path {
+                left[link] -= extra;
+            }
+        }
+    }
+    rates
+}
