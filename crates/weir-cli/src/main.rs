@@ -4,6 +4,7 @@
 mod commands;
 mod output;
 mod progress;
+mod report;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ struct Cli {
 enum Command {
     /// Run a workload through the simulator under one or more policies
     Sim(commands::sim::SimArgs),
+    /// Move a workload's real bytes over shaped links, and simulate it beside
+    Live(commands::live::LiveArgs),
     /// Show, make and convert workloads
     #[command(subcommand)]
     Trace(commands::trace::TraceCommand),
@@ -74,7 +77,14 @@ fn main() -> ExitCode {
             tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| "warn".into()),
         )
         .init();
-    let result = match parse().command {
+    let command = parse().command;
+    if let Command::Live(_) = command {
+        // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
+        // `weir live` then says what it does instead.
+        let _ = weir_testbed::enter_user_namespace();
+    }
+    let result = match command {
+        Command::Live(args) => commands::live::live(&args),
         Command::Sim(args) => commands::sim::sim(args),
         Command::Trace(command) => commands::trace::trace(command),
         Command::Policies => commands::policies::policies(),

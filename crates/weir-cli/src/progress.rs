@@ -23,3 +23,13 @@ pub(crate) fn counter(label: impl Into<String>, unit: &str) -> ProgressBar {
     }
     bar.with_prefix(label.into())
 }
+
+/// A bar over `total` bytes.
+pub(crate) fn bytes(total: u64, label: impl Into<String>) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    let template = "{prefix:12} {bar:40} {bytes}/{total_bytes}, {elapsed}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.with_prefix(label.into())
+}

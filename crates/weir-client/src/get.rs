@@ -305,8 +305,11 @@ impl BlockReader {
                 Obstacle::Final(GetError::Refused("the coordinator refused to locate the block"))
             }
         })?;
-        let holders = reply.into_inner().holders;
-        Ok(holders.iter().filter_map(|holder| holder.data_address.parse().ok()).collect())
+        let reply = reply.into_inner();
+        if reply.ended {
+            return Err(Obstacle::Final(GetError::CoflowEnded(self.coflow)));
+        }
+        Ok(reply.holders.iter().filter_map(|holder| holder.data_address.parse().ok()).collect())
     }
 
     /// Requests the block on a pooled or new connection. A pooled one may have died meanwhile: then a

@@ -14,7 +14,7 @@ mod memory;
 pub use error::{Error, GetError};
 pub use get::{BlockReader, GetOptions};
 pub use memory::MemoryBlock;
-pub use weir_proto::v1::{CoflowOptions, CoflowRecord, Pattern, StatusReply};
+pub use weir_proto::v1::{CoflowOptions, CoflowRecord, DescribeReply, Pattern, StatusReply};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -169,13 +169,17 @@ impl Client {
         if let Some(path) = &*spool {
             return Ok(path.clone());
         }
+        Ok(spool.insert(PathBuf::from(self.describe().await?.spool)).clone())
+    }
+
+    /// Facts about this host's agent, and how long control took there.
+    pub async fn describe(&self) -> Result<DescribeReply, Error> {
         let client = self.agent()?;
-        let reply = retry(|| {
+        retry(|| {
             let mut client = client.clone();
             async move { client.describe(v1::DescribeRequest {}).await }
         })
-        .await?;
-        Ok(spool.insert(PathBuf::from(reply.spool)).clone())
+        .await
     }
 
     fn coordinator(&self) -> Result<CoordinatorClient<Channel>, Error> {

@@ -17,5 +17,11 @@ pub const MAX_LIVE_FLOWS: usize = 1_000_000;
 pub const MAX_QUEUED_MESSAGES: usize = 4_096;
 /// Completed coflows remembered for `status`.
 pub const MAX_COMPLETED_RECORDS: usize = 10_000;
+/// Coflows that coordinator and agents remember as ended, so that latecomers are told so.
+pub const MAX_ENDED_COFLOWS: usize = 100_000;
+/// Ended coflows an agent tells a coordinator of when a session begins: the latest ones.
+pub const MAX_ENDED_TOLD: usize = 10_000;
+/// Most `Locate` calls that wait at a coordinator; a further one is answered at once, without holders.
+pub const MAX_WAITING_LOCATES: usize = 1_000_000;
 /// Longest time in milliseconds that `Locate` waits.
 pub const MAX_LOCATE_WAIT_MS: u64 = 600_000;

@@ -268,8 +268,9 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Completion time of a coflow that has the fabric to itself: Gamma, rounded up.
-fn isolation(fabric: &Fabric, coflow: &CoflowSpec) -> Span {
+/// Completion time of a coflow that has the fabric to itself: Gamma (the largest demand / capacity over its
+/// links), rounded up.
+pub fn isolation(fabric: &Fabric, coflow: &CoflowSpec) -> Span {
     let mut sums = vec![Bytes(0); fabric.links().len()];
     for flow in &coflow.flows {
         for link in fabric.path(flow.source, flow.destination).iter().flat_map(|path| path.iter()) {

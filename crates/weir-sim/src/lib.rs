@@ -26,5 +26,5 @@ mod completions;
 mod engine;
 mod outcome;
 
-pub use engine::{Options, Replan, SimError, simulate, simulate_observed};
+pub use engine::{Options, Replan, SimError, isolation, simulate, simulate_observed};
 pub use outcome::{CoflowRecord, Counters, FlowRecord, Observer, Outcome};

@@ -202,7 +202,8 @@ impl Bed {
         let ends = topology::places(hosts).zip(paths.iter().map(String::as_str));
         self.tools.ip.batch(&self.switch, "the switch", &topology::switch_links(ends))?;
         self.tools.bridge.batch(&self.switch, "the switch", &topology::switch_addresses(hosts))?;
-        let ports = (0..hosts).flat_map(|host| shape::shape(&topology::port(Place::Host(host)), rate));
+        let limit = shape::queue_limit_bytes(rate);
+        let ports = (0..hosts).flat_map(|host| shape::shape(&topology::port(Place::Host(host)), rate, limit));
         self.tools.tc.batch(&self.switch, "the switch", &ports.collect::<Vec<_>>())?;
 
         let all: Vec<Place> = topology::places(hosts).collect();
@@ -223,7 +224,7 @@ impl Bed {
         self.tools.ip.batch(namespace, &subject, &topology::host_links(place, self.config.hosts))?;
         match place {
             Place::Host(_) => {
-                let lines = shape::shape(HOST_LINK, self.config.link_rate_bps);
+                let lines = shape::shape(HOST_LINK, self.config.link_rate_bps, shape::HOST_QUEUE_BYTES);
                 self.tools.tc.batch(namespace, &subject, &lines)
             }
             Place::Control => Ok(()),

@@ -30,7 +30,7 @@ pub const MAX_LINK_RATE_BPS: u64 = 10_000_000_000;
 
 /// How long a byte waits at most in the queue of a saturated link, in milliseconds (see
 /// [`queue_limit_bytes`] for slow links).
-pub const QUEUE_DELAY_MS: u64 = 5;
+pub const QUEUE_DELAY_MS: u64 = 10;
 
 /// Value of the IPv4 type-of-service octet (socket option `IP_TOS`) that puts a packet in the control
 /// class: DSCP CS6, 48, in the upper six bits.
@@ -67,9 +67,14 @@ pub(crate) fn burst_bytes(link_rate_bps: u64) -> u64 {
     (link_rate_bps / 8 * BURST_US / 1_000_000).max(2 * GSO_MAX_BYTES)
 }
 
-/// Lines that shape what leaves through `device`, for a link of `link_rate_bps`.
-pub(crate) fn shape(device: &str, link_rate_bps: u64) -> Vec<String> {
-    let limit = queue_limit_bytes(link_rate_bps);
+/// Bytes that wait for a host's own uplink before any are dropped. A host does not drop what it sends
+/// itself: TCP keeps this queue short (TCP small queues), and where a segment is dropped with nothing else
+/// in flight it sends nothing more for 200 ms.
+pub(crate) const HOST_QUEUE_BYTES: u64 = 4 << 20;
+
+/// Lines that shape what leaves through `device`, for a link of `link_rate_bps`; at most `limit` bytes of a
+/// class wait.
+pub(crate) fn shape(device: &str, link_rate_bps: u64, limit: u64) -> Vec<String> {
     let burst = burst_bytes(link_rate_bps);
     let control = address(Place::Control);
     let leaf = |class: &str, priority: u8| {
@@ -121,9 +126,9 @@ mod tests {
 
     #[test]
     fn full_queue_drains_in_the_named_time() {
-        // 100 Mbit/s = 12.5 MB/s; 5 ms of it is 62.5 kB. 1 Gbit/s: ten times that.
-        assert_eq!(queue_limit_bytes(100_000_000), 62_500);
-        assert_eq!(queue_limit_bytes(1_000_000_000), 625_000);
+        // 100 Mbit/s = 12.5 MB/s; 10 ms of it is 125 kB. 1 Gbit/s: ten times that.
+        assert_eq!(queue_limit_bytes(100_000_000), 125_000);
+        assert_eq!(queue_limit_bytes(1_000_000_000), 1_250_000);
         assert_eq!(queue_limit_bytes(MIN_LINK_RATE_BPS), 30_000);
     }
 
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn control_class_is_the_default_and_goes_first() {
-        let lines = shape("p0", 1_000_000_000).join("\n");
+        let lines = shape("p0", 1_000_000_000, 625_000).join("\n");
         assert!(lines.contains("htb default 10"));
         assert!(lines.contains("classid 1:10 htb prio 0") && lines.contains("classid 1:20 htb prio 1"));
     }

@@ -246,6 +246,8 @@ fn shuffle_of(coflow: &CoflowSpec) -> Option<Shuffle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     fn read(text: &str) -> Result<Vec<CoflowSpec>, ReadError> {
         Reader::new(text.as_bytes())?.collect()
@@ -307,5 +309,52 @@ mod tests {
         let mut coflows = read("4 1\n1 0 2 0 1 2 2:1 3:1\n").unwrap();
         coflows[0].flows.pop();
         assert!(matches!(write(4, &coflows, Vec::new()), Err(WriteError::NotAShuffle(CoflowId(1)))));
+    }
+
+    #[test]
+    fn what_the_format_cannot_hold_is_refused() {
+        let coflow = read("4 1\n1 0 2 0 1 2 2:1 3:1\n").unwrap().remove(0);
+        let refused = |coflow: CoflowSpec| write(4, &[coflow], Vec::new()).unwrap_err();
+        assert!(matches!(refused(CoflowSpec { weight: 2.0, ..coflow.clone() }), WriteError::Extras(_)));
+        let arrival = Time::from_nanos(1);
+        assert!(matches!(refused(CoflowSpec { arrival, ..coflow.clone() }), WriteError::Arrival(_)));
+        let mut large = coflow;
+        // Above 2^53 not every whole number is a number of megabytes in floating point.
+        large.flows.iter_mut().for_each(|flow| flow.size = Bytes((1 << 60) + 1));
+        assert!(matches!(refused(large), WriteError::Size(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn shuffles_read_back_as_they_were_written(shuffles in vec(shuffle(), 0..5)) {
+            let coflows: Vec<CoflowSpec> = (0..).zip(shuffles).map(|(id, (arrival, mappers, reducers))| {
+                let flows = (0..).zip(reducers).flat_map(|(group, (destination, size))| {
+                    let flow = move |&source: &u32| FlowSpec {
+                        source: HostId(source), destination: HostId(destination), size: Bytes(size), group,
+                    };
+                    mappers.iter().map(flow).collect::<Vec<_>>()
+                });
+                let mut coflow = CoflowSpec::new(CoflowId(id), Time::from_millis(arrival), flows.collect());
+                coflow.pattern = Pattern::Shuffle;
+                coflow
+            }).collect();
+            let mut text = Vec::new();
+            write(9, &coflows, &mut text).unwrap();
+            prop_assert_eq!(Reader::new(text.as_slice()).unwrap().collect::<Result<Vec<_>, _>>().unwrap(), coflows);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..200), numbers in "[0-9 .:\n-]{0,80}") {
+            for text in [bytes.as_slice(), numbers.as_bytes(), &[b"5 2\n", numbers.as_bytes()].concat()] {
+                if let Ok(reader) = Reader::new(text) {
+                    reader.for_each(drop);
+                }
+            }
+        }
+    }
+
+    /// Arrival, mappers, and port and part of every reducer.
+    fn shuffle() -> impl Strategy<Value = (u64, Vec<u32>, Vec<(u32, u64)>)> {
+        (0..1u64 << 40, vec(0..9u32, 1..5), vec((0..9u32, 1..1u64 << 44), 1..5))
     }
 }

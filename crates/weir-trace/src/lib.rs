@@ -6,6 +6,7 @@
 
 pub mod coflow_benchmark;
 mod load;
+pub mod scenario;
 mod slice;
 pub mod statistics;
 pub mod synthetic;
@@ -14,6 +15,7 @@ pub mod weir_format;
 mod workload;
 
 pub use load::{LoadError, PUBLIC_TRACE, SYNTHETIC, Source, find_public_trace, load, open};
+pub use scenario::{Scenario, ScenarioError};
 pub use slice::Slice;
 pub use text::{MAX_FLOWS_PER_COFLOW, MAX_HOSTS, MAX_LINE_BYTES, MAX_TOTAL_BYTES, ReadError};
 pub use workload::{Job, Stage, Workload};

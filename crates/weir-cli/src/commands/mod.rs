@@ -1,7 +1,9 @@
 //! One module per group of commands.
 
 pub(crate) mod daemons;
+pub(crate) mod live;
 pub(crate) mod policies;
+pub(crate) mod scenario;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod trace;

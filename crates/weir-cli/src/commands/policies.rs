@@ -1,13 +1,13 @@
 //! `weir policies`: names, one line each, and the paper.
 
 use crate::Failure;
-use crate::output::table;
+use crate::output::{table, text};
 
 pub(crate) fn policies() -> Result<(), Failure> {
     let mut table = table(&["policy", "what it does", "paper"], 3);
     for info in weir_policy::registry() {
         table.add_row([info.name, info.summary, info.paper]);
     }
-    println!("{table}");
+    println!("{}", text(&table));
     Ok(())
 }

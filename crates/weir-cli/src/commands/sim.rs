@@ -2,26 +2,33 @@
 
 use super::workload::{self, SliceArgs};
 use crate::output::{CoflowRow, Mode, OutputFile, Results, Run, bins_table, summary_table};
+use crate::report::{LinkRecorder, LinkUse, ReportInput, ReportRun, render};
 use crate::{Failure, progress};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use weir_model::{CoflowSpec, Fabric, Rate};
-use weir_policy::PolicyInfo;
-use weir_sim::{CoflowRecord, Observer, Options, Replan};
+use weir_model::{Bytes, CoflowSpec, Fabric, Rate, Time};
+use weir_policy::{CoflowTable, Plan, PolicyInfo};
+use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan};
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
     /// A trace file, or synthetic:NAME
-    #[arg(long, value_name = "FILE|synthetic:NAME")]
-    trace: String,
+    #[arg(long, value_name = "FILE|synthetic:NAME", required_unless_present = "scenario")]
+    trace: Option<String>,
+    /// A scenario file: run it and compare with the completion times it expects
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "trace", "arrival_scale", "offline", "hosts", "first", "count", "bytes_divisor", "time_divisor",
+        "isolation_cap",
+    ])]
+    scenario: Option<PathBuf>,
     /// Policies (see `weir policies`); the first is the one others are compared with
-    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required_unless_present = "scenario")]
     policy: Vec<String>,
-    /// Rate of each host's link, each direction
+    /// Rate of each host's link, each direction; in a scenario, what rate 1 is
     #[arg(long, value_name = "RATE", default_value = "1gbit")]
     link_rate: Rate,
     /// Multiply arrival times: 0.5 brings the same work in half the time
-    #[arg(long, value_name = "X", default_value_t = 1.0)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
     arrival_scale: f64,
     /// Let all coflows arrive at the beginning
     #[arg(long)]
@@ -40,7 +47,7 @@ pub(crate) struct SimArgs {
     /// Write all results, coflow by coflow
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
-    /// Write a page of charts
+    /// Write a page of charts (sampling link use for it adds to the CPU time shown)
     #[arg(long, value_name = "OUT.html")]
     report: Option<PathBuf>,
 }
@@ -54,25 +61,42 @@ enum ReplanAt {
 }
 
 /// Everything a simulation needs, checked.
-struct Job {
-    name: String,
-    fabric: Fabric,
-    coflows: Vec<CoflowSpec>,
-    policies: Vec<&'static PolicyInfo>,
-    options: Options,
+pub(crate) struct Simulation {
+    pub(crate) name: String,
+    pub(crate) fabric: Fabric,
+    pub(crate) link_rate: Rate,
+    pub(crate) coflows: Vec<CoflowSpec>,
+    pub(crate) policies: Vec<&'static PolicyInfo>,
+    pub(crate) options: Options,
+}
+
+/// Where results go besides the terminal.
+struct Outputs {
+    json: Option<OutputFile>,
+    report: Option<OutputFile>,
 }
 
 pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
-    let json = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
-    let job = prepare(&args)?;
-    let mut results = Results::new(job.name.clone(), args.link_rate);
-    for policy in &job.policies {
-        results.runs.push(run(&job, policy)?);
+    let outputs = Outputs {
+        json: args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?,
+        report: args.report.as_deref().map(|path| OutputFile::check(path, "--report")).transpose()?,
+    };
+    let replan = match args.replan {
+        ReplanAt::Every => Replan::FlowCompletions,
+        ReplanAt::Coflow => Replan::CoflowEvents,
+    };
+    let options = Options { replan, offline: args.offline, arrival_scale: args.arrival_scale };
+    if let Some(path) = &args.scenario {
+        let (scenario, simulation, unit_secs) =
+            super::scenario::prepare(path, &args.policy, args.link_rate, options)?;
+        let results = run_all(&simulation, &outputs)?;
+        return super::scenario::check(&scenario, &results, unit_secs);
     }
-    print_tables(&results, &job);
-    if let Some(file) = json {
-        file.write(|output| Ok(serde_json::to_writer(output, &results)?))?;
-    }
+    let simulation = prepare(&args, options)?;
+    let results = run_all(&simulation, &outputs)?;
+    println!("{}", setting(&simulation));
+    println!("\n{}", summary_table(&results));
+    println!("\n{}", bins_table(&results));
     Ok(())
 }
 
@@ -83,13 +107,13 @@ pub(crate) fn find_policies(names: &[String]) -> Result<Vec<&'static PolicyInfo>
     names.iter().map(find).collect()
 }
 
-fn prepare(args: &SimArgs) -> Result<Job, Failure> {
+fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     let policies = find_policies(&args.policy)?;
     if !(args.arrival_scale.is_finite() && args.arrival_scale >= 0.0) {
         let reason = format!("--arrival-scale {} is not a number of at least 0", args.arrival_scale);
         return Err(Failure::Input(reason));
     }
-    let workload = workload::load(&args.trace, args.seed)?;
+    let workload = workload::load(args.trace.as_deref().unwrap_or_default(), args.seed)?;
     let dependent = workload.dependent_jobs();
     if dependent > 0 {
         eprintln!(
@@ -104,41 +128,88 @@ fn prepare(args: &SimArgs) -> Result<Job, Failure> {
     }
     let fabric = Fabric::big_switch(hosts, args.link_rate)
         .map_err(|error| Failure::Input(format!("--link-rate {}: {error}", args.link_rate)))?;
-    let replan = match args.replan {
-        ReplanAt::Every => Replan::FlowCompletions,
-        ReplanAt::Coflow => Replan::CoflowEvents,
-    };
-    let options = Options { replan, offline: args.offline, arrival_scale: args.arrival_scale };
-    Ok(Job { name, fabric, coflows, policies, options })
+    Ok(Simulation { name, fabric, link_rate: args.link_rate, coflows, policies, options })
 }
 
-/// Moves the bar with every coflow.
-struct Watch {
+/// One line on workload and network.
+pub(crate) fn setting(simulation: &Simulation) -> String {
+    let flows: usize = simulation.coflows.iter().map(CoflowSpec::width).sum();
+    format!(
+        "{}: {} coflows, {flows} flows, {} over {} hosts at {}",
+        simulation.name,
+        simulation.coflows.len(),
+        simulation.coflows.iter().map(CoflowSpec::bytes).sum::<Bytes>(),
+        simulation.fabric.hosts(),
+        simulation.link_rate,
+    )
+}
+
+/// Runs all policies, then writes what was asked for.
+fn run_all(simulation: &Simulation, outputs: &Outputs) -> Result<Results, Failure> {
+    let mut results = Results::new(simulation.name.clone(), simulation.link_rate);
+    let mut link_uses = Vec::new();
+    for policy in &simulation.policies {
+        let (run, link_use) = simulate(simulation, policy, outputs.report.is_some())?;
+        results.runs.push(run);
+        link_uses.push(link_use);
+    }
+    if let Some(file) = &outputs.json {
+        file.write(|output| Ok(serde_json::to_writer(output, &results)?))?;
+    }
+    if let Some(file) = &outputs.report {
+        let runs = results.runs.iter().zip(link_uses);
+        let page = render(&ReportInput {
+            title: results.trace.clone(),
+            setting: setting(simulation),
+            runs: runs.map(|(run, link_use)| ReportRun { run, link_use }).collect(),
+        });
+        file.write(|output| Ok(output.write_all(page.as_bytes())?))?;
+    }
+    Ok(results)
+}
+
+/// Moves the bar with every coflow, and hands on to the recorder if there is one.
+struct Watch<'a> {
     bar: indicatif::ProgressBar,
+    recorder: Option<LinkRecorder<'a>>,
 }
 
-impl Observer for Watch {
+impl Observer for Watch<'_> {
+    fn moved(&mut self, from: Time, to: Time, table: &CoflowTable, plan: &Plan) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.moved(from, to, table, plan);
+        }
+    }
+    fn flow_completed(&mut self, flow: FlowRecord) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.flow_completed(flow);
+        }
+    }
     fn coflow_completed(&mut self, _: &CoflowRecord) {
         self.bar.inc(1);
     }
 }
 
-fn run(job: &Job, policy: &PolicyInfo) -> Result<Run, Failure> {
-    let mut watch = Watch { bar: progress::bar(job.coflows.len() as u64, policy.name, "coflows") };
-    let coflows = job.coflows.clone();
+/// One policy over the workload; with `record`, how busy its links were.
+pub(crate) fn simulate(
+    simulation: &Simulation,
+    policy: &PolicyInfo,
+    record: bool,
+) -> Result<(Run, Option<LinkUse>), Failure> {
+    let Simulation { fabric, coflows, options, .. } = simulation;
+    let mut watch = Watch {
+        bar: progress::bar(coflows.len() as u64, policy.name, "coflows"),
+        recorder: record.then(|| LinkRecorder::new(fabric, coflows, options)),
+    };
+    let copy = coflows.clone();
     let before = thread_cpu_secs();
-    let outcome = weir_sim::simulate_observed(
-        &job.fabric,
-        coflows,
-        (policy.create)().as_mut(),
-        &job.options,
-        &mut watch,
-    );
+    let outcome = weir_sim::simulate_observed(fabric, copy, (policy.create)().as_mut(), options, &mut watch);
     let cpu_s = thread_cpu_secs() - before;
     watch.bar.finish_and_clear();
-    let outcome = outcome.map_err(|error| anyhow::anyhow!("{}: {error}", policy.name))?;
-    let rows = simulated_rows(&outcome.coflows, &job.coflows);
-    Ok(Run::new(policy.name, Mode::Simulated, rows, cpu_s))
+    let outcome: Outcome = outcome.map_err(|error| anyhow::anyhow!("{}: {error}", policy.name))?;
+    let rows = simulated_rows(&outcome.coflows, coflows);
+    let run = Run::new(policy.name, Mode::Simulated, rows, cpu_s);
+    Ok((run, watch.recorder.map(LinkRecorder::finish)))
 }
 
 /// Rows of a simulated run, with the deadlines of its coflows.
@@ -149,21 +220,7 @@ pub(crate) fn simulated_rows(records: &[CoflowRecord], coflows: &[CoflowSpec]) -
 }
 
 /// Processor time of this thread; the simulator runs on it alone.
-pub(crate) fn thread_cpu_secs() -> f64 {
+fn thread_cpu_secs() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
-fn print_tables(results: &Results, job: &Job) {
-    let flows: usize = job.coflows.iter().map(CoflowSpec::width).sum();
-    let bytes = job.coflows.iter().map(CoflowSpec::bytes).sum::<weir_model::Bytes>();
-    println!(
-        "{}: {} coflows, {flows} flows, {bytes} over {} hosts at {}",
-        results.trace,
-        job.coflows.len(),
-        job.fabric.hosts(),
-        Rate::from_bits_per_sec(results.link_rate_bps as f64),
-    );
-    println!("\n{}", summary_table(results));
-    println!("\n{}", bins_table(results));
 }

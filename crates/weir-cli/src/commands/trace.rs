@@ -1,6 +1,6 @@
 //! `weir trace`: what is in a workload, and workloads from one form to another.
 
-use crate::output::{OutputFile, table};
+use crate::output::{OutputFile, table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand, ValueEnum};
 use std::io::Write;
@@ -199,8 +199,8 @@ fn stats(args: &StatsArgs) -> Result<(), Failure> {
     }
     println!("{}", stats_table(&columns));
     println!(
-        "\nPaper: Varys (SIGCOMM 2014), section 4 and Table 4, a task-level trace that is not public. Public trace: another\n\
-         hour of the same cluster, rack-level, equal parts per reducer: it differs from the paper in every row.\n\
+        "\nPaper: Varys (SIGCOMM 2014), section 4 and Table 4, a task-level trace that is not public. Public trace: one hour,\n\
+         rack-level, equal parts per reducer; it is not the paper's: bins, tails, bottlenecks and skew all differ.\n\
          Synthetic: made to follow the paper, with fewer bytes than the public hour (docs/trace-format.md says why)."
     );
     if let Err(looked) = public {
@@ -250,7 +250,7 @@ fn stats_table(columns: &[Column]) -> String {
             found.skew_by_width()[class].map_or_else(none, |skew| format!("{skew:.2}"))
         });
     }
-    table.to_string()
+    text(&table)
 }
 
 fn percent(share: f64) -> String {

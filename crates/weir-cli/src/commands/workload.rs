@@ -21,7 +21,7 @@ pub(crate) struct SliceArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) time_divisor: u64,
     /// Scale down coflows that would take longer than this alone
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) isolation_cap: Option<f64>,
 }
 

@@ -9,4 +9,4 @@ mod tables;
 pub(crate) use files::OutputFile;
 pub(crate) use results::{CoflowRow, Mode, Results, Run};
 pub(crate) use statistics::{mean, percentile};
-pub(crate) use tables::{BINS, bin_average, bins_table, summary_table, table};
+pub(crate) use tables::{BINS, bin_average, bins_table, number, ratio, summary_table, table, text};

@@ -16,8 +16,13 @@ pub(crate) fn table(header: &[&str], first_number: usize) -> Table {
     table
 }
 
+/// A table as text, without spaces at the ends of lines.
+pub(crate) fn text(table: &Table) -> String {
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
 /// A number with about four significant digits.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         value if value >= 1000.0 => 0,
         value if value >= 100.0 => 1,
@@ -28,7 +33,8 @@ fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-fn ratio(base: f64, value: f64) -> String {
+/// How many times as large `base` is.
+pub(crate) fn ratio(base: f64, value: f64) -> String {
     if value > 0.0 { format!("{:.2}x", base / value) } else { "-".to_owned() }
 }
 
@@ -77,7 +83,7 @@ pub(crate) fn summary_table(results: &Results) -> String {
         row.push(format!("{:.2}", summary.cpu_s));
         table.add_row(row);
     }
-    table.to_string()
+    text(&table)
 }
 
 /// Names of the bins of Varys' Table 4.
@@ -104,7 +110,7 @@ pub(crate) fn bins_table(results: &Results) -> String {
         };
         table.add_row(std::iter::once(title(run, results)).chain((1..=4).map(cell)).collect::<Vec<_>>());
     }
-    table.to_string()
+    text(&table)
 }
 
 #[cfg(test)]

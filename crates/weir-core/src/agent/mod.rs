@@ -4,4 +4,4 @@ mod pacer;
 mod state;
 
 pub use pacer::{Pacer, Pacing};
-pub use state::{Agent, AgentConfig, BlockEntry, JournalEntry, OpenedFlow, PutError, Transmit};
+pub use state::{Agent, AgentConfig, BlockEntry, JournalEntry, Latencies, OpenedFlow, PutError, Transmit};

@@ -7,7 +7,9 @@
 //! # Approach
 //! Every scheduled flow has a bucket that fills at its rate. A chunk is written when the bucket holds it,
 //! so that the kernel's queue stays short and a new rate counts from the next chunk on. A flow with rate
-//! zero is paused by not being written to. A flow nobody schedules is always due.
+//! zero is paused by not being written to. A flow nobody schedules is always due. All scheduled flows
+//! together are spaced at little more than the sum of their rates: chunks of many flows that fall due at
+//! once would otherwise overflow the queue of the host's own link.
 //!
 //! # Properties
 //! - Over any interval a scheduled flow is given at most rate x interval + one bucket of bytes. The bucket
@@ -28,6 +30,10 @@ const MAX_CHUNK_BYTES: f64 = 65_536.0;
 const FIRST_CHUNK_BYTES: f64 = 1_448.0;
 /// A bucket holds at most a chunk and what the rate moves in this time.
 const BUCKET_TIME_S: f64 = 0.008;
+/// All scheduled flows together may go this much faster than the sum of their rates,
+const HOST_SPEEDUP: f64 = 1.1;
+/// and be ahead of it by what it moves in this time.
+const HOST_SLACK: Span = Span::from_nanos(700_000);
 /// Bytes given to an unscheduled flow at once.
 const UNSCHEDULED_BYTES: u64 = 1 << 20;
 
@@ -61,6 +67,10 @@ pub struct Pacer {
     buckets: BTreeMap<u64, Bucket>,
     due: BTreeSet<(Time, u64)>,
     unscheduled: VecDeque<u64>,
+    /// Sum of the rates of all scheduled flows in bytes per second.
+    total_rate: f64,
+    /// When what was written so far will have left the host at the sum of the rates.
+    host_ready: Time,
 }
 
 impl Pacer {
@@ -97,6 +107,7 @@ impl Pacer {
     pub fn remove(&mut self, flow: u64) {
         if let Some(bucket) = self.buckets.remove(&flow) {
             self.due.remove(&(bucket.due, flow));
+            self.count_rate(bucket.pacing, -1.0);
         }
     }
 
@@ -112,11 +123,13 @@ impl Pacer {
             return;
         }
         bucket.settle(now);
-        let was_unscheduled = bucket.pacing == Pacing::Unscheduled;
+        let before = bucket.pacing;
+        let was_unscheduled = before == Pacing::Unscheduled;
         bucket.pacing = match pacing {
             Pacing::Rated(rate) if rate.bytes_per_sec() <= 0.0 => Pacing::Paused,
             other => other,
         };
+        let after = bucket.pacing;
         if bucket.pacing == Pacing::Unscheduled && !was_unscheduled && !bucket.blocked {
             self.unscheduled.push_back(flow);
         }
@@ -124,6 +137,18 @@ impl Pacer {
             bucket.credit = 0.0;
         }
         Self::reschedule(&mut self.due, flow, bucket);
+        self.count_rate(before, -1.0);
+        self.count_rate(after, 1.0);
+    }
+
+    fn count_rate(&mut self, pacing: Pacing, sign: f64) {
+        if let Pacing::Rated(rate) = pacing {
+            self.total_rate += sign * rate.bytes_per_sec();
+            if self.buckets.is_empty() {
+                // Nothing is left but rounding.
+                self.total_rate = 0.0;
+            }
+        }
     }
 
     /// The next flow that may write now, and how many bytes. The caller answers with
@@ -131,6 +156,7 @@ impl Pacer {
     pub fn poll(&mut self, now: Time) -> Option<(u64, u64)> {
         if let Some(&(due, flow)) = self.due.first()
             && due <= now
+            && self.host_ready <= now + HOST_SLACK
         {
             let bucket = self.buckets.get_mut(&flow)?;
             bucket.settle(now);
@@ -162,6 +188,10 @@ impl Pacer {
             return;
         }
         bucket.credit -= bytes as f64;
+        let spacing = Span::from_secs_ceil(bytes as f64 / (self.total_rate * HOST_SPEEDUP));
+        if spacing < Span::MAX {
+            self.host_ready = self.host_ready.max(now) + spacing;
+        }
         Self::reschedule(&mut self.due, flow, bucket);
     }
 
@@ -191,7 +221,8 @@ impl Pacer {
         if !self.unscheduled.is_empty() {
             return Some(Time::ZERO);
         }
-        self.due.first().map(|&(due, _)| due)
+        let host_due = Time::from_nanos(self.host_ready.nanos().saturating_sub(HOST_SLACK.nanos()));
+        self.due.first().map(|&(due, _)| due.max(host_due))
     }
 
     fn reschedule(due: &mut BTreeSet<(Time, u64)>, flow: u64, bucket: &mut Bucket) {
@@ -272,18 +303,38 @@ mod tests {
         assert_eq!(pacer.poll(ms(5000)), None);
         pacer.writable(ms(5000), 1);
         pacer.sent(ms(5000), 1, 1448);
-        // Bucket: a first chunk of 1448 and 8 ms at 1 MB/s, though 5 s passed.
-        assert_eq!(pacer.poll(ms(5000)), Some((1, 8000)));
+        // Bucket: a first chunk of 1448 and 8 ms at 1 MB/s, though 5 s passed; the first chunk takes the
+        // host a little over 1 ms, so the rest comes after it, with what 2 ms more bring.
+        assert_eq!(pacer.poll(ms(5002)), Some((1, 8000 + 2000)));
     }
 
     #[test]
     fn a_higher_rate_brings_the_next_chunk_forward() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, u64::MAX, rated(1e3));
+        pacer.insert(ms(0), 1, u64::MAX, rated(1e5));
         pacer.sent(ms(0), 1, 1448);
-        assert!(pacer.next_timeout().unwrap() > ms(100));
+        assert!(pacer.next_timeout().unwrap() > ms(10));
         pacer.set(ms(10), 1, rated(1e7));
-        assert!(pacer.next_timeout().unwrap() < ms(13));
+        assert!(pacer.next_timeout().unwrap() < ms(14));
+    }
+
+    #[test]
+    fn flows_that_fall_due_at_once_are_spaced_at_the_sum_of_their_rates() {
+        // 15 flows at 0.1 MB/s, all with a full bucket: together 1.5 MB/s.
+        let mut pacer = Pacer::default();
+        for flow in 0..15 {
+            pacer.insert(ms(0), flow, u64::MAX, rated(1e5));
+        }
+        drain(&mut pacer, ms(0), ms(200));
+        for flow in 0..15 {
+            pacer.blocked(ms(200), flow);
+        }
+        for flow in 0..15 {
+            pacer.writable(ms(300), flow);
+        }
+        // At most 10 ms x 1.65 MB/s, 0.7 ms ahead of it, and the chunk that passes the limit.
+        let burst = drain(&mut pacer, ms(300), ms(310));
+        assert!(burst as f64 <= 1.65e6 * 0.0107 + 2.0 * MIN_CHUNK_BYTES, "{burst}");
     }
 
     #[test]

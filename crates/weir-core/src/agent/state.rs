@@ -7,8 +7,8 @@ use weir_model::{Rate, Span, Time};
 use weir_proto::data::{FRAME_BYTES, Request, Status};
 use weir_proto::{limits, v1};
 
-/// Coflows remembered as ended, so that late requests are told so.
-const MAX_ENDED: usize = 100_000;
+/// Samples of each latency that are kept.
+const MAX_SAMPLES: usize = 65_536;
 
 /// Fixed facts and times of one agent.
 #[derive(Clone, Debug)]
@@ -115,6 +115,22 @@ pub enum PutError {
     Full,
 }
 
+/// How long control took, in microseconds, oldest first; the latest 65,536 of each.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    /// From a get to its first byte, of flows whose first plan let them send.
+    pub first_byte_us: VecDeque<u32>,
+    /// From a flow's last byte to the plan that follows from it, in force at this agent.
+    pub replan_us: VecDeque<u32>,
+}
+
+fn sample(samples: &mut VecDeque<u32>, span: Span) {
+    if samples.len() >= MAX_SAMPLES {
+        samples.pop_front();
+    }
+    samples.push_back((span.nanos() / 1000).min(u64::from(u32::MAX)) as u32);
+}
+
 #[derive(Debug)]
 struct Flow {
     coflow: u64,
@@ -128,6 +144,8 @@ struct Flow {
     /// Share of what is left per second, and what was left, when the coflow's rate last changed.
     base: f64,
     planned: bool,
+    /// Its first plan gave it a rate and nothing was sent yet.
+    starting: bool,
     opened: Time,
 }
 
@@ -165,6 +183,9 @@ pub struct Agent {
     aborts: VecDeque<u64>,
     discards: VecDeque<String>,
     stale_dropped: u64,
+    latencies: Latencies,
+    /// When a flow's last byte was sent, if the plan that follows from it is still to come.
+    ended_at: Option<Time>,
 }
 
 fn message(kind: v1::agent_message::Kind) -> v1::AgentMessage {
@@ -192,6 +213,8 @@ impl Agent {
             aborts: VecDeque::new(),
             discards: VecDeque::new(),
             stale_dropped: 0,
+            latencies: Latencies::default(),
+            ended_at: None,
         }
     }
 
@@ -268,6 +291,7 @@ impl Agent {
             grant: 0.0,
             base: 0.0,
             planned: false,
+            starting: false,
             opened: now,
         };
         self.send(v1::agent_message::Kind::FlowOpened(opened(id, &flow)));
@@ -288,10 +312,14 @@ impl Agent {
     pub fn handle_sent(&mut self, now: Time, flow: u64, bytes: u64) {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
         entry.sent += bytes;
+        if bytes > 0 && std::mem::take(&mut entry.starting) {
+            sample(&mut self.latencies.first_byte_us, now.since(entry.opened));
+        }
         self.pacer.sent(now, flow, bytes);
         if entry.sent == entry.size {
             // All is handed over: report at once, for the port is free from now on.
             self.next_report = now;
+            self.ended_at.get_or_insert(now);
         } else if self.session && self.next_report == Time::MAX {
             self.next_report = now + self.config.report_interval;
         }
@@ -351,6 +379,7 @@ impl Agent {
                 })
                 .collect(),
             flows: self.flows.iter().map(|(&id, flow)| opened(id, flow)).collect(),
+            ended: self.ended.iter().rev().take(limits::MAX_ENDED_TOLD).copied().collect(),
         };
         self.messages.push_back(message(v1::agent_message::Kind::Hello(hello)));
     }
@@ -358,6 +387,7 @@ impl Agent {
     /// The session ended. The last plan holds until its lease ends.
     pub fn handle_session_lost(&mut self) {
         self.session = false;
+        self.ended_at = None;
         self.messages.clear();
     }
 
@@ -371,8 +401,16 @@ impl Agent {
         self.epoch = message.epoch;
         self.lease_end = Some(now + Span::from_millis(message.lease_ms));
         match message.kind {
-            Some(Kind::Plan(plan)) => self.apply(now, &plan),
+            Some(Kind::Plan(plan)) => {
+                self.apply(now, &plan);
+                if plan.follows_completion
+                    && let Some(ended) = self.ended_at.take()
+                {
+                    sample(&mut self.latencies.replan_us, now.since(ended));
+                }
+            }
             Some(Kind::CoflowNote(note)) => self.note_coflow(now, note),
+            Some(Kind::CoflowEnded(ended)) if self.ended.contains(&ended.coflow) => {}
             Some(Kind::CoflowEnded(ended)) => {
                 self.journal.push_back(JournalEntry::Ended(ended.coflow));
                 self.forget(ended.coflow);
@@ -439,6 +477,11 @@ impl Agent {
         self.flows.len()
     }
 
+    /// How long control took so far.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
     /// Messages dropped because their epoch was stale.
     pub fn stale_dropped(&self) -> u64 {
         self.stale_dropped
@@ -489,7 +532,7 @@ impl Agent {
             }
         }
         self.ended.insert(coflow);
-        if self.ended.len() > MAX_ENDED {
+        if self.ended.len() > limits::MAX_ENDED_COFLOWS {
             self.ended.pop_first();
         }
     }
@@ -519,9 +562,11 @@ impl Agent {
             }
         }
         for id in touched {
-            let flow = &self.flows[&id];
+            let Some(flow) = self.flows.get_mut(&id) else { continue };
             if flow.planned {
-                self.waiting.remove(&(flow.opened + self.config.first_plan_wait, id));
+                if self.waiting.remove(&(flow.opened + self.config.first_plan_wait, id)) {
+                    flow.starting = flow.base + flow.grant > 0.0;
+                }
                 let rate = Rate::from_bytes_per_sec(flow.base + flow.grant);
                 self.pacer.set(now, id, Pacing::Rated(rate));
             }

@@ -15,6 +15,17 @@ pub enum RegisterError {
     Invalid(&'static str),
 }
 
+/// Why a coflow was not sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// It has ended, or its id was never given.
+    #[error("coflow {0} is not registered")]
+    Unknown(u64),
+    /// Its id is of an earlier process of this coordinator, and no agent has told of it yet.
+    #[error("coflow {0} is of an earlier coordinator process, and no agent has told of it yet")]
+    NotYetKnown(u64),
+}
+
 /// The reply to a `Locate` that may have waited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -47,31 +58,52 @@ impl Coordinator {
         }
         let coflow = self.next_coflow;
         self.next_coflow += 1;
-        if request.request_key != 0 {
-            self.request_keys.insert(request.request_key, coflow);
-            if self.request_keys.len() > limits::MAX_LIVE_COFLOWS {
-                self.request_keys.pop_first();
-            }
+        let request_key = request.request_key;
+        if request_key != 0 {
+            self.request_keys.insert(request_key, coflow);
         }
-        self.coflows.insert(coflow, CoflowEntry { options, registered: now, ..CoflowEntry::default() });
+        let entry = CoflowEntry { options, request_key, registered: now, ..CoflowEntry::default() };
+        self.coflows.insert(coflow, entry);
         self.broadcast_note(now, coflow);
         Ok(coflow)
     }
 
-    /// No more flows will join. False if the coflow is not known.
-    pub fn handle_seal(&mut self, now: Time, coflow: u64) -> bool {
-        let Some(entry) = self.coflows.get_mut(&coflow) else { return false };
+    /// No more flows will join.
+    pub fn handle_seal(&mut self, now: Time, coflow: u64) -> Result<(), SealError> {
+        let Some(entry) = self.coflows.get_mut(&coflow) else {
+            let earlier = coflow < self.config.first_coflow && !self.ended.contains(&coflow);
+            return Err(if earlier { SealError::NotYetKnown(coflow) } else { SealError::Unknown(coflow) });
+        };
         entry.sealed = true;
         self.broadcast_note(now, coflow);
         self.check_complete(now, coflow);
-        true
+        Ok(())
     }
 
     /// Ends a coflow: agents drop its blocks and flows, and everyone who waits for a block is answered.
+    /// Also one that this process does not know (yet): the agents of an earlier process's coflow may come
+    /// back later. `None` then.
     pub fn handle_unregister(&mut self, now: Time, coflow: u64) -> Option<v1::CoflowRecord> {
-        self.coflows.get(&coflow)?;
+        let record = self.coflows.contains_key(&coflow).then(|| self.record(now, coflow));
+        self.end(now, coflow);
+        if record.is_none() && self.ended.contains(&coflow) {
+            self.tell_all_of_end(now, coflow);
+        }
+        record
+    }
+
+    /// Ends a coflow, known or not, unless it has ended already or its id was never given.
+    pub(super) fn end(&mut self, now: Time, coflow: u64) {
+        if coflow >= self.next_coflow && !self.coflows.contains_key(&coflow) {
+            return;
+        }
+        if !self.ended.insert(coflow) {
+            return;
+        }
+        if self.ended.len() > limits::MAX_ENDED_COFLOWS {
+            self.ended.pop_first();
+        }
         self.advance(now);
-        let record = self.record(now, coflow);
         let keys: Vec<u64> =
             self.flows.iter().filter(|(_, flow)| flow.coflow == coflow).map(|(&key, _)| key).collect();
         for key in keys {
@@ -80,9 +112,13 @@ impl Coordinator {
                 agent.flows.remove(&key);
             }
         }
-        self.coflows.remove(&coflow);
+        let known = self.coflows.remove(&coflow);
+        if let Some(entry) = &known {
+            self.request_keys.remove(&entry.request_key);
+        }
         let range = (coflow, String::new())..(coflow + 1, String::new());
         let blocks: Vec<_> = self.holders.range(range.clone()).map(|(key, _)| key.clone()).collect();
+        let held = !blocks.is_empty();
         for key in blocks {
             for host in self.holders.remove(&key).unwrap_or_default().into_keys() {
                 if let Some(agent) = self.hosts.get(&host).and_then(|session| self.agents.get_mut(session)) {
@@ -94,21 +130,36 @@ impl Coordinator {
         for key in waited {
             self.answer(&key);
         }
-        let sessions: Vec<SessionId> = self.agents.keys().copied().collect();
-        for session in sessions {
-            let ended = v1::CoflowEnded { coflow };
-            self.send(now, session, v1::coordinator_message::Kind::CoflowEnded(ended));
+        if known.is_some() || held {
+            self.tell_all_of_end(now, coflow);
         }
         self.dirty = true;
-        Some(record)
+    }
+
+    fn tell_all_of_end(&mut self, now: Time, coflow: u64) {
+        let sessions: Vec<SessionId> = self.agents.keys().copied().collect();
+        for session in sessions {
+            self.tell_of_end(now, session, coflow);
+        }
+    }
+
+    pub(super) fn tell_of_end(&mut self, now: Time, session: SessionId, coflow: u64) {
+        let ended = v1::CoflowEnded { coflow };
+        self.send(now, session, v1::coordinator_message::Kind::CoflowEnded(ended));
     }
 
     /// Where a block is; answered through [`Coordinator::poll_answer`] now or when it is put.
     pub fn handle_locate(&mut self, now: Time, token: u64, request: v1::LocateRequest) {
         let key = (request.coflow, request.block);
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
+        let full = self.waiting_count >= limits::MAX_WAITING_LOCATES;
+        if full {
+            self.count("locates_not_waited_for");
+        }
         self.waiting.entry(key.clone()).or_default().push(Waiting { token, until: now + wait });
-        if self.holders.contains_key(&key) || wait == Span::ZERO {
+        self.waiting_count += 1;
+        let known = self.holders.contains_key(&key) || self.ended.contains(&key.0);
+        if known || full || wait == Span::ZERO {
             self.answer(&key);
         }
     }
@@ -130,6 +181,7 @@ impl Coordinator {
             waiting.retain(|wait| {
                 let keep = wait.until > now;
                 if !keep {
+                    self.waiting_count -= 1;
                     let reply = v1::LocateReply::default();
                     self.answers.push_back(Answer { token: wait.token, reply });
                 }
@@ -154,8 +206,10 @@ impl Coordinator {
         }
         holders.sort_by_key(|(load, holder)| (*load, holder.host));
         let holders: Vec<_> = holders.into_iter().map(|(_, holder)| holder).collect();
+        let ended = self.ended.contains(&key.0);
         for wait in self.waiting.remove(key).unwrap_or_default() {
-            let reply = v1::LocateReply { holders: holders.clone() };
+            self.waiting_count -= 1;
+            let reply = v1::LocateReply { holders: holders.clone(), ended };
             self.answers.push_back(Answer { token: wait.token, reply });
         }
     }
@@ -178,6 +232,7 @@ impl Coordinator {
             done_flows: 0,
             done_bytes: 0,
             moving_age_ns: 0,
+            request_key: entry.request_key,
         };
         self.send(now, session, v1::coordinator_message::Kind::CoflowNote(note));
     }

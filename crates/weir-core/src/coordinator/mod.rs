@@ -5,7 +5,7 @@ mod planning;
 mod state;
 mod status;
 
-pub use directory::{Answer, RegisterError};
+pub use directory::{Answer, RegisterError, SealError};
 pub use state::{Coordinator, CoordinatorConfig, HelloError, SessionId};
 
 #[cfg(test)]

@@ -176,6 +176,9 @@ impl Coordinator {
             if !changed.is_empty() {
                 plans.entry(session).or_default().grants = changed;
             }
+            if std::mem::take(&mut agent.completed) {
+                plans.entry(session).or_default().follows_completion = true;
+            }
             if !agent.planned {
                 agent.planned = true;
                 plans.entry(session).or_default().complete = true;

@@ -48,12 +48,15 @@ pub(super) struct AgentEntry {
     pub(super) flows: BTreeSet<u64>,
     pub(super) last_message: Time,
     pub(super) planned: bool,
+    /// Flows of it ended since its last plan: it is told when the next one is made, changed or not.
+    pub(super) completed: bool,
     pub(super) enforced: Enforced,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct CoflowEntry {
     pub(super) options: v1::CoflowOptions,
+    pub(super) request_key: u64,
     pub(super) registered: Time,
     /// When its first flow was opened: the arrival that policies and records count from.
     pub(super) arrived: Option<Time>,
@@ -111,7 +114,10 @@ pub struct Coordinator {
     pub(super) holders: BTreeMap<(u64, String), BTreeMap<u32, u64>>,
     pub(super) request_keys: BTreeMap<u64, u64>,
     pub(super) next_coflow: u64,
+    /// Coflows that have ended, the latest of them.
+    pub(super) ended: BTreeSet<u64>,
     pub(super) waiting: BTreeMap<(u64, String), Vec<Waiting>>,
+    pub(super) waiting_count: usize,
     pub(super) answers: VecDeque<Answer>,
     pub(super) messages: VecDeque<(SessionId, v1::CoordinatorMessage)>,
     pub(super) completed: VecDeque<v1::CoflowRecord>,
@@ -152,7 +158,9 @@ impl Coordinator {
             next_flow: 0,
             holders: BTreeMap::new(),
             request_keys: BTreeMap::new(),
+            ended: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            waiting_count: 0,
             answers: VecDeque::new(),
             messages: VecDeque::new(),
             completed: VecDeque::new(),
@@ -185,9 +193,16 @@ impl Coordinator {
             flows: BTreeSet::new(),
             last_message: now,
             planned: false,
+            completed: false,
             enforced: Enforced::default(),
         };
         self.agents.insert(session, entry);
+        let mut named: BTreeSet<u64> = hello.coflows.iter().map(|note| note.coflow).collect();
+        named.extend(hello.blocks.iter().map(|block| block.coflow));
+        named.extend(hello.flows.iter().map(|flow| flow.coflow));
+        for coflow in hello.ended {
+            self.end(now, coflow);
+        }
         for note in hello.coflows {
             self.restore_coflow(now, hello.host, note);
         }
@@ -196,6 +211,9 @@ impl Coordinator {
         }
         for flow in hello.flows {
             self.handle_opened(now, session, flow);
+        }
+        for coflow in named.into_iter().filter(|coflow| self.ended.contains(coflow)).collect::<Vec<_>>() {
+            self.tell_of_end(now, session, coflow);
         }
         let notes: Vec<u64> = self.coflows.iter().filter(|(_, c)| !c.complete).map(|(&id, _)| id).collect();
         for coflow in notes {
@@ -240,6 +258,14 @@ impl Coordinator {
     }
 
     fn restore_coflow(&mut self, now: Time, host: u32, note: v1::CoflowNote) {
+        let key = note.request_key;
+        if key != 0 && self.request_keys.get(&key).is_some_and(|&other| other != note.coflow) {
+            // Its registration was repeated before any agent told of it: its driver knows only the other.
+            self.end(now, note.coflow);
+        }
+        if self.ended.contains(&note.coflow) {
+            return;
+        }
         if !self.coflows.contains_key(&note.coflow) && self.coflows.len() >= limits::MAX_LIVE_COFLOWS {
             self.count("coflows_over_bound");
             return;
@@ -248,6 +274,7 @@ impl Coordinator {
         self.next_coflow = self.next_coflow.max(note.coflow + 1);
         let entry = self.coflows.entry(note.coflow).or_insert_with(|| CoflowEntry {
             options: note.options.clone().unwrap_or_default(),
+            request_key: key,
             registered,
             ..CoflowEntry::default()
         });
@@ -257,12 +284,19 @@ impl Coordinator {
             entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
         }
         entry.done.insert(host, (note.done_flows, note.done_bytes));
+        if key != 0 {
+            self.request_keys.insert(key, note.coflow);
+        }
     }
 
     fn handle_block(&mut self, session: SessionId, block: v1::BlockAdded) {
         let Some(agent) = self.agents.get_mut(&session) else { return };
         if block.block.len() > limits::MAX_BLOCK_NAME_BYTES {
             self.count("messages_out_of_place");
+            return;
+        }
+        if self.ended.contains(&block.coflow) {
+            self.count("blocks_of_ended_coflows");
             return;
         }
         agent.blocks += 1;
@@ -274,8 +308,15 @@ impl Coordinator {
 
     fn handle_opened(&mut self, now: Time, session: SessionId, flow: v1::FlowOpened) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        if self.ended.contains(&flow.coflow) {
+            self.count("flows_of_ended_coflows");
+            return;
+        }
         let inside = flow.destination < self.config.fabric.hosts() && flow.offset <= flow.size;
-        if !inside || self.flows.len() >= limits::MAX_LIVE_FLOWS {
+        let known = self.coflows.contains_key(&flow.coflow);
+        let full = self.flows.len() >= limits::MAX_LIVE_FLOWS
+            || (!known && self.coflows.len() >= limits::MAX_LIVE_COFLOWS);
+        if !inside || full {
             self.count("flows_not_scheduled");
             return;
         }
@@ -330,6 +371,7 @@ impl Coordinator {
     fn handle_progress(&mut self, now: Time, session: SessionId, progress: &v1::Progress) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         self.advance(now);
+        let mut ended = false;
         for report in &progress.flows {
             let key = flow_key(host, report.flow);
             let Some(flow) = self.flows.get_mut(&key) else { continue };
@@ -341,9 +383,13 @@ impl Coordinator {
                 let coflow = flow.coflow;
                 self.drop_idle_coflow(coflow);
                 self.dirty = true;
+                ended = true;
             } else {
                 self.table.set_remaining(at, left as f64);
             }
+        }
+        if let Some(agent) = self.agents.get_mut(&session) {
+            agent.completed |= ended;
         }
     }
 
@@ -401,12 +447,19 @@ impl Coordinator {
     /// A coflow is complete when no more flows join and its last one is done.
     pub(super) fn check_complete(&mut self, now: Time, id: u64) {
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
-        let enough = coflow.options.flows == 0 || coflow.done_flows() >= coflow.options.flows;
-        if coflow.complete || !coflow.sealed || !enough || coflow.live_flows() > 0 || coflow.done.is_empty() {
+        // Flows done count and not flows opened: those done before a restart are not opened again.
+        let all = match coflow.options.flows {
+            0 => coflow.sealed && coflow.done_flows() > 0,
+            flows => coflow.done_flows() >= flows,
+        };
+        if coflow.complete || !all || coflow.live_flows() > 0 {
             return;
         }
+        coflow.sealed = true;
         coflow.complete = true;
         let record = self.record(now, id);
+        // It may have seemed complete before: to a coordinator whose agents were not all back.
+        self.completed.retain(|other| other.coflow != id);
         self.completed.push_front(record);
         self.completed.truncate(limits::MAX_COMPLETED_RECORDS);
     }

@@ -51,8 +51,9 @@ impl Coordinator {
             policy: self.policy_name.to_owned(),
             epoch: self.epoch,
             agents: self
-                .agents
+                .hosts
                 .values()
+                .filter_map(|session| self.agents.get(session))
                 .map(|agent| v1::AgentStatus {
                     host: agent.host,
                     data_address: agent.data_address.clone(),

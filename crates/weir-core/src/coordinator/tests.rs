@@ -290,6 +290,142 @@ fn an_agent_that_is_gone_and_back_serves_its_blocks_again() {
     assert_rate(pair.rate(0, flow), CAPACITY);
 }
 
+impl Pair {
+    /// A coordinator that knows nothing, and no agent attached to it yet.
+    fn restart_coordinator(&mut self, first_coflow: u64) {
+        for (agent, session) in self.agents.iter_mut().zip(&mut self.sessions) {
+            agent.handle_session_lost();
+            *session = None;
+        }
+        self.coordinator = coordinator(self.agents.len() as u32, first_coflow);
+    }
+}
+
+#[test]
+fn a_coflow_completes_though_some_of_its_flows_were_done_before_a_restart() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(2);
+    let done = pair.open(coflow, "a", 1000, 0, 1);
+    pair.finish(0, done, 1000);
+    pair.restart_coordinator(1_000);
+    pair.connect_all();
+    let last = pair.open(coflow, "b", 2000, 0, 1);
+    pair.finish(0, last, 2000);
+    let status = pair.coordinator.status(pair.now);
+    assert_eq!(status.completed.len(), 1);
+    assert_eq!((status.completed[0].flows, status.completed[0].bytes), (2, 3000));
+}
+
+#[test]
+fn a_sealed_coflow_is_recorded_once_though_agents_come_back_one_by_one() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(0);
+    let done = pair.open(coflow, "a", 1000, 0, 1);
+    let moving = pair.open(coflow, "b", 2000, 1, 0);
+    pair.coordinator.handle_seal(pair.now, coflow).unwrap();
+    pair.finish(0, done, 1000);
+    pair.restart_coordinator(1_000);
+    pair.connect_all();
+    pair.finish(1, moving, 2000);
+    let completed = pair.coordinator.status(pair.now).completed;
+    assert_eq!(completed.len(), 1);
+    assert_eq!((completed[0].flows, completed[0].bytes), (2, 3000));
+}
+
+#[test]
+fn an_agent_that_was_away_when_a_coflow_ended_is_told_when_it_is_back() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
+    let session = pair.sessions[0].take().unwrap();
+    pair.agents[0].handle_session_lost();
+    pair.coordinator.handle_session_lost(pair.now, session);
+    assert!(pair.coordinator.handle_unregister(pair.now, coflow).is_some());
+    pair.settle();
+    pair.connect_all();
+    assert_eq!(pair.agents[0].poll_abort(), Some(flow));
+    let status = pair.coordinator.status(pair.now);
+    assert_eq!((status.coflows.len(), status.agents[0].blocks, status.agents[0].flows), (0, 0, 0));
+}
+
+#[test]
+fn a_coflow_ended_at_a_coordinator_that_does_not_know_it_yet_stays_ended() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
+    pair.restart_coordinator(1_000);
+    assert_eq!(pair.coordinator.handle_unregister(pair.now, coflow), None);
+    pair.connect_all();
+    assert_eq!(pair.agents[0].poll_abort(), Some(flow));
+    assert_eq!(pair.coordinator.status(pair.now).coflows.len(), 0);
+}
+
+#[test]
+fn a_restarted_coordinator_learns_from_its_agents_what_has_ended() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    pair.open(coflow, "b", 1_000_000, 0, 1);
+    // Host 0, which holds the block, is away when the coflow ends, and host 1 is not.
+    let session = pair.sessions[0].take().unwrap();
+    pair.agents[0].handle_session_lost();
+    pair.coordinator.handle_session_lost(pair.now, session);
+    pair.coordinator.handle_unregister(pair.now, coflow);
+    pair.settle();
+    pair.restart_coordinator(1_000);
+    pair.connect_all();
+    assert_eq!(pair.coordinator.status(pair.now).coflows.len(), 0);
+    let locate = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 60_000, host: 1 };
+    pair.coordinator.handle_locate(pair.now, 1, locate);
+    assert!(pair.coordinator.poll_answer().unwrap().reply.ended);
+}
+
+#[test]
+fn flows_and_blocks_of_an_ended_coflow_do_not_bring_it_back() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    pair.agents[0].handle_put(block(coflow, "b", 1000)).unwrap();
+    pair.settle();
+    // The agent opens a flow and takes a block before it hears that the coflow has ended.
+    let request = Request { coflow, offset: 0, destination: 1, group: 0, block: "b".to_owned() };
+    pair.agents[0].handle_request(pair.now, &request).unwrap();
+    pair.agents[0].handle_put(block(coflow, "late", 1000)).unwrap();
+    pair.coordinator.handle_unregister(pair.now, coflow);
+    pair.settle();
+    let status = pair.coordinator.status(pair.now);
+    assert_eq!((status.coflows.len(), status.agents[0].blocks, status.agents[0].flows), (0, 0, 0));
+}
+
+#[test]
+fn sealing_what_no_agent_has_told_of_yet_may_be_tried_again() {
+    use super::SealError;
+    let mut pair = Pair::new(1);
+    let coflow = pair.register(0);
+    pair.restart_coordinator(1_000);
+    let now = pair.now;
+    assert_eq!(pair.coordinator.handle_seal(now, coflow), Err(SealError::NotYetKnown(coflow)));
+    assert_eq!(pair.coordinator.handle_seal(now, 1_000), Err(SealError::Unknown(1_000)));
+    pair.connect_all();
+    assert_eq!(pair.coordinator.handle_seal(now, coflow), Ok(()));
+}
+
+#[test]
+fn a_registration_repeated_after_a_restart_registers_once() {
+    let mut pair = Pair::new(1);
+    let request = v1::RegisterRequest { options: None, request_key: 77 };
+    let first = pair.coordinator.handle_register(pair.now, request.clone()).unwrap();
+    pair.settle();
+    // Known again before it is repeated: the same coflow.
+    pair.restart_coordinator(1_000);
+    pair.connect_all();
+    assert_eq!(pair.coordinator.handle_register(pair.now, request.clone()), Ok(first));
+    // Repeated before it is known again: the older one, which nobody was told of, goes.
+    pair.restart_coordinator(2_000);
+    let second = pair.coordinator.handle_register(pair.now, request.clone()).unwrap();
+    pair.connect_all();
+    let live: Vec<u64> = pair.coordinator.status(pair.now).coflows.iter().map(|c| c.coflow).collect();
+    assert_eq!(live, [second]);
+}
+
 #[test]
 fn a_locate_waits_for_its_put_and_is_answered_at_its_limit() {
     let mut pair = Pair::new(2);

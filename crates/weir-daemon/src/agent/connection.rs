@@ -84,7 +84,13 @@ impl Connection {
         let mut chunk = [0; INPUT_BYTES];
         loop {
             match self.stream.read(&mut chunk) {
-                Ok(0) => return Input::Ended,
+                // What came before the end still counts: a receiver may acknowledge and exit.
+                Ok(0) => {
+                    return match self.next_input() {
+                        Input::Nothing => Input::Ended,
+                        input => input,
+                    };
+                }
                 Ok(count) => self.input.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.next_input(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

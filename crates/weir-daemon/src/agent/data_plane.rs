@@ -107,7 +107,7 @@ impl Running {
             self.deliver()?;
             let timeout = match self.agent.next_timeout() {
                 _ if self.accept_again => Some(Span::from_millis(5)),
-                Some(at) => Some(at.since(self.clock.now())).map(coalesce),
+                Some(at) => Some(coalesce(at.since(self.clock.now()))),
                 None => None,
             };
             self.poller.wait(timeout, &mut events)?;
@@ -123,6 +123,9 @@ impl Running {
                     // The journal first: what was answered for must survive.
                     self.write_journal()?;
                     let _ = reply.send(result);
+                }
+                Ok(Command::Latencies(reply)) => {
+                    let _ = reply.send(self.agent.latencies().clone());
                 }
                 Ok(Command::SessionUp(session)) => {
                     self.session = Some(session);

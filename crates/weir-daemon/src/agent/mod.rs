@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::mpsc as sync_mpsc;
 use tokio::sync::{mpsc, oneshot};
-use weir_core::agent::{AgentConfig, BlockEntry, PutError};
+use weir_core::agent::{AgentConfig, BlockEntry, Latencies, PutError};
 use weir_model::Span;
 use weir_net::{Clock, Poller, Waker};
 use weir_proto::v1;
@@ -61,6 +61,7 @@ impl AgentOptions {
 /// What the async side asks of the data-plane thread.
 pub(crate) enum Command {
     Put(Box<BlockEntry>, oneshot::Sender<Result<(), PutError>>),
+    Latencies(oneshot::Sender<Latencies>),
     SessionUp(mpsc::Sender<v1::AgentMessage>),
     SessionLost,
     Coordinator(v1::CoordinatorMessage),

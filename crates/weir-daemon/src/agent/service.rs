@@ -107,10 +107,15 @@ impl Agent for Service {
     }
 
     async fn describe(&self, _: Request<v1::DescribeRequest>) -> Result<Response<v1::DescribeReply>, Status> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Latencies(reply));
+        let latencies = answer.await.map_err(|_| Status::unavailable("the agent is shutting down"))?;
         Ok(Response::new(v1::DescribeReply {
             host: self.host,
             spool: self.spool.display().to_string(),
             data_address: self.data_address.to_string(),
+            first_byte_us: latencies.first_byte_us.into(),
+            replan_us: latencies.replan_us.into(),
         }))
     }
 }

@@ -16,8 +16,13 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_m
 pub(super) async fn keep(address: SocketAddr, commands: Commands) {
     let mut pause = RETRY.0;
     loop {
-        match attach(address, &commands).await {
-            Ok(()) => pause = RETRY.0,
+        let mut established = false;
+        let ended = attach(address, &commands, &mut established).await;
+        if established {
+            pause = RETRY.0;
+        }
+        match ended {
+            Ok(()) => {}
             Err(status) => {
                 tracing::debug!(%address, %status, "no session with the coordinator");
                 if status.code() == tonic::Code::FailedPrecondition {
@@ -30,8 +35,12 @@ pub(super) async fn keep(address: SocketAddr, commands: Commands) {
     }
 }
 
-/// One session; `Ok` if it was established and then ended.
-async fn attach(address: SocketAddr, commands: &Commands) -> Result<(), tonic::Status> {
+/// One session. Says whether it was established; whichever way it ends then is worth a quick retry.
+async fn attach(
+    address: SocketAddr,
+    commands: &Commands,
+    established: &mut bool,
+) -> Result<(), tonic::Status> {
     let channel = crate::coordinator_channel(address);
     let mut client = CoordinatorClient::new(channel)
         .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
@@ -41,6 +50,7 @@ async fn attach(address: SocketAddr, commands: &Commands) -> Result<(), tonic::S
     commands.send(Command::SessionUp(sender));
     let result = async {
         let mut inbound = client.attach(ReceiverStream::new(outbound)).await?.into_inner();
+        *established = true;
         while let Some(message) = inbound.message().await? {
             if !commands.send(Command::Coordinator(message)) {
                 break;

@@ -18,9 +18,9 @@ use weir_proto::{limits, v1};
 
 /// Events that may wait for the state machine; senders wait beyond that.
 const MAX_QUEUED_EVENTS: usize = 65_536;
-/// Bits of a coflow id left to count coflows of one process; the rest is its start in seconds, so that
-/// ids never repeat after a restart.
-const COFLOW_COUNTER_BITS: u32 = 24;
+/// Bits of a coflow id left to count coflows of one process; the rest is its start in milliseconds, so
+/// that ids never repeat after a restart, however soon.
+const COFLOW_COUNTER_BITS: u32 = 22;
 
 /// What a coordinator process needs to know.
 pub struct CoordinatorOptions {
@@ -78,11 +78,11 @@ struct Owner {
 
 async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>) {
     let clock = Clock::start();
-    let started_s = clock.now().nanos() / 1_000_000_000;
+    let started_ms = clock.now().nanos() / 1_000_000;
     let config = CoordinatorConfig {
         fabric: options.fabric,
         lease: options.lease,
-        first_coflow: (started_s << COFLOW_COUNTER_BITS) + 1,
+        first_coflow: (started_ms << COFLOW_COUNTER_BITS) + 1,
     };
     let mut owner = Owner {
         clock,

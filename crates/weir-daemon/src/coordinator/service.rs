@@ -8,13 +8,13 @@ use tokio_stream::Stream;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weir_core::coordinator::{HelloError, RegisterError, SessionId};
+use weir_core::coordinator::{HelloError, RegisterError, SealError, SessionId};
 use weir_proto::v1::coordinator_server;
 use weir_proto::{limits, v1};
 
 pub(super) enum Event {
     Register(v1::RegisterRequest, oneshot::Sender<Result<u64, RegisterError>>),
-    Seal(u64, oneshot::Sender<bool>),
+    Seal(u64, oneshot::Sender<Result<(), SealError>>),
     Unregister(u64, oneshot::Sender<Option<v1::CoflowRecord>>),
     Locate(v1::LocateRequest, oneshot::Sender<v1::LocateReply>),
     Status(oneshot::Sender<v1::StatusReply>),
@@ -62,8 +62,9 @@ impl coordinator_server::Coordinator for Service {
     async fn seal(&self, request: Request<v1::SealRequest>) -> Result<Response<v1::SealReply>, Status> {
         let coflow = request.into_inner().coflow;
         match self.ask(|reply| Event::Seal(coflow, reply)).await? {
-            true => Ok(Response::new(v1::SealReply {})),
-            false => Err(Status::not_found(format!("coflow {coflow} is not registered"))),
+            Ok(()) => Ok(Response::new(v1::SealReply {})),
+            Err(error @ SealError::Unknown(_)) => Err(Status::not_found(error.to_string())),
+            Err(error @ SealError::NotYetKnown(_)) => Err(Status::unavailable(error.to_string())),
         }
     }
 

@@ -16,12 +16,25 @@ const DATA_PORT: u16 = 7071;
 /// How long the processes may take to serve.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
+/// What a process of a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The coordinator.
+    Coordinator,
+    /// A host's agent.
+    Agent,
+    /// A host's task: the application.
+    Task,
+}
+
 /// Every process of a run. Dropping ends them.
 pub(super) struct Processes {
-    children: Vec<Child>,
+    children: Vec<(Role, Child)>,
     inputs: Vec<ChildStdin>,
     pub(super) coordinator: Option<SocketAddr>,
     pub(super) agents: Vec<SocketAddr>,
+    /// Unix sockets of the agents, by host.
+    pub(super) sockets: Vec<PathBuf>,
     pub(super) said: mpsc::Receiver<(usize, io::Result<FromTask>)>,
 }
 
@@ -39,6 +52,7 @@ impl Processes {
             inputs: Vec::new(),
             coordinator: None,
             agents: Vec::new(),
+            sockets: Vec::new(),
             said,
         };
         if let Some(policy) = &options.policy {
@@ -52,10 +66,9 @@ impl Processes {
                 .args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())])
                 .args(["--plan-share", &options.plan_share.to_string()])
                 .stdin(Stdio::null());
-            all.spawn(network, command)?;
+            all.spawn(network, Role::Coordinator, command)?;
             all.coordinator = Some(address);
         }
-        let mut sockets = Vec::new();
         for host in 0..options.hosts {
             let address = SocketAddr::new(network.address(host), network.port(DATA_PORT)?);
             let spool = dir.join(format!("spool-{host}"));
@@ -72,11 +85,11 @@ impl Processes {
             if let Some(coordinator) = all.coordinator {
                 command.args(["--coordinator", &coordinator.to_string()]);
             }
-            all.spawn(network, command)?;
+            all.spawn(network, Role::Agent, command)?;
             all.agents.push(address);
-            sockets.push(spool.join("agent.sock"));
+            all.sockets.push(spool.join("agent.sock"));
         }
-        for (host, socket) in sockets.iter().enumerate() {
+        for (host, socket) in all.sockets.clone().iter().enumerate() {
             wait_for(socket)?;
             let mut command = network.command(Place::Host(host), &options.program)?;
             command.arg("task").args(["--host", &host.to_string()]);
@@ -99,10 +112,23 @@ impl Processes {
             .map_err(|error| LiveError::Task { host, reason: error.to_string() })
     }
 
-    fn spawn(&mut self, network: &Network, command: Command) -> Result<&mut Child, LiveError> {
+    fn spawn(&mut self, network: &Network, role: Role, command: Command) -> Result<&mut Child, LiveError> {
         let child = network.spawn(command)?;
-        self.children.push(child);
-        Ok(self.children.last_mut().expect("a child was just pushed"))
+        self.children.push((role, child));
+        Ok(&mut self.children.last_mut().expect("a child was just pushed").1)
+    }
+
+    /// Processor seconds that the processes of a role have used so far.
+    pub(super) fn cpu_secs(&self, role: Role) -> f64 {
+        let ticks_per_sec = rustix::param::clock_ticks_per_second() as f64;
+        let ticks = |child: &Child| -> Option<u64> {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
+            // After the name in parentheses, fields count from 3; user and system time are 14 and 15.
+            let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+            Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+        };
+        let of_role = self.children.iter().filter(|(other, _)| *other == role);
+        of_role.filter_map(|(_, child)| ticks(child)).sum::<u64>() as f64 / ticks_per_sec
     }
 
     fn spawn_task(
@@ -112,7 +138,7 @@ impl Processes {
         host: usize,
         send: mpsc::Sender<(usize, io::Result<FromTask>)>,
     ) -> Result<(), LiveError> {
-        let child = self.spawn(network, command)?;
+        let child = self.spawn(network, Role::Task, command)?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(LiveError::Task { host, reason: "it has no standard input or output".to_owned() });
         };
@@ -133,7 +159,7 @@ impl Processes {
 impl Drop for Processes {
     fn drop(&mut self) {
         self.inputs.clear();
-        for child in &mut self.children {
+        for (_, child) in &mut self.children {
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,6 +1,6 @@
 //! One run: put everything, start coflows when they arrive, collect when their bytes were verified.
 
-use super::processes::Processes;
+use super::processes::{Processes, Role};
 use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
 use crate::{Bed, BedError, Place};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(180);
 #[derive(Debug)]
 pub enum Network {
     /// Namespaces with shaped links.
-    Bed(Bed),
+    Bed(Box<Bed>),
     /// All hosts on this machine's loopback; only Weir's own pacing stands for the links.
     Loopback,
 }
@@ -110,6 +110,12 @@ pub struct LiveOutcome {
     pub flows: Vec<FlowOutcome>,
     /// Bytes moved and verified.
     pub bytes: Bytes,
+    /// Processor seconds of the coordinator, all agents and all tasks.
+    pub cpu_secs: [f64; 3],
+    /// From a get to its first byte, of flows whose first plan let them send, in microseconds.
+    pub first_byte_us: Vec<u32>,
+    /// From a flow's last byte to the next plan in force at its sender, in microseconds.
+    pub replan_us: Vec<u32>,
 }
 
 /// Why a run failed.
@@ -176,9 +182,12 @@ pub fn run(
     let driver = Driver::connect(network, &processes)?;
     let ids = driver.register(coflows)?;
     put_all(&mut processes, coflows, &blocks, &ids)?;
-    let outcome = move_all(&mut processes, &driver, coflows, &blocks, &ids, &mut progress);
-    drop(processes);
-    outcome
+    let mut outcome = move_all(&mut processes, &driver, coflows, &blocks, &ids, &mut progress)?;
+    outcome.cpu_secs = [Role::Coordinator, Role::Agent, Role::Task].map(|role| processes.cpu_secs(role));
+    if options.policy.is_some() {
+        driver.collect_latencies(&processes, &mut outcome)?;
+    }
+    Ok(outcome)
 }
 
 fn one_thread_runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -219,6 +228,16 @@ impl Driver {
         });
         let ids = self.runtime.block_on(registered).map_err(io::Error::other)?;
         Ok(ids?)
+    }
+
+    fn collect_latencies(&self, processes: &Processes, outcome: &mut LiveOutcome) -> Result<(), LiveError> {
+        for socket in &processes.sockets {
+            let config = ClientConfig { coordinator: None, agent: Some(socket.clone()), host: 0 };
+            let reply = self.runtime.block_on(async { Client::new(config).describe().await })?;
+            outcome.first_byte_us.extend(reply.first_byte_us);
+            outcome.replan_us.extend(reply.replan_us);
+        }
+        Ok(())
     }
 
     fn unregister(&self, coflow: u64) {
@@ -359,7 +378,9 @@ fn move_all(
             driver.unregister(ids[coflow]);
         }
     }
-    Ok(LiveOutcome { completion, arrival, flows, bytes: Bytes(bytes) })
+    let bytes = Bytes(bytes);
+    let (cpu_secs, first_byte_us, replan_us) = ([0.0; 3], Vec::new(), Vec::new());
+    Ok(LiveOutcome { completion, arrival, flows, bytes, cpu_secs, first_byte_us, replan_us })
 }
 
 /// Bytes without pattern, from a fixed seed.

@@ -16,11 +16,10 @@
 //!
 //! # Departures
 //! * Hosts stand for machines with at most a few tasks of one coflow each, so nothing has millions of flows.
-//! * **Total bytes.** 7 % of the coflows lie between 1 and 10 GB and carry 1.6 % of all bytes (0.9 to
-//!   1.75 % with rounding), 1 to 10 GB each. That bounds the mean coflow, whatever else is chosen:
-//!   at most 0.08 * 10 GB / 0.009 = 89 GB. The public hour's 71 GB would need nearly all of them at 10 GB;
-//!   38 GB is used here, or 20 TB in 526 coflows: a load of 30 % of 150 links of 1 Gbit/s, where the
-//!   public hour has 55 %.
+//! * **Total bytes.** 7 % of the coflows lie between 1 and 10 GB and carry 1.6 % of all bytes. At the public
+//!   hour's 71 GB per coflow these would average 71 GB * 0.016 / 0.07 = 16 GB, which cannot be; only the far
+//!   end of rounding (8 % and 0.9 %) would fit. 38 GB per coflow is used here, 20 TB in 526 coflows: a load
+//!   of 30 % of 150 links of 1 Gbit/s over the hour, where the public hour has 55 %.
 //! * Arrivals are independent and uniform over the time; the paper publishes no more. Whole milliseconds.
 
 use super::draw::{Draw, with_mean};
@@ -232,10 +231,11 @@ fn sizes(weights: &[f64], scale: f64) -> Vec<u64> {
 }
 
 /// Relative sizes of the flows of a coflow: 1 / (e + u) with u uniform, whose coefficient of variation
-/// falls with e: 0.6 at 1/8, 1.5 at 1/50, 1.9 at 1/100. Wide coflows have a smaller e.
+/// rises as e falls: 0.7 at 1/10, 1.5 at 1/50, 2.2 at 1/137. 1 / e grows with the cube of the width's bits:
+/// about 3 for 10 flows, 50 for 1000, 137 for 10,000, times a factor of the coflow's own.
 fn weights(draw: &mut Draw, width: u64) -> Vec<f64> {
     let bits = f64::from(u64::BITS - width.leading_zeros());
-    let spread = 0.5 * bits * bits * draw.between(0.3, 1.5);
+    let spread = bits * bits * bits / 20.0 * draw.between(0.3, 1.5);
     (0..width).map(|_| 1.0 / (1.0 / spread + draw.unit())).collect()
 }
 

@@ -1,0 +1,302 @@
+//! `weir live`: the same workload as real bytes over shaped links, beside its simulation.
+
+use super::sim::{find_policies, simulated_rows};
+use super::workload::{self, SliceArgs};
+use crate::output::{self, CoflowRow, Mode, OutputFile, Results, Run, percentile};
+use crate::{Failure, progress};
+use clap::Args;
+use std::path::PathBuf;
+use weir_model::{CoflowSpec, Fabric, Rate, Time};
+use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
+use weir_testbed::{Bed, BedConfig};
+
+/// Name on the command line for no Weir at all.
+const TCP: &str = "tcp";
+/// What plain TCP is compared with in simulation, and stands for it on loopback.
+const FAIR: &str = "fair";
+/// Simulated completion times below this are compared by difference, others by ratio.
+const SHORT_S: f64 = 0.1;
+
+#[derive(Args)]
+pub(crate) struct LiveArgs {
+    /// A trace file, or synthetic:NAME
+    #[arg(long, value_name = "FILE|synthetic:NAME", default_value = "synthetic:fb2010")]
+    trace: String,
+    /// Policies to run, one after the other; tcp is no scheduling at all
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values_t = [TCP.to_owned(), "varys".to_owned()])]
+    policy: Vec<String>,
+    /// Number of hosts: host h of the trace becomes h modulo N, and flows inside a host are left out
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(2..=250))]
+    hosts: u32,
+    /// Rate of each host's link, each direction, headers included
+    #[arg(long, value_name = "RATE", default_value = "100mbit")]
+    link_rate: Rate,
+    /// Share of the links' payload rate the coordinator plans with
+    #[arg(long, value_name = "SHARE", default_value_t = 0.98)]
+    plan_share: f64,
+    /// Seed of a synthetic workload
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Repeat everything this often
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    #[command(flatten)]
+    slice: SliceArgs,
+    /// Use this machine's loopback with Weir's pacing as the links, not namespaces
+    #[arg(long)]
+    loopback: bool,
+    /// Write all results, coflow by coflow
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+    /// Write a page of charts
+    #[arg(long, value_name = "OUT.html")]
+    report: Option<PathBuf>,
+}
+
+/// A measured run beside the simulated one of the same workload.
+struct Pair {
+    policy: String,
+    live: Run,
+    simulated: Run,
+    /// Of the coordinator, all agents and all tasks.
+    cpu_secs: [f64; 3],
+    first_byte_us: Vec<u32>,
+    replan_us: Vec<u32>,
+}
+
+pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
+    let json = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
+    let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
+    find_policies(&scheduled)?;
+    let coflows = workload::load(&args.trace, args.seed)?.into_coflows();
+    let coflows = workload::cut(&coflows, &args.slice, args.hosts, args.link_rate)?;
+    let capacity = live::payload_rate(args.link_rate);
+    let fabric =
+        Fabric::big_switch(args.hosts, capacity).map_err(|error| Failure::Input(error.to_string()))?;
+    let loopback = args.loopback || !rights();
+    print_workload(args, &coflows, loopback);
+
+    let mut results = Results::new(args.trace.clone(), args.link_rate);
+    let mut pairs = Vec::new();
+    for number in 0..args.runs {
+        for policy in &args.policy {
+            let label = if args.runs == 1 { policy.clone() } else { format!("{policy} {}", number + 1) };
+            let pair = run(args, policy, &label, &coflows, &fabric, loopback)?;
+            println!("{}", line(&label, &pair));
+            results.runs.extend([pair.live.clone(), pair.simulated.clone()]);
+            pairs.push(pair);
+        }
+    }
+    print_tables(args, &pairs);
+    if let Some(file) = json {
+        file.write(|output| Ok(serde_json::to_writer(output, &results)?))?;
+    }
+    Ok(())
+}
+
+/// Whether namespaces can be made; if not, says why.
+fn rights() -> bool {
+    if weir_testbed::has_rights() {
+        return true;
+    }
+    eprintln!(
+        "weir: no network namespaces here (neither root nor user namespaces); running on loopback, with Weir's \
+         own pacing as the links"
+    );
+    false
+}
+
+fn run(
+    args: &LiveArgs,
+    policy: &str,
+    label: &str,
+    coflows: &[CoflowSpec],
+    fabric: &Fabric,
+    loopback: bool,
+) -> Result<Pair, Failure> {
+    let scheduled = match policy {
+        // Loopback has no shaped links that TCP could share: Weir paces max-min fair in its stead.
+        TCP if loopback => Some(FAIR.to_owned()),
+        TCP => None,
+        name => Some(name.to_owned()),
+    };
+    let twin = if policy == TCP { FAIR } else { policy };
+    let info = weir_policy::find(twin)?;
+    let simulated = weir_sim::simulate(
+        fabric,
+        coflows.to_vec(),
+        (info.create)().as_mut(),
+        &weir_sim::Options::default(),
+    )?;
+    let simulated = Run::new(twin, Mode::Simulated, simulated_rows(&simulated.coflows, coflows), 0.0);
+
+    let network = if loopback {
+        Network::Loopback
+    } else {
+        let link_rate_bps = args.link_rate.bits_per_sec() as u64;
+        let config = BedConfig { hosts: args.hosts as usize, link_rate_bps };
+        Network::Bed(Box::new(Bed::create(&config)?))
+    };
+    let options = LiveOptions {
+        program: std::env::current_exe()?,
+        hosts: args.hosts as usize,
+        link_rate: args.link_rate,
+        policy: scheduled,
+        plan_share: args.plan_share,
+    };
+    let total: u64 = coflows.iter().map(|coflow| coflow.bytes().0).sum();
+    let bar = progress::bytes(total, label);
+    let outcome = live::run(&options, &network, coflows, |bytes| bar.set_position(bytes));
+    bar.finish_and_clear();
+    let outcome = outcome?;
+    let rows = live_rows(&outcome, coflows, fabric);
+    let LiveOutcome { first_byte_us, replan_us, cpu_secs, .. } = outcome;
+    let live = Run::new(policy, Mode::Live, rows, cpu_secs.iter().sum());
+    Ok(Pair { policy: policy.to_owned(), live, simulated, cpu_secs, first_byte_us, replan_us })
+}
+
+fn live_rows(outcome: &LiveOutcome, coflows: &[CoflowSpec], fabric: &Fabric) -> Vec<CoflowRow> {
+    let records = coflows.iter().zip(outcome.completion.iter().zip(&outcome.arrival));
+    let records: Vec<weir_sim::CoflowRecord> = records
+        .map(|(coflow, (&cct, &arrival))| weir_sim::CoflowRecord {
+            id: coflow.id,
+            arrival: Time::ZERO + arrival,
+            cct,
+            isolation: weir_sim::isolation(fabric, coflow),
+            width: coflow.width(),
+            bytes: coflow.bytes(),
+            bin: coflow.bin(),
+        })
+        .collect();
+    simulated_rows(&records, coflows)
+}
+
+fn print_workload(args: &LiveArgs, coflows: &[CoflowSpec], loopback: bool) {
+    let flows: usize = coflows.iter().map(CoflowSpec::width).sum();
+    let bytes = coflows.iter().map(CoflowSpec::bytes).sum::<weir_model::Bytes>();
+    let place = if loopback { "on loopback" } else { "in network namespaces" };
+    println!(
+        "{}: {} coflows, {flows} flows, {bytes} over {} hosts at {} {place}; every byte is checked",
+        args.trace,
+        coflows.len(),
+        args.hosts,
+        args.link_rate
+    );
+}
+
+/// Ratios of simulated completion times that are not short, and differences (ms) of those that are.
+fn deviations(pair: &Pair) -> (Vec<f64>, Vec<f64>) {
+    let (mut ratios, mut extra_ms) = (Vec::new(), Vec::new());
+    let simulated: std::collections::BTreeMap<u64, f64> =
+        pair.simulated.coflows.iter().map(|row| (row.id, row.cct_s)).collect();
+    for row in &pair.live.coflows {
+        let Some(&expected) = simulated.get(&row.id) else { continue };
+        if expected > SHORT_S {
+            ratios.push(row.cct_s / expected);
+        } else {
+            extra_ms.push((row.cct_s - expected) * 1e3);
+        }
+    }
+    ratios.sort_by(f64::total_cmp);
+    extra_ms.sort_by(f64::total_cmp);
+    (ratios, extra_ms)
+}
+
+fn line(label: &str, pair: &Pair) -> String {
+    let (live, simulated) = (pair.live.summary.avg_cct_s, pair.simulated.summary.avg_cct_s);
+    format!(
+        "{label}: average CCT {live:.3} s live, {simulated:.3} s simulated ({}), {:.3}x",
+        pair.simulated.policy,
+        live / simulated
+    ) + &format!(
+        "; CPU s: coordinator {:.1}, agents {:.1}, tasks {:.1}",
+        pair.cpu_secs[0], pair.cpu_secs[1], pair.cpu_secs[2]
+    )
+}
+
+fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
+    let mut rows = Vec::new();
+    let mut baseline: Option<(f64, f64)> = None;
+    for policy in &args.policy {
+        let of = |value: fn(&Pair) -> f64| -> Vec<f64> {
+            pairs.iter().filter(|pair| pair.policy == *policy).map(value).collect()
+        };
+        let live = of(|pair| pair.live.summary.avg_cct_s);
+        let simulated = of(|pair| pair.simulated.summary.avg_cct_s)[0];
+        let mean = output::mean(&live);
+        let (base_live, base_simulated) = *baseline.get_or_insert((mean, simulated));
+        let p95 = output::mean(&of(|pair| pair.live.summary.p95_cct_s));
+        let (mut ratios, mut extra) = (Vec::new(), Vec::new());
+        for pair in pairs.iter().filter(|pair| pair.policy == *policy) {
+            let (more_ratios, more_extra) = deviations(pair);
+            ratios.extend(more_ratios);
+            extra.extend(more_extra);
+        }
+        ratios.sort_by(f64::total_cmp);
+        extra.sort_by(f64::total_cmp);
+        rows.push(vec![
+            policy.clone(),
+            interval(&live),
+            format!("{simulated:.3}"),
+            format!("{:.3}", mean / simulated),
+            format!("{p95:.3}"),
+            format!("{:.2}x", base_live / mean),
+            format!("{:.2}x", base_simulated / simulated),
+            format!("{:.2} / {:.2}", percentile(&ratios, 0.5), percentile(&ratios, 0.95)),
+            format!("{:.1} / {:.1}", percentile(&extra, 0.5), percentile(&extra, 0.95)),
+        ]);
+    }
+    let header = [
+        "policy",
+        "live avg CCT s",
+        "simulated s",
+        "live/sim",
+        "live p95 s",
+        "live gain",
+        "sim gain",
+        "per coflow > 0.1 s: p50 / p95",
+        "below: extra ms p50 / p95",
+    ];
+    let mut table = output::table(&header, 1);
+    for row in rows {
+        table.add_row(row);
+    }
+    println!("\n{table}");
+    println!("gain: average CCT of {} / average CCT of the policy", args.policy[0]);
+    print_latencies(pairs);
+}
+
+/// Mean, with the 95 % confidence interval of several runs (Student's t).
+fn interval(values: &[f64]) -> String {
+    const T95: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+    let mean = output::mean(values);
+    if values.len() < 2 {
+        return format!("{mean:.3}");
+    }
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let deviation = (squares / (values.len() - 1) as f64).sqrt();
+    let t = T95.get(values.len() - 2).copied().unwrap_or(1.96);
+    format!("{mean:.3} ± {:.3}", t * deviation / (values.len() as f64).sqrt())
+}
+
+fn print_latencies(pairs: &[Pair]) {
+    let all = |of: fn(&Pair) -> &Vec<u32>| -> Vec<f64> {
+        let mut values: Vec<f64> =
+            pairs.iter().flat_map(|pair| of(pair).iter().map(|&us| f64::from(us) / 1e3)).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    for (what, values) in [
+        ("get to first paced byte", all(|pair| &pair.first_byte_us)),
+        ("completion to next plan in force", all(|pair| &pair.replan_us)),
+    ] {
+        if !values.is_empty() {
+            println!(
+                "{what}: {:.2} ms median, {:.2} ms p95 ({} samples)",
+                percentile(&values, 0.5),
+                percentile(&values, 0.95),
+                values.len()
+            );
+        }
+    }
+}

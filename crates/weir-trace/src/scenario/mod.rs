@@ -1,0 +1,221 @@
+//! Scenario files: a small network, explicit coflows, and the completion times each policy must give.
+//!
+//! TOML, for cases that can be worked out by hand. Sizes, rates and times are in units: a link of rate 1
+//! moves one unit of data in one unit of time. The same file therefore runs simulated at any rate and live
+//! with real bytes: [`Scenario::at`] says how many bytes a unit is and how fast rate 1 is.
+//!
+//! ```toml
+//! name = "two-flows-one-link"
+//! about = "Two coflows want the same uplink."
+//! source = "own derivation"
+//! unit_bytes = 1000000        # 1000000 unless said
+//! first_host = 1              # the number of the first host in `flows`; 0 unless said
+//!
+//! [fabric]
+//! kind = "big-switch"         # or "racks", "sites"
+//! hosts = 3
+//! rate = 1                    # of every host link; 1 unless said
+//!
+//! [[coflow]]
+//! id = 1
+//! arrival = 0                 # 0 unless said
+//! flows = ["1->2:1", "1->3:1/2"]
+//! weight = 1                  # 1 unless said
+//! deadline = 4                # none unless said
+//!
+//! [expect.varys]              # completion time of every coflow, from its arrival
+//! 1 = "3/2"
+//! ```
+//!
+//! Numbers may be written as fractions in quotes. `racks` takes `racks`, `hosts_per_rack`, `rate` and
+//! `oversubscription`; `sites` takes `hosts_per_site = [..]`, `rates = [[..], ..]` and, where host links
+//! limit too, `rate`. Unknown keys are errors. The format has no version of its own: a scenario is checked
+//! by running it.
+
+mod file;
+mod number;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use weir_model::{
+    Bytes, CoflowId, CoflowSpec, Fabric, FabricError, FlowSpec, HostId, RackSpec, Rate, SiteSpec, Span, Time,
+};
+
+/// A network in units.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FabricUnits {
+    /// One non-blocking switch.
+    BigSwitch {
+        /// Number of hosts.
+        hosts: u32,
+        /// Rate of every host link.
+        rate: f64,
+    },
+    /// Racks below a core.
+    Racks {
+        /// Number of racks.
+        racks: u32,
+        /// Hosts in each.
+        hosts_per_rack: u32,
+        /// Rate of every host link.
+        rate: f64,
+        /// How many times more host capacity a rack has than capacity to the core.
+        oversubscription: f64,
+    },
+    /// Sites joined pairwise.
+    Sites {
+        /// Hosts in each site.
+        hosts_per_site: Vec<u32>,
+        /// Rate of every host link; `None` leaves hosts unconstrained.
+        rate: Option<f64>,
+        /// `rates[from][to]` between sites.
+        rates: Vec<Vec<f64>>,
+    },
+}
+
+/// A flow in units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowUnits {
+    /// Sending host, counted from 0.
+    pub source: HostId,
+    /// Receiving host, counted from 0.
+    pub destination: HostId,
+    /// Size in units.
+    pub size: f64,
+}
+
+/// A coflow in units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoflowUnits {
+    /// Identity.
+    pub id: CoflowId,
+    /// When it arrives.
+    pub arrival: f64,
+    /// Its flows.
+    pub flows: Vec<FlowUnits>,
+    /// Share relative to other coflows.
+    pub weight: f64,
+    /// Time allowed from arrival.
+    pub deadline: Option<f64>,
+}
+
+/// A small case with known answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// What it is called.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+    /// Where its numbers come from.
+    pub source: String,
+    /// Bytes that one unit of data stands for, unless [`Scenario::at`] is told otherwise.
+    pub unit_bytes: Bytes,
+    /// The network.
+    pub fabric: FabricUnits,
+    /// The coflows, in the order of the file.
+    pub coflows: Vec<CoflowUnits>,
+    /// Per policy, the completion time of every coflow, counted from its arrival, in units of time.
+    pub expect: BTreeMap<String, Vec<(CoflowId, f64)>>,
+}
+
+/// Why a scenario could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// There is no such file, or it may not be read, or it is no text.
+    #[error("{}: {source}", path.display())]
+    Open {
+        /// As it was given.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// The file says something that cannot be.
+    #[error("{}: line {line}: {reason}", path.display())]
+    Malformed {
+        /// As it was given.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A scenario at a rate: what runs, and what a unit of time is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScaledScenario {
+    /// The network.
+    pub fabric: Fabric,
+    /// The coflows, in the order of the file.
+    pub coflows: Vec<CoflowSpec>,
+    /// Seconds that one unit of time takes.
+    pub unit_secs: f64,
+}
+
+impl Scenario {
+    /// Reads a scenario file.
+    pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ScenarioError::Open { path: path.to_owned(), source })?;
+        file::parse(&text).map_err(|(line, reason)| ScenarioError::Malformed {
+            path: path.to_owned(),
+            line,
+            reason,
+        })
+    }
+
+    /// Number of hosts.
+    pub fn hosts(&self) -> u32 {
+        match &self.fabric {
+            FabricUnits::BigSwitch { hosts, .. } => *hosts,
+            FabricUnits::Racks { racks, hosts_per_rack, .. } => racks * hosts_per_rack,
+            FabricUnits::Sites { hosts_per_site, .. } => hosts_per_site.iter().sum(),
+        }
+    }
+
+    /// The scenario where rate 1 is `link_rate` and one unit of data is `unit_bytes`. Sizes are rounded to
+    /// whole bytes (at least 1), times to the nanosecond.
+    pub fn at(&self, link_rate: Rate, unit_bytes: Bytes) -> Result<ScaledScenario, FabricError> {
+        let unit_secs = unit_bytes.0 as f64 / link_rate.bytes_per_sec();
+        // The nearest nanosecond: `from_secs_ceil` alone would push exact times up by rounding errors.
+        let span = |units: f64| Span::from_nanos((units * unit_secs * 1e9).round() as u64);
+        let coflow = |coflow: &CoflowUnits| {
+            let mut groups: Vec<HostId> = Vec::new();
+            let flow = |flow: &FlowUnits| {
+                let group = groups.iter().position(|&host| host == flow.destination).unwrap_or_else(|| {
+                    groups.push(flow.destination);
+                    groups.len() - 1
+                });
+                let size = Bytes(((flow.size * unit_bytes.0 as f64).round() as u64).max(1));
+                FlowSpec { source: flow.source, destination: flow.destination, size, group: group as u32 }
+            };
+            let flows = coflow.flows.iter().map(flow).collect();
+            let mut spec = CoflowSpec::new(coflow.id, Time::ZERO + span(coflow.arrival), flows);
+            spec.weight = coflow.weight;
+            spec.deadline = coflow.deadline.map(span);
+            spec
+        };
+        let coflows = self.coflows.iter().map(coflow).collect();
+        Ok(ScaledScenario { fabric: self.fabric_at(link_rate)?, coflows, unit_secs })
+    }
+
+    fn fabric_at(&self, link_rate: Rate) -> Result<Fabric, FabricError> {
+        let scaled = |rate: f64| link_rate.scaled(rate);
+        match &self.fabric {
+            FabricUnits::BigSwitch { hosts, rate } => Fabric::big_switch(*hosts, scaled(*rate)),
+            FabricUnits::Racks { racks, hosts_per_rack, rate, oversubscription } => {
+                Fabric::racks(&RackSpec {
+                    hosts_per_rack: *hosts_per_rack,
+                    racks: *racks,
+                    host_rate: scaled(*rate),
+                    oversubscription: *oversubscription,
+                })
+            }
+            FabricUnits::Sites { hosts_per_site, rate, rates } => Fabric::sites(&SiteSpec {
+                hosts_per_site: hosts_per_site.clone(),
+                host_rate: rate.map(scaled),
+                rates: rates.iter().map(|row| row.iter().copied().map(scaled).collect()).collect(),
+            }),
+        }
+    }
+}
