@@ -2,13 +2,32 @@
 # Installs what the tests and `make run` need beyond rustup, gcc and make. Looks for the programs
 # themselves, so that nothing is fetched when all of them are there.
 #
-# Each line: a program, and the Debian or Ubuntu package that brings it.
+#   install-deps.sh        a Rust toolchain, and the programs that shape links
+#   install-deps.sh rust   a Rust toolchain with rustfmt and clippy
 set -eu
+
+# A rustup without a toolchain, or one installed with its smallest profile.
+if ! cargo --version >/dev/null 2>&1; then
+    command -v rustup >/dev/null 2>&1 || {
+        echo "install-deps: neither cargo nor rustup here; see https://rustup.rs" >&2
+        exit 1
+    }
+    rustup default stable
+fi
+if [ "${1:-}" = rust ]; then
+    for part in fmt clippy; do
+        cargo "$part" --version >/dev/null 2>&1 || rustup component add rustfmt clippy
+    done
+    exit 0
+fi
+
+# Each line: a program, and the Debian or Ubuntu package that brings it.
 
 needed='
 ip      iproute2
 bridge  iproute2
 tc      iproute2
+iperf3  iperf3
 '
 
 # Normal users often lack the folders where tc is; the test bed looks there too.

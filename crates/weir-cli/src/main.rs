@@ -34,6 +34,9 @@ enum Command {
     Agent(commands::daemons::AgentArgs),
     /// Show what is moving, and what each coflow waits for
     Status(commands::status::StatusArgs),
+    /// Measure on this machine
+    #[command(subcommand)]
+    Bench(commands::bench::BenchCommand),
     /// Put and get blocks as a driver says on standard input (used by `weir live`)
     #[command(hide = true)]
     Task(commands::daemons::TaskArgs),
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Coordinator(args) => commands::daemons::coordinator(args),
         Command::Agent(args) => commands::daemons::agent(args),
         Command::Status(args) => commands::status::status(&args),
+        Command::Bench(command) => commands::bench::bench(command),
         Command::Task(args) => commands::daemons::task(args),
     };
     match result {

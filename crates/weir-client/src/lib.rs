@@ -6,6 +6,41 @@
 //! still works if it is told who holds the block ([`GetOptions::holders`]).
 //!
 //! The library decides nothing about order or rates and keeps no state but pooled connections.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use weir_client::{Client, ClientConfig, CoflowOptions, GetOptions};
+//!
+//! async fn shuffle() -> anyhow::Result<()> {
+//!     // Every task: where the coordinator is, the socket of this host's agent, and this host's number.
+//!     let client = Client::new(ClientConfig {
+//!         coordinator: Some("10.0.0.1:7070".parse()?),
+//!         agent: Some("/var/lib/weir/agent.sock".into()),
+//!         host: 0,
+//!     });
+//!
+//!     // The driver declares the coflow, and gives its id to the tasks.
+//!     let options = CoflowOptions { name: "shuffle 7".into(), flows: 2, ..Default::default() };
+//!     let coflow = client.register(options).await?;
+//!
+//!     // Senders offer blocks: from memory, or a range of a file. Then they may exit.
+//!     client.put_bytes(coflow, "map-0/reduce-0", b"some bytes").await?;
+//!     client.put_file(coflow, "map-0/reduce-1", Path::new("/data/map-0"), 4096, 1 << 20).await?;
+//!
+//!     // Receivers ask by name, before or after the put: as a whole, or as it arrives.
+//!     let whole = client.get_bytes(coflow, "map-0/reduce-0", GetOptions::default()).await?;
+//!     let mut parts = client.get(coflow, "map-0/reduce-1", GetOptions::default());
+//!     let mut received = whole.len();
+//!     while let Some(part) = parts.next().await? {
+//!         received += part.len();
+//!     }
+//!
+//!     // The driver ends it; blocks go.
+//!     let record = client.unregister(coflow).await?;
+//!     println!("{received} bytes, {:?}", record.map(|record| record.cct_s));
+//!     Ok(())
+//! }
+//! ```
 
 mod error;
 mod get;

@@ -8,7 +8,7 @@ mod clock;
 mod poller;
 mod socket;
 
-pub use block_file::{BlockFile, SendOutcome, checksum};
+pub use block_file::{BlockFile, FrameChecksums, SendOutcome, checksum};
 pub use clock::{Clock, monotonic_nanos};
 pub use poller::{Event, Poller, Waker};
 pub use socket::{

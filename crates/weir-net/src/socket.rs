@@ -11,8 +11,9 @@ use std::time::Duration;
 pub const CONTROL_DSCP: u32 = 48;
 /// Congestion control of data sockets, set per socket: a machine's default may differ.
 pub const CONGESTION_CONTROL: &str = "cubic";
-/// Unsent bytes the kernel may hold for a scheduled flow, so that a pause takes effect at once.
-const SCHEDULED_UNSENT_BYTES: u32 = 128 << 10;
+/// Unsent bytes the kernel may hold for a scheduled flow, so that a pause takes effect at once and that
+/// what counts as sent has really left.
+const SCHEDULED_UNSENT_BYTES: u32 = 16 << 10;
 /// Backlog of listening sockets.
 const BACKLOG: i32 = 4096;
 

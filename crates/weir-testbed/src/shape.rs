@@ -40,8 +40,9 @@ pub const DSCP_CONTROL_TOS: u32 = 48 << 2;
 /// milliseconds holds so few pieces that whole flows starve in an incast; with four frames they share.
 pub(crate) const GSO_MAX_BYTES: u64 = 6000;
 
-/// A queue shorter than this loses packets before a window can open.
-const MIN_QUEUE_BYTES: u64 = 5 * GSO_MAX_BYTES;
+/// Buffer of a port of a shallow top-of-rack switch. A queue shorter than this loses packets before the
+/// windows of an incast can open.
+const MIN_QUEUE_BYTES: u64 = 256_000;
 
 /// Tokens that the link may save up, in microseconds at full rate: what a late timer must not lose.
 const BURST_US: u64 = 1000;
@@ -55,8 +56,8 @@ const LEAF_CEIL_BURST_BYTES: u64 = 64_000;
 const CONTROL_CLASS: &str = "1:10";
 const DATA_CLASS: &str = "1:20";
 
-/// Bytes that the data queue of a link holds: [`QUEUE_DELAY_MS`] at full rate, yet never less than 30 kB
-/// (so up to 240 ms on the slowest link, 24 ms at 10 Mbit/s).
+/// Bytes that the data queue of a link holds: [`QUEUE_DELAY_MS`] at full rate, yet never less than 256 kB
+/// (so 20 ms at 100 Mbit/s, 200 ms at 10 Mbit/s).
 #[must_use]
 pub fn queue_limit_bytes(link_rate_bps: u64) -> u64 {
     (link_rate_bps / 8 * QUEUE_DELAY_MS / 1000).max(MIN_QUEUE_BYTES)
@@ -126,10 +127,10 @@ mod tests {
 
     #[test]
     fn full_queue_drains_in_the_named_time() {
-        // 100 Mbit/s = 12.5 MB/s; 10 ms of it is 125 kB. 1 Gbit/s: ten times that.
-        assert_eq!(queue_limit_bytes(100_000_000), 125_000);
+        // 1 Gbit/s = 125 MB/s; 10 ms of it is 1.25 MB. Slow links have a switch port's least buffer.
         assert_eq!(queue_limit_bytes(1_000_000_000), 1_250_000);
-        assert_eq!(queue_limit_bytes(MIN_LINK_RATE_BPS), 30_000);
+        assert_eq!(queue_limit_bytes(100_000_000), 256_000);
+        assert_eq!(queue_limit_bytes(MIN_LINK_RATE_BPS), 256_000);
     }
 
     #[test]

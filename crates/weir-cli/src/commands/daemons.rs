@@ -28,8 +28,8 @@ pub(crate) struct CoordinatorArgs {
     /// How long agents keep to a plan without hearing more
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     lease_ms: u64,
-    /// Collect events for at least this long before planning
-    #[arg(long, value_name = "MS", default_value_t = 0)]
+    /// Plans are at least this far apart; a first event is planned for at once
+    #[arg(long, value_name = "MS", default_value_t = 1)]
     batch_ms: u64,
 }
 

@@ -3,12 +3,15 @@
 use super::sim::{find_policies, simulated_rows};
 use super::workload::{self, SliceArgs};
 use crate::output::{self, CoflowRow, Mode, OutputFile, Results, Run, percentile};
+use crate::report::{self, LinkUse, ReportInput, ReportRun, Transfer};
 use crate::{Failure, progress};
 use clap::Args;
-use std::path::PathBuf;
-use weir_model::{CoflowSpec, Fabric, Rate, Time};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Time};
 use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
 use weir_testbed::{Bed, BedConfig};
+use weir_trace::Scenario;
 
 /// Name on the command line for no Weir at all.
 const TCP: &str = "tcp";
@@ -19,9 +22,14 @@ const SHORT_S: f64 = 0.1;
 
 #[derive(Args)]
 pub(crate) struct LiveArgs {
-    /// A trace file, or synthetic:NAME
+    /// A trace file, or synthetic:NAME. Without options that cut a piece, the first 150 coflows are taken,
+    /// sizes divided by 40, times by 30, and coflows scaled down to 3 s alone
     #[arg(long, value_name = "FILE|synthetic:NAME", default_value = "synthetic:fb2010")]
     trace: String,
+    /// A scenario file instead of a trace: its completion times are compared with those it expects. Ports
+    /// in and out become different hosts, so that every flow crosses two links
+    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    scenario: Option<PathBuf>,
     /// Policies to run, one after the other; tcp is no scheduling at all
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_values_t = [TCP.to_owned(), "varys".to_owned()])]
     policy: Vec<String>,
@@ -53,6 +61,78 @@ pub(crate) struct LiveArgs {
     report: Option<PathBuf>,
 }
 
+/// What is moved over which network.
+struct Work {
+    name: String,
+    hosts: u32,
+    coflows: Vec<CoflowSpec>,
+    fabric: Fabric,
+    /// Expected completion times in seconds, by policy and coflow.
+    expect: BTreeMap<String, BTreeMap<CoflowId, f64>>,
+}
+
+impl Work {
+    fn prepare(args: &LiveArgs) -> Result<Work, Failure> {
+        match &args.scenario {
+            Some(path) => Work::from_scenario(args, path),
+            None => Work::from_trace(args),
+        }
+    }
+
+    fn from_trace(args: &LiveArgs) -> Result<Work, Failure> {
+        let coflows = workload::load(&args.trace, args.seed)?.into_coflows();
+        let piece = if args.slice.is_whole() { SliceArgs::live() } else { args.slice.clone() };
+        let coflows = workload::cut(&coflows, &piece, args.hosts, args.link_rate)?;
+        let fabric = big_switch(args.hosts, args.link_rate)?;
+        Ok(Work { name: args.trace.clone(), hosts: args.hosts, coflows, fabric, expect: BTreeMap::new() })
+    }
+
+    fn from_scenario(args: &LiveArgs, path: &Path) -> Result<Work, Failure> {
+        let input = |reason: String| Failure::Input(format!("--scenario {reason}"));
+        let scenario = Scenario::load(path).map_err(|error| input(error.to_string()))?;
+        let ports = scenario.hosts();
+        let capacity = live::payload_rate(args.link_rate);
+        let scaled = scenario.at(capacity, scenario.unit_bytes).map_err(|error| input(error.to_string()))?;
+        let same = |link: &weir_model::Link| link.capacity == scaled.fabric.links()[0].capacity;
+        if scaled.fabric.links().len() != 2 * ports as usize || !scaled.fabric.links().iter().all(same) {
+            let reason = format!("{}: only one switch with equal links can be run live", path.display());
+            return Err(input(reason));
+        }
+        let mut coflows = scaled.coflows;
+        for flow in coflows.iter_mut().flat_map(|coflow| &mut coflow.flows) {
+            flow.destination.0 += ports;
+        }
+        let seconds = |(policy, times): (&String, &Vec<(CoflowId, f64)>)| {
+            let times = times.iter().map(|&(coflow, units)| (coflow, units * scaled.unit_secs));
+            (policy.clone(), times.collect())
+        };
+        let expect = scenario.expect.iter().map(seconds).collect();
+        let fabric = big_switch(2 * ports, args.link_rate)?;
+        Ok(Work { name: scenario.name.clone(), hosts: 2 * ports, coflows, fabric, expect })
+    }
+
+    /// Prints expected beside measured completion times of a scenario.
+    fn print_expected(&self, pair: &Pair) {
+        let twin = if pair.policy == TCP { FAIR } else { &pair.policy };
+        let Some(expected) = self.expect.get(twin) else { return };
+        for row in &pair.live.coflows {
+            if let Some(seconds) = expected.get(&CoflowId(row.id)) {
+                println!(
+                    "  coflow {}: expected {seconds:.3} s, live {:.3} s ({:.3}x)",
+                    row.id,
+                    row.cct_s,
+                    row.cct_s / seconds
+                );
+            }
+        }
+    }
+}
+
+fn big_switch(hosts: u32, link_rate: Rate) -> Result<Fabric, Failure> {
+    Fabric::big_switch(hosts, live::payload_rate(link_rate))
+        .map_err(|error| Failure::Input(error.to_string()))
+}
+
 /// A measured run beside the simulated one of the same workload.
 struct Pair {
     policy: String,
@@ -62,27 +142,27 @@ struct Pair {
     cpu_secs: [f64; 3],
     first_byte_us: Vec<u32>,
     replan_us: Vec<u32>,
+    link_use: LinkUse,
 }
 
 pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let json = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
+    let report_file = args.report.as_deref().map(|path| OutputFile::check(path, "--report")).transpose()?;
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
     find_policies(&scheduled)?;
-    let coflows = workload::load(&args.trace, args.seed)?.into_coflows();
-    let coflows = workload::cut(&coflows, &args.slice, args.hosts, args.link_rate)?;
-    let capacity = live::payload_rate(args.link_rate);
-    let fabric =
-        Fabric::big_switch(args.hosts, capacity).map_err(|error| Failure::Input(error.to_string()))?;
+    let work = Work::prepare(args)?;
     let loopback = args.loopback || !rights();
-    print_workload(args, &coflows, loopback);
+    let setting = setting(args, &work, loopback);
+    println!("{setting}");
 
-    let mut results = Results::new(args.trace.clone(), args.link_rate);
+    let mut results = Results::new(work.name.clone(), args.link_rate);
     let mut pairs = Vec::new();
     for number in 0..args.runs {
         for policy in &args.policy {
             let label = if args.runs == 1 { policy.clone() } else { format!("{policy} {}", number + 1) };
-            let pair = run(args, policy, &label, &coflows, &fabric, loopback)?;
+            let pair = run(args, policy, &label, &work, loopback)?;
             println!("{}", line(&label, &pair));
+            work.print_expected(&pair);
             results.runs.extend([pair.live.clone(), pair.simulated.clone()]);
             pairs.push(pair);
         }
@@ -91,7 +171,23 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     if let Some(file) = json {
         file.write(|output| Ok(serde_json::to_writer(output, &results)?))?;
     }
+    if let Some(file) = report_file {
+        let page = report::render(&ReportInput {
+            title: format!("{}, live", work.name),
+            setting,
+            runs: pairs.iter().flat_map(report_runs).collect(),
+        });
+        file.write(|output| Ok(output.write_all(page.as_bytes())?))?;
+    }
     Ok(())
+}
+
+/// A measured run and its simulation, as the report shows them.
+fn report_runs(pair: &Pair) -> [ReportRun<'_>; 2] {
+    [
+        ReportRun { run: &pair.live, link_use: Some(pair.link_use.clone()) },
+        ReportRun { run: &pair.simulated, link_use: None },
+    ]
 }
 
 /// Whether namespaces can be made; if not, says why.
@@ -106,14 +202,8 @@ fn rights() -> bool {
     false
 }
 
-fn run(
-    args: &LiveArgs,
-    policy: &str,
-    label: &str,
-    coflows: &[CoflowSpec],
-    fabric: &Fabric,
-    loopback: bool,
-) -> Result<Pair, Failure> {
+fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) -> Result<Pair, Failure> {
+    let Work { coflows, fabric, .. } = work;
     let scheduled = match policy {
         // Loopback has no shaped links that TCP could share: Weir paces max-min fair in its stead.
         TCP if loopback => Some(FAIR.to_owned()),
@@ -122,24 +212,20 @@ fn run(
     };
     let twin = if policy == TCP { FAIR } else { policy };
     let info = weir_policy::find(twin)?;
-    let simulated = weir_sim::simulate(
-        fabric,
-        coflows.to_vec(),
-        (info.create)().as_mut(),
-        &weir_sim::Options::default(),
-    )?;
+    let simulated =
+        weir_sim::simulate(fabric, coflows.clone(), (info.create)().as_mut(), &weir_sim::Options::default())?;
     let simulated = Run::new(twin, Mode::Simulated, simulated_rows(&simulated.coflows, coflows), 0.0);
 
     let network = if loopback {
         Network::Loopback
     } else {
         let link_rate_bps = args.link_rate.bits_per_sec() as u64;
-        let config = BedConfig { hosts: args.hosts as usize, link_rate_bps };
+        let config = BedConfig { hosts: work.hosts as usize, link_rate_bps };
         Network::Bed(Box::new(Bed::create(&config)?))
     };
     let options = LiveOptions {
         program: std::env::current_exe()?,
-        hosts: args.hosts as usize,
+        hosts: work.hosts as usize,
         link_rate: args.link_rate,
         policy: scheduled,
         plan_share: args.plan_share,
@@ -150,9 +236,24 @@ fn run(
     bar.finish_and_clear();
     let outcome = outcome?;
     let rows = live_rows(&outcome, coflows, fabric);
+    let transfers: Vec<Transfer> = outcome
+        .flows
+        .iter()
+        .map(|done| {
+            let flow = &coflows[done.coflow].flows[done.flow];
+            Transfer {
+                source: flow.source,
+                destination: flow.destination,
+                start_s: done.first_byte.as_secs(),
+                end_s: done.done.as_secs(),
+                bytes: flow.size.0,
+            }
+        })
+        .collect();
+    let link_use = LinkUse::from_transfers(fabric, &transfers);
     let LiveOutcome { first_byte_us, replan_us, cpu_secs, .. } = outcome;
     let live = Run::new(policy, Mode::Live, rows, cpu_secs.iter().sum());
-    Ok(Pair { policy: policy.to_owned(), live, simulated, cpu_secs, first_byte_us, replan_us })
+    Ok(Pair { policy: policy.to_owned(), live, simulated, cpu_secs, first_byte_us, replan_us, link_use })
 }
 
 fn live_rows(outcome: &LiveOutcome, coflows: &[CoflowSpec], fabric: &Fabric) -> Vec<CoflowRow> {
@@ -171,17 +272,19 @@ fn live_rows(outcome: &LiveOutcome, coflows: &[CoflowSpec], fabric: &Fabric) -> 
     simulated_rows(&records, coflows)
 }
 
-fn print_workload(args: &LiveArgs, coflows: &[CoflowSpec], loopback: bool) {
+/// One sentence on workload and network.
+fn setting(args: &LiveArgs, work: &Work, loopback: bool) -> String {
+    let coflows = &work.coflows;
     let flows: usize = coflows.iter().map(CoflowSpec::width).sum();
     let bytes = coflows.iter().map(CoflowSpec::bytes).sum::<weir_model::Bytes>();
     let place = if loopback { "on loopback" } else { "in network namespaces" };
-    println!(
+    format!(
         "{}: {} coflows, {flows} flows, {bytes} over {} hosts at {} {place}; every byte is checked",
-        args.trace,
+        work.name,
         coflows.len(),
-        args.hosts,
+        work.hosts,
         args.link_rate
-    );
+    )
 }
 
 /// Ratios of simulated completion times that are not short, and differences (ms) of those that are.
@@ -261,7 +364,7 @@ fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
     for row in rows {
         table.add_row(row);
     }
-    println!("\n{table}");
+    println!("\n{}", output::text(&table));
     println!("gain: average CCT of {} / average CCT of the policy", args.policy[0]);
     print_latencies(pairs);
 }

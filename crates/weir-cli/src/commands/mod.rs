@@ -1,5 +1,6 @@
 //! One module per group of commands.
 
+pub(crate) mod bench;
 pub(crate) mod daemons;
 pub(crate) mod live;
 pub(crate) mod policies;

@@ -41,6 +41,17 @@ impl SliceArgs {
         })
     }
 
+    /// A piece of `synthetic:fb2010` that 16 hosts at 100 Mbit/s move in under a minute, with contention.
+    pub(crate) fn live() -> SliceArgs {
+        SliceArgs {
+            first: 0,
+            count: Some(150),
+            bytes_divisor: 40,
+            time_divisor: 30,
+            isolation_cap: Some(3.0),
+        }
+    }
+
     /// Whether it changes a workload at all.
     pub(crate) fn is_whole(&self) -> bool {
         let SliceArgs { first, count, bytes_divisor, time_divisor, isolation_cap } = self;

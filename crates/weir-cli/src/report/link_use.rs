@@ -53,7 +53,6 @@ impl LinkUse {
     }
 
     /// From measured transfers, each counted as moving evenly from start to end.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for `weir live`, which comes with its own commit"))]
     pub(crate) fn from_transfers(fabric: &Fabric, transfers: &[Transfer]) -> LinkUse {
         let end = transfers.iter().map(|transfer| transfer.end_s).fold(0.0, f64::max);
         let intervals = 256;

@@ -7,7 +7,7 @@ mod scale;
 mod svg;
 mod timeline;
 
-pub(crate) use link_use::{LinkRecorder, LinkUse};
+pub(crate) use link_use::{LinkRecorder, LinkUse, Transfer};
 
 use crate::output::{Mode, Run};
 use std::fmt::Write;

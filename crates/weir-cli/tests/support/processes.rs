@@ -1,5 +1,6 @@
 //! The processes of a round: started, killed, started again at the same address, and ended.
 
+use super::plan::Victim;
 use super::receiver::{ENTRY, ORDERS, Orders, Said};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -183,6 +184,14 @@ impl Processes {
 
     pub(crate) fn kill_receiver(&mut self, host: u32) {
         self.receivers.remove(&host);
+    }
+
+    pub(crate) fn runs(&self, victim: Victim) -> bool {
+        match victim {
+            Victim::Coordinator => self.coordinator.is_some(),
+            Victim::Agent(host) => self.agents.contains_key(&host),
+            Victim::Receiver(host) => self.receivers.contains_key(&host),
+        }
     }
 
     /// The current life of a host's receiver.

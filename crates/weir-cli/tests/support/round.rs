@@ -99,7 +99,7 @@ pub(crate) async fn play(seed: u64, dir: &Path) -> Result<Tally, Failure> {
         tally: Tally::default(),
     };
     let result = round.play(dir).await;
-    if result.is_err() || std::env::var("SHOW").is_ok() {
+    if result.is_err() {
         let log = std::fs::read_to_string(round.processes.log()).unwrap_or_default();
         let status = timeout(Duration::from_secs(1), round.clients[0].status()).await;
         eprintln!(
@@ -306,6 +306,8 @@ impl Round {
         let due: Vec<(Instant, Victim)> = due;
         for (_, victim) in due {
             match victim {
+                // Killed twice, it is back already.
+                _ if self.processes.runs(victim) => {}
                 Victim::Coordinator => self.processes.start_coordinator(),
                 Victim::Agent(host) => self.processes.start_agent(host),
                 Victim::Receiver(host) if self.parked.contains(&host) => {}
@@ -429,7 +431,8 @@ impl Round {
     async fn check_files(&self) -> Result<(), Failure> {
         let end = Instant::now() + STATE_LIMIT;
         loop {
-            let spools = (0..self.plan.hosts).map(|host| std::fs::read_dir(self.processes.spool(host)).unwrap());
+            let spools =
+                (0..self.plan.hosts).map(|host| std::fs::read_dir(self.processes.spool(host)).unwrap());
             let mut left: Vec<String> = spools
                 .flatten()
                 .map(|entry| entry.unwrap().file_name().into_string().unwrap())

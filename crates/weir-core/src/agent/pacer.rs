@@ -29,11 +29,14 @@ const MAX_CHUNK_BYTES: f64 = 65_536.0;
 /// What a new flow may write at once, in bytes: one segment, so that it starts without delay.
 const FIRST_CHUNK_BYTES: f64 = 1_448.0;
 /// A bucket holds at most a chunk and what the rate moves in this time.
-const BUCKET_TIME_S: f64 = 0.008;
+const BUCKET_TIME_S: f64 = 0.016;
 /// All scheduled flows together may go this much faster than the sum of their rates,
 const HOST_SPEEDUP: f64 = 1.1;
 /// and be ahead of it by what it moves in this time.
 const HOST_SLACK: Span = Span::from_nanos(700_000);
+/// One chunk keeps the others waiting no longer than this. At rates so low that it would, no queue can
+/// overflow; and rates may be higher a moment later.
+const HOST_LONGEST_WAIT: Span = Span::from_nanos(10_000_000);
 /// Bytes given to an unscheduled flow at once.
 const UNSCHEDULED_BYTES: u64 = 1 << 20;
 
@@ -189,9 +192,7 @@ impl Pacer {
         }
         bucket.credit -= bytes as f64;
         let spacing = Span::from_secs_ceil(bytes as f64 / (self.total_rate * HOST_SPEEDUP));
-        if spacing < Span::MAX {
-            self.host_ready = self.host_ready.max(now) + spacing;
-        }
+        self.host_ready = self.host_ready.max(now) + spacing.min(HOST_LONGEST_WAIT);
         Self::reschedule(&mut self.due, flow, bucket);
     }
 
@@ -303,9 +304,9 @@ mod tests {
         assert_eq!(pacer.poll(ms(5000)), None);
         pacer.writable(ms(5000), 1);
         pacer.sent(ms(5000), 1, 1448);
-        // Bucket: a first chunk of 1448 and 8 ms at 1 MB/s, though 5 s passed; the first chunk takes the
+        // Bucket: a first chunk of 1448 and 16 ms at 1 MB/s, though 5 s passed; the first chunk takes the
         // host a little over 1 ms, so the rest comes after it, with what 2 ms more bring.
-        assert_eq!(pacer.poll(ms(5002)), Some((1, 8000 + 2000)));
+        assert_eq!(pacer.poll(ms(5002)), Some((1, 16_000 + 2000)));
     }
 
     #[test]
@@ -335,6 +336,30 @@ mod tests {
         // At most 10 ms x 1.65 MB/s, 0.7 ms ahead of it, and the chunk that passes the limit.
         let burst = drain(&mut pacer, ms(300), ms(310));
         assert!(burst as f64 <= 1.65e6 * 0.0107 + 2.0 * MIN_CHUNK_BYTES, "{burst}");
+    }
+
+    #[test]
+    fn a_flow_that_crawls_does_not_hold_up_those_that_come_after_it() {
+        let mut pacer = Pacer::default();
+        pacer.insert(ms(0), 1, 1448, rated(1.0));
+        assert_eq!(pacer.poll(ms(0)), Some((1, 1448)));
+        pacer.sent(ms(0), 1, 1448);
+        // At the sum of the rates, 1 B/s, what was sent takes 22 minutes to leave the host.
+        pacer.insert(ms(1), 2, 1_000_000, rated(1e6));
+        assert!(pacer.next_timeout().unwrap() <= ms(10));
+        assert_eq!(pacer.poll(ms(10)).map(|(flow, _)| flow), Some(2));
+    }
+
+    #[test]
+    fn what_a_fast_flow_left_does_not_hold_up_a_slow_one() {
+        let mut pacer = Pacer::default();
+        pacer.insert(ms(0), 1, 50_000, rated(1e7));
+        pacer.insert(ms(0), 2, 1, rated(100.0));
+        pacer.sent(ms(1), 1, 50_000);
+        // 50,000 bytes take 4.5 ms at 1.1 times 10 MB/s; the slow flow alone would need 8 minutes.
+        pacer.remove(1);
+        assert!(pacer.next_timeout().unwrap() <= ms(6));
+        assert_eq!(pacer.poll(ms(6)), Some((2, 1)));
     }
 
     #[test]

@@ -141,15 +141,34 @@ struct Flow {
     sent: u64,
     reported: u64,
     grant: f64,
-    /// Share of what is left per second, and what was left, when the coflow's rate last changed.
+    /// Rate that the coflow's drain gave it when it last changed, in bytes per second,
     base: f64,
+    /// and when it ends if it keeps to that.
+    due: Time,
     planned: bool,
     /// Its first plan gave it a rate and nothing was sent yet.
     starting: bool,
     opened: Time,
 }
 
+/// A flow that fell behind its plan may go this much faster to end in time with its coflow.
+const CATCH_UP: f64 = 1.25;
+/// Falling behind by less than this share is left alone.
+const BEHIND: f64 = 0.03;
+
 impl Flow {
+    /// The rate at which it still ends when its coflow should, if it fell behind the one it has. All flows
+    /// of a coflow are needed, so one that lost time to its host or its transport holds up the others.
+    fn catch_up(&self, now: Time) -> Option<Rate> {
+        let left_s = self.due.since(now).as_secs();
+        if self.base <= 0.0 || self.left() == 0 || left_s <= 0.0 {
+            return None;
+        }
+        let needed = self.left() as f64 / left_s;
+        let total = self.base + self.grant;
+        (needed > total * (1.0 + BEHIND)).then(|| Rate::from_bytes_per_sec(needed.min(total * CATCH_UP)))
+    }
+
     fn left(&self) -> u64 {
         self.size - self.sent
     }
@@ -268,6 +287,11 @@ impl Agent {
         Ok(())
     }
 
+    /// Whether a coflow is known to have ended.
+    pub fn has_ended(&self, coflow: u64) -> bool {
+        self.ended.contains(&coflow)
+    }
+
     /// A receiver asks for a block.
     pub fn handle_request(&mut self, now: Time, request: &Request) -> Result<OpenedFlow, Status> {
         if self.ended.contains(&request.coflow) {
@@ -290,6 +314,7 @@ impl Agent {
             reported: request.offset,
             grant: 0.0,
             base: 0.0,
+            due: Time::MAX,
             planned: false,
             starting: false,
             opened: now,
@@ -316,6 +341,11 @@ impl Agent {
             sample(&mut self.latencies.first_byte_us, now.since(entry.opened));
         }
         self.pacer.sent(now, flow, bytes);
+        if entry.planned
+            && let Some(rate) = entry.catch_up(now)
+        {
+            self.pacer.set(now, flow, Pacing::Rated(rate));
+        }
         if entry.sent == entry.size {
             // All is handed over: report at once, for the port is free from now on.
             self.next_report = now;
@@ -549,7 +579,9 @@ impl Agent {
             let Some(coflow) = self.coflows.get(&rate.coflow) else { continue };
             for id in &coflow.flows {
                 if let Some(flow) = self.flows.get_mut(id) {
-                    flow.base = sane(rate.drain_per_s) * flow.left() as f64;
+                    let drain = sane(rate.drain_per_s);
+                    flow.base = drain * flow.left() as f64;
+                    flow.due = now + Span::from_secs_ceil(1.0 / drain);
                     flow.planned = true;
                     touched.insert(*id);
                 }

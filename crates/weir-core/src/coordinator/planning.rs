@@ -76,6 +76,11 @@ impl Coordinator {
         [keepalive, self.next_expiry(), self.policy_wakeup()].into_iter().flatten().min()
     }
 
+    /// Whether anything changed since the last plan.
+    pub fn wants_plan(&self) -> bool {
+        self.dirty
+    }
+
     /// Makes a new plan if anything changed, and queues what it changes for each agent. True if it did.
     pub fn poll_plan(&mut self, now: Time) -> bool {
         if !std::mem::take(&mut self.dirty) {
@@ -171,8 +176,7 @@ impl Coordinator {
         for (&session, agent) in &mut self.agents {
             agent.enforced.drains.retain(|coflow, _| drains.contains_key(coflow));
             let new = grants_by_host.remove(&agent.host).unwrap_or_default();
-            let changed = changed_grants(&agent.enforced.grants, &new);
-            agent.enforced.grants = new;
+            let changed = changed_grants(&mut agent.enforced.grants, &new);
             if !changed.is_empty() {
                 plans.entry(session).or_default().grants = changed;
             }
@@ -188,17 +192,24 @@ impl Coordinator {
     }
 }
 
-/// Grants that differ, those that ended as zero.
-fn changed_grants(old: &BTreeMap<u64, f64>, new: &BTreeMap<u64, f64>) -> Vec<v1::FlowGrant> {
-    let ended = old.keys().filter(|key| !new.contains_key(key)).map(|&key| (key, 0.0));
-    let other = new
-        .iter()
-        .filter(|(key, rate)| !old.get(key).is_some_and(|held| close(*held, **rate)))
-        .map(|(&key, &rate)| (key, rate));
-    ended
-        .chain(other)
-        .map(|(key, bytes_per_s)| v1::FlowGrant { flow: agent_flow(key), bytes_per_s })
-        .collect()
+/// Grants that differ from the enforced ones, those that ended as zero. What is sent is enforced from now
+/// on; what is not sent keeps its old value, so that small changes cannot add up unsent.
+fn changed_grants(enforced: &mut BTreeMap<u64, f64>, new: &BTreeMap<u64, f64>) -> Vec<v1::FlowGrant> {
+    let mut changed = Vec::new();
+    enforced.retain(|&key, _| {
+        let stays = new.contains_key(&key);
+        if !stays {
+            changed.push(v1::FlowGrant { flow: agent_flow(key), bytes_per_s: 0.0 });
+        }
+        stays
+    });
+    for (&key, &rate) in new {
+        if !enforced.get(&key).is_some_and(|&held| close(held, rate)) {
+            enforced.insert(key, rate);
+            changed.push(v1::FlowGrant { flow: agent_flow(key), bytes_per_s: rate });
+        }
+    }
+    changed
 }
 
 fn session_of<'a>(

@@ -13,7 +13,7 @@ use std::sync::mpsc as sync_mpsc;
 use tokio::sync::mpsc;
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, JournalEntry, Pacing};
 use weir_model::Span;
-use weir_net::{BlockFile, Clock, Event, Poller};
+use weir_net::{BlockFile, Clock, Event, FrameChecksums, Poller};
 use weir_proto::data::{Request, Status};
 use weir_proto::{limits, v1};
 
@@ -82,7 +82,7 @@ struct Running {
     journal: Journal,
     connections: BTreeMap<u64, Connection>,
     by_flow: BTreeMap<u64, u64>,
-    files: BTreeMap<(u64, String), Weak<RefCell<BlockFile>>>,
+    files: BTreeMap<(u64, String), ServedBlock>,
     session: Option<mpsc::Sender<v1::AgentMessage>>,
     next_token: u64,
     scratch: Vec<u8>,
@@ -123,6 +123,9 @@ impl Running {
                     // The journal first: what was answered for must survive.
                     self.write_journal()?;
                     let _ = reply.send(result);
+                }
+                Ok(Command::HasEnded(coflow, reply)) => {
+                    let _ = reply.send(self.agent.has_ended(coflow));
                 }
                 Ok(Command::Latencies(reply)) => {
                     let _ = reply.send(self.agent.latencies().clone());
@@ -310,18 +313,28 @@ fn coalesce(wait: Span) -> Span {
     if wait == Span::ZERO { wait } else { wait.max(SHORTEST_SLEEP) }
 }
 
+/// A block that was asked for: its file while somebody reads it, and what is known of its checksums.
+struct ServedBlock {
+    file: Weak<RefCell<BlockFile>>,
+    checksums: FrameChecksums,
+}
+
 /// The open file of a block, shared by all who read it now.
 fn open_block(
-    files: &mut BTreeMap<(u64, String), Weak<RefCell<BlockFile>>>,
+    files: &mut BTreeMap<(u64, String), ServedBlock>,
     block: &BlockEntry,
 ) -> io::Result<Rc<RefCell<BlockFile>>> {
     let key = (block.coflow, block.block.clone());
-    if let Some(file) = files.get(&key).and_then(Weak::upgrade) {
+    let served = files.entry(key).or_insert_with(|| ServedBlock {
+        file: Weak::new(),
+        checksums: FrameChecksums::new(block.size, &block.frame_checksums),
+    });
+    if let Some(file) = served.file.upgrade() {
         return Ok(file);
     }
     let path = Path::new(&block.path);
-    let file = BlockFile::open(path, block.offset, block.size, &block.frame_checksums)?;
+    let file = BlockFile::open(path, block.offset, block.size, served.checksums.clone())?;
     let file = Rc::new(RefCell::new(file));
-    files.insert(key, Rc::downgrade(&file));
+    served.file = Rc::downgrade(&file);
     Ok(file)
 }

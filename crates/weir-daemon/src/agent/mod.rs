@@ -2,7 +2,7 @@
 //!
 //! One thread owns the state machine, all data connections and the journal (`data_plane`). The async side
 //! keeps a session with the coordinator and serves the host's tasks on a Unix socket; it reaches the
-//! thread through a queue of [`Command`]s and never blocks it.
+//! thread through a queue of `Command`s and never blocks it.
 
 mod connection;
 mod data_plane;
@@ -61,6 +61,7 @@ impl AgentOptions {
 /// What the async side asks of the data-plane thread.
 pub(crate) enum Command {
     Put(Box<BlockEntry>, oneshot::Sender<Result<(), PutError>>),
+    HasEnded(u64, oneshot::Sender<bool>),
     Latencies(oneshot::Sender<Latencies>),
     SessionUp(mpsc::Sender<v1::AgentMessage>),
     SessionLost,

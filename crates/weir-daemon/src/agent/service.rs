@@ -41,6 +41,30 @@ pub(super) async fn serve(
 }
 
 impl Service {
+    /// The file that holds a block, if it may be served and is long enough.
+    fn file_of(&self, put: &v1::PutRequest) -> Result<PathBuf, Status> {
+        let path = self.resolve(put)?;
+        let found = std::fs::metadata(&path)
+            .map_err(|error| Status::not_found(format!("{}: {error}", path.display())))?;
+        let end = put.offset.checked_add(put.size);
+        if !found.is_file() || end.is_none_or(|end| end > found.len()) {
+            return Err(Status::out_of_range(format!(
+                "{} has {} bytes; the block would need {} from {}",
+                path.display(),
+                found.len(),
+                put.size,
+                put.offset
+            )));
+        }
+        Ok(path)
+    }
+
+    async fn has_ended(&self, coflow: u64) -> bool {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::HasEnded(coflow, reply));
+        answer.await.unwrap_or(false)
+    }
+
     /// The file a put names, if it may be served.
     fn resolve(&self, put: &v1::PutRequest) -> Result<PathBuf, Status> {
         let named = Path::new(&put.path);
@@ -69,19 +93,14 @@ impl Service {
 impl Agent for Service {
     async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutReply>, Status> {
         let put = request.into_inner();
-        let path = self.resolve(&put)?;
-        let found = std::fs::metadata(&path)
-            .map_err(|error| Status::not_found(format!("{}: {error}", path.display())))?;
-        let end = put.offset.checked_add(put.size);
-        if !found.is_file() || end.is_none_or(|end| end > found.len()) {
-            return Err(Status::out_of_range(format!(
-                "{} has {} bytes; the block would need {} from {}",
-                path.display(),
-                found.len(),
-                put.size,
-                put.offset
-            )));
-        }
+        let path = match self.file_of(&put) {
+            Ok(path) => path,
+            // The file may be gone because its coflow is: then that is the reason to give.
+            Err(_) if self.has_ended(put.coflow).await => {
+                return Err(Status::invalid_argument(PutError::Ended(put.coflow).to_string()));
+            }
+            Err(status) => return Err(status),
+        };
         let path = path
             .into_os_string()
             .into_string()

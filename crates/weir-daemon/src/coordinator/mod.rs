@@ -1,6 +1,7 @@
 //! The coordinator process: one task owns the state machine; gRPC handlers and agents' sessions talk to
-//! it through a bounded queue. Whatever is in the queue is taken in before one new plan is made, so the
-//! batching window is the time planning takes, or [`CoordinatorOptions::batch`] if that is longer.
+//! it through a bounded queue. A first event is planned for at once; those that follow within
+//! [`CoordinatorOptions::batch`] of a plan share the next one. A wide coflow opens hundreds of flows within
+//! milliseconds, and a plan for each would cost every agent hundreds of messages.
 
 mod service;
 
@@ -10,7 +11,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId};
-use weir_model::{Fabric, Span};
+use weir_model::{Fabric, Span, Time};
 use weir_net::Clock;
 use weir_policy::PolicyInfo;
 use weir_proto::v1::coordinator_server::CoordinatorServer;
@@ -30,14 +31,14 @@ pub struct CoordinatorOptions {
     pub policy: &'static PolicyInfo,
     /// How long agents keep to a plan without hearing more.
     pub lease: Span,
-    /// Events are collected for at least this long before a plan is made.
+    /// Plans are at least this far apart.
     pub batch: Span,
 }
 
 impl CoordinatorOptions {
-    /// Lease of 1 s and no extra batching.
+    /// Lease of 1 s and plans at least 1 ms apart.
     pub fn new(fabric: Fabric, policy: &'static PolicyInfo) -> CoordinatorOptions {
-        CoordinatorOptions { fabric, policy, lease: Span::from_millis(1000), batch: Span::ZERO }
+        CoordinatorOptions { fabric, policy, lease: Span::from_millis(1000), batch: Span::from_millis(1) }
     }
 }
 
@@ -74,6 +75,8 @@ struct Owner {
     sessions: BTreeMap<SessionId, mpsc::Sender<v1::CoordinatorMessage>>,
     locating: BTreeMap<u64, oneshot::Sender<v1::LocateReply>>,
     next_token: u64,
+    batch: Span,
+    last_plan: Time,
 }
 
 async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>) {
@@ -90,9 +93,13 @@ async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>) {
         sessions: BTreeMap::new(),
         locating: BTreeMap::new(),
         next_token: 0,
+        batch: options.batch,
+        last_plan: Time::ZERO,
     };
     loop {
-        let wake = owner.core.next_timeout().map(|at| clock.instant(at).into());
+        let next_plan = owner.core.wants_plan().then_some(owner.last_plan + owner.batch);
+        let wake = owner.core.next_timeout().into_iter().chain(next_plan).min();
+        let wake = wake.map(|at| clock.instant(at).into());
         let timer = async {
             match wake {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -105,9 +112,6 @@ async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>) {
                 None => return,
             },
             () = timer => {}
-        }
-        if options.batch > Span::ZERO {
-            tokio::time::sleep(Duration::from_nanos(options.batch.nanos())).await;
         }
         while let Ok(event) = inbox.try_recv() {
             owner.handle(event);
@@ -156,7 +160,9 @@ impl Owner {
     fn settle(&mut self) {
         let now = self.clock.now();
         self.core.handle_timeout(now);
-        self.core.poll_plan(now);
+        if self.last_plan + self.batch <= now && self.core.poll_plan(now) {
+            self.last_plan = now;
+        }
         while let Some((session, message)) = self.core.poll_message() {
             let Some(sender) = self.sessions.get(&session) else { continue };
             if sender.try_send(message).is_err() {

@@ -18,7 +18,7 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// What a process of a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(super) enum Role {
     /// The coordinator.
     Coordinator,
     /// A host's agent.

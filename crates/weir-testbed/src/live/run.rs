@@ -18,7 +18,7 @@ const BLOCK_STRIDE: u64 = 4096 * 37;
 /// The data file is this much longer than the largest block.
 const DATA_SLACK: u64 = 16 << 20;
 /// Without any news for this long a run has failed.
-const SILENCE_LIMIT: Duration = Duration::from_secs(180);
+const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The hosts of a run.
 #[derive(Debug)]

@@ -1,0 +1,57 @@
+# make run    everything for a first look: set-up, build, and one workload live beside its simulation
+# make test   everything a change has to pass
+# make bench  how much CPU time the simulator takes, and how that grows
+
+CARGO ?= cargo
+CARGO_TARGET_DIR ?= target
+export CARGO_TARGET_DIR
+# Where rustup puts cargo; a fresh shell may not know it yet.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+WEIR = $(CARGO_TARGET_DIR)/release/weir
+
+.PHONY: run build test format lint docs licences bench clean
+
+run: build
+	@mkdir -p out
+	$(WEIR) live --report out/report.html --json out/live.json
+	@echo "charts: out/report.html   all numbers: out/live.json"
+
+# Without `ip` and `tc`, `weir live` says so and runs on loopback: a failed installation is no reason to stop.
+build:
+	@./scripts/install-deps.sh || echo "make: going on without them"
+	$(CARGO) build --release --locked
+
+# Tests come last, so that the last lines are the test runners' own counts.
+test: format lint docs licences
+	@./scripts/install-deps.sh
+	$(CARGO) test --workspace --locked
+
+format:
+	@./scripts/install-deps.sh rust
+	$(CARGO) fmt --all --check
+
+lint:
+	@./scripts/install-deps.sh rust
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# Advisories need a database from the network and are not asked for here.
+licences:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+		$(CARGO) deny --workspace --locked check licenses bans sources; \
+	else \
+		echo "make: SKIPPED licences and sources of dependencies: cargo-deny is not installed"; \
+	fi
+
+# CPU time is the last column. The same work in half and in a quarter of the time shows how it grows.
+bench: build
+	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys
+	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys --arrival-scale 0.5
+	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys --arrival-scale 0.25
+
+clean:
+	$(CARGO) clean
+	rm -rf out

@@ -1,0 +1,90 @@
+//! Gets one block again and again on several streams, and says how much arrived.
+
+use crate::Failure;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use weir_client::{Client, ClientConfig, GetOptions};
+
+#[derive(Args)]
+pub(crate) struct ReceiveArgs {
+    /// The agent's data plane
+    #[arg(long)]
+    pub(crate) holder: SocketAddr,
+    #[arg(long)]
+    pub(crate) coflow: u64,
+    /// Blocks are called `PREFIX0`, `PREFIX1` and so on; each stream gets one after the other
+    #[arg(long)]
+    pub(crate) prefix: String,
+    /// Number of blocks
+    #[arg(long)]
+    pub(crate) blocks: u64,
+    /// Gets at once
+    #[arg(long)]
+    pub(crate) streams: u64,
+    #[arg(long)]
+    pub(crate) seconds: f64,
+}
+
+/// What a receiver measured. Every byte was verified.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Received {
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+    /// Of all threads of this process.
+    pub(crate) cpu_s: f64,
+}
+
+pub(crate) fn receive(args: &ReceiveArgs) -> Result<(), Failure> {
+    let before = cpu_seconds("self")?;
+    let start = Instant::now();
+    let end = start + Duration::from_secs_f64(args.seconds);
+    // As a task of an application would be: one thread.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let bytes = runtime.block_on(async {
+        let config = ClientConfig { coordinator: None, agent: None, host: 0 };
+        let client = Client::new(config);
+        let mut streams = tokio::task::JoinSet::new();
+        for stream in 0..args.streams {
+            let (client, prefix) = (client.clone(), args.prefix.clone());
+            let (holder, coflow, blocks, step) = (args.holder, args.coflow, args.blocks, args.streams);
+            streams.spawn(async move {
+                let (mut bytes, mut index) = (0, stream);
+                while Instant::now() < end {
+                    let block = format!("{prefix}{}", index % blocks);
+                    let options = GetOptions { holders: vec![holder], ..GetOptions::default() };
+                    let mut reader = client.get(coflow, &block, options);
+                    while let Some(part) = reader.next().await? {
+                        bytes += part.len() as u64;
+                        if Instant::now() >= end {
+                            return Ok(bytes);
+                        }
+                    }
+                    index += step;
+                }
+                Ok::<u64, anyhow::Error>(bytes)
+            });
+        }
+        let mut bytes = 0;
+        while let Some(stream) = streams.join_next().await {
+            bytes += stream??;
+        }
+        Ok::<u64, anyhow::Error>(bytes)
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    let received = Received { bytes, seconds, cpu_s: cpu_seconds("self")? - before };
+    println!("{}", serde_json::to_string(&received)?);
+    Ok(())
+}
+
+/// CPU seconds a process has used so far, user and system, by its number or `self`.
+pub(crate) fn cpu_seconds(process: &str) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // After the name in brackets come the fields from the third on; user and system time are the
+    // fourteenth and fifteenth, in clock ticks (proc(5)).
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks: f64 =
+        fields.split_ascii_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
+    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+}

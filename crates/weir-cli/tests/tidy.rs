@@ -1,0 +1,148 @@
+//! What the documents promise about the code, checked: sizes of files, who depends on whom, links, names.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Longest Rust file in lines; what is longer stands in [`LONGER`].
+const MAX_LINES: usize = 600;
+/// Files that may be longer, up to so many lines.
+const LONGER: [(&str, usize); 1] = [("crates/weir-core/src/agent/state.rs", 640)];
+/// Folders that hold nothing of ours.
+const NOT_OURS: [&str; 3] = ["target", ".git", "out"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every file of ours with one of these endings, by its path from the root, and its text.
+fn files(endings: &[&str]) -> BTreeMap<String, String> {
+    let (root, mut found) = (root(), BTreeMap::new());
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !path.is_symlink() && !NOT_OURS.contains(&name.as_str()) {
+                folders.push(path);
+            } else if path.is_file() && endings.iter().any(|ending| name.ends_with(ending)) {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.insert(path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned(), text);
+            }
+        }
+    }
+    found
+}
+
+fn document(name: &str) -> String {
+    std::fs::read_to_string(root().join("docs").join(name)).unwrap()
+}
+
+/// What stands between backticks in a text, code blocks left out.
+fn quoted(text: &str) -> BTreeSet<&str> {
+    let outside_blocks = text.split("```").step_by(2);
+    outside_blocks.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
+}
+
+/// Our crates, and which of ours each uses outside its tests.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(root());
+    let output = cargo.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let package = |package: &serde_json::Value| {
+        let uses = package["dependencies"].as_array().unwrap().iter();
+        let uses = uses.filter(|used| used["kind"].is_null()).map(|used| used["name"].as_str().unwrap());
+        let ours = uses.filter(|name| name.starts_with("weir-")).map(str::to_owned).collect();
+        (package["name"].as_str().unwrap().to_owned(), ours)
+    };
+    metadata["packages"].as_array().unwrap().iter().map(package).collect()
+}
+
+#[test]
+fn rust_files_can_be_held_in_the_head() {
+    for (path, text) in files(&[".rs"]) {
+        let most = LONGER.iter().find(|(longer, _)| *longer == path).map_or(MAX_LINES, |&(_, most)| most);
+        let lines = text.lines().count();
+        assert!(lines <= most, "{path} has {lines} lines, more than {most}");
+    }
+}
+
+#[test]
+fn nothing_names_a_folder_of_one_machine() {
+    let homes = ["work", "root", "home", "Users"].map(|folder| format!("/{folder}/"));
+    for (path, text) in files(&[".rs", ".md", ".toml", ".sh", ".proto", "Makefile", ".ci/run"]) {
+        for (number, line) in (1..).zip(text.lines()) {
+            let found = homes.iter().find(|home| line.contains(home.as_str()));
+            assert!(found.is_none(), "{path}:{number}: {}", line.trim());
+        }
+    }
+}
+
+#[test]
+fn crates_use_what_the_architecture_says_and_nothing_else() {
+    let text = document("ARCHITECTURE.md");
+    let rows = text.lines().filter(|line| line.starts_with("| `weir-"));
+    let stated: BTreeMap<String, BTreeSet<String>> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.split('|').collect();
+            let name = cells[1].trim().trim_matches('`').to_owned();
+            (name, quoted(cells[2]).into_iter().map(|used| format!("weir-{used}")).collect())
+        })
+        .collect();
+    assert_eq!(stated, dependencies(), "left docs/ARCHITECTURE.md, right the Cargo.toml files");
+}
+
+#[test]
+fn simulator_and_daemons_do_not_know_each_other() {
+    let uses = dependencies();
+    for (one, other) in [("weir-sim", "weir-daemon"), ("weir-daemon", "weir-sim")] {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![one]);
+        while let Some(name) = next.pop() {
+            next.extend(uses[name].iter().map(String::as_str).filter(|used| reached.insert(*used)));
+        }
+        assert!(!reached.contains(other), "{one} uses {other}");
+    }
+}
+
+#[test]
+fn every_bound_of_the_wire_stands_in_the_architecture() {
+    let named = document("ARCHITECTURE.md");
+    let limits = std::fs::read_to_string(root().join("crates/weir-proto/src/limits.rs")).unwrap();
+    let bounds = limits.lines().filter_map(|line| line.strip_prefix("pub const "));
+    for bound in bounds.filter_map(|line| line.split_once(':')).map(|(name, _)| name) {
+        assert!(quoted(&named).contains(bound), "docs/ARCHITECTURE.md lacks {bound}");
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for (path, text) in files(&[".md"]) {
+        let folder = root().join(&path).parent().unwrap().to_owned();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap();
+            let elsewhere = file.is_empty() || file.contains("://");
+            assert!(elsewhere || folder.join(file).exists(), "{path}: {target}");
+        }
+    }
+}
+
+/// Names of functions are quoted as `Type::function`, names of tests with at least three underscores.
+#[test]
+fn functions_and_tests_that_the_life_of_a_coflow_names_exist() {
+    let code: String = files(&[".rs"]).into_values().collect();
+    let text = document("life-of-a-coflow.md");
+    let names = quoted(&text).into_iter().filter_map(|name| match name.rsplit_once("::") {
+        Some((_, function)) => Some(function),
+        None => (name.matches('_').count() >= 3 && !name.starts_with(char::is_uppercase)).then_some(name),
+    });
+    let names: BTreeSet<&str> = names.collect();
+    assert!(names.len() >= 20, "the document names only {names:?}");
+    for name in names {
+        let defined = ["(", "<"].iter().any(|next| code.contains(&format!("fn {name}{next}")));
+        assert!(defined, "docs/life-of-a-coflow.md: no function or test `{name}`");
+    }
+}
