@@ -25,7 +25,7 @@ build:
 # Tests come last, so that the last lines are the test runners' own counts.
 test: format lint docs licences
 	@./scripts/install-deps.sh
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 
 format:
 	@./scripts/install-deps.sh rust
