@@ -1,6 +1,6 @@
 # make run    everything for a first look: set-up, build, and one workload live beside its simulation
 # make test   everything a change has to pass
-# make bench  how much CPU time the simulator takes, and how that grows
+# make bench  how much CPU time the simulator takes and how that grows; throughput beside iperf3
 
 CARGO ?= cargo
 CARGO_TARGET_DIR ?= target
@@ -51,6 +51,11 @@ bench: build
 	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys
 	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys --arrival-scale 0.5
 	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys --arrival-scale 0.25
+	@if command -v iperf3 >/dev/null 2>&1; then \
+		$(WEIR) bench loopback; \
+	else \
+		echo "make: SKIPPED throughput over loopback: iperf3 is not installed"; \
+	fi
 
 clean:
 	$(CARGO) clean

@@ -12,9 +12,9 @@
 //! files of the owner and by the processes inside, so the kernel removes them when both are gone, however
 //! the owner ended.
 //!
-//! What this crate does not do (yet): it runs no scenario, chooses no congestion control (sockets do, one
-//! by one), adds no delay or loss, and shapes no traffic between two programs of the same host (that goes
-//! over the host's loopback).
+//! What this crate does not do (yet): it reads no traces or scenarios ([`live`] is given coflows), chooses no
+//! congestion control (sockets do, one by one), adds no delay or loss, and shapes no traffic between two
+//! programs of the same host (that goes over the host's loopback).
 
 mod bed;
 mod error;
