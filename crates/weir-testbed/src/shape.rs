@@ -22,7 +22,7 @@
 use crate::bed::Place;
 use crate::topology::address;
 
-/// Slowest link: one full frame already lasts 12 ms on it, and a segment of 6 kB 48 ms.
+/// Slowest link: one full frame already lasts 12 ms on it.
 pub const MIN_LINK_RATE_BPS: u64 = 1_000_000;
 
 /// Fastest link: half of the ceiling of its classes, so that the leaves never reach their ceiling.
@@ -36,13 +36,13 @@ pub const QUEUE_DELAY_MS: u64 = 10;
 /// class: DSCP CS6, 48, in the upper six bits.
 pub const DSCP_CONTROL_TOS: u32 = 48 << 2;
 
-/// Largest segment that a sender hands down in one piece. With the kernel's 64 kB a queue of a few
-/// milliseconds holds so few pieces that whole flows starve in an incast; with four frames they share.
-pub(crate) const GSO_MAX_BYTES: u64 = 6000;
+/// Buffer that a port takes, at most, of its switch's shared memory. With a quarter of it an all-to-all of 16
+/// hosts lost one segment in twenty.
+const MIN_QUEUE_BYTES: u64 = 1_000_000;
 
-/// Buffer of a port of a shallow top-of-rack switch. A queue shorter than this loses packets before the
-/// windows of an incast can open.
-const MIN_QUEUE_BYTES: u64 = 256_000;
+/// Bytes of one turn of a class, and least burst: a segment as the kernel hands it down in one piece.
+const SEGMENT_BYTES: u64 = 65_536;
+const MIN_BURST_BYTES: u64 = 12_000;
 
 /// Tokens that the link may save up, in microseconds at full rate: what a late timer must not lose.
 const BURST_US: u64 = 1000;
@@ -56,8 +56,8 @@ const LEAF_CEIL_BURST_BYTES: u64 = 64_000;
 const CONTROL_CLASS: &str = "1:10";
 const DATA_CLASS: &str = "1:20";
 
-/// Bytes that the data queue of a link holds: [`QUEUE_DELAY_MS`] at full rate, yet never less than 256 kB
-/// (so 20 ms at 100 Mbit/s, 200 ms at 10 Mbit/s).
+/// Bytes that the data queue of a link holds: [`QUEUE_DELAY_MS`] at full rate, yet never less than 1 MB
+/// (so 80 ms at 100 Mbit/s, and much longer than a round trip should take on slower links).
 #[must_use]
 pub fn queue_limit_bytes(link_rate_bps: u64) -> u64 {
     (link_rate_bps / 8 * QUEUE_DELAY_MS / 1000).max(MIN_QUEUE_BYTES)
@@ -65,7 +65,7 @@ pub fn queue_limit_bytes(link_rate_bps: u64) -> u64 {
 
 /// Bytes that a link may send at once after a pause.
 pub(crate) fn burst_bytes(link_rate_bps: u64) -> u64 {
-    (link_rate_bps / 8 * BURST_US / 1_000_000).max(2 * GSO_MAX_BYTES)
+    (link_rate_bps / 8 * BURST_US / 1_000_000).max(MIN_BURST_BYTES)
 }
 
 /// Bytes that wait for a host's own uplink before any are dropped. A host does not drop what it sends
@@ -81,7 +81,7 @@ pub(crate) fn shape(device: &str, link_rate_bps: u64, limit: u64) -> Vec<String>
     let leaf = |class: &str, priority: u8| {
         format!(
             "class add dev {device} parent 1:1 classid {class} htb prio {priority} \
-             rate {LEAF_RATE_BPS}bit ceil {LEAF_CEIL_BPS}bit cburst {LEAF_CEIL_BURST_BYTES}b quantum {GSO_MAX_BYTES}"
+             rate {LEAF_RATE_BPS}bit ceil {LEAF_CEIL_BPS}bit cburst {LEAF_CEIL_BURST_BYTES}b quantum {SEGMENT_BYTES}"
         )
     };
     let queue = |class: &str, handle: &str| {
@@ -117,7 +117,7 @@ pub(crate) fn change_rate(device: &str, link_rate_bps: u64, burst: u64) -> Strin
 fn link_class(verb: &str, device: &str, rate: u64, burst: u64) -> String {
     format!(
         "class {verb} dev {device} parent 1: classid 1:1 htb \
-         rate {rate}bit ceil {rate}bit burst {burst}b cburst {burst}b quantum {GSO_MAX_BYTES}"
+         rate {rate}bit ceil {rate}bit burst {burst}b cburst {burst}b quantum {SEGMENT_BYTES}"
     )
 }
 
@@ -129,8 +129,8 @@ mod tests {
     fn full_queue_drains_in_the_named_time() {
         // 1 Gbit/s = 125 MB/s; 10 ms of it is 1.25 MB. Slow links have a switch port's least buffer.
         assert_eq!(queue_limit_bytes(1_000_000_000), 1_250_000);
-        assert_eq!(queue_limit_bytes(100_000_000), 256_000);
-        assert_eq!(queue_limit_bytes(MIN_LINK_RATE_BPS), 256_000);
+        assert_eq!(queue_limit_bytes(100_000_000), 1_000_000);
+        assert_eq!(queue_limit_bytes(MIN_LINK_RATE_BPS), 1_000_000);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use std::net::Ipv4Addr;
 
 use crate::bed::Place;
-use crate::shape::GSO_MAX_BYTES;
 
 /// Most hosts a bed may have: every host knows every other one, so set-up work grows with the square.
 pub const MAX_HOSTS: usize = 250;
@@ -57,8 +56,8 @@ pub(crate) fn switch_links<'a>(namespaces: impl Iterator<Item = (Place, &'a str)
     for (place, namespace) in namespaces {
         let (port, mac) = (port(place), hardware_address(place));
         lines.push(format!(
-            "link add {port} gso_max_size {GSO_MAX_BYTES} type veth \
-             peer name {HOST_LINK} address {mac} gso_max_size {GSO_MAX_BYTES} netns {namespace}"
+            "link add {port} type veth \
+             peer name {HOST_LINK} address {mac} netns {namespace}"
         ));
         lines.push(format!("link set {port} master {BRIDGE} up"));
         lines.push(format!(

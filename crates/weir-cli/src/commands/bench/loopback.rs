@@ -3,8 +3,11 @@
 //!
 //! Both sides of both are separate processes, use cubic and the same number of connections, and take
 //! turns, so that whatever else the machine does hits both. Weir's receiver verifies every checksum.
-//! Two kinds of blocks: `known`, whose checksums the agent has from an earlier get or from the producer,
-//! and `first`, files it has to read and sum before it sends them.
+//! Three kinds of blocks:
+//! - `cached`: small enough for the processor's caches, as is the one buffer that iperf3 sends again and
+//!   again;
+//! - `large`: in the page cache, but every byte has to come from memory once;
+//! - `first`: as `large`, and the agent does not know its checksums yet, as of a file nobody got before.
 
 use super::receive::{Received, cpu_seconds};
 use crate::Failure;
@@ -19,8 +22,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig};
 
-/// Blocks of the `first` kind: more than a round can move.
+/// Blocks of the `first` kind: more than all rounds can begin.
 const FIRST_BLOCKS: u64 = 4_000;
+/// Size of the block of the `cached` kind.
+const CACHED_BYTES: u64 = 8 << 20;
 const COFLOW: u64 = 1;
 /// How long a process may take beyond its measurement.
 const GRACE: Duration = Duration::from_secs(15);
@@ -36,7 +41,7 @@ pub(crate) struct LoopbackArgs {
     /// Measurements of each kind; medians are shown
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
-    /// Size of the block in MB
+    /// Size of a large block in MB
     #[arg(long, value_name = "MB", default_value_t = 256)]
     block_mb: u64,
     /// Write the figures to a file
@@ -66,7 +71,8 @@ struct Row {
 struct Report {
     schema: u32,
     seconds: f64,
-    block_bytes: u64,
+    cached_block_bytes: u64,
+    large_block_bytes: u64,
     rows: Vec<Row>,
 }
 
@@ -93,17 +99,30 @@ pub(crate) fn loopback(args: &LoopbackArgs) -> Result<(), Failure> {
     let output = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
     let dir = tempfile::tempdir()?;
     let bench = Bench::start(args, dir.path())?;
-    let mut report =
-        Report { schema: 1, seconds: args.seconds, block_bytes: args.block_mb << 20, rows: Vec::new() };
+    let mut report = Report {
+        schema: 1,
+        seconds: args.seconds,
+        cached_block_bytes: CACHED_BYTES,
+        large_block_bytes: args.block_mb << 20,
+        rows: Vec::new(),
+    };
     println!("streams  what            Gbit/s  of iperf3  CPU s/GB: sender  receiver   both");
     for &streams in &args.streams {
-        let (mut iperf, mut known, mut first) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..args.rounds {
+        let mut iperf = Vec::new();
+        let mut kinds = [
+            ("weir, cached", "cached-", 1, Vec::new()),
+            ("weir, large", "large-", 1, Vec::new()),
+            ("weir, first", "first-", FIRST_BLOCKS, Vec::new()),
+        ];
+        for round in 0..args.rounds {
             iperf.push(bench.iperf3(streams)?);
-            known.push(bench.weir(streams, "known-", 1)?);
-            first.push(bench.weir(streams, "first-", FIRST_BLOCKS)?);
+            for (_, prefix, blocks, measured) in &mut kinds {
+                let start = round as u64 * FIRST_BLOCKS / args.rounds as u64;
+                measured.push(bench.weir(streams, prefix, *blocks, start)?);
+            }
         }
-        for (what, rounds) in [("iperf3", iperf.clone()), ("weir, known", known), ("weir, first", first)] {
+        let kinds = kinds.map(|(what, _, _, rounds)| (what, rounds));
+        for (what, rounds) in std::iter::once(("iperf3", iperf.clone())).chain(kinds) {
             let ratios = rounds.iter().zip(&iperf).map(|(own, other)| own.gbit_per_s / other.gbit_per_s);
             let row = Row {
                 streams,
@@ -157,32 +176,42 @@ impl Bench {
         runtime.block_on(async {
             let agent = Some(spool.join("agent.sock"));
             let client = Client::new(ClientConfig { coordinator: None, agent, host: 0 });
-            client.put_file(COFLOW, "known-0", &data, 0, size).await?;
+            client.put_file(COFLOW, "cached-0", &data, 0, CACHED_BYTES.min(size)).await?;
+            client.put_file(COFLOW, "large-0", &data, 0, size).await?;
             for index in 0..FIRST_BLOCKS {
                 client.put_file(COFLOW, &format!("first-{index}"), &data, 0, size).await?;
             }
             Ok::<(), weir_client::Error>(())
         })?;
         let bench = Bench { agent, holder, program, seconds: args.seconds };
-        // One whole get, so that the agent knows the checksums of the first kind of block.
-        bench.receive(1, "known-", 1, args.block_mb as f64 / 400.0 + 1.0)?;
+        // One whole get each, so that the agent knows the checksums of these kinds.
+        bench.receive(1, "cached-", 1, 0, 0.5)?;
+        bench.receive(1, "large-", 1, 0, args.block_mb as f64 / 400.0 + 1.0)?;
         Ok(bench)
     }
 
-    fn weir(&self, streams: u64, prefix: &str, blocks: u64) -> anyhow::Result<Measured> {
+    fn weir(&self, streams: u64, prefix: &str, blocks: u64, start: u64) -> anyhow::Result<Measured> {
         let agent = self.agent.0.id().to_string();
         let before = cpu_seconds(&agent)?;
-        let received = self.receive(streams, prefix, blocks, self.seconds)?;
+        let received = self.receive(streams, prefix, blocks, start, self.seconds)?;
         let sender = cpu_seconds(&agent)? - before;
         Ok(measured(received.bytes as f64, received.seconds, sender, received.cpu_s))
     }
 
-    fn receive(&self, streams: u64, prefix: &str, blocks: u64, seconds: f64) -> anyhow::Result<Received> {
+    fn receive(
+        &self,
+        streams: u64,
+        prefix: &str,
+        blocks: u64,
+        start: u64,
+        seconds: f64,
+    ) -> anyhow::Result<Received> {
         let mut command = Command::new(&self.program);
         command
             .args(["bench", "receive", "--holder", &self.holder.to_string()])
             .args(["--coflow", &COFLOW.to_string(), "--prefix", prefix])
-            .args(["--blocks", &blocks.to_string(), "--streams", &streams.to_string()])
+            .args(["--blocks", &blocks.to_string(), "--start", &start.to_string()])
+            .args(["--streams", &streams.to_string()])
             .args(["--seconds", &seconds.to_string()]);
         Ok(serde_json::from_slice(&output_of(command, seconds)?)?)
     }

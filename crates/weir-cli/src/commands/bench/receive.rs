@@ -20,6 +20,9 @@ pub(crate) struct ReceiveArgs {
     /// Number of blocks
     #[arg(long)]
     pub(crate) blocks: u64,
+    /// The block to begin with
+    #[arg(long)]
+    pub(crate) start: u64,
     /// Gets at once
     #[arg(long)]
     pub(crate) streams: u64,
@@ -49,8 +52,9 @@ pub(crate) fn receive(args: &ReceiveArgs) -> Result<(), Failure> {
         for stream in 0..args.streams {
             let (client, prefix) = (client.clone(), args.prefix.clone());
             let (holder, coflow, blocks, step) = (args.holder, args.coflow, args.blocks, args.streams);
+            let first = args.start;
             streams.spawn(async move {
-                let (mut bytes, mut index) = (0, stream);
+                let (mut bytes, mut index) = (0, first + stream);
                 while Instant::now() < end {
                     let block = format!("{prefix}{}", index % blocks);
                     let options = GetOptions { holders: vec![holder], ..GetOptions::default() };
