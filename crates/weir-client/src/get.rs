@@ -19,7 +19,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest wait of one `Locate` call; repeated until the get's own limit.
 const LOCATE_WAIT: Duration = Duration::from_secs(5);
 /// The reader is woken once this many bytes are there (or all that are missing from a frame).
-const WAKE_BYTES: usize = 32 << 10;
+const WAKE_BYTES: usize = 64 << 10;
 /// Idle connections kept for one holder.
 const MAX_IDLE_PER_HOLDER: usize = 32;
 /// Buffers kept for later gets.

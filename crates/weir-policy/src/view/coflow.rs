@@ -12,6 +12,10 @@ const FLOOR_BYTES: f64 = 1e-6;
 /// The largest part of a coflow that one step may take before its completion is reported.
 const FLOOR_FACTOR: f64 = 1.0 / (1u64 << 40) as f64;
 
+/// A sum that one change leaves with less than this part is computed anew: what rounding added to it when
+/// it was large may be more than what is left.
+const CANCELLED: f64 = 1e-4;
+
 /// One flow of a live coflow.
 #[derive(Clone, Debug)]
 pub struct Flow {
@@ -129,6 +133,8 @@ pub struct Coflow {
     raises: u64,
     /// Changes to sums since they were last computed from the flows.
     roundings: usize,
+    /// A sum lost so much of itself at once that what stays may be mostly rounding.
+    cancelled: bool,
     links: Vec<LinkId>,
     /// Per link of the fabric: sum of bases (and one unused sum more), number of live flows, place in
     /// `links`.
@@ -160,6 +166,7 @@ impl Coflow {
             id_ranges: Vec::new(),
             raises: 0,
             roundings: 0,
+            cancelled: false,
             links: Vec::new(),
             sums: vec![0.0; links + 1],
             counts: vec![0; links],
@@ -378,7 +385,9 @@ impl Coflow {
     fn take_from_link(&mut self, link: LinkId, base: f64) {
         let at = link.index();
         self.counts[at] -= 1;
-        self.sums[at] -= base;
+        let left = self.sums[at] - base;
+        self.cancelled |= left < self.sums[at] * CANCELLED && self.counts[at] > 0;
+        self.sums[at] = left;
         if self.counts[at] == 0 {
             self.sums[at] = 0.0;
             self.link_set.remove(at);
@@ -415,7 +424,10 @@ impl Coflow {
         if !flow.live {
             return;
         }
-        let base = (flow.base - bytes * per_byte).max(floor);
+        let moved = flow.base - bytes * per_byte;
+        let base = moved.max(floor);
+        // It should have ended: reports are late, and nothing may be left of its links' sums.
+        self.cancelled |= moved < floor;
         let delta = base - flow.base;
         flow.base = base;
         let (ends, class) = (flow.ends, flow.class);
@@ -432,7 +444,9 @@ impl Coflow {
     pub(super) fn shift(&mut self, index: u32, delta: f64, path: &Path) {
         self.flows[index as usize].base += delta;
         for &link in path.iter() {
-            self.sums[link.index()] += delta;
+            let sum = &mut self.sums[link.index()];
+            self.cancelled |= *sum + delta < *sum * CANCELLED;
+            *sum += delta;
         }
         self.roundings += 1;
     }
@@ -453,13 +467,14 @@ impl Coflow {
     /// many changes as there are live flows, so that this costs a fraction of the changes.
     #[inline]
     pub(super) fn needs_refresh(&self) -> bool {
-        self.roundings > 16 * self.live_flows.max(4) || self.scale < 1e-30
+        self.cancelled || self.roundings > 16 * self.live_flows.max(4) || self.scale < 1e-30
     }
 
     /// Folds the scale into the bases and computes every sum from the flows, by (source, destination,
     /// index), so that rounding does not pile up.
     pub(super) fn refresh(&mut self, mut path_of: impl FnMut(ClassId) -> Path) {
         self.roundings = 0;
+        self.cancelled = false;
         self.raises += 1;
         self.sums.fill(0.0);
         let scale = std::mem::replace(&mut self.scale, 1.0);
