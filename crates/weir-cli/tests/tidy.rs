@@ -9,7 +9,7 @@ use std::process::Command;
 /// Longest Rust file in lines; what is longer stands in [`LONGER`].
 const MAX_LINES: usize = 600;
 /// Files that may be longer, up to so many lines.
-const LONGER: [(&str, usize); 1] = [("crates/weir-core/src/agent/state.rs", 640)];
+const LONGER: [(&str, usize); 0] = [];
 /// Folders that hold nothing of ours.
 const NOT_OURS: [&str; 3] = ["target", ".git", "out"];
 

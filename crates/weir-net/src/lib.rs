@@ -12,6 +12,6 @@ pub use block_file::{BlockFile, FrameChecksums, SendOutcome, checksum};
 pub use clock::{Clock, monotonic_nanos};
 pub use poller::{Event, Poller, Waker};
 pub use socket::{
-    CONGESTION_CONTROL, CONTROL_DSCP, control_listener, data_listener, mark_control, tune_data,
-    tune_scheduled, wake_at,
+    CONGESTION_CONTROL, CONTROL_DSCP, control_listener, data_listener, mark_control, tune_receiver,
+    tune_scheduled, tune_served, wake_at,
 };

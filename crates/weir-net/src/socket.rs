@@ -26,9 +26,12 @@ fn listen(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A non-blocking listener for data connections.
+/// A non-blocking listener for data connections. What it answers to those who connect is marked as control;
+/// [`tune_served`] takes the mark off a connection again.
 pub fn data_listener(address: SocketAddr) -> io::Result<TcpListener> {
-    Ok(listen(address)?.into())
+    let socket = listen(address)?;
+    mark_control(&socket)?;
+    Ok(socket.into())
 }
 
 /// A non-blocking listener for control connections; accepted ones inherit the mark.
@@ -48,9 +51,25 @@ pub fn mark_control<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     Ok(())
 }
 
-/// Prepares a data connection, on either side.
-pub fn tune_data<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
+/// Prepares a data connection at its receiver, best before it connects. A receiver sends requests and
+/// acknowledgements alone: marked as control they do not wait behind other hosts' data.
+pub fn tune_receiver<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
+    tune_data(&socket)?;
+    mark_control(socket)
+}
+
+/// Prepares a data connection at the host that serves it.
+pub fn tune_served<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
+    let socket = socket.into();
+    tune_data(&socket)?;
+    if socket.domain()? == Domain::IPV4 {
+        socket.set_tos_v4(0)?;
+    }
+    Ok(())
+}
+
+fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     // A kernel without this module keeps its default, and data still moves.
     let _ = socket.set_tcp_congestion(CONGESTION_CONTROL.as_bytes());

@@ -112,17 +112,22 @@ impl Live {
         }
     }
 
+    fn path(&self, at: FlowRef) -> Path {
+        let class = self.table.flow(at).class().expect("every flow crosses a link");
+        *self.table.classes()[class.index()].path()
+    }
+
     fn check(&self, name: &str) {
         let mut used = vec![0.0; self.fabric.links().len()];
         for &(id, at, _) in &self.flows {
-            let path = *self.table.classes()[self.table.flow(at).class().unwrap().index()].path();
+            let path = self.path(at);
             let rate = self.plan.rate(&self.table, at).bytes_per_sec();
             assert!(rate >= 0.0 && rate.is_finite(), "{name}: flow {id} at {rate}");
             path.iter().for_each(|link| used[link.index()] += rate);
         }
         let part = |link: &LinkId| used[link.index()] / self.fabric.capacity(*link).bytes_per_sec();
         for &(id, at, _) in &self.flows {
-            let path = *self.table.classes()[self.table.flow(at).class().unwrap().index()].path();
+            let path = self.path(at);
             let fullest = path.iter().map(part).fold(0.0, f64::max);
             assert!(fullest <= 1.0 + ROUNDING, "{name}: a link of flow {id} at {fullest} of its capacity");
             assert!(fullest >= 1.0 - ROUNDING, "{name}: flow {id} could go faster: {fullest}");

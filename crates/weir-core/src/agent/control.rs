@@ -1,9 +1,8 @@
 //! What agent and coordinator say to each other: sessions, plans, progress.
 
 use super::facts::JournalEntry;
-use super::latencies::sample;
 use super::pacer::Pacing;
-use super::state::{Agent, CoflowEntry};
+use super::state::{Agent, CoflowEntry, FirstByte};
 use std::collections::BTreeSet;
 use weir_model::{Rate, Span, Time};
 use weir_proto::{limits, v1};
@@ -69,7 +68,7 @@ impl Agent {
                     // Those before it were counted by plans that changed nothing here.
                     self.sent_whole = self.sent_whole.split_off(&plan.completed_flow);
                     if let Some(at) = self.sent_whole.remove(&plan.completed_flow) {
-                        sample(&mut self.latencies.replan_us, now.since(at));
+                        self.latencies.note_replan(now.since(at));
                     }
                 }
             }
@@ -127,21 +126,20 @@ impl Agent {
                 self.pacer.set(now, id, Pacing::Rated(Rate::from_bytes_per_sec(flow.rate())));
             }
         }
-        for rate in &plan.coflows {
-            self.note_planned(rate.coflow, plan.latest_flow);
+        let named = plan.coflows.iter().map(|rate| (rate.coflow, rate.whole));
+        let granted = touched.iter().filter_map(|id| self.flows.get(id)).map(|flow| (flow.coflow, false));
+        for (coflow, whole) in named.chain(granted).collect::<BTreeSet<_>>() {
+            self.note_whole(coflow, whole);
         }
     }
 
-    /// If a plan counts every get of a coflow so far, its next byte ends the wait that the last one began;
-    /// unless the plan has the coflow wait for others.
-    fn note_planned(&mut self, coflow: u64, latest_flow: u64) {
+    /// The next byte of a coflow that is `whole` is the first that all its gets led to, unless the plan has
+    /// it wait.
+    fn note_whole(&mut self, coflow: u64, whole: bool) {
         let Some(entry) = self.coflows.get_mut(&coflow) else { return };
-        if entry.last_get.is_some() && entry.flows.last().is_some_and(|&last| last <= latest_flow) {
+        if (entry.first_byte == FirstByte::NotWhole && whole) || entry.first_byte == FirstByte::Due {
             let moves = entry.flows.iter().any(|id| self.flows.get(id).is_some_and(|flow| flow.rate() > 0.0));
-            entry.get_counts = moves;
-            if !moves {
-                entry.last_get = None;
-            }
+            entry.first_byte = if moves { FirstByte::Due } else { FirstByte::Past };
         }
     }
 

@@ -3,7 +3,7 @@
 use super::control::FULL_REPORT_INTERVAL;
 use super::facts::{AgentConfig, BlockEntry, JournalEntry, OpenedFlow, PutError, Transmit};
 use super::flow::Flow;
-use super::latencies::{Latencies, sample};
+use super::latencies::Latencies;
 use super::pacer::{Pacer, Pacing};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::Time;
@@ -19,10 +19,19 @@ pub(super) struct CoflowEntry {
     pub(super) noted: Time,
     pub(super) first_opened: Option<Time>,
     pub(super) flows: BTreeSet<u64>,
-    /// The latest get, until a byte answers it,
-    pub(super) last_get: Option<Time>,
-    /// and whether the plan in force counts it.
-    pub(super) get_counts: bool,
+    pub(super) first_byte: FirstByte,
+}
+
+/// Where a coflow stands between its last get and its first byte here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum FirstByte {
+    /// No plan counts all its announced flows yet.
+    #[default]
+    NotWhole,
+    /// Such a plan lets it move.
+    Due,
+    /// It was sent, or that plan had it wait for others.
+    Past,
 }
 
 /// An agent. Call order: see the crate's documentation.
@@ -168,7 +177,6 @@ impl Agent {
         }
         let coflow = self.coflows.entry(request.coflow).or_default();
         coflow.first_opened.get_or_insert(now);
-        (coflow.last_get, coflow.get_counts) = (scheduled.then_some(now), false);
         coflow.flows.insert(id);
         self.flows.insert(id, flow);
         self.expect_report(now + FULL_REPORT_INTERVAL);
@@ -180,13 +188,11 @@ impl Agent {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
         entry.sent += bytes;
         if let Some(coflow) = self.coflows.get_mut(&entry.coflow)
-            && coflow.get_counts
+            && coflow.first_byte == FirstByte::Due
             && bytes > 0
         {
-            coflow.get_counts = false;
-            if let Some(at) = coflow.last_get.take() {
-                sample(&mut self.latencies.first_byte_us, now.since(at));
-            }
+            coflow.first_byte = FirstByte::Past;
+            self.latencies.note_first_byte(entry.coflow, now);
         }
         self.pacer.sent(now, flow, bytes);
         if entry.planned

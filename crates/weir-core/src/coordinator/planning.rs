@@ -167,6 +167,7 @@ impl Coordinator {
         let mut plans: BTreeMap<SessionId, v1::Plan> = BTreeMap::new();
         for (&coflow, &drain) in &drains {
             let Some(entry) = self.coflows.get(&coflow) else { continue };
+            let whole = entry.options.flows > 0 && entry.opened >= entry.options.flows;
             for host in entry.live.keys() {
                 let Some((session, agent)) = session_of(&self.hosts, &mut self.agents, *host) else {
                     continue;
@@ -175,7 +176,7 @@ impl Coordinator {
                     continue;
                 }
                 agent.enforced.drains.insert(coflow, (drain, now));
-                let rate = v1::CoflowRate { coflow, drain_per_s: drain };
+                let rate = v1::CoflowRate { coflow, drain_per_s: drain, whole };
                 plans.entry(session).or_default().coflows.push(rate);
             }
         }

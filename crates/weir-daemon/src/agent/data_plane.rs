@@ -204,7 +204,7 @@ impl Running {
                     return;
                 }
             };
-            if stream.set_nonblocking(true).is_err() || weir_net::tune_data(&stream).is_err() {
+            if stream.set_nonblocking(true).is_err() || weir_net::tune_served(&stream).is_err() {
                 continue;
             }
             let mut connection = Connection::new(stream);

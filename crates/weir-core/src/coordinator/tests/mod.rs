@@ -227,7 +227,7 @@ fn stale_epochs_are_dropped_and_counted() {
     let coflow = pair.register(1);
     let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
     let pause = v1::Plan {
-        coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.0 }],
+        coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.0, whole: false }],
         latest_flow: u64::MAX,
         ..v1::Plan::default()
     };

@@ -58,7 +58,7 @@ fn a_flow_that_came_after_the_plan_was_made_waits_for_the_next() {
     let request = Request { coflow, offset: 0, destination: 1, group: 0, block: "b".to_owned() };
     let second = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     let plan = v1::Plan {
-        coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.5 }],
+        coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.5, whole: false }],
         latest_flow: first,
         ..v1::Plan::default()
     };
@@ -70,20 +70,15 @@ fn a_flow_that_came_after_the_plan_was_made_waits_for_the_next() {
 }
 
 #[test]
-fn a_get_is_answered_by_the_first_byte_under_a_plan_that_counts_it() {
+fn a_coflows_first_byte_counts_once_all_its_announced_flows_are_planned_for() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(2);
     let first = pair.open(coflow, "a", 1_000_000, 0, 1);
-    pair.now = pair.now + Span::from_millis(4);
-    pair.agents[0].handle_put(block(coflow, "b", 1_000_000)).unwrap();
-    let request = Request { coflow, offset: 0, destination: 1, group: 0, block: "b".to_owned() };
-    pair.agents[0].handle_request(pair.now, &request).unwrap();
-    // A byte under the old plan does not answer the second get.
     let now = pair.now;
     pair.agents[0].handle_sent(now, first, 1000);
-    assert!(pair.agents[0].latencies().first_byte_us.is_empty());
-    pair.wait(1);
+    assert!(pair.agents[0].latencies().first_bytes.is_empty());
+    pair.open(coflow, "b", 1_000_000, 0, 1);
     let now = pair.now + Span::from_millis(1);
     pair.agents[0].handle_sent(now, first, 1000);
-    assert_eq!(pair.agents[0].latencies().first_byte_us, [2000]);
+    assert_eq!(pair.agents[0].latencies().first_bytes, [(coflow, now)]);
 }
