@@ -279,7 +279,7 @@ fn setting(args: &LiveArgs, work: &Work, loopback: bool) -> String {
     let bytes = coflows.iter().map(CoflowSpec::bytes).sum::<weir_model::Bytes>();
     let place = if loopback { "on loopback" } else { "in network namespaces" };
     format!(
-        "{}: {} coflows, {flows} flows, {bytes} over {} hosts at {} {place}; every byte is checked",
+        "{}: {} coflows, {flows} flows, {bytes} over {} hosts at {} {place}; every byte is checksummed",
         work.name,
         coflows.len(),
         work.hosts,
