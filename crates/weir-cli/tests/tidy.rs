@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Longest Rust file in lines; what is longer stands in [`LONGER`].
+/// Longest Rust file in lines.
 const MAX_LINES: usize = 600;
-/// Files that may be longer, up to so many lines.
 /// Folders that hold nothing of ours.
 const NOT_OURS: [&str; 3] = ["target", ".git", "out"];
 

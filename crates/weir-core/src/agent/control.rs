@@ -1,6 +1,7 @@
 //! What agent and coordinator say to each other: sessions, plans, progress.
 
 use super::facts::JournalEntry;
+use super::flow::Flow;
 use super::pacer::Pacing;
 use super::state::{Agent, CoflowEntry, FirstByte};
 use std::collections::BTreeSet;
@@ -133,12 +134,14 @@ impl Agent {
         }
     }
 
-    /// The next byte of a coflow that is `whole` is the first that all its gets led to, unless the plan has
-    /// it wait.
+    /// The next byte of a coflow that is `whole` is the first that all its gets led to, unless the plan lets
+    /// none of its flows begin here.
     fn note_whole(&mut self, coflow: u64, whole: bool) {
         let Some(entry) = self.coflows.get_mut(&coflow) else { return };
         if (entry.first_byte == FirstByte::NotWhole && whole) || entry.first_byte == FirstByte::Due {
-            let moves = entry.flows.iter().any(|id| self.flows.get(id).is_some_and(|flow| flow.rate() > 0.0));
+            // A flow's first bytes go out at once, later ones as its rate has it.
+            let begins = |flow: &Flow| flow.sent == 0 && flow.rate() > 0.0;
+            let moves = entry.flows.iter().any(|id| self.flows.get(id).is_some_and(begins));
             entry.first_byte = if moves { FirstByte::Due } else { FirstByte::Past };
         }
     }

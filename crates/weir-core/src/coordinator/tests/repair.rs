@@ -77,8 +77,8 @@ fn a_coflows_first_byte_counts_once_all_its_announced_flows_are_planned_for() {
     let now = pair.now;
     pair.agents[0].handle_sent(now, first, 1000);
     assert!(pair.agents[0].latencies().first_bytes.is_empty());
-    pair.open(coflow, "b", 1_000_000, 0, 1);
+    let second = pair.open(coflow, "b", 1_000_000, 0, 1);
     let now = pair.now + Span::from_millis(1);
-    pair.agents[0].handle_sent(now, first, 1000);
+    pair.agents[0].handle_sent(now, second, 1000);
     assert_eq!(pair.agents[0].latencies().first_bytes, [(coflow, now)]);
 }
