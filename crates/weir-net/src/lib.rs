@@ -1,14 +1,17 @@
-//! The operating system's edge: clocks, sockets, readiness, sendfile, checksums of files.
+//! The operating system's edge: clocks, sockets and gRPC channels over them, readiness, sendfile, checksums of
+//! files.
 //!
 //! Mechanism only. Nothing here knows what a coflow is or decides when anything is sent.
 #![deny(unsafe_code)]
 
 mod block_file;
+mod channel;
 mod clock;
 mod poller;
 mod socket;
 
 pub use block_file::{BlockFile, FrameChecksums, SendOutcome, checksum};
+pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};
 pub use poller::{Event, Poller, Waker};
 pub use socket::{
