@@ -1,6 +1,8 @@
 //! `weir live` on the golden scenarios: real bytes over shaped links (or over loopback, where namespaces are
 //! not allowed), under the policy that the simulator runs. Nothing here depends on how fast the machine is.
 
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;

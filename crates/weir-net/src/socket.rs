@@ -17,28 +17,40 @@ const SCHEDULED_UNSENT_BYTES: u32 = 16 << 10;
 /// Backlog of listening sockets.
 const BACKLOG: i32 = 4096;
 
-fn listen(address: SocketAddr) -> io::Result<Socket> {
+fn bound(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn listen(socket: Socket) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
-    Ok(socket)
+    Ok(socket.into())
+}
+
+/// Sets the congestion control, best before a socket connects or listens: where the machine's default is one
+/// that paces (BBR), a socket that began with it stays paced after a change. A kernel without this module
+/// keeps its default, and data still moves.
+fn set_congestion_control(socket: &SockRef<'_>) {
+    let _ = socket.set_tcp_congestion(CONGESTION_CONTROL.as_bytes());
 }
 
 /// A non-blocking listener for data connections. What it answers to those who connect is marked as control;
 /// [`tune_served`] takes the mark off a connection again.
 pub fn data_listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = listen(address)?;
+    let socket = bound(address)?;
+    set_congestion_control(&SockRef::from(&socket));
     mark_control(&socket)?;
-    Ok(socket.into())
+    listen(socket)
 }
 
 /// A non-blocking listener for control connections; accepted ones inherit the mark.
 pub fn control_listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = listen(address)?;
+    let socket = bound(address)?;
     mark_control(&socket)?;
-    Ok(socket.into())
+    listen(socket)
 }
 
 /// Marks a control connection and turns coalescing of small writes off.
@@ -71,8 +83,7 @@ pub fn tune_served<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 
 fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
-    // A kernel without this module keeps its default, and data still moves.
-    let _ = socket.set_tcp_congestion(CONGESTION_CONTROL.as_bytes());
+    set_congestion_control(socket);
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
         .with_interval(Duration::from_secs(5))
