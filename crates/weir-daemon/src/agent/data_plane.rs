@@ -23,7 +23,7 @@ const SHORTEST_SLEEP: Span = Span::from_nanos(500_000);
 /// A first event goes to the coordinator at once; those that follow within this time go together.
 const MESSAGE_SPACING: Span = Span::from_nanos(1_000_000);
 /// Writes between two looks at events and commands, so that neither waits long.
-const WRITES_PER_TURN: usize = 32;
+const WRITES_PER_TURN: usize = 8;
 
 /// Everything the thread owns but the state only it may touch.
 pub(super) struct DataPlane {
