@@ -14,6 +14,9 @@ pub const CONGESTION_CONTROL: &str = "cubic";
 /// Unsent bytes the kernel may hold for a scheduled flow, so that a pause takes effect at once and that
 /// what counts as sent has really left.
 const SCHEDULED_UNSENT_BYTES: u32 = 16 << 10;
+/// A peer that leaves bytes unacknowledged, or its window closed, for this long is given up; a receiver that
+/// was only slow comes back and resumes.
+const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(60);
 /// Backlog of listening sockets.
 const BACKLOG: i32 = 4096;
 
@@ -84,6 +87,7 @@ pub fn tune_served<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     set_congestion_control(socket);
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT))?;
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
         .with_interval(Duration::from_secs(5))
