@@ -1,6 +1,6 @@
 //! When the next flow ends under a plan, and which flows end at an instant.
 //!
-//! Under drains and grants only coflows and granted flows are looked at. Under levels every flow of a path
+//! Under drains and grants the table itself knows when they end. Under levels every flow of a path
 //! class ends when the class has been served a certain number of bytes, and every class of a link when
 //! the link's level has served a certain number: a heap per class and a heap per link, both keyed by
 //! service and never by time, so that a changed level moves no entry.
@@ -8,9 +8,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use weir_model::{LinkId, Span, Time};
-use weir_policy::{ClassId, Coflow, CoflowTable, FlowRef, Plan, Slot};
-
-const NANOS_PER_SEC: f64 = 1e9;
+use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Slot};
 
 /// A finite number with a total order.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,18 +35,8 @@ pub(crate) struct Due {
 }
 
 /// Completions under the plan in force.
-///
-/// Ends are kept as nanoseconds after the plan, not rounded yet: `ceil(end) <= whole` just when
-/// `end <= whole`, so only the earliest is ever rounded up.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
-    planned: Time,
-    drains: Vec<(f64, Slot)>,
-    /// Parallel to the plan's grants.
-    grants: Vec<f64>,
-    least: f64,
-    /// Drain per slot while a plan is taken over.
-    drain_of: Vec<f64>,
     levels: LevelCompletions,
 }
 
@@ -63,77 +51,24 @@ impl Completions {
         arrived: &[Slot],
         touched: &[ClassId],
     ) {
-        self.planned = now;
-        self.drains.clear();
-        self.grants.clear();
-        self.least = f64::INFINITY;
         if plan.levels.is_empty() {
             self.levels.forget();
-            self.adopt_drains_and_grants(table, plan);
         } else {
             self.levels.adopt(now, table, plan, arrived, touched);
         }
     }
 
-    /// Granted flows also move by the drain of their coflow, if it has one.
-    fn adopt_drains_and_grants(&mut self, table: &CoflowTable, plan: &Plan) {
-        self.drain_of.clear();
-        self.drain_of.resize(table.slot_bound(), 0.0);
-        let mut least = f64::INFINITY;
-        for &(slot, drain) in &plan.drains {
-            self.drain_of[slot.0 as usize] = drain;
-            let end = NANOS_PER_SEC / drain;
-            least = least.min(end);
-            self.drains.push((end, slot));
-        }
-        let mut coflow: Option<(Slot, &Coflow, f64, f64)> = None;
-        for grant in &plan.grants {
-            // Grants of one coflow follow each other.
-            let (_, flows, scale, drain) = match coflow {
-                Some(same @ (slot, ..)) if slot == grant.flow.coflow => same,
-                _ => {
-                    let slot = grant.flow.coflow;
-                    let entry = table.coflow(slot);
-                    *coflow.insert((slot, entry, entry.scale(), self.drain_of[slot.0 as usize]))
-                }
-            };
-            let left = flows.base(grant.flow.flow) * scale;
-            let end = NANOS_PER_SEC * left / (drain * left + grant.bytes_per_sec);
-            least = least.min(end);
-            self.grants.push(end);
-        }
-        self.least = least;
-    }
-
-    /// The next completion, [`Time::MAX`] if there is none.
-    pub(crate) fn next(&self) -> Time {
-        let next = self.planned + Span::from_nanos(self.least.ceil() as u64);
+    /// The next completion, [`Time::MAX`] if there is none. `now` is where the table stands.
+    pub(crate) fn next(&self, now: Time, table: &CoflowTable) -> Time {
+        let next = table.next_end().map_or(Time::MAX, |span| now + span);
         next.min(self.levels.next)
     }
 
-    /// Takes out everything that is complete by `now`, to which the table has been advanced by `plan`, the
-    /// one last adopted.
-    pub(crate) fn take_due(&mut self, now: Time, table: &CoflowTable, plan: &Plan, due: &mut Due) {
+    /// Takes out everything that is complete by `now`, to which the table has been advanced.
+    pub(crate) fn take_due(&mut self, now: Time, table: &CoflowTable, due: &mut Due) {
         due.coflows.clear();
         due.flows.clear();
-        let elapsed = now.since(self.planned).nanos() as f64;
-        if self.least <= elapsed {
-            // What was taken out ends never again; the lists live as long as the plan.
-            for (end, slot) in self.drains.iter_mut().filter(|(end, _)| *end <= elapsed) {
-                due.coflows.push(*slot);
-                *end = f64::INFINITY;
-            }
-            for (end, grant) in self.grants.iter_mut().zip(&plan.grants) {
-                if *end <= elapsed {
-                    *end = f64::INFINITY;
-                    if !due.coflows.contains(&grant.flow.coflow) {
-                        due.flows.push(grant.flow);
-                    }
-                }
-            }
-            let drains = self.drains.iter().map(|&(end, _)| end);
-            self.least = drains.chain(self.grants.iter().copied()).fold(f64::INFINITY, f64::min);
-        }
+        table.take_ends(&mut due.coflows, &mut due.flows);
         if self.levels.next <= now {
             self.levels.take_due(now, table, due);
         }

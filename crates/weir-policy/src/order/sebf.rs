@@ -56,10 +56,10 @@ struct Peak {
 const UNKNOWN: Peak = Peak { coflow: u64::MAX, raises: u64::MAX, link: LinkId(0), time: 0.0, second: 0.0 };
 
 impl Peak {
-    fn of(coflow: &Coflow, inverse_capacity: &[f64]) -> Peak {
+    fn of(view: &CoflowTable, coflow: &Coflow, inverse_capacity: &[f64]) -> Peak {
         let mut peak = Peak { coflow: coflow.id().0, raises: coflow.raises(), ..UNKNOWN };
         for &link in coflow.links() {
-            let time = coflow.demand_bases()[link.index()] * inverse_capacity[link.index()];
+            let time = view.demand_base(coflow, link) * inverse_capacity[link.index()];
             if time > peak.time {
                 peak = Peak { link, time, second: peak.time, ..peak };
             } else if time > peak.second {
@@ -71,11 +71,11 @@ impl Peak {
 
     /// Takes over what is left on the bottleneck. Sums only shrink unless noted: while it stays above what
     /// the second was, it is still the bottleneck.
-    fn holds(&mut self, coflow: &Coflow, inverse_capacity: &[f64]) -> bool {
+    fn holds(&mut self, view: &CoflowTable, coflow: &Coflow, inverse_capacity: &[f64]) -> bool {
         if (self.coflow, self.raises) != (coflow.id().0, coflow.raises()) {
             return false;
         }
-        self.time = coflow.demand_bases()[self.link.index()] * inverse_capacity[self.link.index()];
+        self.time = view.demand_base(coflow, self.link) * inverse_capacity[self.link.index()];
         self.time >= self.second
     }
 }
@@ -99,8 +99,8 @@ impl Order for Sebf {
         self.keyed.clear();
         for (rank, (slot, coflow)) in (0u32..).zip(view.coflows()) {
             let peak = &mut self.peaks[slot.0 as usize];
-            if !peak.holds(coflow, &self.inverse_capacity) {
-                *peak = Peak::of(coflow, &self.inverse_capacity);
+            if !peak.holds(view, coflow, &self.inverse_capacity) {
+                *peak = Peak::of(view, coflow, &self.inverse_capacity);
             }
             self.keyed.push((peak.time * coflow.scale(), rank, slot));
         }
