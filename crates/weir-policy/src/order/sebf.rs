@@ -36,7 +36,6 @@ use weir_model::{Fabric, LinkId};
 #[derive(Default)]
 pub struct Sebf {
     inverse_capacity: Vec<f64>,
-    capacity: Vec<f64>,
     /// Per slot, the peak at the last plan.
     peaks: Vec<Peak>,
     keyed: Vec<(f64, u32, Slot)>,
@@ -80,21 +79,14 @@ impl Peak {
     }
 }
 
-impl Sebf {
-    /// Notices changed capacities, which make every peak stale.
-    fn read_capacities(&mut self, fabric: &Fabric) {
-        let now = fabric.links().iter().map(|link| link.capacity.bytes_per_sec());
-        if !self.capacity.iter().copied().eq(now.clone()) {
-            self.capacity = now.collect();
-            self.inverse_capacity = self.capacity.iter().map(|capacity| 1.0 / capacity).collect();
-            self.peaks.clear();
-        }
-    }
-}
-
 impl Order for Sebf {
-    fn sort(&mut self, fabric: &Fabric, view: &CoflowTable, sorted: &mut Vec<Slot>) {
-        self.read_capacities(fabric);
+    fn set_fabric(&mut self, fabric: &Fabric) {
+        let inverse = fabric.links().iter().map(|link| 1.0 / link.capacity.bytes_per_sec());
+        self.inverse_capacity = inverse.collect();
+        self.peaks.clear();
+    }
+
+    fn sort(&mut self, view: &CoflowTable, sorted: &mut Vec<Slot>) {
         self.peaks.resize(view.slot_bound(), UNKNOWN);
         self.keyed.clear();
         for (rank, (slot, coflow)) in (0u32..).zip(view.coflows()) {

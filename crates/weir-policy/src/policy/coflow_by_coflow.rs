@@ -41,11 +41,10 @@ impl CoflowByCoflow {
 
 impl CoflowByCoflow {
     /// Whether the drains of the last plan stay what they are.
-    fn goes_on(&mut self, fabric: &Fabric, view: &CoflowTable) -> bool {
+    fn goes_on(&mut self, view: &CoflowTable) -> bool {
         self.planned
             && !view.changes().disturbed
             && self.sorted == self.last_sorted
-            && self.residual.knows(fabric)
             && self.madd.goes_on(view)
     }
 }
@@ -53,9 +52,14 @@ impl CoflowByCoflow {
 impl Policy for CoflowByCoflow {
     fn plan(&mut self, _now: Time, fabric: &Fabric, view: &CoflowTable, plan: &mut Plan) {
         plan.clear();
+        if !self.residual.knows(fabric) {
+            self.order.set_fabric(fabric);
+            self.residual.reset(fabric);
+            self.planned = false;
+        }
         std::mem::swap(&mut self.sorted, &mut self.last_sorted);
-        self.order.sort(fabric, view, &mut self.sorted);
-        if self.goes_on(fabric, view) && self.backfill.go_on(view, &self.sorted, &self.residual, plan) {
+        self.order.sort(view, &mut self.sorted);
+        if self.goes_on(view) && self.backfill.go_on(view, &self.sorted, &self.residual, plan) {
             plan.continues = true;
             return;
         }

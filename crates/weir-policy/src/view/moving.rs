@@ -105,6 +105,10 @@ pub(super) struct Moving {
     /// Parallel to `granted`: when nothing is left.
     ends: Vec<u64>,
     free: Vec<u32>,
+    /// Nothing ends before this.
+    first_end: u64,
+    /// Whether something ends then.
+    exact: bool,
 }
 
 impl Moving {
@@ -138,20 +142,25 @@ impl Moving {
     pub(super) fn leave(&mut self, place: u32) {
         self.ends[place as usize] = NEVER;
         self.free.push(place);
+        self.exact = false;
     }
 
     fn predict(&mut self, place: u32) {
         let line = &self.granted[place as usize].line;
         let left = line.at(self.clock).max(0.0);
-        self.ends[place as usize] = end_after(self.clock, left / line.per_sec);
+        let end = end_after(self.clock, left / line.per_sec);
+        self.ends[place as usize] = end;
+        self.first_end = self.first_end.min(end);
+        self.exact = false;
     }
 
     /// Forgets the drain of a coflow.
     pub(super) fn stop(&mut self, slot: Slot) {
         self.draining.retain(|&(_, other)| other != slot);
+        self.exact = false;
     }
 
-    fn first_end(&self) -> u64 {
+    fn find_first_end(&self) -> u64 {
         let drains = self.draining.iter().map(|&(end, _)| end);
         drains.chain(self.ends.iter().copied()).min().unwrap_or(NEVER)
     }
@@ -160,7 +169,8 @@ impl Moving {
 impl CoflowTable {
     /// Time until the first end under the adopted drains and grants; `None` if nothing moves by them.
     pub fn next_end(&self) -> Option<Span> {
-        let first = self.moving.first_end();
+        let moving = &self.moving;
+        let first = if moving.exact { moving.first_end } else { moving.find_first_end() };
         (first != NEVER).then(|| Span::from_nanos(first.saturating_sub(self.moving.clock)))
     }
 
@@ -168,6 +178,9 @@ impl CoflowTable {
     /// their grant. They stay what they are until they are finished or removed.
     pub fn take_ends(&self, coflows: &mut Vec<Slot>, flows: &mut Vec<FlowRef>) {
         let clock = self.moving.clock;
+        if clock < self.moving.first_end {
+            return;
+        }
         coflows.extend(self.moving.draining.iter().filter(|(end, _)| *end <= clock).map(|&(_, slot)| slot));
         for (end, granted) in self.moving.ends.iter().zip(&self.moving.granted) {
             if *end <= clock && !coflows.contains(&granted.flow.coflow) {
@@ -231,6 +244,8 @@ impl CoflowTable {
                 self.ungrant(grant.flow);
             }
         }
+        self.moving.first_end = self.moving.find_first_end();
+        self.moving.exact = true;
     }
 
     fn grant(&mut self, at: FlowRef, rate: f64) {
@@ -313,7 +328,7 @@ impl CoflowTable {
             let slot = self.moving.draining[at].1;
             self.coflow_mut(slot).follow_drain(clock);
         }
-        if self.moving.ends.iter().all(|&end| end >= clock) {
+        if clock <= self.moving.first_end || self.moving.ends.iter().all(|&end| end >= clock) {
             return;
         }
         for place in 0..self.moving.granted.len() {

@@ -132,7 +132,7 @@ impl GoOn<'_> {
         let open = links.iter().all(|&link| self.walk.filled[link] > place);
         if before.is_none() && !open {
             // A link was filled since this place was found.
-            self.find_next(links, place);
+            links.into_iter().for_each(|link| self.find_next(link, place));
             return;
         }
         let slot = self.order[rank];
@@ -141,7 +141,7 @@ impl GoOn<'_> {
         if let Some((before, true)) = before
             && self.stays(&before, links)
         {
-            self.find_next(links, place);
+            links.into_iter().for_each(|link| self.find_next(link, place));
             return;
         }
         let live = coflow.destinations_of(source)[destination / 64] >> (destination % 64) & 1 == 1;
@@ -174,7 +174,7 @@ impl GoOn<'_> {
                 self.stir(link, place, *left);
             }
         }
-        self.find_next(links, place);
+        links.into_iter().for_each(|link| self.find_next(link, place));
     }
 
     /// Whether a live flow is to get what it gets beside its drain, but for the rounding of sums: what was
@@ -260,23 +260,21 @@ impl GoOn<'_> {
         *word = if open { *word | bit } else { *word & !bit };
     }
 
-    /// Finds the next places of the links of a place just visited. A link without one is as it will be.
-    fn find_next(&mut self, links: [usize; 2], place: Place) {
-        for link in links {
-            let at = self.ripple.stirred_at[link] as usize;
-            if at == 0 {
-                continue;
-            }
-            let stirred = self.ripple.stirred[at - 1];
-            let mut next = self.walk.next_on_link(link, place);
-            if stirred.left > 0.0 {
-                let from = place.max(stirred.filled_before).next();
-                next = next.min(self.next_open(link, from, next));
-            }
-            self.ripple.stirred[at - 1].next = next;
-            if next == NEVER {
-                self.settle(at - 1);
-            }
+    /// Finds the next place of a link just visited, if it is stirred. Without one it is as it will be.
+    fn find_next(&mut self, link: usize, place: Place) {
+        let at = self.ripple.stirred_at[link] as usize;
+        if at == 0 {
+            return;
+        }
+        let stirred = self.ripple.stirred[at - 1];
+        let mut next = self.walk.next_on_link(link, place);
+        if stirred.left > 0.0 {
+            let from = place.max(stirred.filled_before).next();
+            next = next.min(self.next_open(link, from, next));
+        }
+        self.ripple.stirred[at - 1].next = next;
+        if next == NEVER {
+            self.settle(at - 1);
         }
     }
 
