@@ -10,6 +10,8 @@ use std::collections::BinaryHeap;
 use weir_model::{LinkId, Span, Time};
 use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Slot};
 
+const NANOS_PER_SEC: f64 = 1e9;
+
 /// A finite number with a total order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Key(f64);
@@ -87,6 +89,11 @@ struct LevelCompletions {
     levels: Vec<f64>,
     served: Vec<f64>,
     heads: Vec<f64>,
+    /// Per link, nanoseconds from the last plan to its first end, not rounded yet.
+    nanos: Vec<f64>,
+    /// Links whose first key may not hold any more, and whether a link is among them.
+    stale: Vec<usize>,
+    is_stale: Vec<bool>,
     planned: Time,
     next: Time,
     known: bool,
@@ -100,6 +107,9 @@ impl Default for LevelCompletions {
             levels: Vec::new(),
             served: Vec::new(),
             heads: Vec::new(),
+            nanos: Vec::new(),
+            stale: Vec::new(),
+            is_stale: Vec::new(),
             planned: Time::ZERO,
             next: Time::MAX,
             known: false,
@@ -118,6 +128,7 @@ impl LevelCompletions {
         let links = plan.levels.len();
         self.classes.resize_with(links, BinaryHeap::new);
         self.heads.resize(links, f64::INFINITY);
+        self.is_stale.resize(links, false);
         self.flows.resize_with(table.classes().len(), BinaryHeap::new);
         if !self.known {
             self.known = true;
@@ -142,7 +153,8 @@ impl LevelCompletions {
         self.planned = now;
         self.served.clear();
         self.served.extend((0..links).map(|link| table.served(LinkId(link as u32))));
-        for link in 0..links {
+        while let Some(link) = self.stale.pop() {
+            self.is_stale[link] = false;
             self.settle(table, link);
         }
         self.find_next();
@@ -163,8 +175,14 @@ impl LevelCompletions {
         Some(Key(table.target_on_link(class, target.0)))
     }
 
-    /// Enters a class at its link after its first flow or its link may have changed.
+    /// Enters a class at its link after its first flow or its link may have changed. Entries it had at
+    /// links of its path may not hold any more.
     fn announce(&mut self, table: &CoflowTable, class: ClassId) {
+        for link in table.classes()[class.index()].path().iter().map(|link| link.index()) {
+            if !std::mem::replace(&mut self.is_stale[link], true) {
+                self.stale.push(link);
+            }
+        }
         let Some(link) = table.classes()[class.index()].bottleneck() else { return };
         if let Some(key) = self.head(table, class) {
             self.classes[link.index()].push(Reverse((key, class)));
@@ -185,31 +203,28 @@ impl LevelCompletions {
     }
 
     fn find_next(&mut self) {
-        let mut least = f64::INFINITY;
-        for ((head, served), level) in self.heads.iter().zip(&self.served).zip(&self.levels) {
-            let secs = (head - served) / level;
-            // An idle link has an infinite head and perhaps an infinite level: no number, never less.
-            if secs < least {
-                least = secs;
-            }
-        }
-        self.next = self.planned + Span::from_secs_ceil(least);
+        let lines = self.heads.iter().zip(&self.served).zip(&self.levels);
+        self.nanos.clear();
+        // An idle link has an infinite head and perhaps an infinite level: no number, never less.
+        self.nanos.extend(lines.map(|((head, served), level)| (head - served) / level * NANOS_PER_SEC));
+        let less = |least: f64, &nanos: &f64| if nanos < least { nanos } else { least };
+        let least = self.nanos.iter().fold(f64::INFINITY, less);
+        self.next = self.planned + Span::from_nanos(least.ceil() as u64);
     }
 
     fn take_due(&mut self, now: Time, table: &CoflowTable, due: &mut Due) {
+        // `ceil(nanos) <= elapsed` just when `nanos <= elapsed`: that is a whole number.
+        let elapsed = now.since(self.planned).nanos() as f64;
         for link in 0..self.heads.len() {
-            loop {
-                let secs = (self.heads[link] - self.served[link]) / self.levels[link];
-                // An idle link has no number of seconds.
-                if secs.is_nan() || self.planned + Span::from_secs_ceil(secs) > now {
-                    break;
-                }
+            while self.nanos[link] <= elapsed {
                 let Some(&Reverse((_, class))) = self.classes[link].peek() else { break };
                 if let Some(Reverse((_, flow))) = self.flows[class.index()].pop() {
                     due.flows.push(flow);
                 }
                 self.announce(table, class);
                 self.settle(table, link);
+                let left = self.heads[link] - self.served[link];
+                self.nanos[link] = left / self.levels[link] * NANOS_PER_SEC;
             }
         }
         self.find_next();
