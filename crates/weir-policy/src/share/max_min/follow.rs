@@ -6,44 +6,53 @@
 //!
 //! # Approach
 //! Take the links in the last order, mended where levels do not rise. How many flows each link limits is
-//! known from the last plan and changes only where two links change places, so capacities are all that
-//! has to be kept.
+//! known from the last plan and changes only where two links change places. What is left of a link when
+//! its turn comes is one sum over the links taken before, and nothing else needs to be kept.
 //!
 //! # Pseudo-code
 //! ```text
-//! for link of the last order:
-//!     while the link before it has a higher level than capacity left of link / flows it limits:
-//!         give back what that one took; classes they share are limited by link from now on
-//!     level = capacity left of link / flows it limits; take it
+//! for link of the last order, from the first whose flows changed on:
+//!     left = capacity - sum over links taken before of (their level * flows that cross both)
+//!     while the link before it has a level above left / flows it limits:
+//!         give that one back; classes they share are limited by link from now on
+//!     level = left / flows it limits
 //!     links given back come next
+//! links that limit nobody come last, and must have capacity for what was taken
 //! ```
 //!
 //! # Properties
 //! * Rising levels make the result right: see the [filling](super).
-//! * Cost: one visit per (link that limits somebody, class crossing it) and per link given back.
+//! * Cost: one visit per (link that limits somebody, class crossing it) from the first change on, and as
+//!   much per link given back.
 //! * Gives up, for a filling without a guess, when more is given back than a few times all links, or a
 //!   link has too little for what was taken and nobody gives back.
 
-use super::{CHECKPOINT_LINKS, Crossing, DENSE_SPREAD, MaxMin, ROUNDING};
+use super::{Crossing, DENSE_SPREAD, MaxMin, ROUNDING};
 use crate::{ClassId, Plan};
 use weir_model::LinkId;
 
 /// Times all links that may be given back before the order counts as lost.
 const MOST_ROUNDS: usize = 2;
+/// Sums kept side by side: one would wait for itself at every step.
+const LANES: usize = 8;
 
 impl Crossing {
-    /// Takes `level` per flow of all classes out of the links they also cross; negative gives back.
-    fn take_capacity(&self, level: f64, capacity: &mut [f64]) {
-        if self.row.len() <= DENSE_SPREAD * self.short.len() {
-            let capacity = &mut capacity[self.base..self.base + self.row.len()];
-            for (capacity, &live) in capacity.iter_mut().zip(&self.row) {
-                *capacity -= f64::from(live) * level;
+    /// What the flows that also cross other links take, given the levels of those that limit them.
+    fn taken(&self, levels: &[f64]) -> f64 {
+        if self.row.len() > DENSE_SPREAD * self.short.len() {
+            let of_entry = |entry: &super::Entry| f64::from(entry.live) * levels[entry.other as usize];
+            return self.short.iter().map(of_entry).sum();
+        }
+        let (rows, row) = self.row.as_chunks::<LANES>();
+        let (levels, rest) = levels[self.base..self.base + self.row.len()].as_chunks::<LANES>();
+        let mut sums = [0.0; LANES];
+        for (live, levels) in rows.iter().zip(levels) {
+            for lane in 0..LANES {
+                sums[lane] += f64::from(live[lane]) * levels[lane];
             }
-            return;
         }
-        for entry in &self.short {
-            capacity[entry.other as usize] -= f64::from(entry.live) * level;
-        }
+        let rest: f64 = row.iter().zip(rest).map(|(&live, level)| f64::from(live) * level).sum();
+        sums.iter().sum::<f64>() + rest
     }
 
     /// Live flows that also cross another link.
@@ -54,44 +63,35 @@ impl Crossing {
 }
 
 impl MaxMin {
-    /// Fills in the last order from the last checkpoint on; false if that is hopeless.
+    /// Fills in the last order from the first touched link on; false if that is hopeless.
     pub(super) fn follow(&mut self, plan: &mut Plan) -> bool {
-        let (_, start) = self.resume();
+        let (mut waiting, mut given_back) = (self.begin(), 0);
         plan.levels.clone_from(&self.levels);
-        let (mut waiting, mut given_back) = (start, 0);
-        let mut due = start + CHECKPOINT_LINKS;
-        self.pending.clear();
-        self.idle.clear();
         loop {
             let link = match self.pending.pop() {
                 Some(link) => link as usize,
                 None if waiting < self.links => {
-                    if self.new_order.len() >= due {
-                        due = self.new_order.len() + CHECKPOINT_LINKS;
-                        self.save(0.0);
-                    }
                     waiting += 1;
                     self.order[waiting - 1] as usize
                 }
-                None => match self.idle.iter().position(|&link| self.share(link as usize) < 0.0) {
+                None => match self.idle.iter().position(|&link| self.lacks(link as usize)) {
                     Some(at) => self.idle.swap_remove(at) as usize,
                     None => break,
                 },
             };
-            if self.limited[link] < 0.5 && self.share(link) > 0.0 {
+            if self.limited[link] < 0.5 && (waiting < self.links || !self.lacks(link)) {
                 plan.levels[link] = f64::INFINITY;
                 self.idle.push(link as u32);
                 continue;
             }
             let before = self.pending.len();
-            let last = self.make_way(link, plan);
+            let level = self.level(link, plan);
             given_back += self.pending.len() - before;
             if given_back > MOST_ROUNDS * self.links || self.limited[link] < 0.5 {
                 return false;
             }
-            let level = self.share(link).max(last);
             plan.levels[link] = level;
-            self.crossing[link].take_capacity(level, &mut self.open.capacity);
+            self.taken[link] = level;
             self.new_order.push(link as u32);
         }
         // They come after all others on their paths.
@@ -103,57 +103,69 @@ impl MaxMin {
         true
     }
 
-    /// What each flow that a link limits can get. A link that limits nobody limits nobody, unless more was
-    /// taken than it has.
-    fn share(&self, link: usize) -> f64 {
-        let (capacity, flows) = (self.open.capacity[link], self.limited[link]);
-        match flows > 0.5 {
-            true => capacity / flows,
-            false if capacity < -ROUNDING * self.capacity[link] => f64::NEG_INFINITY,
-            false => f64::INFINITY,
+    /// Takes all links before the first touched one as in the last plan; how many.
+    fn begin(&mut self) -> usize {
+        let first = self.touched.iter().map(|&link| self.position[link as usize] as usize).min();
+        let first = first.unwrap_or(self.links);
+        // They are of fillings that keep count of more than this one.
+        self.drop_checkpoints(0);
+        self.pending.clear();
+        self.idle.clear();
+        self.new_order.clear();
+        self.new_order.extend_from_slice(&self.order[..first]);
+        self.taken.clear();
+        self.taken.resize(self.links + 1, 0.0);
+        for &link in &self.new_order {
+            let level = self.levels[link as usize];
+            self.taken[link as usize] = if level.is_finite() { level } else { 0.0 };
         }
+        first
     }
 
-    /// Gives back the links before `link` whose level is above its share, and returns the level of the
-    /// last that stays.
-    fn make_way(&mut self, link: usize, plan: &mut Plan) -> f64 {
-        // Links that limit nobody stand between others; they stay where they are if nothing moves past.
-        let mut keep = self.new_order.len();
-        let mut at = keep;
-        while at > 0 {
-            let other = self.new_order[at - 1] as usize;
+    /// Whether more is taken of a link than it has; not if all its flows at the highest level fit.
+    fn lacks(&self, link: usize) -> bool {
+        let (capacity, flows) = (self.capacity[link], self.flows[link] as f64);
+        let levels = self.new_order.iter().rev().map(|&link| self.taken[link as usize]);
+        let highest = levels.into_iter().find(|&level| level > 0.0).unwrap_or(0.0);
+        flows * highest > capacity && capacity - self.crossing[link].taken(&self.taken) < -ROUNDING * capacity
+    }
+
+    /// The level of a link, after links before it with a higher one are given back.
+    fn level(&mut self, link: usize, plan: &mut Plan) -> f64 {
+        let mut left = self.capacity[link] - self.crossing[link].taken(&self.taken);
+        // Links that limit nobody may stand between others; they move only with one that does.
+        let (mut keep, mut last) = (self.new_order.len(), 0.0);
+        for at in (0..self.new_order.len()).rev() {
+            let other = self.new_order[at] as usize;
             let level = plan.levels[other];
-            if level.is_finite() {
-                if self.share(link) >= level * (1.0 - ROUNDING) {
-                    break;
-                }
-                self.crossing[other].take_capacity(-level, &mut self.open.capacity);
-                self.move_limit(other, link, plan);
-                keep = at - 1;
+            if level.is_infinite() {
+                continue;
             }
-            at -= 1;
+            let flows = self.limited[link];
+            let share = if flows < 0.5 { f64::NEG_INFINITY } else { left / flows };
+            if share >= level * (1.0 - ROUNDING) {
+                last = level;
+                break;
+            }
+            self.taken[other] = 0.0;
+            left += level * self.move_limit(other, link, plan);
+            keep = at;
         }
-        let last = self.new_order[..keep].iter().rev().map(|&link| plan.levels[link as usize]);
-        let last = last.into_iter().find(|level| level.is_finite()).unwrap_or(0.0);
-        if keep < self.new_order.len() {
-            self.pending.extend(self.new_order.drain(keep..).rev());
-            let checkpoints = self.checkpoints.partition_point(|checkpoint| checkpoint.position <= keep);
-            self.drop_checkpoints(checkpoints);
-        }
-        last
+        self.pending.extend(self.new_order.drain(keep..).rev());
+        last.max(left / self.limited[link])
     }
 
-    /// The class that crosses both links, if there is one, is limited by `to` from now on.
-    fn move_limit(&mut self, from: usize, to: usize, plan: &mut Plan) {
+    /// The class that crosses both links, if there is one, is limited by `to` from now on; its flows.
+    fn move_limit(&mut self, from: usize, to: usize, plan: &mut Plan) -> f64 {
         let live = self.crossing[to].shared(from);
-        if live < 0.5 {
-            return;
+        if live > 0.5 {
+            self.limited[from] -= live;
+            self.limited[to] += live;
+            let crossing = &self.crossing[to];
+            if let Some(at) = crossing.short.iter().position(|entry| entry.other as usize == from) {
+                plan.switched.push((ClassId(crossing.classes[at]), LinkId(to as u32)));
+            }
         }
-        self.limited[from] -= live;
-        self.limited[to] += live;
-        let crossing = &self.crossing[to];
-        if let Some(at) = crossing.short.iter().position(|entry| entry.other as usize == from) {
-            plan.switched.push((ClassId(crossing.classes[at]), LinkId(to as u32)));
-        }
+        live
     }
 }

@@ -176,6 +176,8 @@ pub struct MaxMin {
     window: Vec<(f64, u32, u32)>,
     /// Flows per link that it limits.
     limited: Vec<f64>,
+    /// Per link (and one past the last), its level once it is taken, else 0.
+    taken: Vec<f64>,
     /// Links given back, the next one last.
     pending: Vec<u32>,
     /// Links that limit nobody.
@@ -201,10 +203,11 @@ impl MaxMin {
         expected &= changes.arrived.is_empty() && changes.classes.iter().all(has_place);
         plan.levels.resize(self.links, f64::INFINITY);
         let resumed = expected && {
-            self.keep_checkpoints();
-            match self.long_paths {
-                true => self.fill(view.classes(), WINDOW, plan),
-                false => self.follow(plan),
+            if self.long_paths {
+                self.keep_checkpoints();
+                self.fill(view.classes(), WINDOW, plan)
+            } else {
+                self.follow(plan)
             }
         };
         if !resumed {
