@@ -9,9 +9,11 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// What is left of a flow that was predicted to be done but not yet reported so, at least (bytes).
 /// Keeps a late report from turning into an infinite rate; no completion time depends on it.
-const FLOOR_BYTES: f64 = 1e-6;
-/// The largest part of a coflow that one step may take before its completion is reported.
-const FLOOR_FACTOR: f64 = 1.0 / (1u64 << 40) as f64;
+pub(super) const FLOOR_BYTES: f64 = 1e-6;
+
+/// A sum that one change leaves with less than this part is computed anew: what rounding added to it when
+/// it was large may be more than what is left.
+const CANCELLED: f64 = 1e-4;
 
 /// One flow of a live coflow.
 #[derive(Clone, Debug)]
@@ -128,6 +130,24 @@ struct Load {
 }
 
 impl Load {
+    /// Takes from the sum of bases; true if hardly anything is left of what should not be 0.
+    fn take(&mut self, base: f64) -> bool {
+        let left = self.base - base;
+        let none = self.grants == self.flows;
+        let cancelled = !none && left < self.base * CANCELLED;
+        self.base = if none { 0.0 } else { left };
+        cancelled
+    }
+
+    /// Takes a flow out of the sum of those with a grant; true if hardly anything is left of it.
+    fn end_grant(&mut self, line: &Line) -> bool {
+        self.grants -= 1;
+        let rest = self.granted.minus(line);
+        let cancelled = self.grants > 0 && rest.is_less(CANCELLED, &self.granted);
+        self.granted = if self.grants == 0 { Line::default() } else { rest };
+        cancelled
+    }
+
     fn add_granted(&mut self, line: &Line) {
         self.grants += 1;
         self.granted = if self.grants == 1 { *line } else { self.granted.plus(line) };
@@ -150,6 +170,8 @@ pub struct Coflow {
     raises: u64,
     /// Changes to sums since they were last computed from the flows.
     roundings: usize,
+    /// A sum lost so much of itself at once that what stays may be mostly rounding.
+    cancelled: bool,
     links: Vec<LinkId>,
     /// Per link of the fabric: what it carries, and its place in `links`.
     loads: Vec<Load>,
@@ -181,6 +203,7 @@ impl Coflow {
             id_ranges: Vec::new(),
             raises: 0,
             roundings: 0,
+            cancelled: false,
             links: Vec::new(),
             loads: vec![Load::default(); links],
             position: vec![NONE; links],
@@ -234,7 +257,7 @@ impl Coflow {
         let load = &self.loads[link.index()];
         match load.grants {
             0 => load.base,
-            _ => load.base + load.granted.at(clock).max(0.0) / self.scale,
+            _ => load.base + load.granted.at(clock).max(FLOOR_BYTES) / self.scale,
         }
     }
     /// The factor that shrinks all flows without a grant: bytes left = base * scale.
@@ -402,7 +425,7 @@ impl Coflow {
     fn take_from_link(&mut self, link: LinkId, base: f64) {
         let at = link.index();
         self.loads[at].flows -= 1;
-        self.loads[at].base -= base;
+        self.cancelled |= self.loads[at].take(base);
         if self.loads[at].flows == 0 {
             self.loads[at].base = 0.0;
             self.link_set.remove(at);
@@ -414,6 +437,16 @@ impl Coflow {
         }
     }
 
+    /// Notes that a flow should have ended: nothing may be left of its links' sums.
+    pub(super) fn note_overdue(&mut self) {
+        self.cancelled = true;
+    }
+
+    /// Whether a sum may be mostly rounding.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled
+    }
+
     /// Notes that a sum may have grown otherwise than by a new flow.
     pub(super) fn note_raise(&mut self) {
         self.raises += 1;
@@ -423,11 +456,8 @@ impl Coflow {
     pub(super) fn begin_grant(&mut self, path: &Path, base: f64, line: &Line) {
         for &link in path.iter() {
             let load = &mut self.loads[link.index()];
-            load.base -= base;
-            if load.grants == load.flows - 1 {
-                load.base = 0.0;
-            }
             load.add_granted(line);
+            self.cancelled |= load.take(base);
         }
         self.roundings += 1;
     }
@@ -439,8 +469,7 @@ impl Coflow {
         for &link in path.iter() {
             let load = &mut self.loads[link.index()];
             load.base += base;
-            load.grants -= 1;
-            load.granted = if load.grants == 0 { Line::default() } else { load.granted.minus(line) };
+            self.cancelled |= load.end_grant(line);
         }
         self.roundings += 1;
     }
@@ -456,7 +485,7 @@ impl Coflow {
     pub(super) fn shift(&mut self, index: u32, delta: f64, path: &Path) {
         self.flows[index as usize].base += delta;
         for &link in path.iter() {
-            self.loads[link.index()].base += delta;
+            self.cancelled |= self.loads[link.index()].take(-delta);
         }
         self.roundings += 1;
     }
@@ -465,7 +494,7 @@ impl Coflow {
     #[inline]
     pub(super) fn follow_drain(&mut self, clock: u64) {
         if let Some(drain) = &self.drain {
-            self.scale = drain.scale * drain.part_left(clock).max(FLOOR_FACTOR);
+            self.scale = drain.scale * drain.part_left(clock);
         }
     }
 
@@ -479,13 +508,15 @@ impl Coflow {
     /// many changes as there are live flows, so that this costs a fraction of the changes.
     #[inline]
     pub(super) fn needs_refresh(&self) -> bool {
-        self.roundings > 16 * self.live_flows.max(4) || self.scale < 1e-30
+        self.cancelled || self.roundings > 16 * self.live_flows.max(4) || self.scale < 1e-30
     }
 
     /// Folds the scale into the bases and computes every sum from the flows, by (source, destination,
-    /// index), so that rounding does not pile up.
-    pub(super) fn refresh(&mut self, moving: &Moving, mut path_of: impl FnMut(ClassId) -> Path) {
+    /// index), so that rounding does not pile up. No flow without a grant has less than `floor` bytes left
+    /// then.
+    pub(super) fn refresh(&mut self, moving: &Moving, floor: f64, mut path_of: impl FnMut(ClassId) -> Path) {
         self.roundings = 0;
+        self.cancelled = false;
         self.raises += 1;
         for load in &mut self.loads {
             (load.base, load.grants, load.granted) = (0.0, 0, Line::default());
@@ -503,7 +534,7 @@ impl Coflow {
                 while at != NONE {
                     let flow = &mut self.flows[at as usize];
                     if flow.granted == NONE {
-                        flow.base = (flow.base * scale).max(FLOOR_BYTES);
+                        flow.base = (flow.base * scale).max(floor);
                         path.iter().for_each(|link| self.loads[link.index()].base += flow.base);
                     } else {
                         let line = moving.line(flow.granted);

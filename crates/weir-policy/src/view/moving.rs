@@ -4,12 +4,14 @@
 //! while time passes but the clock: every amount is a straight line from the moment its rate last
 //! changed, and so are the sums per link.
 
-use super::coflow::NONE;
+use super::coflow::{FLOOR_BYTES, NONE};
 use super::{CoflowTable, FlowRef, Slot};
 use crate::Plan;
 use weir_model::Span;
 
 const NANOS_PER_SEC: f64 = 1e9;
+/// The part of a coflow that is left, at least, of what its drain should have moved but was not reported.
+const LEAST_PART: f64 = 1.0 / (1u64 << 40) as f64;
 /// An end that never comes.
 const NEVER: u64 = u64::MAX;
 
@@ -56,6 +58,12 @@ impl Line {
         Line { left: self.at(since) + other.at(since), per_sec: self.per_sec + other.per_sec, since }
     }
 
+    /// Whether this is less than a part of another, at the time of the later of both.
+    pub(super) fn is_less(&self, part: f64, other: &Line) -> bool {
+        let clock = self.since.max(other.since);
+        self.at(clock) < part * other.at(clock)
+    }
+
     /// Without one that is part of it.
     pub(super) fn minus(&self, other: &Line) -> Line {
         let since = self.since.max(other.since);
@@ -73,16 +81,16 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// The part of it that is still left.
+    /// The part of it that is still left; a trace of it until its end is reported.
     #[inline]
     pub(super) fn part_left(&self, clock: u64) -> f64 {
-        1.0 - secs_between(self.since, clock) / self.secs
+        (1.0 - secs_between(self.since, clock) / self.secs).max(LEAST_PART)
     }
 
     /// What it is per second of what is left now.
     #[inline]
     pub(super) fn per_sec(&self, clock: u64) -> f64 {
-        1.0 / (self.secs - secs_between(self.since, clock)).max(1.0 / NANOS_PER_SEC)
+        1.0 / (self.secs * self.part_left(clock))
     }
 }
 
@@ -100,7 +108,7 @@ pub(super) struct Moving {
     /// Nanoseconds the table has been advanced in all.
     pub(super) clock: u64,
     draining: Vec<(u64, Slot)>,
-    /// Flows with a grant; places without one end never.
+    /// Flows with a grant; places without one have no rate, and end never.
     granted: Vec<Granted>,
     /// Parallel to `granted`: when nothing is left.
     ends: Vec<u64>,
@@ -120,7 +128,7 @@ impl Moving {
 
     /// Whether nothing is left of a granted flow but what moves in a nanosecond.
     pub(super) fn is_due(&self, place: u32) -> bool {
-        self.left(place) * NANOS_PER_SEC <= self.granted[place as usize].line.per_sec
+        self.left(place) * NANOS_PER_SEC <= self.granted[place as usize].bytes_per_sec
     }
 
     /// Its line.
@@ -141,6 +149,7 @@ impl Moving {
     /// Forgets a granted flow.
     pub(super) fn leave(&mut self, place: u32) {
         self.ends[place as usize] = NEVER;
+        self.granted[place as usize].bytes_per_sec = 0.0;
         self.free.push(place);
         self.exact = false;
     }
@@ -203,8 +212,8 @@ impl CoflowTable {
 
     /// Flows with a grant, and their rates.
     pub fn grants(&self) -> impl Iterator<Item = (FlowRef, f64)> + '_ {
-        let used = self.moving.granted.iter().zip(&self.moving.ends).filter(|(_, end)| **end != NEVER);
-        used.map(|(granted, _)| (granted.flow, granted.bytes_per_sec))
+        let used = self.moving.granted.iter().filter(|granted| granted.bytes_per_sec > 0.0);
+        used.map(|granted| (granted.flow, granted.bytes_per_sec))
     }
 
     /// The rate of a live flow by grant or else by drain.
@@ -219,7 +228,7 @@ impl CoflowTable {
     /// Lets go of every drain and grant: amounts are those of now.
     pub(super) fn stop_moving(&mut self) {
         for place in 0..self.moving.granted.len() {
-            if self.moving.ends[place] != NEVER {
+            if self.moving.granted[place].bytes_per_sec > 0.0 {
                 self.ungrant(self.moving.granted[place].flow);
             }
         }
@@ -228,20 +237,26 @@ impl CoflowTable {
         }
     }
 
-    /// Starts what a plan asks for.
+    /// Starts what a plan asks for. Amounts stay what the policy saw.
     pub(super) fn start_moving(&mut self, plan: &Plan) {
         for &(slot, per_sec) in &plan.drains {
             let (since, secs) = (self.moving.clock, 1.0 / per_sec);
             let coflow = self.coflow_mut(slot);
             coflow.drain = Some(Drain { since, scale: coflow.scale, secs });
             self.moving.draining.push((end_after(since, secs), slot));
-            self.refresh_if_due(slot);
         }
         for grant in &plan.grants {
             if grant.bytes_per_sec > 0.0 {
                 self.grant(grant.flow, grant.bytes_per_sec);
             } else {
                 self.ungrant(grant.flow);
+            }
+        }
+        let changed = if plan.continues { 0 } else { self.order.len() };
+        for at in 0..changed {
+            let slot = self.order[at];
+            if self.coflow(slot).is_cancelled() {
+                self.refresh(slot, 0.0);
             }
         }
         self.moving.first_end = self.moving.find_first_end();
@@ -257,7 +272,7 @@ impl CoflowTable {
         let path = &classes[class.index()].path;
         let mut place = flow.granted;
         if place == NONE {
-            let left = flow.base * coflow.scale;
+            let left = (flow.base * coflow.scale).max(FLOOR_BYTES);
             let line = Line { left, per_sec: rate, since: clock };
             place = self.moving.enter(Granted { flow: at, bytes_per_sec: rate, line });
             flow.granted = place;
@@ -271,7 +286,6 @@ impl CoflowTable {
             coflow.change_granted(path, clock, 0.0, delta);
         }
         self.moving.predict(place);
-        self.refresh_if_due(at.coflow);
     }
 
     fn ungrant(&mut self, at: FlowRef) {
@@ -287,7 +301,6 @@ impl CoflowTable {
         if base < floor {
             coflow.note_raise();
         }
-        self.refresh_if_due(at.coflow);
     }
 
     /// Takes the grant from a flow that is about to end, and what it has left with it.
@@ -313,14 +326,14 @@ impl CoflowTable {
         let (clock, place) = (self.moving.clock, self.flow(at).granted);
         let Some(class) = self.flow(at).class else { return };
         let path = self.classes.all[class.index()].path;
-        let delta = bytes - self.moving.left(place);
+        let delta = bytes.max(FLOOR_BYTES) - self.moving.left(place);
         self.moving.granted[place as usize].line.change(clock, delta, 0.0);
         self.moving.predict(place);
         self.coflow_mut(at.coflow).change_granted(&path, clock, delta, 0.0);
     }
 
     /// Lets time pass for drains and grants. What should have ended before now and was not finished
-    /// stands still: it must not take from the sums what is not there.
+    /// stands still: it must not take from the sums what is not there, and the next plan must look anew.
     pub(super) fn pass(&mut self, nanos: u64) {
         self.moving.clock += nanos;
         let clock = self.moving.clock;
@@ -328,19 +341,21 @@ impl CoflowTable {
             let slot = self.moving.draining[at].1;
             self.coflow_mut(slot).follow_drain(clock);
         }
-        if clock <= self.moving.first_end || self.moving.ends.iter().all(|&end| end >= clock) {
+        if clock <= self.moving.first_end || clock <= self.moving.find_first_end() {
             return;
         }
+        self.changes.disturbed = true;
         for place in 0..self.moving.granted.len() {
             let granted = self.moving.granted[place];
             if self.moving.ends[place] >= clock || granted.line.per_sec == 0.0 {
                 continue;
             }
-            let Some(class) = self.flow(granted.flow).class else { continue };
-            let path = self.classes.all[class.index()].path;
-            let (bytes, per_sec) = (-granted.line.at(clock), -granted.line.per_sec);
-            self.moving.granted[place].line.change(clock, bytes, per_sec);
-            self.coflow_mut(granted.flow.coflow).change_granted(&path, clock, bytes, per_sec);
+            self.moving.granted[place].line = Line { left: FLOOR_BYTES, per_sec: 0.0, since: clock };
+            // Its sums are computed anew.
+            self.coflow_mut(granted.flow.coflow).note_overdue();
+        }
+        for at in 0..self.order.len() {
+            self.refresh_if_due(self.order[at]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The table of live coflows.
 
 use super::class::Classes;
-use super::coflow::NONE;
+use super::coflow::{FLOOR_BYTES, NONE};
 use super::moving::Moving;
 use super::{Class, ClassId, Coflow};
 use crate::Plan;
@@ -43,7 +43,7 @@ pub struct CoflowTable {
     links: usize,
     pub(super) slots: Vec<Option<Box<Coflow>>>,
     free: Vec<Slot>,
-    order: Vec<Slot>,
+    pub(super) order: Vec<Slot>,
     by_id: BTreeMap<CoflowId, Slot>,
     /// First flow id of a run of consecutive ids -> coflow, index of the first, length.
     flow_ids: BTreeMap<u64, (Slot, u32, u32)>,
@@ -243,11 +243,16 @@ impl CoflowTable {
     }
 
     pub(super) fn refresh_if_due(&mut self, slot: Slot) {
-        let (classes, by_levels) = (&self.classes.all, self.by_levels);
-        let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
-        if !by_levels && coflow.needs_refresh() {
-            coflow.refresh(&self.moving, |class| classes[class.index()].path);
+        if !self.by_levels && self.coflow(slot).needs_refresh() {
+            self.refresh(slot, FLOOR_BYTES);
         }
+    }
+
+    /// Computes the sums of a coflow from its flows.
+    pub(super) fn refresh(&mut self, slot: Slot, floor: f64) {
+        let classes = &self.classes.all;
+        let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
+        coflow.refresh(&self.moving, floor, |class| classes[class.index()].path);
     }
 
     /// Takes a coflow out, with whatever flows it still has.
@@ -280,7 +285,7 @@ impl CoflowTable {
         match flow.class {
             _ if !flow.live => 0.0,
             Some(class) if self.by_levels => (flow.base - self.classes.service(class)).max(0.0),
-            _ if flow.granted != NONE => self.moving.left(flow.granted).max(0.0),
+            _ if flow.granted != NONE => self.moving.left(flow.granted).max(FLOOR_BYTES),
             _ => flow.base * coflow.scale,
         }
     }
@@ -347,7 +352,7 @@ impl CoflowTable {
             }
             coflow.scale = 1.0;
             if !by_levels {
-                coflow.refresh(&self.moving, |class| classes.all[class.index()].path);
+                coflow.refresh(&self.moving, FLOOR_BYTES, |class| classes.all[class.index()].path);
             }
         }
         self.by_levels = by_levels;
