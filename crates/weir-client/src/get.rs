@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use weir_proto::data::{
     ACK, FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, Status, frame_length,
 };
@@ -19,7 +19,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest wait of one `Locate` call; repeated until the get's own limit.
 const LOCATE_WAIT: Duration = Duration::from_secs(5);
 /// The reader is woken once this many bytes are there (or all that are missing from a frame).
-const WAKE_BYTES: usize = 32 << 10;
+const WAKE_BYTES: usize = 512 << 10;
 /// Idle connections kept for one holder.
 const MAX_IDLE_PER_HOLDER: usize = 32;
 /// Buffers kept for later gets.
@@ -320,10 +320,11 @@ impl BlockReader {
         {
             return Ok(());
         }
-        let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(holder))
+        let socket = if holder.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        weir_net::tune_receiver(&socket)?;
+        let stream = tokio::time::timeout(CONNECT_LIMIT, socket.connect(holder))
             .await
             .map_err(|_| Obstacle::Again("connecting took too long".to_owned()))??;
-        weir_net::tune_data(&stream)?;
         self.ask_on(holder, stream).await
     }
 

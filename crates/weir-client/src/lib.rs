@@ -93,12 +93,12 @@ impl Client {
     pub fn new(config: ClientConfig) -> Client {
         let bound = limits::MAX_CONTROL_MESSAGE_BYTES;
         let coordinator = config.coordinator.map(|address| {
-            CoordinatorClient::new(weir_daemon::coordinator_channel(address)).max_decoding_message_size(bound)
+            CoordinatorClient::new(weir_net::coordinator_channel(address)).max_decoding_message_size(bound)
         });
         let agent = config
             .agent
             .clone()
-            .map(|path| AgentClient::new(weir_daemon::agent_channel(path)).max_encoding_message_size(bound));
+            .map(|path| AgentClient::new(weir_net::agent_channel(path)).max_encoding_message_size(bound));
         Client { config, coordinator, agent, spool: Arc::default(), pool: Arc::default() }
     }
 

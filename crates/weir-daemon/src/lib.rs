@@ -8,7 +8,4 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
-mod channel;
 pub mod coordinator;
-
-pub use channel::{agent_channel, coordinator_channel};

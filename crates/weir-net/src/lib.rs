@@ -1,17 +1,20 @@
-//! The operating system's edge: clocks, sockets, readiness, sendfile, checksums of files.
+//! The operating system's edge: clocks, sockets and gRPC channels over them, readiness, sendfile, checksums of
+//! files.
 //!
 //! Mechanism only. Nothing here knows what a coflow is or decides when anything is sent.
 #![deny(unsafe_code)]
 
 mod block_file;
+mod channel;
 mod clock;
 mod poller;
 mod socket;
 
 pub use block_file::{BlockFile, FrameChecksums, SendOutcome, checksum};
+pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};
 pub use poller::{Event, Poller, Waker};
 pub use socket::{
-    CONGESTION_CONTROL, CONTROL_DSCP, control_listener, data_listener, mark_control, tune_data,
-    tune_scheduled, wake_at,
+    CONGESTION_CONTROL, CONTROL_DSCP, control_listener, data_listener, mark_control, tune_receiver,
+    tune_scheduled, tune_served, wake_at,
 };

@@ -17,25 +17,40 @@ const SCHEDULED_UNSENT_BYTES: u32 = 16 << 10;
 /// Backlog of listening sockets.
 const BACKLOG: i32 = 4096;
 
-fn listen(address: SocketAddr) -> io::Result<Socket> {
+fn bound(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// A non-blocking listener for data connections.
+fn listen(socket: Socket) -> io::Result<TcpListener> {
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Sets the congestion control, best before a socket connects or listens: where the machine's default is one
+/// that paces (BBR), a socket that began with it stays paced after a change. A kernel without this module
+/// keeps its default, and data still moves.
+fn set_congestion_control(socket: &SockRef<'_>) {
+    let _ = socket.set_tcp_congestion(CONGESTION_CONTROL.as_bytes());
+}
+
+/// A non-blocking listener for data connections. What it answers to those who connect is marked as control;
+/// [`tune_served`] takes the mark off a connection again.
 pub fn data_listener(address: SocketAddr) -> io::Result<TcpListener> {
-    Ok(listen(address)?.into())
+    let socket = bound(address)?;
+    set_congestion_control(&SockRef::from(&socket));
+    mark_control(&socket)?;
+    listen(socket)
 }
 
 /// A non-blocking listener for control connections; accepted ones inherit the mark.
 pub fn control_listener(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = listen(address)?;
+    let socket = bound(address)?;
     mark_control(&socket)?;
-    Ok(socket.into())
+    listen(socket)
 }
 
 /// Marks a control connection and turns coalescing of small writes off.
@@ -48,12 +63,27 @@ pub fn mark_control<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     Ok(())
 }
 
-/// Prepares a data connection, on either side.
-pub fn tune_data<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
+/// Prepares a data connection at its receiver, best before it connects. A receiver sends requests and
+/// acknowledgements alone: marked as control they do not wait behind other hosts' data.
+pub fn tune_receiver<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
+    tune_data(&socket)?;
+    mark_control(socket)
+}
+
+/// Prepares a data connection at the host that serves it.
+pub fn tune_served<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
+    let socket = socket.into();
+    tune_data(&socket)?;
+    if socket.domain()? == Domain::IPV4 {
+        socket.set_tos_v4(0)?;
+    }
+    Ok(())
+}
+
+fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
-    // A kernel without this module keeps its default, and data still moves.
-    let _ = socket.set_tcp_congestion(CONGESTION_CONTROL.as_bytes());
+    set_congestion_control(socket);
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
         .with_interval(Duration::from_secs(5))

@@ -15,6 +15,8 @@ pub const MAX_LIVE_FLOWS: usize = 1_000_000;
 /// Most messages that wait for one agent's session; an agent that lags further is disconnected and
 /// starts again with a complete plan.
 pub const MAX_QUEUED_MESSAGES: usize = 4_096;
+/// Most events in one message of an agent.
+pub const MAX_EVENTS_PER_MESSAGE: usize = 4_096;
 /// Completed coflows remembered for `status`.
 pub const MAX_COMPLETED_RECORDS: usize = 10_000;
 /// Coflows that coordinator and agents remember as ended, so that latecomers are told so.

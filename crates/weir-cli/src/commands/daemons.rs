@@ -20,7 +20,7 @@ pub(crate) struct CoordinatorArgs {
     #[arg(long, value_name = "RATE")]
     link_rate: Rate,
     /// Share of the links' payload rate to plan with; the rest absorbs acknowledgements and jitter
-    #[arg(long, value_name = "SHARE", default_value_t = 0.98)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.985)]
     plan_share: f64,
     /// Policy (see `weir policies`)
     #[arg(long, default_value = "varys")]
@@ -29,8 +29,8 @@ pub(crate) struct CoordinatorArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     lease_ms: u64,
     /// Plans are at least this far apart; a first event is planned for at once
-    #[arg(long, value_name = "MS", default_value_t = 1)]
-    batch_ms: u64,
+    #[arg(long, value_name = "MS", default_value_t = 1.0)]
+    batch_ms: f64,
 }
 
 #[derive(Args)]
@@ -83,7 +83,10 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Input(format!("--hosts {}: {error}", args.hosts)))?;
     let mut options = CoordinatorOptions::new(fabric, policy);
     options.lease = Span::from_millis(args.lease_ms);
-    options.batch = Span::from_millis(args.batch_ms);
+    if !(args.batch_ms >= 0.0 && args.batch_ms <= 1000.0) {
+        return Err(Failure::Input(format!("--batch-ms {} is not between 0 and 1000", args.batch_ms)));
+    }
+    options.batch = Span::from_secs_ceil(args.batch_ms / 1e3);
     run(async move {
         let listener =
             weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;

@@ -40,7 +40,7 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "RATE", default_value = "100mbit")]
     link_rate: Rate,
     /// Share of the links' payload rate the coordinator plans with
-    #[arg(long, value_name = "SHARE", default_value_t = 0.98)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.985)]
     plan_share: f64,
     /// Seed of a synthetic workload
     #[arg(long, default_value_t = 1)]
@@ -279,7 +279,7 @@ fn setting(args: &LiveArgs, work: &Work, loopback: bool) -> String {
     let bytes = coflows.iter().map(CoflowSpec::bytes).sum::<weir_model::Bytes>();
     let place = if loopback { "on loopback" } else { "in network namespaces" };
     format!(
-        "{}: {} coflows, {flows} flows, {bytes} over {} hosts at {} {place}; every byte is checked",
+        "{}: {} coflows, {flows} flows, {bytes} over {} hosts at {} {place}; every byte is checksummed",
         work.name,
         coflows.len(),
         work.hosts,
@@ -390,7 +390,7 @@ fn print_latencies(pairs: &[Pair]) {
         values
     };
     for (what, values) in [
-        ("get to first paced byte", all(|pair| &pair.first_byte_us)),
+        ("a coflow's last get to its first paced byte", all(|pair| &pair.first_byte_us)),
         ("completion to next plan in force", all(|pair| &pair.replan_us)),
     ] {
         if !values.is_empty() {

@@ -1,7 +1,13 @@
 //! A host's agent: the blocks it holds, the flows it serves, and when each may send.
 
+mod control;
+mod facts;
+mod flow;
+mod latencies;
 mod pacer;
 mod state;
 
+pub use facts::{AgentConfig, BlockEntry, JournalEntry, OpenedFlow, PutError, Transmit};
+pub use latencies::Latencies;
 pub use pacer::{Pacer, Pacing};
-pub use state::{Agent, AgentConfig, BlockEntry, JournalEntry, Latencies, OpenedFlow, PutError, Transmit};
+pub use state::Agent;

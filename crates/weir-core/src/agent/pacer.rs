@@ -51,6 +51,13 @@ pub enum Pacing {
     Rated(Rate),
 }
 
+impl Pacing {
+    /// Planned bytes per second.
+    fn bytes_per_sec(self) -> f64 {
+        if let Pacing::Rated(rate) = self { rate.bytes_per_sec() } else { 0.0 }
+    }
+}
+
 #[derive(Debug)]
 struct Bucket {
     pacing: Pacing,
@@ -110,7 +117,7 @@ impl Pacer {
     pub fn remove(&mut self, flow: u64) {
         if let Some(bucket) = self.buckets.remove(&flow) {
             self.due.remove(&(bucket.due, flow));
-            self.count_rate(bucket.pacing, -1.0);
+            self.count_rate(bucket.updated, -bucket.pacing.bytes_per_sec());
         }
     }
 
@@ -140,17 +147,18 @@ impl Pacer {
             bucket.credit = 0.0;
         }
         Self::reschedule(&mut self.due, flow, bucket);
-        self.count_rate(before, -1.0);
-        self.count_rate(after, 1.0);
+        self.count_rate(now, after.bytes_per_sec() - before.bytes_per_sec());
     }
 
-    fn count_rate(&mut self, pacing: Pacing, sign: f64) {
-        if let Pacing::Rated(rate) = pacing {
-            self.total_rate += sign * rate.bytes_per_sec();
-            if self.buckets.is_empty() {
-                // Nothing is left but rounding.
-                self.total_rate = 0.0;
-            }
+    /// Notes that a flow's rate went up or down by `change`.
+    fn count_rate(&mut self, now: Time, change: f64) {
+        let before = self.total_rate;
+        // Where nothing is left, nothing but rounding is.
+        self.total_rate = if self.buckets.is_empty() { 0.0 } else { (before + change).max(0.0) };
+        // What is still to leave the host leaves it at the new rate.
+        let wait = self.host_ready.since(now).as_secs();
+        if change > 0.0 && wait > 0.0 {
+            self.host_ready = now + Span::from_secs_ceil(wait * before / self.total_rate);
         }
     }
 
@@ -348,6 +356,17 @@ mod tests {
         pacer.insert(ms(1), 2, 1_000_000, rated(1e6));
         assert!(pacer.next_timeout().unwrap() <= ms(10));
         assert_eq!(pacer.poll(ms(10)).map(|(flow, _)| flow), Some(2));
+    }
+
+    #[test]
+    fn a_fast_flow_does_not_wait_for_what_a_slow_one_sent() {
+        let mut pacer = Pacer::default();
+        pacer.insert(ms(0), 1, u64::MAX, rated(1e6));
+        drain(&mut pacer, ms(0), ms(100));
+        // The last 5792 bytes take 5.3 ms at 1.1 times 1 MB/s, but at 1.1 times 11 MB/s less than 0.5 ms.
+        pacer.insert(ms(100), 2, u64::MAX, rated(1e7));
+        assert!(pacer.next_timeout().unwrap() <= ms(100));
+        assert_eq!(pacer.poll(ms(100)), Some((2, 1448)));
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Coordinator {
         if known.is_some() || held {
             self.tell_all_of_end(now, coflow);
         }
-        self.dirty = true;
+        self.want_plan(now);
     }
 
     fn tell_all_of_end(&mut self, now: Time, coflow: u64) {

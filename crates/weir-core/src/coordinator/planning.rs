@@ -65,7 +65,16 @@ impl Coordinator {
             self.send(now, session, Kind::Keepalive(v1::Keepalive {}));
         }
         if self.policy_wakeup().is_some_and(|at| at <= now) {
-            self.dirty = true;
+            self.want_plan(now);
+        }
+        // What an agent holds may differ from what it was told, as after a lapse of its lease that only it
+        // noticed. Everything is therefore said again once per lease.
+        for agent in self.agents.values_mut().filter(|agent| !agent.flows.is_empty()) {
+            if agent.planned.is_some_and(|at| at + self.config.lease <= now) {
+                agent.planned = None;
+                agent.enforced = Enforced::default();
+                self.plan_due = Some(self.plan_due.map_or(now, |due| due.min(now)));
+            }
         }
     }
 
@@ -73,17 +82,19 @@ impl Coordinator {
     pub fn next_timeout(&self) -> Option<Time> {
         let keepalive =
             self.agents.values().map(|agent| agent.last_message + self.keepalive_interval()).min();
-        [keepalive, self.next_expiry(), self.policy_wakeup()].into_iter().flatten().min()
+        let moving = self.agents.values().filter(|agent| !agent.flows.is_empty());
+        let repeat = moving.filter_map(|agent| agent.planned).min().map(|at| at + self.config.lease);
+        [keepalive, repeat, self.next_expiry(), self.policy_wakeup()].into_iter().flatten().min()
     }
 
-    /// Whether anything changed since the last plan.
-    pub fn wants_plan(&self) -> bool {
-        self.dirty
+    /// When to call [`Coordinator::poll_plan`], if anything changed since the last plan.
+    pub fn plan_due(&self) -> Option<Time> {
+        self.plan_due
     }
 
     /// Makes a new plan if anything changed, and queues what it changes for each agent. True if it did.
     pub fn poll_plan(&mut self, now: Time) -> bool {
-        if !std::mem::take(&mut self.dirty) {
+        if self.plan_due.take().is_none() {
             return false;
         }
         self.advance(now);
@@ -159,6 +170,7 @@ impl Coordinator {
         let mut plans: BTreeMap<SessionId, v1::Plan> = BTreeMap::new();
         for (&coflow, &drain) in &drains {
             let Some(entry) = self.coflows.get(&coflow) else { continue };
+            let whole = entry.options.flows > 0 && entry.opened >= entry.options.flows;
             for host in entry.live.keys() {
                 let Some((session, agent)) = session_of(&self.hosts, &mut self.agents, *host) else {
                     continue;
@@ -167,7 +179,7 @@ impl Coordinator {
                     continue;
                 }
                 agent.enforced.drains.insert(coflow, (drain, now));
-                let rate = v1::CoflowRate { coflow, drain_per_s: drain };
+                let rate = v1::CoflowRate { coflow, drain_per_s: drain, whole };
                 plans.entry(session).or_default().coflows.push(rate);
             }
         }
@@ -178,12 +190,14 @@ impl Coordinator {
             if !changed.is_empty() {
                 plans.entry(session).or_default().grants = changed;
             }
-            if std::mem::take(&mut agent.completed) {
-                plans.entry(session).or_default().follows_completion = true;
-            }
-            if !agent.planned {
-                agent.planned = true;
+            if agent.planned.is_none() {
+                agent.planned = Some(now);
                 plans.entry(session).or_default().complete = true;
+            }
+            let completed = agent.completed.take();
+            if let Some(plan) = plans.get_mut(&session) {
+                plan.latest_flow = agent.latest_flow;
+                plan.completed_flow = completed.unwrap_or(0);
             }
         }
         plans.into_iter().collect()

@@ -47,9 +47,12 @@ pub(super) struct AgentEntry {
     pub(super) blocks: u64,
     pub(super) flows: BTreeSet<u64>,
     pub(super) last_message: Time,
-    pub(super) planned: bool,
-    /// Flows of it ended since its last plan: it is told when the next one is made, changed or not.
-    pub(super) completed: bool,
+    /// When it was last sent a plan that repeats everything.
+    pub(super) planned: Option<Time>,
+    /// The latest of its flows, by its own ids.
+    pub(super) latest_flow: u64,
+    /// The first of its flows, by its own ids, that ended since the last plan.
+    pub(super) completed: Option<u64>,
     pub(super) enforced: Enforced,
 }
 
@@ -102,7 +105,8 @@ pub struct Coordinator {
     pub(super) table: CoflowTable,
     pub(super) plan: Plan,
     pub(super) planned_at: Time,
-    pub(super) dirty: bool,
+    /// When the next plan is wanted, if anything changed since the last one.
+    pub(super) plan_due: Option<Time>,
     pub(super) epoch: u64,
     pub(super) agents: BTreeMap<SessionId, AgentEntry>,
     pub(super) hosts: BTreeMap<u32, SessionId>,
@@ -123,6 +127,10 @@ pub struct Coordinator {
     pub(super) completed: VecDeque<v1::CoflowRecord>,
     pub(super) counters: BTreeMap<&'static str, u64>,
 }
+
+/// How long a plan may wait for the rest of a coflow's announced flows: its gets come in a burst, and a plan
+/// for every few of them would cost every agent more than it brings.
+const GATHER: Span = Span::from_nanos(3_000_000);
 
 /// Bits of a flow's key that hold the agent's own flow id.
 const FLOW_BITS: u32 = 40;
@@ -148,7 +156,7 @@ impl Coordinator {
             policy: (policy.create)(),
             plan: Plan::default(),
             planned_at: Time::ZERO,
-            dirty: false,
+            plan_due: None,
             epoch: 0,
             agents: BTreeMap::new(),
             hosts: BTreeMap::new(),
@@ -192,8 +200,9 @@ impl Coordinator {
             blocks: 0,
             flows: BTreeSet::new(),
             last_message: now,
-            planned: false,
-            completed: false,
+            planned: None,
+            latest_flow: 0,
+            completed: None,
             enforced: Enforced::default(),
         };
         self.agents.insert(session, entry);
@@ -220,24 +229,26 @@ impl Coordinator {
             self.send_note(now, session, coflow);
             self.check_complete(now, coflow);
         }
-        self.dirty = true;
+        self.want_plan(now);
         Ok(())
     }
 
     /// Any later message of an agent. One from a session that has ended is dropped.
     pub fn handle_agent(&mut self, now: Time, session: SessionId, message: v1::AgentMessage) {
-        use v1::agent_message::Kind;
+        use v1::agent_event::Kind;
         if !self.agents.contains_key(&session) {
             self.count("messages_from_ended_sessions");
             return;
         }
         self.count("agent_messages");
-        match message.kind {
-            Some(Kind::BlockAdded(block)) => self.handle_block(session, block),
-            Some(Kind::FlowOpened(flow)) => self.handle_opened(now, session, flow),
-            Some(Kind::FlowClosed(flow)) => self.handle_closed(now, session, &flow),
-            Some(Kind::Progress(progress)) => self.handle_progress(now, session, &progress),
-            Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
+        for event in message.events {
+            match event.kind {
+                Some(Kind::BlockAdded(block)) => self.handle_block(session, block),
+                Some(Kind::FlowOpened(flow)) => self.handle_opened(now, session, flow),
+                Some(Kind::FlowClosed(flow)) => self.handle_closed(now, session, &flow),
+                Some(Kind::Progress(progress)) => self.handle_progress(now, session, &progress),
+                Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
+            }
         }
     }
 
@@ -254,7 +265,7 @@ impl Coordinator {
             hosts.remove(&agent.host);
             !hosts.is_empty()
         });
-        self.dirty = true;
+        self.want_plan(now);
     }
 
     fn restore_coflow(&mut self, now: Time, host: u32, note: v1::CoflowNote) {
@@ -331,6 +342,7 @@ impl Coordinator {
         let arrived = *coflow.arrived.get_or_insert(now);
         coflow.complete = false;
         *coflow.live.entry(host).or_default() += 1;
+        let wait = if coflow.opened < coflow.options.flows { GATHER } else { Span::ZERO };
         if coflow.options.flows > 0 && coflow.opened >= coflow.options.flows {
             coflow.sealed = true;
         }
@@ -363,15 +375,16 @@ impl Coordinator {
         self.flows.insert(key, FlowEntry { coflow: flow.coflow, host, size: flow.size, id, at });
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.flows.insert(key);
+            agent.latest_flow = agent.latest_flow.max(flow.flow);
             agent.enforced.forget(flow.coflow);
         }
-        self.dirty = true;
+        self.want_plan(now + wait);
     }
 
     fn handle_progress(&mut self, now: Time, session: SessionId, progress: &v1::Progress) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         self.advance(now);
-        let mut ended = false;
+        let mut ended = None;
         for report in &progress.flows {
             let key = flow_key(host, report.flow);
             let Some(flow) = self.flows.get_mut(&key) else { continue };
@@ -382,14 +395,16 @@ impl Coordinator {
                 self.table.finish_flow(at);
                 let coflow = flow.coflow;
                 self.drop_idle_coflow(coflow);
-                self.dirty = true;
-                ended = true;
+                ended.get_or_insert(report.flow);
             } else {
                 self.table.set_remaining(at, left as f64);
             }
         }
-        if let Some(agent) = self.agents.get_mut(&session) {
-            agent.completed |= ended;
+        if ended.is_some() {
+            self.want_plan(now);
+            if let Some(agent) = self.agents.get_mut(&session) {
+                agent.completed = agent.completed.or(ended);
+            }
         }
     }
 
@@ -411,7 +426,7 @@ impl Coordinator {
             entry.last_done = Some(now);
             self.check_complete(now, coflow);
         }
-        self.dirty = true;
+        self.want_plan(now);
     }
 
     /// Takes a flow out of everything but its agent's list. Expects the table at `now`.
@@ -459,6 +474,11 @@ impl Coordinator {
         self.completed.retain(|other| other.coflow != id);
         self.completed.push_front(record);
         self.completed.truncate(limits::MAX_COMPLETED_RECORDS);
+    }
+
+    /// Something changed that the plan must follow by `at`.
+    pub(super) fn want_plan(&mut self, at: Time) {
+        self.plan_due = Some(self.plan_due.map_or(at, |due| due.min(at)));
     }
 
     pub(super) fn count(&mut self, name: &'static str) {

@@ -12,7 +12,7 @@ use std::rc::{Rc, Weak};
 use std::sync::mpsc as sync_mpsc;
 use tokio::sync::mpsc;
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, JournalEntry, Pacing};
-use weir_model::Span;
+use weir_model::{Span, Time};
 use weir_net::{BlockFile, Clock, Event, FrameChecksums, Poller};
 use weir_proto::data::{Request, Status};
 use weir_proto::{limits, v1};
@@ -20,8 +20,10 @@ use weir_proto::{limits, v1};
 const LISTENER: u64 = 0;
 /// Waking for every chunk of every flow would cost more than moving its bytes. Events end a sleep.
 const SHORTEST_SLEEP: Span = Span::from_nanos(500_000);
+/// A first event goes to the coordinator at once; those that follow within this time go together.
+const MESSAGE_SPACING: Span = Span::from_nanos(1_000_000);
 /// Writes between two looks at events and commands, so that neither waits long.
-const WRITES_PER_TURN: usize = 32;
+const WRITES_PER_TURN: usize = 8;
 
 /// Everything the thread owns but the state only it may touch.
 pub(super) struct DataPlane {
@@ -68,6 +70,7 @@ impl DataPlane {
             next_token: LISTENER + 1,
             scratch: Vec::new(),
             accept_again: false,
+            last_message: Time::ZERO,
         }
         .run()
     }
@@ -87,6 +90,7 @@ struct Running {
     next_token: u64,
     scratch: Vec<u8>,
     accept_again: bool,
+    last_message: Time,
 }
 
 impl Running {
@@ -105,7 +109,12 @@ impl Running {
             self.transmit();
             self.agent.handle_timeout(self.clock.now());
             self.deliver()?;
-            let timeout = match self.agent.next_timeout() {
+            let mut wake = self.agent.next_timeout();
+            if self.agent.has_message() {
+                let next = self.last_message + MESSAGE_SPACING;
+                wake = Some(wake.map_or(next, |at| at.min(next)));
+            }
+            let timeout = match wake {
                 _ if self.accept_again => Some(Span::from_millis(5)),
                 Some(at) => Some(coalesce(at.since(self.clock.now()))),
                 None => None,
@@ -132,6 +141,7 @@ impl Running {
                 }
                 Ok(Command::SessionUp(session)) => {
                     self.session = Some(session);
+                    self.last_message = Time::ZERO;
                     self.agent.handle_session_up(now);
                 }
                 Ok(Command::SessionLost) => {
@@ -194,7 +204,7 @@ impl Running {
                     return;
                 }
             };
-            if stream.set_nonblocking(true).is_err() || weir_net::tune_data(&stream).is_err() {
+            if stream.set_nonblocking(true).is_err() || weir_net::tune_served(&stream).is_err() {
                 continue;
             }
             let mut connection = Connection::new(stream);
@@ -275,6 +285,11 @@ impl Running {
                 self.close(token);
             }
         }
+        let now = self.clock.now();
+        if !self.agent.has_message() || now < self.last_message + MESSAGE_SPACING {
+            return Ok(());
+        }
+        self.last_message = now;
         while let Some(message) = self.agent.poll_message() {
             if let Some(session) = &self.session
                 && session.try_send(message).is_err()
@@ -289,8 +304,8 @@ impl Running {
     }
 
     fn write_journal(&mut self) -> io::Result<()> {
+        let mut entries = Vec::new();
         while let Some(entry) = self.agent.poll_journal() {
-            self.journal.append(&entry)?;
             if let JournalEntry::Ended(coflow) = entry {
                 let range = (coflow, String::new())..(coflow + 1, String::new());
                 let gone: Vec<_> = self.files.range(range).map(|(key, _)| key.clone()).collect();
@@ -298,7 +313,9 @@ impl Running {
                     self.files.remove(&key);
                 }
             }
+            entries.push(entry);
         }
+        self.journal.append(&entries)?;
         while let Some(path) = self.agent.poll_discard() {
             if let Err(error) = std::fs::remove_file(&path) {
                 tracing::warn!(path, %error, "cannot remove a spooled block");

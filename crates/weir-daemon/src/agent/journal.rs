@@ -36,8 +36,13 @@ impl Journal {
         Ok((Journal { file }, entries))
     }
 
-    pub(super) fn append(&mut self, entry: &JournalEntry) -> io::Result<()> {
-        self.file.write_all(line(entry)?.as_bytes())
+    /// Appends entries with one write.
+    pub(super) fn append(&mut self, entries: &[JournalEntry]) -> io::Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let lines: String = entries.iter().map(line).collect::<io::Result<_>>()?;
+        self.file.write_all(lines.as_bytes())
     }
 }
 
@@ -144,7 +149,7 @@ mod tests {
         let (mut journal, entries) = Journal::open(dir.path()).unwrap();
         assert_eq!(entries, []);
         for entry in [put(1, &one), put(2, &two), JournalEntry::Ended(2)] {
-            journal.append(&entry).unwrap();
+            journal.append(&[entry]).unwrap();
         }
         journal.file.write_all(b"{\"Put\":{\"cofl").unwrap();
         let (_, entries) = Journal::open(dir.path()).unwrap();

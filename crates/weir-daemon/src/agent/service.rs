@@ -133,7 +133,11 @@ impl Agent for Service {
             host: self.host,
             spool: self.spool.display().to_string(),
             data_address: self.data_address.to_string(),
-            first_byte_us: latencies.first_byte_us.into(),
+            first_bytes: latencies
+                .first_bytes
+                .into_iter()
+                .map(|(coflow, at)| v1::FirstByte { coflow, at_ns: at.nanos() })
+                .collect(),
             replan_us: latencies.replan_us.into(),
         }))
     }

@@ -41,7 +41,7 @@ async fn attach(
     commands: &Commands,
     established: &mut bool,
 ) -> Result<(), tonic::Status> {
-    let channel = crate::coordinator_channel(address);
+    let channel = weir_net::coordinator_channel(address);
     let mut client = CoordinatorClient::new(channel)
         .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
         .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);

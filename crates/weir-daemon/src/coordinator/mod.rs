@@ -97,7 +97,7 @@ async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>) {
         last_plan: Time::ZERO,
     };
     loop {
-        let next_plan = owner.core.wants_plan().then_some(owner.last_plan + owner.batch);
+        let next_plan = owner.core.plan_due().map(|due| due.max(owner.last_plan + owner.batch));
         let wake = owner.core.next_timeout().into_iter().chain(next_plan).min();
         let wake = wake.map(|at| clock.instant(at).into());
         let timer = async {
@@ -160,7 +160,8 @@ impl Owner {
     fn settle(&mut self) {
         let now = self.clock.now();
         self.core.handle_timeout(now);
-        if self.last_plan + self.batch <= now && self.core.poll_plan(now) {
+        let due = self.core.plan_due().is_some_and(|due| due.max(self.last_plan + self.batch) <= now);
+        if due && self.core.poll_plan(now) {
             self.last_plan = now;
         }
         while let Some((session, message)) = self.core.poll_message() {

@@ -96,8 +96,8 @@ impl coordinator_server::Coordinator for Service {
         request: Request<Streaming<v1::AgentMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
         let mut inbound = request.into_inner();
-        let first = inbound.message().await?.and_then(|message| message.kind);
-        let Some(v1::agent_message::Kind::Hello(hello)) = first else {
+        let first = inbound.message().await?.and_then(|message| message.events.into_iter().next());
+        let Some(v1::agent_event::Kind::Hello(hello)) = first.and_then(|event| event.kind) else {
             return Err(Status::failed_precondition("the first message of a session is Hello"));
         };
         let session = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 /// Port of the coordinator, and of agents in a bed; on loopback agents count up from theirs.
 const COORDINATOR_PORT: u16 = 7070;
 const DATA_PORT: u16 = 7071;
+/// Niceness of the coordinator. It has a machine of its own wherever hosts are machines.
+const COORDINATOR_NICENESS: i32 = -10;
 /// How long the processes may take to serve.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
@@ -66,7 +68,8 @@ impl Processes {
                 .args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())])
                 .args(["--plan-share", &options.plan_share.to_string()])
                 .stdin(Stdio::null());
-            all.spawn(network, Role::Coordinator, command)?;
+            let pid = all.spawn(network, Role::Coordinator, command)?.id();
+            prefer(pid);
             all.coordinator = Some(address);
         }
         for host in 0..options.hosts {
@@ -176,4 +179,10 @@ fn wait_for(socket: &PathBuf) -> Result<(), LiveError> {
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
+}
+
+/// Lets a process go before others, where we may.
+fn prefer(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let _ = rustix::process::setpriority_process(pid, COORDINATOR_NICENESS);
 }

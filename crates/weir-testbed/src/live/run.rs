@@ -11,7 +11,7 @@ use std::process::{Child, Command};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig, CoflowOptions, Pattern};
-use weir_model::{Bytes, CoflowSpec, Rate, Span};
+use weir_model::{Bytes, CoflowSpec, Rate, Span, Time};
 
 /// Blocks begin at different places of the data file, so that no two hold the same bytes.
 const BLOCK_STRIDE: u64 = 4096 * 37;
@@ -112,7 +112,8 @@ pub struct LiveOutcome {
     pub bytes: Bytes,
     /// Processor seconds of the coordinator, all agents and all tasks.
     pub cpu_secs: [f64; 3],
-    /// From a get to its first byte, of flows whose first plan let them send, in microseconds.
+    /// From a coflow's last get to the first byte sent under a plan that counts all its flows, in
+    /// microseconds; without coflows that such a plan had wait for others.
     pub first_byte_us: Vec<u32>,
     /// From a flow's last byte to the next plan in force at its sender, in microseconds.
     pub replan_us: Vec<u32>,
@@ -149,6 +150,13 @@ pub enum LiveError {
     },
 }
 
+/// The moment a run began, by both clocks.
+#[derive(Clone, Copy)]
+struct Started {
+    monotonic_ns: u64,
+    clock: Time,
+}
+
 struct Block {
     coflow: usize,
     flow: usize,
@@ -182,10 +190,12 @@ pub fn run(
     let driver = Driver::connect(network, &processes)?;
     let ids = driver.register(coflows)?;
     put_all(&mut processes, coflows, &blocks, &ids)?;
-    let mut outcome = move_all(&mut processes, &driver, coflows, &blocks, &ids, &mut progress)?;
+    let started =
+        Started { monotonic_ns: weir_net::monotonic_nanos(), clock: weir_net::Clock::start().now() };
+    let mut outcome = move_all(&mut processes, &driver, coflows, &blocks, &ids, started, &mut progress)?;
     outcome.cpu_secs = [Role::Coordinator, Role::Agent, Role::Task].map(|role| processes.cpu_secs(role));
     if options.policy.is_some() {
-        driver.collect_latencies(&processes, &mut outcome)?;
+        driver.collect_latencies(&processes, &ids, started, &mut outcome)?;
     }
     Ok(outcome)
 }
@@ -230,12 +240,32 @@ impl Driver {
         Ok(ids?)
     }
 
-    fn collect_latencies(&self, processes: &Processes, outcome: &mut LiveOutcome) -> Result<(), LiveError> {
+    fn collect_latencies(
+        &self,
+        processes: &Processes,
+        ids: &[u64],
+        started: Started,
+        outcome: &mut LiveOutcome,
+    ) -> Result<(), LiveError> {
+        let mut first_bytes: BTreeMap<u64, Time> = BTreeMap::new();
         for socket in &processes.sockets {
             let config = ClientConfig { coordinator: None, agent: Some(socket.clone()), host: 0 };
             let reply = self.runtime.block_on(async { Client::new(config).describe().await })?;
-            outcome.first_byte_us.extend(reply.first_byte_us);
+            for first in reply.first_bytes {
+                let at = first_bytes.entry(first.coflow).or_insert(Time::MAX);
+                *at = (*at).min(Time::from_nanos(first.at_ns));
+            }
             outcome.replan_us.extend(reply.replan_us);
+        }
+        let mut last_gets = vec![Span::ZERO; ids.len()];
+        for flow in &outcome.flows {
+            last_gets[flow.coflow] = last_gets[flow.coflow].max(flow.called);
+        }
+        for (id, last_get) in ids.iter().zip(last_gets) {
+            if let Some(&at) = first_bytes.get(id) {
+                let waited = at.since(started.clock + last_get);
+                outcome.first_byte_us.push((waited.nanos() / 1000).min(u64::from(u32::MAX)) as u32);
+            }
         }
         Ok(())
     }
@@ -302,6 +332,7 @@ fn move_all(
     coflows: &[CoflowSpec],
     blocks: &[Block],
     ids: &[u64],
+    started: Started,
     progress: &mut dyn FnMut(u64),
 ) -> Result<LiveOutcome, LiveError> {
     let mut order: Vec<usize> = (0..coflows.len()).collect();
@@ -320,7 +351,7 @@ fn move_all(
         });
     }
     let start = Instant::now();
-    let start_ns = weir_net::monotonic_nanos();
+    let start_ns = started.monotonic_ns;
     let first = order.first().map_or(0, |&coflow| coflows[coflow].arrival.nanos());
     let since_start = |ns: u64| Span::from_nanos(ns.saturating_sub(start_ns));
     let mut arrival = vec![Span::ZERO; coflows.len()];

@@ -1,5 +1,7 @@
 //! A coordinator and its agents on virtual time, without sockets.
 
+mod repair;
+
 use super::{Coordinator, CoordinatorConfig, SessionId};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
 use weir_model::{Fabric, Rate, Span, Time};
@@ -76,9 +78,9 @@ impl Pair {
                 while let Some(message) = self.agents[host].poll_message() {
                     let Some(session) = self.sessions[host] else { continue };
                     idle = false;
-                    match message.kind {
-                        Some(v1::agent_message::Kind::Hello(hello)) => {
-                            self.coordinator.handle_hello(self.now, session, hello).unwrap();
+                    match &message.events[0].kind {
+                        Some(v1::agent_event::Kind::Hello(hello)) => {
+                            self.coordinator.handle_hello(self.now, session, hello.clone()).unwrap();
                         }
                         _ => self.coordinator.handle_agent(self.now, session, message),
                     }
@@ -224,8 +226,11 @@ fn stale_epochs_are_dropped_and_counted() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(1);
     let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
-    let pause =
-        v1::Plan { coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.0 }], ..v1::Plan::default() };
+    let pause = v1::Plan {
+        coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.0, whole: false }],
+        latest_flow: u64::MAX,
+        ..v1::Plan::default()
+    };
     let kind = Some(v1::coordinator_message::Kind::Plan(pause));
     let message = v1::CoordinatorMessage { epoch: 1, lease_ms: 1000, kind };
     let now = pair.now;

@@ -26,7 +26,7 @@ fn endpoint(uri: &'static str) -> Endpoint {
 pub fn coordinator_channel(address: SocketAddr) -> Channel {
     endpoint("http://coordinator").connect_with_connector_lazy(service_fn(move |_| async move {
         let stream = tokio::net::TcpStream::connect(address).await?;
-        weir_net::mark_control(&stream)?;
+        crate::mark_control(&stream)?;
         Ok::<_, std::io::Error>(TokioIo::new(stream))
     }))
 }

@@ -1,0 +1,190 @@
+//! What agent and coordinator say to each other: sessions, plans, progress.
+
+use super::facts::JournalEntry;
+use super::flow::Flow;
+use super::pacer::Pacing;
+use super::state::{Agent, CoflowEntry, FirstByte};
+use std::collections::BTreeSet;
+use weir_model::{Rate, Span, Time};
+use weir_proto::{limits, v1};
+
+/// How often flows that should move are reported though they did not.
+pub(super) const FULL_REPORT_INTERVAL: Span = Span::from_nanos(250_000_000);
+
+impl Agent {
+    /// A session with a coordinator begins: everything it must know comes first.
+    pub fn handle_session_up(&mut self, now: Time) {
+        self.session = true;
+        self.epoch = 0;
+        self.events.clear();
+        let note = |(&coflow, entry): (&u64, &CoflowEntry)| {
+            let mut note = entry.note.clone();
+            note.coflow = coflow;
+            note.age_ns += now.since(entry.noted).nanos();
+            note.moving_age_ns = entry.first_opened.map_or(0, |at| now.since(at).nanos().max(1));
+            note
+        };
+        let hello = v1::Hello {
+            version: 1,
+            host: self.config.host,
+            data_address: self.config.data_address.clone(),
+            incarnation: self.config.incarnation,
+            coflows: self.coflows.iter().map(note).collect(),
+            blocks: self
+                .blocks
+                .values()
+                .map(|block| v1::BlockAdded {
+                    coflow: block.coflow,
+                    block: block.block.clone(),
+                    size: block.size,
+                })
+                .collect(),
+            flows: self.flows.iter().map(|(&id, flow)| flow.opened(id)).collect(),
+            ended: self.ended.iter().rev().take(limits::MAX_ENDED_TOLD).copied().collect(),
+        };
+        self.send(v1::agent_event::Kind::Hello(hello));
+        self.expect_report(now + FULL_REPORT_INTERVAL);
+    }
+
+    /// The session ended. The last plan holds until its lease ends.
+    pub fn handle_session_lost(&mut self) {
+        self.session = false;
+        self.sent_whole.clear();
+        self.events.clear();
+    }
+
+    /// A message of the coordinator. Stale epochs are dropped and counted.
+    pub fn handle_coordinator(&mut self, now: Time, message: v1::CoordinatorMessage) {
+        use v1::coordinator_message::Kind;
+        if message.epoch <= self.epoch {
+            self.stale_dropped += 1;
+            return;
+        }
+        self.epoch = message.epoch;
+        self.lease_end = Some(now + Span::from_millis(message.lease_ms));
+        match message.kind {
+            Some(Kind::Plan(plan)) => {
+                self.apply(now, &plan);
+                if plan.completed_flow > 0 {
+                    // Those before it were counted by plans that changed nothing here.
+                    self.sent_whole = self.sent_whole.split_off(&plan.completed_flow);
+                    if let Some(at) = self.sent_whole.remove(&plan.completed_flow) {
+                        self.latencies.note_replan(now.since(at));
+                    }
+                }
+            }
+            Some(Kind::CoflowNote(note)) => self.note_coflow(now, note),
+            Some(Kind::CoflowEnded(ended)) if self.ended.contains(&ended.coflow) => {}
+            Some(Kind::CoflowEnded(ended)) => {
+                self.journal.push_back(JournalEntry::Ended(ended.coflow));
+                self.forget(ended.coflow);
+            }
+            Some(Kind::Keepalive(_) | Kind::Refused(_)) | None => {}
+        }
+    }
+
+    fn note_coflow(&mut self, now: Time, note: v1::CoflowNote) {
+        let coflow = note.coflow;
+        let entry = self.coflows.entry(coflow).or_default();
+        let (done_flows, done_bytes) = (entry.note.done_flows, entry.note.done_bytes);
+        // What this agent served is its own to count.
+        entry.note = v1::CoflowNote { done_flows, done_bytes, ..note };
+        entry.noted = now;
+        let encoded = weir_proto::encode_note(&entry.note);
+        self.journal.push_back(JournalEntry::Coflow { coflow, note: encoded, noted_ns: now.nanos() });
+    }
+
+    fn apply(&mut self, now: Time, plan: &v1::Plan) {
+        if plan.complete {
+            for flow in self.flows.values_mut() {
+                (flow.base, flow.grant) = (0.0, 0.0);
+            }
+        }
+        let mut touched = BTreeSet::new();
+        for rate in &plan.coflows {
+            let Some(coflow) = self.coflows.get(&rate.coflow) else { continue };
+            let drain = sane(rate.drain_per_s);
+            // Flows that came after the plan was made are not in it: they keep waiting.
+            for id in coflow.flows.range(..=plan.latest_flow) {
+                if let Some(flow) = self.flows.get_mut(id) {
+                    flow.base = drain * flow.left() as f64;
+                    flow.due = now + Span::from_secs_ceil(1.0 / drain);
+                    flow.planned = true;
+                    touched.insert(*id);
+                }
+            }
+        }
+        for grant in &plan.grants {
+            if let Some(flow) = self.flows.get_mut(&grant.flow) {
+                flow.grant = sane(grant.bytes_per_s);
+                touched.insert(grant.flow);
+            }
+        }
+        for &id in &touched {
+            let Some(flow) = self.flows.get(&id) else { continue };
+            if flow.planned {
+                self.waiting.remove(&(flow.opened + self.config.first_plan_wait, id));
+                self.pacer.set(now, id, Pacing::Rated(Rate::from_bytes_per_sec(flow.rate())));
+            }
+        }
+        let named = plan.coflows.iter().map(|rate| (rate.coflow, rate.whole));
+        let granted = touched.iter().filter_map(|id| self.flows.get(id)).map(|flow| (flow.coflow, false));
+        for (coflow, whole) in named.chain(granted).collect::<BTreeSet<_>>() {
+            self.note_whole(coflow, whole);
+        }
+    }
+
+    /// The next byte of a coflow that is `whole` is the first that all its gets led to, unless the plan lets
+    /// none of its flows begin here.
+    fn note_whole(&mut self, coflow: u64, whole: bool) {
+        let Some(entry) = self.coflows.get_mut(&coflow) else { return };
+        if (entry.first_byte == FirstByte::NotWhole && whole) || entry.first_byte == FirstByte::Due {
+            // A flow's first bytes go out at once, later ones as its rate has it.
+            let begins = |flow: &Flow| flow.sent == 0 && flow.rate() > 0.0;
+            let moves = entry.flows.iter().any(|id| self.flows.get(id).is_some_and(begins));
+            entry.first_byte = if moves { FirstByte::Due } else { FirstByte::Past };
+        }
+    }
+
+    /// The coordinator, if there is one, is to hear of progress by `at`.
+    pub(super) fn expect_report(&mut self, at: Time) {
+        if self.session {
+            self.next_report = self.next_report.min(at);
+        }
+    }
+
+    /// Tells the coordinator how far flows came: those that moved, and from time to time also those that
+    /// should have and did not, for it assumes that plans are followed.
+    pub(super) fn report(&mut self, now: Time) {
+        let all = self.next_full_report <= now;
+        if all {
+            self.next_full_report = now + FULL_REPORT_INTERVAL;
+        }
+        let mut flows = Vec::new();
+        for (&id, flow) in &mut self.flows {
+            let stalled = all && flow.left() > 0 && flow.rate() > 0.0;
+            if flow.sent != flow.reported || stalled {
+                flow.reported = flow.sent;
+                flows.push(v1::FlowProgress { flow: id, sent: flow.sent });
+            }
+        }
+        self.next_report = Time::MAX;
+        if !self.flows.is_empty() {
+            self.expect_report(self.next_full_report);
+        }
+        if !flows.is_empty() {
+            self.send(v1::agent_event::Kind::Progress(v1::Progress { flows }));
+        }
+    }
+
+    pub(super) fn send(&mut self, kind: v1::agent_event::Kind) {
+        if self.session {
+            self.events.push_back(v1::AgentEvent { kind: Some(kind) });
+        }
+    }
+}
+
+/// A rate from the wire: what is not a number above zero pauses.
+fn sane(value: f64) -> f64 {
+    if value.is_finite() && value > 0.0 { value } else { 0.0 }
+}

@@ -1,0 +1,110 @@
+//! What goes into and comes out of an agent, besides messages.
+
+use serde::{Deserialize, Serialize};
+use weir_model::Span;
+use weir_proto::limits;
+
+/// Fixed facts and times of one agent.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// This host in the coordinator's fabric.
+    pub host: u32,
+    /// ip:port of the data plane, as receivers reach it.
+    pub data_address: String,
+    /// Differs each time the process starts.
+    pub incarnation: u64,
+    /// How long a new flow waits for its first plan while the lease holds; then TCP's share.
+    pub first_plan_wait: Span,
+    /// How often progress of moving flows is reported.
+    pub report_interval: Span,
+}
+
+/// A block this agent can serve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockEntry {
+    /// Its coflow.
+    pub coflow: u64,
+    /// Its name, unique within the coflow.
+    pub block: String,
+    /// Absolute path of the file that holds it.
+    pub path: String,
+    /// First byte within the file.
+    pub offset: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// The file is the agent's own and goes with the block.
+    pub spooled: bool,
+    /// Checksums of its frames, if the producer computed them.
+    pub frame_checksums: Vec<u32>,
+}
+
+/// A fact that must survive the process; replayed through [`Agent::restore`] in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JournalEntry {
+    /// A block was put.
+    Put(BlockEntry),
+    /// A coflow exists. The encoded note is a protobuf `weir.v1.CoflowNote`, with `age_ns` counted at
+    /// `noted_ns` on the coordinator-independent clock the driver passes as `now`.
+    Coflow {
+        /// The coflow.
+        coflow: u64,
+        /// Encoded note.
+        note: Vec<u8>,
+        /// When it was noted.
+        noted_ns: u64,
+    },
+    /// A flow of this coflow was served to its end.
+    Done {
+        /// The coflow.
+        coflow: u64,
+        /// Bytes of the flow.
+        bytes: u64,
+    },
+    /// The coflow ended; its blocks are gone.
+    Ended(u64),
+}
+
+/// A flow that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedFlow {
+    /// Its id at this agent.
+    pub flow: u64,
+    /// The block it reads.
+    pub block: BlockEntry,
+    /// Where it starts within the block.
+    pub offset: u64,
+}
+
+/// Permission to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// The flow.
+    pub flow: u64,
+    /// At most this many payload bytes.
+    pub bytes: u64,
+}
+
+/// Why a block was not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PutError {
+    /// The name is empty or too long.
+    #[error("block names have 1 to {max} bytes", max = limits::MAX_BLOCK_NAME_BYTES)]
+    Name,
+    /// A block is at least one byte.
+    #[error("a block must have at least one byte")]
+    Empty,
+    /// The coflow has a block of this name with other bytes.
+    #[error("coflow {coflow} already has another block named `{block}`")]
+    Taken {
+        /// The coflow.
+        coflow: u64,
+        /// The name.
+        block: String,
+    },
+    /// The coflow was unregistered.
+    #[error("coflow {0} has ended")]
+    Ended(u64),
+    /// The agent holds as many blocks as it may.
+    #[error("this agent already holds {max} blocks", max = limits::MAX_BLOCKS_PER_AGENT)]
+    Full,
+}

@@ -1,0 +1,65 @@
+//! A flow that an agent serves, and what its plan says.
+
+use weir_model::{Rate, Time};
+use weir_proto::v1;
+
+/// One transfer from a block here to a receiver.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) coflow: u64,
+    pub(super) block: String,
+    pub(super) destination: u32,
+    pub(super) group: u32,
+    pub(super) size: u64,
+    pub(super) sent: u64,
+    pub(super) reported: u64,
+    pub(super) grant: f64,
+    /// Rate that the coflow's drain gave it when it last changed, in bytes per second,
+    pub(super) base: f64,
+    /// and when it ends if it keeps to that.
+    pub(super) due: Time,
+    /// A plan counts it.
+    pub(super) planned: bool,
+    pub(super) opened: Time,
+}
+
+/// A flow that fell behind its plan may go this much faster to end in time with its coflow.
+const CATCH_UP: f64 = 1.25;
+/// Falling behind by less than this share is left alone.
+const BEHIND: f64 = 0.03;
+
+impl Flow {
+    /// A flow as a coordinator is told of it.
+    pub(super) fn opened(&self, id: u64) -> v1::FlowOpened {
+        v1::FlowOpened {
+            flow: id,
+            coflow: self.coflow,
+            block: self.block.clone(),
+            destination: self.destination,
+            size: self.size,
+            offset: self.sent,
+            group: self.group,
+        }
+    }
+
+    /// Rate that the plan gives it, in bytes per second.
+    pub(super) fn rate(&self) -> f64 {
+        self.base + self.grant
+    }
+
+    /// The rate at which it still ends when its coflow should, if it fell behind the one it has. All flows
+    /// of a coflow are needed, so one that lost time to its host or its transport holds up the others.
+    pub(super) fn catch_up(&self, now: Time) -> Option<Rate> {
+        if self.base <= 0.0 || self.left() == 0 {
+            return None;
+        }
+        let needed = self.left() as f64 / self.due.since(now).as_secs();
+        let total = self.rate();
+        (needed > total * (1.0 + BEHIND)).then(|| Rate::from_bytes_per_sec(needed.min(total * CATCH_UP)))
+    }
+
+    /// Bytes not yet handed to its socket.
+    pub(super) fn left(&self) -> u64 {
+        self.size - self.sent
+    }
+}

@@ -1,0 +1,159 @@
+//! What a live system does to a table and a simulator never does: flows join late, reports correct what is
+//! left, and time passes beyond the moment at which a flow should have ended. Plans must stay right.
+
+use proptest::prelude::*;
+use weir_model::*;
+use weir_policy::{CoflowTable, FlowRef, Plan, registry};
+
+const HOSTS: u32 = 4;
+/// Tolerance of comparisons between rates, relative to a link's capacity: rounding of sums.
+const ROUNDING: f64 = 1e-6;
+
+#[derive(Clone, Debug)]
+enum Change {
+    Coflow(Vec<(u32, u32, u64)>),
+    Join(usize, (u32, u32, u64)),
+    Report(usize, f64),
+    Finish(usize),
+    Drop(usize),
+    Pass(u64),
+    Plan,
+}
+
+fn flow() -> impl Strategy<Value = (u32, u32, u64)> {
+    let size = prop_oneof![1u64..5000, 100_000u64..3_000_000, 100_000_000u64..1_000_000_000];
+    (0..HOSTS, 1..HOSTS, size).prop_map(|(from, step, size)| (from, (from + step) % HOSTS, size))
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        2 => prop::collection::vec(flow(), 1..12).prop_map(Change::Coflow),
+        3 => (any::<usize>(), flow()).prop_map(|(pick, flow)| Change::Join(pick, flow)),
+        6 => (any::<usize>(), 0.0f64..1.2).prop_map(|(pick, share)| Change::Report(pick, share)),
+        4 => any::<usize>().prop_map(Change::Finish),
+        1 => any::<usize>().prop_map(Change::Drop),
+        6 => prop_oneof![1u64..3000, 1_000_000u64..300_000_000].prop_map(Change::Pass),
+        8 => Just(Change::Plan),
+    ]
+}
+
+struct Live {
+    fabric: Fabric,
+    table: CoflowTable,
+    plan: Plan,
+    /// Flow id, where it is, bytes that an exact account says are left if reports are right.
+    flows: Vec<(FlowId, FlowRef, u64)>,
+    next: u64,
+    now: Time,
+}
+
+impl Live {
+    fn spec(&self, (from, to, size): (u32, u32, u64)) -> FlowSpec {
+        FlowSpec { source: HostId(from), destination: HostId(to), size: Bytes(size), group: 0 }
+    }
+
+    fn join(&mut self, slot: weir_policy::Slot, flow: (u32, u32, u64)) {
+        self.next += 1;
+        let (id, spec) = (FlowId(self.next), self.spec(flow));
+        let at = self.table.add_flow(slot, id, &spec, &self.fabric);
+        self.flows.push((id, at, flow.2));
+    }
+
+    fn take(&mut self, pick: usize) -> Option<(FlowId, FlowRef, u64)> {
+        (!self.flows.is_empty()).then(|| self.flows.remove(pick % self.flows.len()))
+    }
+
+    fn drop_idle(&mut self, at: FlowRef) {
+        if self.table.coflow(at.coflow).live_flows() == 0 {
+            self.table.remove(at.coflow);
+            self.plan.drains.retain(|&(slot, _)| slot != at.coflow);
+            self.plan.grants.retain(|grant| grant.flow.coflow != at.coflow);
+        }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Coflow(flows) => {
+                self.next += 1;
+                let empty = CoflowSpec::new(CoflowId(self.next), self.now, Vec::new());
+                let slot = self.table.insert(&empty, FlowId(self.next), &self.fabric);
+                flows.iter().for_each(|&flow| self.join(slot, flow));
+            }
+            Change::Join(pick, flow) => {
+                if let Some(&(_, at, _)) = self.flows.get(pick % self.flows.len().max(1)) {
+                    self.join(at.coflow, *flow);
+                }
+            }
+            Change::Report(pick, share) => {
+                let index = pick % self.flows.len().max(1);
+                if let Some((_, at, left)) = self.flows.get_mut(index) {
+                    *left = ((*left as f64 * share) as u64).max(1);
+                    self.table.set_remaining(*at, *left as f64);
+                }
+            }
+            Change::Finish(pick) => {
+                if let Some((_, at, _)) = self.take(*pick) {
+                    self.table.finish_flow(at);
+                    self.drop_idle(at);
+                }
+            }
+            Change::Drop(pick) => {
+                if let Some((_, at, _)) = self.take(*pick) {
+                    self.table.remove_flow(at);
+                    self.drop_idle(at);
+                }
+            }
+            Change::Pass(nanos) => {
+                let span = Span::from_nanos(*nanos);
+                self.now = self.now + span;
+                self.table.advance(&self.plan, span);
+            }
+            Change::Plan => {}
+        }
+    }
+
+    fn path(&self, at: FlowRef) -> Path {
+        let class = self.table.flow(at).class().expect("every flow crosses a link");
+        *self.table.classes()[class.index()].path()
+    }
+
+    fn check(&self, name: &str) {
+        let mut used = vec![0.0; self.fabric.links().len()];
+        for &(id, at, _) in &self.flows {
+            let path = self.path(at);
+            let rate = self.plan.rate(&self.table, at).bytes_per_sec();
+            assert!(rate >= 0.0 && rate.is_finite(), "{name}: flow {id} at {rate}");
+            path.iter().for_each(|link| used[link.index()] += rate);
+        }
+        let part = |link: &LinkId| used[link.index()] / self.fabric.capacity(*link).bytes_per_sec();
+        for &(id, at, _) in &self.flows {
+            let path = self.path(at);
+            let fullest = path.iter().map(part).fold(0.0, f64::max);
+            assert!(fullest <= 1.0 + ROUNDING, "{name}: a link of flow {id} at {fullest} of its capacity");
+            assert!(fullest >= 1.0 - ROUNDING, "{name}: flow {id} could go faster: {fullest}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_flow_is_forgotten_whatever_a_live_system_does(changes in prop::collection::vec(change(), 1..80)) {
+        for info in registry() {
+            let fabric = Fabric::big_switch(HOSTS, Rate::from_bytes_per_sec(11.7e6)).unwrap();
+            let mut policy = (info.create)();
+            let mut live = Live {
+                table: CoflowTable::new(&fabric), fabric, plan: Plan::default(), flows: Vec::new(),
+                next: 0, now: Time::from_millis(1000),
+            };
+            for change in &changes {
+                live.apply(change);
+                if matches!(change, Change::Plan) {
+                    live.plan.clear();
+                    policy.plan(live.now, &live.fabric, &live.table, &mut live.plan);
+                    live.table.adopt(&live.plan);
+                    live.check(info.name);
+                }
+            }
+        }
+    }
+}
