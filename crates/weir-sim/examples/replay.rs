@@ -1,11 +1,10 @@
-//! Replays a coflow-benchmark trace: `replay TRACE POLICY[,POLICY..] [arrival scale] [copies] [frozen]`.
+//! Replays a trace file or a synthetic workload:
+//! `replay TRACE|synthetic:NAME POLICY[,POLICY..] [arrival scale] [copies] [frozen]`.
 //! Prints averages, work done, CPU seconds and peak memory of the process.
 
 use anyhow::Context;
-use std::io::BufReader;
 use weir_model::{CoflowId, CoflowSpec, Fabric, Rate};
 use weir_sim::{Options, Replan, simulate};
-use weir_trace::coflow_benchmark::Reader;
 
 /// CPU seconds of this process and its peak memory in MB, from the operating system's own files.
 fn usage() -> anyhow::Result<(f64, f64)> {
@@ -27,9 +26,9 @@ fn main() -> anyhow::Result<()> {
     let replan =
         if rest.iter().any(|word| word == "frozen") { Replan::CoflowEvents } else { Replan::default() };
     for name in policies.split(',') {
-        let reader = Reader::new(BufReader::new(std::fs::File::open(trace)?))?;
-        let hosts = reader.hosts();
-        let coflows = reader.collect::<Result<Vec<_>, _>>()?;
+        let workload = weir_trace::load(trace, 1)?;
+        let hosts = workload.hosts;
+        let coflows = workload.into_coflows();
         let coflows: Vec<CoflowSpec> = (0..copies)
             .flat_map(|copy| {
                 coflows.iter().map(move |coflow| {

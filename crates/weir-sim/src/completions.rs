@@ -1,6 +1,6 @@
 //! When the next flow ends under a plan, and which flows end at an instant.
 //!
-//! Under drains and grants only coflows and granted flows are looked at. Under levels every flow of a path
+//! Under drains and grants the table itself knows when they end. Under levels every flow of a path
 //! class ends when the class has been served a certain number of bytes, and every class of a link when
 //! the link's level has served a certain number: a heap per class and a heap per link, both keyed by
 //! service and never by time, so that a changed level moves no entry.
@@ -8,7 +8,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use weir_model::{LinkId, Span, Time};
-use weir_policy::{ClassId, Coflow, CoflowTable, FlowRef, Plan, Slot};
+use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Slot};
 
 const NANOS_PER_SEC: f64 = 1e9;
 
@@ -37,18 +37,8 @@ pub(crate) struct Due {
 }
 
 /// Completions under the plan in force.
-///
-/// Ends are kept as nanoseconds after the plan, not rounded yet: `ceil(end) <= whole` just when
-/// `end <= whole`, so only the earliest is ever rounded up.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
-    planned: Time,
-    drains: Vec<(f64, Slot)>,
-    /// Parallel to the plan's grants.
-    grants: Vec<f64>,
-    least: f64,
-    /// Drain per slot while a plan is taken over.
-    drain_of: Vec<f64>,
     levels: LevelCompletions,
 }
 
@@ -63,77 +53,24 @@ impl Completions {
         arrived: &[Slot],
         touched: &[ClassId],
     ) {
-        self.planned = now;
-        self.drains.clear();
-        self.grants.clear();
-        self.least = f64::INFINITY;
         if plan.levels.is_empty() {
             self.levels.forget();
-            self.adopt_drains_and_grants(table, plan);
         } else {
             self.levels.adopt(now, table, plan, arrived, touched);
         }
     }
 
-    /// Granted flows also move by the drain of their coflow, if it has one.
-    fn adopt_drains_and_grants(&mut self, table: &CoflowTable, plan: &Plan) {
-        self.drain_of.clear();
-        self.drain_of.resize(table.slot_bound(), 0.0);
-        let mut least = f64::INFINITY;
-        for &(slot, drain) in &plan.drains {
-            self.drain_of[slot.0 as usize] = drain;
-            let end = NANOS_PER_SEC / drain;
-            least = least.min(end);
-            self.drains.push((end, slot));
-        }
-        let mut coflow: Option<(Slot, &Coflow, f64, f64)> = None;
-        for grant in &plan.grants {
-            // Grants of one coflow follow each other.
-            let (_, flows, scale, drain) = match coflow {
-                Some(same @ (slot, ..)) if slot == grant.flow.coflow => same,
-                _ => {
-                    let slot = grant.flow.coflow;
-                    let entry = table.coflow(slot);
-                    *coflow.insert((slot, entry, entry.scale(), self.drain_of[slot.0 as usize]))
-                }
-            };
-            let left = flows.base(grant.flow.flow) * scale;
-            let end = NANOS_PER_SEC * left / (drain * left + grant.bytes_per_sec);
-            least = least.min(end);
-            self.grants.push(end);
-        }
-        self.least = least;
-    }
-
-    /// The next completion, [`Time::MAX`] if there is none.
-    pub(crate) fn next(&self) -> Time {
-        let next = self.planned + Span::from_nanos(self.least.ceil() as u64);
+    /// The next completion, [`Time::MAX`] if there is none. `now` is where the table stands.
+    pub(crate) fn next(&self, now: Time, table: &CoflowTable) -> Time {
+        let next = table.next_end().map_or(Time::MAX, |span| now + span);
         next.min(self.levels.next)
     }
 
-    /// Takes out everything that is complete by `now`, to which the table has been advanced by `plan`, the
-    /// one last adopted.
-    pub(crate) fn take_due(&mut self, now: Time, table: &CoflowTable, plan: &Plan, due: &mut Due) {
+    /// Takes out everything that is complete by `now`, to which the table has been advanced.
+    pub(crate) fn take_due(&mut self, now: Time, table: &CoflowTable, due: &mut Due) {
         due.coflows.clear();
         due.flows.clear();
-        let elapsed = now.since(self.planned).nanos() as f64;
-        if self.least <= elapsed {
-            // What was taken out ends never again; the lists live as long as the plan.
-            for (end, slot) in self.drains.iter_mut().filter(|(end, _)| *end <= elapsed) {
-                due.coflows.push(*slot);
-                *end = f64::INFINITY;
-            }
-            for (end, grant) in self.grants.iter_mut().zip(&plan.grants) {
-                if *end <= elapsed {
-                    *end = f64::INFINITY;
-                    if !due.coflows.contains(&grant.flow.coflow) {
-                        due.flows.push(grant.flow);
-                    }
-                }
-            }
-            let drains = self.drains.iter().map(|&(end, _)| end);
-            self.least = drains.chain(self.grants.iter().copied()).fold(f64::INFINITY, f64::min);
-        }
+        table.take_ends(&mut due.coflows, &mut due.flows);
         if self.levels.next <= now {
             self.levels.take_due(now, table, due);
         }
@@ -152,6 +89,11 @@ struct LevelCompletions {
     levels: Vec<f64>,
     served: Vec<f64>,
     heads: Vec<f64>,
+    /// Per link, nanoseconds from the last plan to its first end, not rounded yet.
+    nanos: Vec<f64>,
+    /// Links whose first key may not hold any more, and whether a link is among them.
+    stale: Vec<usize>,
+    is_stale: Vec<bool>,
     planned: Time,
     next: Time,
     known: bool,
@@ -165,6 +107,9 @@ impl Default for LevelCompletions {
             levels: Vec::new(),
             served: Vec::new(),
             heads: Vec::new(),
+            nanos: Vec::new(),
+            stale: Vec::new(),
+            is_stale: Vec::new(),
             planned: Time::ZERO,
             next: Time::MAX,
             known: false,
@@ -183,6 +128,7 @@ impl LevelCompletions {
         let links = plan.levels.len();
         self.classes.resize_with(links, BinaryHeap::new);
         self.heads.resize(links, f64::INFINITY);
+        self.is_stale.resize(links, false);
         self.flows.resize_with(table.classes().len(), BinaryHeap::new);
         if !self.known {
             self.known = true;
@@ -207,7 +153,8 @@ impl LevelCompletions {
         self.planned = now;
         self.served.clear();
         self.served.extend((0..links).map(|link| table.served(LinkId(link as u32))));
-        for link in 0..links {
+        while let Some(link) = self.stale.pop() {
+            self.is_stale[link] = false;
             self.settle(table, link);
         }
         self.find_next();
@@ -228,8 +175,14 @@ impl LevelCompletions {
         Some(Key(table.target_on_link(class, target.0)))
     }
 
-    /// Enters a class at its link after its first flow or its link may have changed.
+    /// Enters a class at its link after its first flow or its link may have changed. Entries it had at
+    /// links of its path may not hold any more.
     fn announce(&mut self, table: &CoflowTable, class: ClassId) {
+        for link in table.classes()[class.index()].path().iter().map(|link| link.index()) {
+            if !std::mem::replace(&mut self.is_stale[link], true) {
+                self.stale.push(link);
+            }
+        }
         let Some(link) = table.classes()[class.index()].bottleneck() else { return };
         if let Some(key) = self.head(table, class) {
             self.classes[link.index()].push(Reverse((key, class)));
@@ -250,31 +203,28 @@ impl LevelCompletions {
     }
 
     fn find_next(&mut self) {
-        let mut least = f64::INFINITY;
-        for ((head, served), level) in self.heads.iter().zip(&self.served).zip(&self.levels) {
-            let secs = (head - served) / level;
-            // An idle link has an infinite head and perhaps an infinite level: no number, never less.
-            if secs < least {
-                least = secs;
-            }
-        }
-        self.next = self.planned + Span::from_secs_ceil(least);
+        let lines = self.heads.iter().zip(&self.served).zip(&self.levels);
+        self.nanos.clear();
+        // An idle link has an infinite head and perhaps an infinite level: no number, never less.
+        self.nanos.extend(lines.map(|((head, served), level)| (head - served) / level * NANOS_PER_SEC));
+        let less = |least: f64, &nanos: &f64| if nanos < least { nanos } else { least };
+        let least = self.nanos.iter().fold(f64::INFINITY, less);
+        self.next = self.planned + Span::from_nanos(least.ceil() as u64);
     }
 
     fn take_due(&mut self, now: Time, table: &CoflowTable, due: &mut Due) {
+        // `ceil(nanos) <= elapsed` just when `nanos <= elapsed`: that is a whole number.
+        let elapsed = now.since(self.planned).nanos() as f64;
         for link in 0..self.heads.len() {
-            loop {
-                let secs = (self.heads[link] - self.served[link]) / self.levels[link];
-                // An idle link has no number of seconds.
-                if secs.is_nan() || self.planned + Span::from_secs_ceil(secs) > now {
-                    break;
-                }
+            while self.nanos[link] <= elapsed {
                 let Some(&Reverse((_, class))) = self.classes[link].peek() else { break };
                 if let Some(Reverse((_, flow))) = self.flows[class.index()].pop() {
                     due.flows.push(flow);
                 }
                 self.announce(table, class);
                 self.settle(table, link);
+                let left = self.heads[link] - self.served[link];
+                self.nanos[link] = left / self.levels[link] * NANOS_PER_SEC;
             }
         }
         self.find_next();

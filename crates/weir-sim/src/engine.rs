@@ -135,12 +135,12 @@ impl<'a> Engine<'a> {
         let mut due = Due::default();
         loop {
             let arrival = waiting.peek().map_or(Time::MAX, |(_, coflow)| coflow.arrival);
-            let next = arrival.min(self.completions.next()).min(self.wakeup);
+            let next = arrival.min(self.completions.next(self.now, &self.table)).min(self.wakeup);
             if next == Time::MAX {
                 break;
             }
             self.move_to(next);
-            self.completions.take_due(self.now, &self.table, &self.plan, &mut due);
+            self.completions.take_due(self.now, &self.table, &mut due);
             self.complete(&due);
             while let Some((rank, coflow)) = waiting.next_if(|(_, coflow)| coflow.arrival <= self.now) {
                 self.arrive(rank, &coflow);

@@ -150,7 +150,10 @@ impl Coordinator {
             }
         };
         if self.plan.levels.is_empty() {
-            self.plan.grants.iter().for_each(|granted| grant(granted.flow, granted.bytes_per_sec));
+            for (at, rate) in self.table.grants() {
+                let drained = self.table.drain(at.coflow) * self.table.remaining(at);
+                grant(at, (rate - drained).max(0.0));
+            }
         } else {
             self.plan.for_each_rate(&self.table, |at, rate| grant(at, rate.bytes_per_sec()));
         }
@@ -160,7 +163,7 @@ impl Coordinator {
     fn differences(&mut self, now: Time) -> Vec<(SessionId, v1::Plan)> {
         let mut drains: BTreeMap<u64, f64> =
             self.table.coflows().map(|(_, coflow)| (coflow.id().0, 0.0)).collect();
-        for &(slot, drain) in &self.plan.drains {
+        for (slot, drain) in self.table.drains() {
             drains.insert(self.table.coflow(slot).id().0, drain.min(1.0 / SHORTEST_DRAIN_S));
         }
         let mut grants_by_host = self.grants();

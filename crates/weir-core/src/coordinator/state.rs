@@ -453,9 +453,6 @@ impl Coordinator {
             && self.table.coflow(slot).live_flows() == 0
         {
             self.table.remove(slot);
-            // The plan in force may still name it, and its slot may soon be another's.
-            self.plan.drains.retain(|&(other, _)| other != slot);
-            self.plan.grants.retain(|grant| grant.flow.coflow != slot);
         }
     }
 

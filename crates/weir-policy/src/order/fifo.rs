@@ -2,13 +2,12 @@
 
 use super::Order;
 use crate::{CoflowTable, Slot};
-use weir_model::Fabric;
 
 /// Coflows by (arrival, id), the order of the table itself.
 pub struct ByArrival;
 
 impl Order for ByArrival {
-    fn sort(&mut self, _fabric: &Fabric, view: &CoflowTable, sorted: &mut Vec<Slot>) {
+    fn sort(&mut self, view: &CoflowTable, sorted: &mut Vec<Slot>) {
         sorted.clear();
         sorted.extend_from_slice(view.slots());
     }

@@ -36,7 +36,6 @@ use weir_model::{Fabric, LinkId};
 #[derive(Default)]
 pub struct Sebf {
     inverse_capacity: Vec<f64>,
-    capacity: Vec<f64>,
     /// Per slot, the peak at the last plan.
     peaks: Vec<Peak>,
     keyed: Vec<(f64, u32, Slot)>,
@@ -56,10 +55,10 @@ struct Peak {
 const UNKNOWN: Peak = Peak { coflow: u64::MAX, raises: u64::MAX, link: LinkId(0), time: 0.0, second: 0.0 };
 
 impl Peak {
-    fn of(coflow: &Coflow, inverse_capacity: &[f64]) -> Peak {
+    fn of(view: &CoflowTable, coflow: &Coflow, inverse_capacity: &[f64]) -> Peak {
         let mut peak = Peak { coflow: coflow.id().0, raises: coflow.raises(), ..UNKNOWN };
         for &link in coflow.links() {
-            let time = coflow.demand_bases()[link.index()] * inverse_capacity[link.index()];
+            let time = view.demand_base(coflow, link) * inverse_capacity[link.index()];
             if time > peak.time {
                 peak = Peak { link, time, second: peak.time, ..peak };
             } else if time > peak.second {
@@ -71,36 +70,29 @@ impl Peak {
 
     /// Takes over what is left on the bottleneck. Sums only shrink unless noted: while it stays above what
     /// the second was, it is still the bottleneck.
-    fn holds(&mut self, coflow: &Coflow, inverse_capacity: &[f64]) -> bool {
+    fn holds(&mut self, view: &CoflowTable, coflow: &Coflow, inverse_capacity: &[f64]) -> bool {
         if (self.coflow, self.raises) != (coflow.id().0, coflow.raises()) {
             return false;
         }
-        self.time = coflow.demand_bases()[self.link.index()] * inverse_capacity[self.link.index()];
+        self.time = view.demand_base(coflow, self.link) * inverse_capacity[self.link.index()];
         self.time >= self.second
     }
 }
 
-impl Sebf {
-    /// Notices changed capacities, which make every peak stale.
-    fn read_capacities(&mut self, fabric: &Fabric) {
-        let now = fabric.links().iter().map(|link| link.capacity.bytes_per_sec());
-        if !self.capacity.iter().copied().eq(now.clone()) {
-            self.capacity = now.collect();
-            self.inverse_capacity = self.capacity.iter().map(|capacity| 1.0 / capacity).collect();
-            self.peaks.clear();
-        }
-    }
-}
-
 impl Order for Sebf {
-    fn sort(&mut self, fabric: &Fabric, view: &CoflowTable, sorted: &mut Vec<Slot>) {
-        self.read_capacities(fabric);
+    fn set_fabric(&mut self, fabric: &Fabric) {
+        let inverse = fabric.links().iter().map(|link| 1.0 / link.capacity.bytes_per_sec());
+        self.inverse_capacity = inverse.collect();
+        self.peaks.clear();
+    }
+
+    fn sort(&mut self, view: &CoflowTable, sorted: &mut Vec<Slot>) {
         self.peaks.resize(view.slot_bound(), UNKNOWN);
         self.keyed.clear();
         for (rank, (slot, coflow)) in (0u32..).zip(view.coflows()) {
             let peak = &mut self.peaks[slot.0 as usize];
-            if !peak.holds(coflow, &self.inverse_capacity) {
-                *peak = Peak::of(coflow, &self.inverse_capacity);
+            if !peak.holds(view, coflow, &self.inverse_capacity) {
+                *peak = Peak::of(view, coflow, &self.inverse_capacity);
             }
             self.keyed.push((peak.time * coflow.scale(), rank, slot));
         }

@@ -2,7 +2,7 @@
 
 use super::Policy;
 use crate::order::Order;
-use crate::share::{Backfill, Residual, madd};
+use crate::share::{Backfill, Madd, Residual};
 use crate::{CoflowTable, Plan, Slot};
 use weir_model::{Fabric, Time};
 
@@ -11,7 +11,10 @@ use weir_model::{Fabric, Time};
 pub struct CoflowByCoflow {
     order: Box<dyn Order>,
     sorted: Vec<Slot>,
+    last_sorted: Vec<Slot>,
+    planned: bool,
     residual: Residual,
+    madd: Madd,
     backfill: Backfill,
 }
 
@@ -24,16 +27,45 @@ impl CoflowByCoflow {
     /// A policy by order that starts every plan from its own view of what is left, as
     /// [`Residual::with_dust_share`].
     pub fn with_residual(order: Box<dyn Order>, residual: Residual) -> CoflowByCoflow {
-        CoflowByCoflow { order, sorted: Vec::new(), residual, backfill: Backfill::default() }
+        CoflowByCoflow {
+            order,
+            sorted: Vec::new(),
+            last_sorted: Vec::new(),
+            planned: false,
+            residual,
+            madd: Madd::default(),
+            backfill: Backfill::default(),
+        }
+    }
+}
+
+impl CoflowByCoflow {
+    /// Whether the drains of the last plan stay what they are.
+    fn goes_on(&mut self, view: &CoflowTable) -> bool {
+        self.planned
+            && !view.changes().disturbed
+            && self.sorted == self.last_sorted
+            && self.madd.goes_on(view)
     }
 }
 
 impl Policy for CoflowByCoflow {
     fn plan(&mut self, _now: Time, fabric: &Fabric, view: &CoflowTable, plan: &mut Plan) {
         plan.clear();
-        self.order.sort(fabric, view, &mut self.sorted);
+        if !self.residual.knows(fabric) {
+            self.order.set_fabric(fabric);
+            self.residual.reset(fabric);
+            self.planned = false;
+        }
+        std::mem::swap(&mut self.sorted, &mut self.last_sorted);
+        self.order.sort(view, &mut self.sorted);
+        if self.goes_on(view) && self.backfill.go_on(view, &self.sorted, &self.residual, plan) {
+            plan.continues = true;
+            return;
+        }
         self.residual.reset(fabric);
-        madd::allocate(view, &self.sorted, &mut self.residual, plan);
+        self.madd.allocate(view, &self.sorted, &mut self.residual, plan);
         self.backfill.allocate(view, &self.sorted, &mut self.residual, plan);
+        self.planned = true;
     }
 }

@@ -34,40 +34,81 @@ use super::Residual;
 use crate::{Coflow, CoflowTable, Plan, Slot};
 use weir_model::LinkId;
 
-/// Coflows on at least one in so many links are handled by a walk over all links.
-const DENSE_SPREAD: usize = 4;
+/// Rank of a link that is not full.
+const NEVER: u32 = u32::MAX;
 
-/// Adds the drains of all coflows that can move as a whole, in this order.
-pub fn allocate(view: &CoflowTable, order: &[Slot], residual: &mut Residual, plan: &mut Plan) {
-    for &slot in order {
-        let coflow = view.coflow(slot);
-        if coflow.links().is_empty() || coflow.link_set().intersects(residual.saturated()) {
-            continue;
+/// MADD that knows while its last result stands.
+#[derive(Debug, Default)]
+pub struct Madd {
+    /// Per link, the rank of the coflow that filled it.
+    filled_by: Vec<u32>,
+    /// Per slot of a coflow that was passed over, its rank and a full link of its own.
+    passed: Vec<Option<(u32, LinkId)>>,
+    /// Whether a coflow was passed over for another reason.
+    odd: bool,
+}
+
+impl Madd {
+    /// Adds the drains of all coflows that can move as a whole, in this order.
+    pub fn allocate(&mut self, view: &CoflowTable, order: &[Slot], residual: &mut Residual, plan: &mut Plan) {
+        self.odd = false;
+        self.passed.clear();
+        self.passed.resize(view.slot_bound(), None);
+        self.filled_by.clear();
+        self.filled_by.resize(residual.links(), NEVER);
+        for (rank, &slot) in (0u32..).zip(order) {
+            let coflow = view.coflow(slot);
+            if coflow.links().is_empty() {
+                continue;
+            }
+            if let Some(link) = self.full_link(coflow, rank) {
+                self.passed[slot.0 as usize] = Some((rank, link));
+                continue;
+            }
+            let (gamma, bottleneck) = slowest(view, coflow, residual);
+            // `gamma` is in units of the coflow's scale: rates need no scale at all, the drain does.
+            let drain = 1.0 / (gamma * coflow.scale());
+            if !(drain > 0.0 && drain.is_finite()) {
+                self.odd = true;
+                continue;
+            }
+            for &link in coflow.links() {
+                residual.take(link, view.demand_base(coflow, link) / gamma);
+            }
+            residual.saturate(bottleneck);
+            let full = coflow.links().iter().filter(|link| residual.saturated().contains(link.index()));
+            full.for_each(|link| self.filled_by[link.index()] = rank);
+            plan.drains.push((slot, drain));
         }
-        let sums = coflow.demand_bases();
-        let dense = coflow.links().len() * DENSE_SPREAD >= sums.len();
-        let (gamma, bottleneck) = if dense { residual.slowest(sums) } else { slowest(coflow, residual) };
-        // `gamma` is in units of the coflow's scale: rates need no scale at all, the drain does.
-        let drain = 1.0 / (gamma * coflow.scale());
-        if !(drain > 0.0 && drain.is_finite()) {
-            continue;
-        }
-        let per_base = 1.0 / gamma;
-        if dense {
-            residual.take_all(sums, per_base, bottleneck);
-        } else {
-            coflow.links().iter().for_each(|&link| residual.take(link, sums[link.index()] * per_base));
-        }
-        residual.saturate(bottleneck);
-        plan.drains.push((slot, drain));
+    }
+
+    /// A link of a coflow that is full when its turn comes.
+    fn full_link(&self, coflow: &Coflow, rank: u32) -> Option<LinkId> {
+        coflow.links().iter().copied().find(|link| self.filled_by[link.index()] < rank)
+    }
+
+    /// Whether all drains go on, after nothing but ends of flows with a grant: those of coflows that have one
+    /// do, since their bottlenecks carry no grants; one without must still have a full link.
+    pub fn goes_on(&mut self, view: &CoflowTable) -> bool {
+        let still_passed = |madd: &mut Madd, slot: Slot| {
+            let Some((rank, link)) = madd.passed[slot.0 as usize] else { return true };
+            let coflow = view.coflow(slot);
+            if coflow.live_on(link) > 0 || coflow.links().is_empty() {
+                return true;
+            }
+            let other = madd.full_link(coflow, rank);
+            madd.passed[slot.0 as usize] = other.map(|other| (rank, other));
+            other.is_some()
+        };
+        !self.odd && view.changes().ended.iter().all(|at| still_passed(self, at.coflow))
     }
 }
 
 /// Gamma on the residual in units of the coflow's scale, and the link that attains it.
-fn slowest(coflow: &Coflow, residual: &Residual) -> (f64, LinkId) {
+fn slowest(view: &CoflowTable, coflow: &Coflow, residual: &Residual) -> (f64, LinkId) {
     let (mut gamma, mut bottleneck) = (0.0, coflow.links()[0]);
     for &link in coflow.links() {
-        let needed = coflow.demand_bases()[link.index()] / residual.left(link);
+        let needed = view.demand_base(coflow, link) / residual.left(link);
         if needed > gamma {
             (gamma, bottleneck) = (needed, link);
         }

@@ -14,7 +14,6 @@ pub struct Residual {
     capacity: Vec<f64>,
     left: Vec<f64>,
     dust: Vec<f64>,
-    times: Vec<f64>,
     kinds: Vec<LinkKind>,
     /// Number of hosts where every path is the source's uplink and the destination's downlink, else 0.
     switch_hosts: usize,
@@ -47,7 +46,6 @@ impl Residual {
             capacity: Vec::new(),
             left: Vec::new(),
             dust: Vec::new(),
-            times: Vec::new(),
             kinds: Vec::new(),
             switch_hosts: 0,
             saturated: BitSet::default(),
@@ -133,40 +131,28 @@ impl Residual {
         }
     }
 
-    /// Largest `sum / left` over all links, and the first link that attains it. Links without demand may be
-    /// full, others must not.
-    pub(super) fn slowest(&mut self, sums: &[f64]) -> (f64, LinkId) {
-        self.times.clear();
-        // A full link without demand gives 0 / 0, which is not larger than anything.
-        self.times.extend(sums.iter().zip(&self.left).map(|(sum, left)| sum / left));
-        let (fours, rest) = self.times.as_chunks::<4>();
-        // Four maxima side by side: one would wait for itself at every step.
-        let mut most = [0.0; 4];
-        for times in fours {
-            for lane in 0..4 {
-                most[lane] = if times[lane] > most[lane] { times[lane] } else { most[lane] };
-            }
-        }
-        let larger = |most, &time| if time > most { time } else { most };
-        let gamma = most.iter().chain(rest).fold(0.0, larger);
-        let first = self.times.iter().position(|&time| time == gamma);
-        (gamma, LinkId(first.unwrap_or(0) as u32))
+    /// Number of links.
+    pub fn links(&self) -> usize {
+        self.capacity.len()
     }
 
-    /// Gives away `sum * rate` of every link, of which `bottleneck` is known to become full.
-    pub(super) fn take_all(&mut self, sums: &[f64], rate: f64, bottleneck: LinkId) {
-        let mut full = 0u64;
-        for ((left, sum), dust) in self.left.iter_mut().zip(sums).zip(&self.dust) {
-            *left -= sum * rate;
-            full += u64::from((*left <= *dust) & (*sum > 0.0));
-        }
-        if full > u64::from(self.left[bottleneck.index()] <= self.dust[bottleneck.index()]) {
-            for link in 0..self.left.len() {
-                if self.left[link] <= self.dust[link] {
-                    self.saturate(LinkId(link as u32));
-                }
-            }
-        }
+    /// Bytes per second of a link when nothing is given away.
+    #[inline]
+    pub fn capacity(&self, link: LinkId) -> f64 {
+        self.capacity[link.index()]
+    }
+
+    /// Whether so little left of a link is nothing.
+    #[inline]
+    pub fn is_dust(&self, link: LinkId, left: f64) -> bool {
+        left <= self.dust[link.index()]
+    }
+
+    /// Whether capacities are those of the last plan.
+    pub fn knows(&self, fabric: &Fabric) -> bool {
+        let links = fabric.links();
+        links.len() == self.capacity.len()
+            && links.iter().zip(&self.capacity).all(|(link, known)| link.capacity.bytes_per_sec() == *known)
     }
 
     /// Declares a link full.

@@ -1,16 +1,15 @@
 //! One live coflow: its flows, and their sums per link.
 
 use super::ClassId;
+use super::moving::{Drain, Line, Moving};
 use crate::bits::BitSet;
-use weir_model::{Bytes, CoflowId, Fabric, FlowId, HostId, LinkId, Path, Span, Time};
+use weir_model::{Bytes, CoflowId, FlowId, HostId, LinkId, Path, Span, Time};
 
 pub(super) const NONE: u32 = u32::MAX;
 
 /// What is left of a flow that was predicted to be done but not yet reported so, at least (bytes).
 /// Keeps a late report from turning into an infinite rate; no completion time depends on it.
-const FLOOR_BYTES: f64 = 1e-6;
-/// The largest part of a coflow that one step may take before its completion is reported.
-const FLOOR_FACTOR: f64 = 1.0 / (1u64 << 40) as f64;
+pub(super) const FLOOR_BYTES: f64 = 1e-6;
 
 /// A sum that one change leaves with less than this part is computed anew: what rounding added to it when
 /// it was large may be more than what is left.
@@ -21,11 +20,11 @@ const CANCELLED: f64 = 1e-4;
 pub struct Flow {
     pub(super) id: FlowId,
     pub(super) size: Bytes,
-    /// Drained coflows: left = base * scale. Levels: left = base - service(class).
+    /// Drained coflows: left = base * scale, and 0 while it has a grant. Levels: left = base - service(class).
     pub(super) base: f64,
     pub(super) class: Option<ClassId>,
-    /// The links of its path where it has just two, else twice a place past the last link.
-    ends: [u32; 2],
+    /// Its place among the flows with a grant.
+    pub(super) granted: u32,
     /// Next flow of the same source and destination.
     next: u32,
     pub(super) live: bool,
@@ -118,6 +117,43 @@ impl Row {
     }
 }
 
+/// What a link has to carry for a coflow.
+#[derive(Clone, Debug, Default)]
+struct Load {
+    /// Sum of the bases of its flows.
+    base: f64,
+    /// Sum of its flows with a grant.
+    granted: Line,
+    grants: u32,
+    /// Number of live flows, those with a grant included.
+    flows: u32,
+}
+
+impl Load {
+    /// Takes from the sum of bases; true if hardly anything is left of what should not be 0.
+    fn take(&mut self, base: f64) -> bool {
+        let left = self.base - base;
+        let none = self.grants == self.flows;
+        let cancelled = !none && left < self.base * CANCELLED;
+        self.base = if none { 0.0 } else { left };
+        cancelled
+    }
+
+    /// Takes a flow out of the sum of those with a grant; true if hardly anything is left of it.
+    fn end_grant(&mut self, line: &Line) -> bool {
+        self.grants -= 1;
+        let rest = self.granted.minus(line);
+        let cancelled = self.grants > 0 && rest.is_less(CANCELLED, &self.granted);
+        self.granted = if self.grants == 0 { Line::default() } else { rest };
+        cancelled
+    }
+
+    fn add_granted(&mut self, line: &Line) {
+        self.grants += 1;
+        self.granted = if self.grants == 1 { *line } else { self.granted.plus(line) };
+    }
+}
+
 /// A live coflow.
 #[derive(Clone, Debug)]
 pub struct Coflow {
@@ -128,6 +164,7 @@ pub struct Coflow {
     pub(super) flows: Vec<Flow>,
     pub(super) live_flows: usize,
     pub(super) scale: f64,
+    pub(super) drain: Option<Drain>,
     /// Keys of this coflow's entries in the table of flow ids.
     pub(super) id_ranges: Vec<u64>,
     raises: u64,
@@ -136,21 +173,20 @@ pub struct Coflow {
     /// A sum lost so much of itself at once that what stays may be mostly rounding.
     cancelled: bool,
     links: Vec<LinkId>,
-    /// Per link of the fabric: sum of bases (and one unused sum more), number of live flows, place in
-    /// `links`.
-    sums: Vec<f64>,
-    counts: Vec<u32>,
+    /// Per link of the fabric: what it carries, and its place in `links`.
+    loads: Vec<Load>,
     position: Vec<u32>,
     link_set: BitSet,
     sources: BitSet,
     destinations: BitSet,
-    /// Live flows per destination.
-    arriving: Vec<u32>,
     rows: Vec<Row>,
     /// Destinations with a live flow, row by row, one bit each.
     live: Vec<u64>,
     /// Per source, where its row is.
     row_of: Vec<u32>,
+    /// The same by destination: sources with a live flow, column by column.
+    live_columns: Vec<u64>,
+    column_of: Vec<u32>,
 }
 
 impl Coflow {
@@ -163,21 +199,22 @@ impl Coflow {
             flows: Vec::new(),
             live_flows: 0,
             scale: 1.0,
+            drain: None,
             id_ranges: Vec::new(),
             raises: 0,
             roundings: 0,
             cancelled: false,
             links: Vec::new(),
-            sums: vec![0.0; links + 1],
-            counts: vec![0; links],
+            loads: vec![Load::default(); links],
             position: vec![NONE; links],
             link_set: BitSet::new(links),
             sources: BitSet::new(hosts),
             destinations: BitSet::new(hosts),
-            arriving: vec![0; hosts],
             rows: Vec::new(),
             live: Vec::new(),
             row_of: vec![NONE; hosts],
+            live_columns: Vec::new(),
+            column_of: vec![NONE; hosts],
         }
     }
 
@@ -203,11 +240,6 @@ impl Coflow {
     pub fn flows(&self) -> &[Flow] {
         &self.flows
     }
-    /// Bytes left of a flow divided by [`Coflow::scale`], as long as the table does not move by levels.
-    #[inline]
-    pub fn base(&self, flow: u32) -> f64 {
-        self.flows[flow as usize].base
-    }
     /// Number of live flows.
     #[inline]
     pub fn live_flows(&self) -> usize {
@@ -221,13 +253,14 @@ impl Coflow {
     }
     /// Remaining demand on a link divided by [`Coflow::scale`].
     #[inline]
-    pub fn demand_base(&self, link: LinkId) -> f64 {
-        match self.position[link.index()] {
-            NONE => 0.0,
-            at => self.sums[at as usize],
+    pub(super) fn demand_base(&self, link: LinkId, clock: u64) -> f64 {
+        let load = &self.loads[link.index()];
+        match load.grants {
+            0 => load.base,
+            _ => load.base + load.granted.at(clock).max(FLOOR_BYTES) / self.scale,
         }
     }
-    /// The factor that all bases and sums share: bytes left = base * scale.
+    /// The factor that shrinks all flows without a grant: bytes left = base * scale.
     #[inline]
     pub fn scale(&self) -> f64 {
         self.scale
@@ -237,29 +270,14 @@ impl Coflow {
     pub fn links(&self) -> &[LinkId] {
         &self.links
     }
-    /// Per link of the fabric, the remaining demand in bytes divided by [`Coflow::scale`]. Meaningless
-    /// while the table moves by levels.
-    #[inline]
-    pub fn demand_bases(&self) -> &[f64] {
-        &self.sums[..self.counts.len()]
-    }
     /// The links with a live flow as a set.
     #[inline]
     pub fn link_set(&self) -> &BitSet {
         &self.link_set
     }
-    /// Remaining demand on a link in bytes.
-    pub fn demand(&self, link: LinkId) -> f64 {
-        self.sums[link.index()] * self.scale
-    }
     /// Number of live flows on a link.
     pub fn live_on(&self, link: LinkId) -> u32 {
-        self.counts[link.index()]
-    }
-    /// Seconds it would still need if the whole fabric were its own (Varys, equation 1).
-    pub fn gamma(&self, fabric: &Fabric) -> f64 {
-        let times = self.links.iter().map(|&link| self.demand(link) / fabric.capacity(link).bytes_per_sec());
-        times.fold(0.0, f64::max)
+        self.loads[link.index()].flows
     }
     /// Sources with a live flow that crosses a link.
     #[inline]
@@ -279,6 +297,25 @@ impl Coflow {
         (&self.rows[at], &self.live[at * words..(at + 1) * words])
     }
 
+    /// The destinations of live flows from a source as words; none if it never had one.
+    #[inline]
+    pub fn destinations_of(&self, source: usize) -> &[u64] {
+        let words = self.sources.words().len();
+        match self.row_of[source] {
+            NONE => &[],
+            at => &self.live[at as usize * words..(at as usize + 1) * words],
+        }
+    }
+    /// The sources of live flows to a destination as words; none if it never had one.
+    #[inline]
+    pub fn sources_of(&self, destination: usize) -> &[u64] {
+        let words = self.sources.words().len();
+        match self.column_of[destination] {
+            NONE => &[],
+            at => &self.live_columns[at as usize * words..(at as usize + 1) * words],
+        }
+    }
+
     /// Adds a live flow and returns its index. `ends` are its hosts and path unless it crosses no link.
     pub(super) fn add(
         &mut self,
@@ -289,11 +326,7 @@ impl Coflow {
         ends: Option<(HostId, HostId, Path)>,
     ) -> u32 {
         let index = self.flows.len() as u32;
-        let nowhere = [self.link_count() as u32; 2];
-        let ends_of =
-            |path: &Path| <[LinkId; 2]>::try_from(&**path).map_or(nowhere, |links| links.map(|link| link.0));
-        let pair = ends.as_ref().map_or(nowhere, |(_, _, path)| ends_of(path));
-        self.flows.push(Flow { id, size, base, class, ends: pair, next: NONE, live: true });
+        self.flows.push(Flow { id, size, base, class, granted: NONE, next: NONE, live: true });
         self.live_flows += 1;
         self.raises += 1;
         if let Some((source, destination, path)) = ends {
@@ -313,9 +346,14 @@ impl Coflow {
             self.live.resize(self.rows.len() * words, 0);
         }
         let at = self.row_of[source] as usize;
+        if self.column_of[destination] == NONE {
+            self.column_of[destination] = (self.live_columns.len() / words) as u32;
+            self.live_columns.resize(self.live_columns.len() + words, 0);
+        }
         self.sources.insert(source);
         self.destinations.insert(destination);
-        self.arriving[destination] += 1;
+        let column = self.column_of[destination] as usize * words;
+        self.live_columns[column + source / 64] |= 1 << (source % 64);
         self.live[at * words + destination / 64] |= 1 << (destination % 64);
         let head = self.rows[at].head(destination, words * 64);
         if *head == NONE {
@@ -331,16 +369,16 @@ impl Coflow {
 
     fn add_to_link(&mut self, link: LinkId, base: f64) {
         let at = link.index();
-        if self.counts[at] == 0 {
+        if self.loads[at].flows == 0 {
             self.position[at] = self.links.len() as u32;
             self.link_set.insert(at);
             self.links.push(link);
         }
-        self.sums[at] += base;
-        self.counts[at] += 1;
+        self.loads[at].base += base;
+        self.loads[at].flows += 1;
     }
 
-    /// Takes a live flow out of rows and sums.
+    /// Takes a live flow without a grant out of rows and sums.
     pub(super) fn end(&mut self, index: u32, ends: Option<(HostId, HostId, Path)>) {
         let flow = &mut self.flows[index as usize];
         flow.live = false;
@@ -358,10 +396,6 @@ impl Coflow {
     fn unlink_from_row(&mut self, index: u32, source: usize, destination: usize) {
         let words = self.sources.words().len();
         let at = self.row_of[source] as usize;
-        self.arriving[destination] -= 1;
-        if self.arriving[destination] == 0 {
-            self.destinations.remove(destination);
-        }
         let next = self.flows[index as usize].next;
         let head = self.rows[at].head(destination, words * 64);
         if *head != index {
@@ -379,17 +413,21 @@ impl Coflow {
             if live.iter().all(|&word| word == 0) {
                 self.sources.remove(source);
             }
+            let column = self.column_of[destination] as usize * words;
+            let column = &mut self.live_columns[column..column + words];
+            column[source / 64] &= !(1 << (source % 64));
+            if column.iter().all(|&word| word == 0) {
+                self.destinations.remove(destination);
+            }
         }
     }
 
     fn take_from_link(&mut self, link: LinkId, base: f64) {
         let at = link.index();
-        self.counts[at] -= 1;
-        let left = self.sums[at] - base;
-        self.cancelled |= left < self.sums[at] * CANCELLED && self.counts[at] > 0;
-        self.sums[at] = left;
-        if self.counts[at] == 0 {
-            self.sums[at] = 0.0;
+        self.loads[at].flows -= 1;
+        self.cancelled |= self.loads[at].take(base);
+        if self.loads[at].flows == 0 {
+            self.loads[at].base = 0.0;
             self.link_set.remove(at);
             let place = self.position[at] as usize;
             self.links.swap_remove(place);
@@ -399,43 +437,46 @@ impl Coflow {
         }
     }
 
+    /// Notes that a flow should have ended: nothing may be left of its links' sums.
+    pub(super) fn note_overdue(&mut self) {
+        self.cancelled = true;
+    }
+
+    /// Whether a sum may be mostly rounding.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled
+    }
+
     /// Notes that a sum may have grown otherwise than by a new flow.
     pub(super) fn note_raise(&mut self) {
         self.raises += 1;
     }
 
-    fn link_count(&self) -> usize {
-        self.counts.len()
+    /// Moves a flow with this base from the bases of its links to their grants.
+    pub(super) fn begin_grant(&mut self, path: &Path, base: f64, line: &Line) {
+        for &link in path.iter() {
+            let load = &mut self.loads[link.index()];
+            load.add_granted(line);
+            self.cancelled |= load.take(base);
+        }
+        self.roundings += 1;
     }
 
-    /// Takes granted bytes from a live flow. `per_byte` is `1 / scale`, `floor` that of [`Coflow::floor`];
-    /// `path_of` is asked only where the path has not just two links.
-    #[inline]
-    pub(super) fn take(
-        &mut self,
-        index: u32,
-        bytes: f64,
-        per_byte: f64,
-        floor: f64,
-        path_of: impl FnOnce(ClassId) -> Path,
-    ) {
-        let nowhere = self.link_count() as u32;
+    /// Moves a flow from the grants of its links back to their bases, to which it adds `base`.
+    pub(super) fn end_grant(&mut self, index: u32, path: &Path, line: &Line, base: f64) {
         let flow = &mut self.flows[index as usize];
-        if !flow.live {
-            return;
+        (flow.granted, flow.base) = (NONE, base);
+        for &link in path.iter() {
+            let load = &mut self.loads[link.index()];
+            load.base += base;
+            self.cancelled |= load.end_grant(line);
         }
-        let moved = flow.base - bytes * per_byte;
-        let base = moved.max(floor);
-        // It should have ended: reports are late, and nothing may be left of its links' sums.
-        self.cancelled |= moved < floor;
-        let delta = base - flow.base;
-        flow.base = base;
-        let (ends, class) = (flow.ends, flow.class);
-        self.sums[ends[0] as usize] += delta;
-        self.sums[ends[1] as usize] += delta;
-        if let (true, Some(class)) = (ends[0] == nowhere, class) {
-            path_of(class).iter().for_each(|link| self.sums[link.index()] += delta);
-        }
+        self.roundings += 1;
+    }
+
+    /// Changes what a flow with a grant has left, and its rate.
+    pub(super) fn change_granted(&mut self, path: &Path, clock: u64, bytes: f64, per_sec: f64) {
+        path.iter().for_each(|link| self.loads[link.index()].granted.change(clock, bytes, per_sec));
         self.roundings += 1;
     }
 
@@ -444,17 +485,17 @@ impl Coflow {
     pub(super) fn shift(&mut self, index: u32, delta: f64, path: &Path) {
         self.flows[index as usize].base += delta;
         for &link in path.iter() {
-            let sum = &mut self.sums[link.index()];
-            self.cancelled |= *sum + delta < *sum * CANCELLED;
-            *sum += delta;
+            self.cancelled |= self.loads[link.index()].take(-delta);
         }
         self.roundings += 1;
     }
 
-    /// Moves the whole coflow on: every flow loses `fraction` of what it has left.
+    /// Takes over what the drain has left.
     #[inline]
-    pub(super) fn drain(&mut self, fraction: f64) {
-        self.scale *= (1.0 - fraction).max(FLOOR_FACTOR);
+    pub(super) fn follow_drain(&mut self, clock: u64) {
+        if let Some(drain) = &self.drain {
+            self.scale = drain.scale * drain.part_left(clock);
+        }
     }
 
     /// The least base a live flow may have now.
@@ -471,26 +512,35 @@ impl Coflow {
     }
 
     /// Folds the scale into the bases and computes every sum from the flows, by (source, destination,
-    /// index), so that rounding does not pile up.
-    pub(super) fn refresh(&mut self, mut path_of: impl FnMut(ClassId) -> Path) {
+    /// index), so that rounding does not pile up. No flow without a grant has less than `floor` bytes left
+    /// then.
+    pub(super) fn refresh(&mut self, moving: &Moving, floor: f64, mut path_of: impl FnMut(ClassId) -> Path) {
         self.roundings = 0;
         self.cancelled = false;
         self.raises += 1;
-        self.sums.fill(0.0);
+        for load in &mut self.loads {
+            (load.base, load.grants, load.granted) = (0.0, 0, Line::default());
+        }
         let scale = std::mem::replace(&mut self.scale, 1.0);
+        if let Some(drain) = &mut self.drain {
+            drain.scale /= scale;
+        }
         for source in 0..self.row_of.len() {
             let Some(row) = self.rows.get(self.row_of[source] as usize) else { continue };
             for &head in row.heads().iter().filter(|&&head| head != NONE) {
-                let (mut at, mut sum) = (head, 0.0);
+                let Some(class) = self.flows[head as usize].class else { continue };
+                let path = path_of(class);
+                let mut at = head;
                 while at != NONE {
                     let flow = &mut self.flows[at as usize];
-                    flow.base = (flow.base * scale).max(FLOOR_BYTES);
-                    sum += flow.base;
+                    if flow.granted == NONE {
+                        flow.base = (flow.base * scale).max(floor);
+                        path.iter().for_each(|link| self.loads[link.index()].base += flow.base);
+                    } else {
+                        let line = moving.line(flow.granted);
+                        path.iter().for_each(|link| self.loads[link.index()].add_granted(&line));
+                    }
                     at = flow.next;
-                }
-                let Some(class) = self.flows[head as usize].class else { continue };
-                for &link in path_of(class).iter() {
-                    self.sums[link.index()] += sum;
                 }
             }
         }

@@ -6,8 +6,9 @@
 //!
 //! Two lazy representations keep the cost of moving forward independent of the number of flows:
 //!
-//! * **Drained coflows.** Under MADD all flows of a coflow shrink by one factor, so what is left of a
-//!   flow is `base * scale`, with one `scale` per coflow. Only flows with a grant change their base.
+//! * **Drains and grants.** Under MADD all flows of a coflow shrink by one factor, so what is left of a
+//!   flow is `base * scale`, with one `scale` per coflow. What is left of a flow with a grant is a
+//!   straight line from the moment its rate last changed, and so is their sum per link.
 //! * **Levels.** Under max-min fairness all flows of one path class (see [`Class`]) move at the level of
 //!   one link, so what is left is `target - service(class)`, with one running service per link.
 //!
@@ -15,6 +16,7 @@
 
 mod class;
 mod coflow;
+mod moving;
 mod table;
 
 pub use class::{Class, ClassId};

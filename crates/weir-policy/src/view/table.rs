@@ -1,10 +1,12 @@
 //! The table of live coflows.
 
 use super::class::Classes;
+use super::coflow::{FLOOR_BYTES, NONE};
+use super::moving::Moving;
 use super::{Class, ClassId, Coflow};
-use crate::{Grant, Plan};
+use crate::Plan;
 use std::collections::BTreeMap;
-use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, Path, Span, Time};
+use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, LinkId, Path, Span, Time};
 
 /// Where a live coflow stands in its table. Reused after the coflow is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +30,10 @@ pub struct Changes {
     pub departed: Vec<Slot>,
     /// Path classes whose number of live flows was touched, each once.
     pub classes: Vec<ClassId>,
+    /// Flows that ended when their grant had moved all they had.
+    pub ended: Vec<FlowRef>,
+    /// Whether anything else happened: something came or went otherwise, or was corrected.
+    pub disturbed: bool,
 }
 
 /// All live coflows. Iteration is by (arrival, id) whatever the order of insertion.
@@ -35,18 +41,17 @@ pub struct Changes {
 pub struct CoflowTable {
     hosts: usize,
     links: usize,
-    slots: Vec<Option<Box<Coflow>>>,
+    pub(super) slots: Vec<Option<Box<Coflow>>>,
     free: Vec<Slot>,
-    order: Vec<Slot>,
+    pub(super) order: Vec<Slot>,
     by_id: BTreeMap<CoflowId, Slot>,
     /// First flow id of a run of consecutive ids -> coflow, index of the first, length.
     flow_ids: BTreeMap<u64, (Slot, u32, u32)>,
-    classes: Classes,
+    pub(super) classes: Classes,
     by_levels: bool,
     live_flows: usize,
-    /// Seconds advanced since the plan was adopted.
-    elapsed: f64,
-    changes: Changes,
+    pub(super) moving: Moving,
+    pub(super) changes: Changes,
 }
 
 impl CoflowTable {
@@ -64,7 +69,7 @@ impl CoflowTable {
             classes: Classes::new(fabric),
             by_levels: false,
             live_flows: 0,
-            elapsed: 0.0,
+            moving: Moving::default(),
             changes: Changes::default(),
         }
     }
@@ -86,7 +91,7 @@ impl CoflowTable {
         self.slots[slot.0 as usize].as_deref().expect("a slot in use")
     }
 
-    fn coflow_mut(&mut self, slot: Slot) -> &mut Coflow {
+    pub(super) fn coflow_mut(&mut self, slot: Slot) -> &mut Coflow {
         self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use")
     }
 
@@ -150,6 +155,7 @@ impl CoflowTable {
         self.slots[slot.0 as usize] = Some(coflow);
         assert!(self.by_id.insert(spec.id, slot).is_none(), "coflow {} is already live", spec.id);
         self.changes.arrived.push(slot);
+        self.changes.disturbed = true;
         for (id, flow) in (first_flow.0..).zip(&spec.flows) {
             self.add_flow(slot, FlowId(id), flow, fabric);
         }
@@ -179,6 +185,7 @@ impl CoflowTable {
             base /= coflow.scale;
         }
         let flow = coflow.add(id, spec.size, base, class, ends);
+        self.changes.disturbed = true;
         self.live_flows += 1;
         self.note_id(slot, id, flow);
         FlowRef { coflow: slot, flow }
@@ -226,6 +233,7 @@ impl CoflowTable {
         debug_assert!(self.flow(at).live, "a flow ends once");
         let class = self.flow(at).class;
         let ends = class.map(|class| self.ends(class));
+        self.forget_grant(at);
         self.coflow_mut(at.coflow).end(at.flow, ends);
         if let Some(class) = class {
             self.touch(class, -1);
@@ -234,19 +242,29 @@ impl CoflowTable {
         self.refresh_if_due(at.coflow);
     }
 
-    fn refresh_if_due(&mut self, slot: Slot) {
-        let (classes, by_levels) = (&self.classes.all, self.by_levels);
-        let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
-        if !by_levels && coflow.needs_refresh() {
-            coflow.refresh(|class| classes[class.index()].path);
+    pub(super) fn refresh_if_due(&mut self, slot: Slot) {
+        if !self.by_levels && self.coflow(slot).needs_refresh() {
+            self.refresh(slot, FLOOR_BYTES);
         }
+    }
+
+    /// Computes the sums of a coflow from its flows.
+    pub(super) fn refresh(&mut self, slot: Slot, floor: f64) {
+        let classes = &self.classes.all;
+        let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
+        coflow.refresh(&self.moving, floor, |class| classes[class.index()].path);
     }
 
     /// Takes a coflow out, with whatever flows it still has.
     pub fn remove(&mut self, slot: Slot) {
         let coflow = self.slots[slot.0 as usize].take().expect("a slot in use");
+        self.moving.stop(slot);
+        self.changes.disturbed = true;
         for flow in coflow.flows.iter().filter(|flow| flow.live) {
             self.live_flows -= 1;
+            if flow.granted != NONE {
+                self.moving.leave(flow.granted);
+            }
             if let Some(class) = flow.class {
                 self.touch(class, -1);
             }
@@ -267,6 +285,7 @@ impl CoflowTable {
         match flow.class {
             _ if !flow.live => 0.0,
             Some(class) if self.by_levels => (flow.base - self.classes.service(class)).max(0.0),
+            _ if flow.granted != NONE => self.moving.left(flow.granted).max(FLOOR_BYTES),
             _ => flow.base * coflow.scale,
         }
     }
@@ -278,6 +297,12 @@ impl CoflowTable {
         let service = self.classes.service(class);
         let path = self.classes.all[class.index()].path;
         let by_levels = self.by_levels;
+        self.changes.disturbed = true;
+        if self.flow(at).granted != NONE {
+            self.shift_granted(at, bytes);
+            self.coflow_mut(at.coflow).note_raise();
+            return;
+        }
         let coflow = self.coflow_mut(at.coflow);
         if by_levels {
             coflow.flows[at.flow as usize].base = bytes + service;
@@ -290,14 +315,18 @@ impl CoflowTable {
         }
     }
 
-    /// Takes over a plan just made: from now on [`CoflowTable::advance`] may be called with it. Forgets
+    /// Takes over a plan just made: from now on [`CoflowTable::advance`] may be called with it. The table
+    /// remembers drains and grants, a plan may hold no more than what changes in them. Forgets
     /// [`CoflowTable::changes`].
     pub fn adopt(&mut self, plan: &Plan) {
-        self.elapsed = 0.0;
+        if !plan.continues {
+            self.stop_moving();
+        }
         let by_levels = !plan.levels.is_empty();
         if by_levels != self.by_levels {
             self.change_representation(by_levels);
         }
+        self.start_moving(plan);
         for &(class, link) in &plan.switched {
             self.classes.attach(class, link);
         }
@@ -306,6 +335,8 @@ impl CoflowTable {
         }
         self.changes.arrived.clear();
         self.changes.departed.clear();
+        self.changes.ended.clear();
+        self.changes.disturbed = false;
     }
 
     /// Moves between `left = base * scale` and `left = base - service`, at the cost of one visit to
@@ -321,14 +352,14 @@ impl CoflowTable {
             }
             coflow.scale = 1.0;
             if !by_levels {
-                coflow.refresh(|class| classes.all[class.index()].path);
+                coflow.refresh(&self.moving, FLOOR_BYTES, |class| classes.all[class.index()].path);
             }
         }
         self.by_levels = by_levels;
     }
 
-    /// Moves every flow on by what the adopted plan gives it in `span`. Rates are those at the time of
-    /// the plan, however often this is called.
+    /// Moves every flow on by what the adopted plans give it in `span`; `plan` is the last of them. Rates
+    /// are those at the time of the plan, however often this is called.
     pub fn advance(&mut self, plan: &Plan, span: Span) {
         let secs = span.as_secs();
         for (served, level) in self.classes.served.iter_mut().zip(&plan.levels) {
@@ -337,42 +368,20 @@ impl CoflowTable {
                 *served += level * secs;
             }
         }
-        // Drains are of what was left at the plan: a later step takes a larger part of what is left now.
-        let part = |per_sec: f64, elapsed: f64| {
-            let fraction = per_sec * secs / (1.0 - per_sec * elapsed);
-            if fraction >= 0.0 { fraction } else { 1.0 }
-        };
-        let mut parts = Vec::new();
-        if self.elapsed > 0.0 {
-            parts.resize(self.slots.len(), 0.0);
-        }
-        for &(slot, per_sec) in &plan.drains {
-            let fraction = part(per_sec, self.elapsed);
-            if let Some(entry) = parts.get_mut(slot.0 as usize) {
-                *entry = fraction;
-            }
-            self.coflow_mut(slot).drain(fraction);
-            self.refresh_if_due(slot);
-        }
-        for grants in plan.grants.chunk_by(|a, b| a.flow.coflow == b.flow.coflow) {
-            let slot = grants[0].flow.coflow;
-            // What earlier steps granted was not there to be drained by this one.
-            let drained = parts.get(slot.0 as usize).map_or(0.0, |part| part * self.elapsed);
-            self.take_granted(slot, grants, secs + drained);
-        }
-        self.elapsed += secs;
+        self.pass(span.nanos());
     }
 
-    /// Takes from the flows of one coflow what they are granted in some seconds.
-    fn take_granted(&mut self, slot: Slot, grants: &[Grant], secs: f64) {
-        let classes = &self.classes.all;
-        let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
-        let (per_byte, floor) = (1.0 / coflow.scale, coflow.floor());
-        for grant in grants {
-            let bytes = grant.bytes_per_sec * secs;
-            coflow.take(grant.flow.flow, bytes, per_byte, floor, |class| classes[class.index()].path);
-        }
-        self.refresh_if_due(slot);
+    /// Remaining demand of a coflow on a link divided by [`Coflow::scale`].
+    #[inline]
+    pub fn demand_base(&self, coflow: &Coflow, link: LinkId) -> f64 {
+        coflow.demand_base(link, self.moving.clock)
+    }
+
+    /// Remaining demand of a coflow on a link in bytes. Meaningless while the table moves by levels.
+    #[inline]
+    pub fn demand(&self, slot: Slot, link: LinkId) -> f64 {
+        let coflow = self.coflow(slot);
+        coflow.demand_base(link, self.moving.clock) * coflow.scale
     }
 
     /// The bytes a flow of the class must have been served, counted by the link it is attached to,
@@ -384,7 +393,7 @@ impl CoflowTable {
 
     /// Bytes served so far at a link's level; rises by the level every second.
     #[inline]
-    pub fn served(&self, link: weir_model::LinkId) -> f64 {
+    pub fn served(&self, link: LinkId) -> f64 {
         self.classes.served[link.index()]
     }
 

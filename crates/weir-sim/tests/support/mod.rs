@@ -34,3 +34,25 @@ pub(crate) fn workloads() -> impl Strategy<Value = Vec<CoflowSpec>> {
             .collect()
     })
 }
+
+/// A switch of 8 hosts and up to 8 coflows of up to 40 flows that arrive within a second. All flows of a
+/// coflow are 1 to 3 times as large as its smallest, so that links fill at the same flow and flows end
+/// together; no two coflows are alike, so that their order is never a matter of rounding.
+pub(crate) fn busy_switch() -> impl Strategy<Value = (Fabric, Vec<CoflowSpec>)> {
+    let flow = (0u32..8, 0u32..8, 1u64..4);
+    let coflows = prop::collection::vec((0u64..1000, prop::collection::vec(flow, 1..40)), 1..8);
+    let coflows = coflows.prop_map(|coflows| {
+        let flow = |id, &(source, destination, units): &(u32, u32, u64)| FlowSpec {
+            source: HostId(source),
+            destination: HostId(destination),
+            size: Bytes(units * (10_000_000 + 1_379_113 * id)),
+            group: 0,
+        };
+        let spec = |(id, (millis, flows)): (u64, &(u64, Vec<_>))| {
+            let flows = flows.iter().map(|ends| flow(id, ends)).collect();
+            CoflowSpec::new(CoflowId(id), Time::from_millis(*millis), flows)
+        };
+        (1u64..).zip(&coflows).map(spec).collect()
+    });
+    (Just(Fabric::big_switch(8, Rate::from_bytes_per_sec(1.25e8)).expect("a fabric")), coflows)
+}

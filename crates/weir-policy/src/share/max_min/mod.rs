@@ -10,9 +10,10 @@
 //! level, so only levels are computed. Links are taken by rising level; each takes its classes out of
 //! the links they also cross. Three things save work from one plan to the next:
 //! * Links before the first one whose flows changed keep their levels: filling resumes from a checkpoint.
-//! * The order hardly changes: links are taken from a small window that slides over the last order. If a
-//!   level comes out below the one before, the guess was wrong; the plan is made again with every link in
-//!   the window.
+//! * The order hardly changes: where paths have at most two links it is followed and mended, see
+//!   [`follow`]. Else links are taken from a small window that slides over the last order. If a level
+//!   comes out below the one before, the guess was wrong; the plan is made again with every link in the
+//!   window.
 //! * A share only grows while others are taken, so one computed earlier is a lower bound.
 //!
 //! # Terminology
@@ -43,6 +44,8 @@
 //!
 //! # Departures
 //! None in the result. Window, check and checkpoints are ours.
+
+mod follow;
 
 use crate::{Class, ClassId, CoflowTable, Plan};
 use weir_model::{Fabric, LinkId, MAX_PATH_LINKS};
@@ -171,6 +174,16 @@ pub struct MaxMin {
     done: Vec<bool>,
     /// Lower bound of its share, position in the last order, link.
     window: Vec<(f64, u32, u32)>,
+    /// Flows per link that it limits.
+    limited: Vec<f64>,
+    /// Per link (and one past the last), its level once it is taken, else 0.
+    taken: Vec<f64>,
+    /// Links given back, the next one last.
+    pending: Vec<u32>,
+    /// Links that limit nobody.
+    idle: Vec<u32>,
+    /// Whether there is a class with more than two links.
+    long_paths: bool,
 }
 
 impl MaxMin {
@@ -182,11 +195,20 @@ impl MaxMin {
             self.update(view.classes(), class);
         }
         // New coflows have no place in the last order.
-        expected &= changes.arrived.is_empty();
+        let nobody = self.links as u32;
+        let has_place = |class: &ClassId| {
+            let known = &self.known[class.index()];
+            known.live == 0 || known.limit != nobody
+        };
+        expected &= changes.arrived.is_empty() && changes.classes.iter().all(has_place);
         plan.levels.resize(self.links, f64::INFINITY);
         let resumed = expected && {
-            self.keep_checkpoints();
-            self.fill(view.classes(), WINDOW, plan)
+            if self.long_paths {
+                self.keep_checkpoints();
+                self.fill(view.classes(), WINDOW, plan)
+            } else {
+                self.follow(plan)
+            }
         };
         if !resumed {
             plan.switched.clear();
@@ -212,6 +234,7 @@ impl MaxMin {
             self.crossing = vec![Crossing::default(); self.links];
             self.flows = vec![0; self.links];
             self.deltas = vec![0; self.links];
+            self.limited = vec![0.0; self.links];
             self.order = (0..self.links as u32).collect();
             self.position = self.order.clone();
             self.done = vec![false; self.links + 1];
@@ -256,6 +279,10 @@ impl MaxMin {
         self.known.resize(classes.len(), Known { live: 0, at: [u32::MAX; MAX_PATH_LINKS], limit: nobody });
         let (path, live) = (classes[class.index()].path(), classes[class.index()].live());
         let before = std::mem::replace(&mut self.known[class.index()].live, live);
+        self.long_paths |= path.len() > 2;
+        if let Some(limited) = self.limited.get_mut(self.known[class.index()].limit as usize) {
+            *limited += f64::from(live) - f64::from(before);
+        }
         for (step, &link) in path.iter().enumerate() {
             let at = link.index();
             self.flows[at] = self.flows[at] + u64::from(live) - u64::from(before);
@@ -391,6 +418,7 @@ impl MaxMin {
             }
             last = level.max(last);
             plan.levels[link] = last;
+            self.limited[link] = self.open.flows[link];
             self.take(classes, link, last, overtook, plan);
         }
         std::mem::swap(&mut self.order, &mut self.new_order);
@@ -423,6 +451,7 @@ impl MaxMin {
                         return Some((f64::NEG_INFINITY, false, link as usize));
                     }
                     plan.levels[link as usize] = f64::INFINITY;
+                    self.limited[link as usize] = 0.0;
                     self.done[link as usize] = true;
                     self.new_order.push(link);
                     self.window.swap_remove(at);
