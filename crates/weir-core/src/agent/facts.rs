@@ -38,7 +38,7 @@ pub struct BlockEntry {
     pub frame_checksums: Vec<u32>,
 }
 
-/// A fact that must survive the process; replayed through [`Agent::restore`] in order.
+/// A fact that must survive the process; replayed through [`Agent::restore`](super::Agent::restore) in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JournalEntry {
     /// A block was put.

@@ -3,7 +3,7 @@
 use super::processes::{Processes, Role};
 use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
 use crate::{Bed, BedError, Place};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -143,10 +143,12 @@ pub enum LiveError {
     #[error("the agent at {} does not serve; see its messages above", .0.display())]
     NotServing(PathBuf),
     /// Nothing happened for too long.
-    #[error("no byte arrived for {} s with {left} flows left", SILENCE_LIMIT.as_secs())]
+    #[error("no flow ended for {} s with {left} left: {which}", SILENCE_LIMIT.as_secs())]
     Silence {
         /// Flows not done.
         left: usize,
+        /// The first of them, and what the coordinator says of its coflow.
+        which: String,
     },
 }
 
@@ -270,6 +272,25 @@ impl Driver {
         Ok(())
     }
 
+    /// A flow, and what the coordinator says of its coflow.
+    fn describe(&self, coflows: &[CoflowSpec], block: &Block, ids: &[u64]) -> String {
+        let flow = &coflows[block.coflow].flows[block.flow];
+        let (from, to, size) = (flow.source.index(), flow.destination.index(), flow.size.0);
+        let name = format!("block {}, {size} bytes from host {from} to host {to}", block_name(block));
+        let Some(client) = self.client.clone() else { return name };
+        let asked = self.runtime.block_on(self.runtime.spawn(async move { client.status().await }));
+        let Ok(Ok(status)) = asked else { return format!("{name}; the coordinator does not answer") };
+        let coflow = status.coflows.iter().find(|coflow| coflow.coflow == ids[block.coflow]);
+        match coflow {
+            Some(coflow) => format!(
+                "{name}; to the coordinator its coflow has {} live flows with {} bytes left, moves at {} B/s and waits \
+                 for {}",
+                coflow.live_flows, coflow.bytes_left, coflow.rate_bytes_per_s, coflow.waits_for
+            ),
+            None => format!("{name}; the coordinator does not know its coflow"),
+        }
+    }
+
     fn unregister(&self, coflow: u64) {
         if let Some(client) = self.client.clone() {
             self.runtime.spawn(async move {
@@ -320,7 +341,9 @@ fn put_all(
                 return Err(LiveError::Task { host, reason: format!("said {other:?} instead of putting") });
             }
             Ok((host, Err(error))) => return Err(LiveError::Task { host, reason: error.to_string() }),
-            Err(_) => return Err(LiveError::Silence { left: blocks.len() }),
+            Err(_) => {
+                return Err(LiveError::Silence { left: blocks.len(), which: "none was put".to_owned() });
+            }
         }
     }
     Ok(())
@@ -385,7 +408,11 @@ fn move_all(
             Ok((_, Ok(FromTask::PutDone))) => continue,
             Ok((host, Err(error))) => return Err(LiveError::Task { host, reason: error.to_string() }),
             Err(RecvTimeoutError::Timeout) if next == order.len() && news.elapsed() > SILENCE_LIMIT => {
-                return Err(LiveError::Silence { left: blocks.len() - flows.len() });
+                let ended: BTreeSet<(usize, usize)> =
+                    flows.iter().map(|done: &FlowOutcome| (done.coflow, done.flow)).collect();
+                let first = blocks.iter().find(|block| !ended.contains(&(block.coflow, block.flow)));
+                let which = first.map_or_else(String::new, |block| driver.describe(coflows, block, ids));
+                return Err(LiveError::Silence { left: blocks.len() - flows.len(), which });
             }
             Err(_) => continue,
         };
