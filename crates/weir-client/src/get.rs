@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
 use weir_proto::data::{
     ACK, FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, Status, frame_length,
 };
@@ -20,6 +21,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 const LOCATE_WAIT: Duration = Duration::from_secs(5);
 /// The reader is woken once this many bytes are there (or all that are missing from a frame).
 const WAKE_BYTES: usize = 512 << 10;
+/// After this long without being woken the reader takes what there is, and after as long again without a byte
+/// it asks anew. A flow that its plan pauses for longer loses at most the frame it is in.
+const STALLED: Duration = Duration::from_secs(10);
 /// Idle connections kept for one holder.
 const MAX_IDLE_PER_HOLDER: usize = 32;
 /// Buffers kept for later gets.
@@ -166,6 +170,10 @@ fn wake_at(stream: &TcpStream, missing: usize) -> std::io::Result<()> {
     weir_net::wake_at(stream, missing.min(WAKE_BYTES))
 }
 
+fn stalled() -> Obstacle {
+    Obstacle::Again(format!("no byte arrived for {} s", 2 * STALLED.as_secs()))
+}
+
 /// An obstacle: whether trying again may help.
 enum Obstacle {
     Again(String),
@@ -232,7 +240,10 @@ impl BlockReader {
         if self.first_byte.is_some() {
             wake_at(stream, FRAME_HEADER_BYTES + frame_length(size, self.verified) as usize)?;
         }
-        stream.read_exact(&mut head).await?;
+        if timeout(STALLED, stream.peek(&mut head)).await.is_err() {
+            wake_at(stream, 1)?;
+        }
+        timeout(STALLED, stream.read_exact(&mut head)).await.map_err(|_| stalled())??;
         let header = FrameHeader::decode(&head).map_err(|error| Obstacle::Again(error.to_string()))?;
         let length = frame_length(size, self.verified) as usize;
         if header.length as usize != length {
@@ -246,7 +257,15 @@ impl BlockReader {
             if self.first_byte.is_some() {
                 wake_at(stream, length - filled)?;
             }
-            match stream.read(&mut self.buffer[filled..length]).await? {
+            let missing = &mut self.buffer[filled..length];
+            let read = match timeout(STALLED, stream.read(missing)).await {
+                Ok(read) => read,
+                Err(_) => {
+                    wake_at(stream, 1)?;
+                    timeout(STALLED, stream.read(missing)).await.map_err(|_| stalled())?
+                }
+            };
+            match read? {
                 0 => return Err(Obstacle::Again("the holder closed the connection".to_owned())),
                 count => filled += count,
             }
