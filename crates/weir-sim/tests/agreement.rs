@@ -13,37 +13,40 @@ fn run(fabric: &Fabric, coflows: &[CoflowSpec], policy: &str, options: &Options)
     simulate(fabric, coflows.to_vec(), policy.as_mut(), options).expect("nobody starves")
 }
 
+/// Every coflow ends when the reference says, up to the rounding of completions to nanoseconds.
+fn both_agree(fabric: &Fabric, coflows: &[CoflowSpec]) -> Result<(), TestCaseError> {
+    for policy in ["fair", "fifo", "varys"] {
+        let outcome = run(fabric, coflows, policy, &Options::default());
+        let expected = reference::completion_times(fabric, coflows, policy);
+        for (coflow, expected) in coflows.iter().zip(expected) {
+            let record = outcome
+                .coflows
+                .iter()
+                .find(|record| record.id == coflow.id)
+                .expect("every coflow has a record");
+            let cct = record.cct.as_secs();
+            prop_assert!(
+                (cct - expected).abs() <= 1e-6 + 1e-6 * expected,
+                "{policy}: coflow {} ends after {cct} s, expected {expected} s",
+                coflow.id
+            );
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Every coflow ends when the reference says, up to the rounding of completions to nanoseconds.
     #[test]
     fn fast_and_slow_simulator_agree_on_every_coflow(fabric in fabrics(), coflows in workloads()) {
-        for policy in ["fair", "fifo", "varys"] {
-            let outcome = run(&fabric, &coflows, policy, &Options::default());
-            let expected = reference::completion_times(&fabric, &coflows, policy);
-            for (coflow, expected) in coflows.iter().zip(expected) {
-                let record = outcome.coflows.iter().find(|record| record.id == coflow.id).unwrap();
-                let cct = record.cct.as_secs();
-                prop_assert!((cct - expected).abs() <= 1e-6 + 1e-6 * expected,
-                    "{policy}: coflow {} ends after {cct} s, expected {expected} s", coflow.id);
-            }
-        }
+        both_agree(&fabric, &coflows)?;
     }
 
     /// The same where plans mostly go on from the last one, with many ties.
     #[test]
     fn fast_and_slow_simulator_agree_on_busy_switches((fabric, coflows) in busy_switch()) {
-        for policy in ["fair", "fifo", "varys"] {
-            let outcome = run(&fabric, &coflows, policy, &Options::default());
-            let expected = reference::completion_times(&fabric, &coflows, policy);
-            for (coflow, expected) in coflows.iter().zip(expected) {
-                let record = outcome.coflows.iter().find(|record| record.id == coflow.id).unwrap();
-                let cct = record.cct.as_secs();
-                prop_assert!((cct - expected).abs() <= 1e-6 + 1e-6 * expected,
-                    "{policy}: coflow {} ends after {cct} s, expected {expected} s", coflow.id);
-            }
-        }
+        both_agree(&fabric, &coflows)?;
     }
 
     /// Nobody beats an empty network, every byte arrives once, whatever the policy and mode.

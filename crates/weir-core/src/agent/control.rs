@@ -65,12 +65,8 @@ impl Agent {
         match message.kind {
             Some(Kind::Plan(plan)) => {
                 self.apply(now, &plan);
-                if plan.completed_flow > 0 {
-                    // Those before it were counted by plans that changed nothing here.
-                    self.sent_whole = self.sent_whole.split_off(&plan.completed_flow);
-                    if let Some(at) = self.sent_whole.remove(&plan.completed_flow) {
-                        self.latencies.note_replan(now.since(at));
-                    }
+                if let Some(at) = self.sent_whole.remove(&plan.completed_flow) {
+                    self.latencies.note_replan(now.since(at));
                 }
             }
             Some(Kind::CoflowNote(note)) => self.note_coflow(now, note),

@@ -56,7 +56,7 @@ pub struct Agent {
     discards: VecDeque<String>,
     pub(super) stale_dropped: u64,
     pub(super) latencies: Latencies,
-    /// When flows were handed over whole, until a plan counts it.
+    /// When flows were handed over whole, until a plan counts it or newer ones push them out.
     pub(super) sent_whole: BTreeMap<u64, Time>,
 }
 
