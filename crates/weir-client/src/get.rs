@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::timeout;
 use weir_proto::data::{
     ACK, FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, Status, frame_length,
 };
@@ -19,11 +18,6 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest wait of one `Locate` call; repeated until the get's own limit.
 const LOCATE_WAIT: Duration = Duration::from_secs(5);
-/// The reader is woken once this many bytes are there (or all that are missing from a frame).
-const WAKE_BYTES: usize = 512 << 10;
-/// After this long without being woken the reader takes what there is, and after as long again without a byte
-/// it asks anew. A flow that its plan pauses for longer loses at most the frame it is in.
-const STALLED: Duration = Duration::from_secs(10);
 /// Idle connections kept for one holder.
 const MAX_IDLE_PER_HOLDER: usize = 32;
 /// Buffers kept for later gets.
@@ -100,6 +94,7 @@ impl Client {
             size: None,
             stream: None,
             buffer: self.pool.take_buffer(),
+            filled: 0,
             pause: RETRY.0,
             last: "nothing was tried yet".to_owned(),
             finished: false,
@@ -154,6 +149,8 @@ pub struct BlockReader {
     size: Option<u64>,
     stream: Option<(SocketAddr, TcpStream)>,
     buffer: Vec<u8>,
+    /// Bytes of the current frame, header first, that are in `buffer`; kept when a call is cancelled.
+    filled: usize,
     pause: Duration,
     last: String,
     finished: bool,
@@ -164,14 +161,6 @@ impl Drop for BlockReader {
     fn drop(&mut self) {
         self.pool.give_buffer(std::mem::take(&mut self.buffer));
     }
-}
-
-fn wake_at(stream: &TcpStream, missing: usize) -> std::io::Result<()> {
-    weir_net::wake_at(stream, missing.min(WAKE_BYTES))
-}
-
-fn stalled() -> Obstacle {
-    Obstacle::Again(format!("no byte arrived for {} s", 2 * STALLED.as_secs()))
 }
 
 /// An obstacle: whether trying again may help.
@@ -197,7 +186,7 @@ impl BlockReader {
             match tokio::time::timeout_at(end, self.step()).await {
                 Ok(Ok(Some(length))) => {
                     self.pause = RETRY.0;
-                    return Ok(Some(&self.buffer[..length]));
+                    return Ok(Some(&self.buffer[FRAME_HEADER_BYTES..][..length]));
                 }
                 Ok(Ok(None)) => {}
                 Ok(Err(Obstacle::Final(error))) => return Err(error),
@@ -236,46 +225,35 @@ impl BlockReader {
             self.open().await?;
         }
         let (Some((_, stream)), Some(size)) = (&mut self.stream, self.size) else { return Ok(None) };
-        let mut head = [0; FRAME_HEADER_BYTES];
-        if self.first_byte.is_some() {
-            wake_at(stream, FRAME_HEADER_BYTES + frame_length(size, self.verified) as usize)?;
-        }
-        if timeout(STALLED, stream.peek(&mut head)).await.is_err() {
-            wake_at(stream, 1)?;
-        }
-        timeout(STALLED, stream.read_exact(&mut head)).await.map_err(|_| stalled())??;
-        let header = FrameHeader::decode(&head).map_err(|error| Obstacle::Again(error.to_string()))?;
-        let length = frame_length(size, self.verified) as usize;
-        if header.length as usize != length {
-            return Err(Obstacle::Again("a frame of the wrong length".to_owned()));
-        }
+        let payload = frame_length(size, self.verified) as usize;
+        let length = FRAME_HEADER_BYTES + payload;
         if self.buffer.len() < length {
             self.buffer.resize(length, 0);
         }
-        let mut filled = 0;
-        while filled < length {
+        while self.filled < length {
+            // Never more than what is missing of this frame: it may be the last, and nothing follows it.
             if self.first_byte.is_some() {
-                wake_at(stream, length - filled)?;
+                weir_net::wake_at(&*stream, length - self.filled)?;
             }
-            let missing = &mut self.buffer[filled..length];
-            let read = match timeout(STALLED, stream.read(missing)).await {
-                Ok(read) => read,
-                Err(_) => {
-                    wake_at(stream, 1)?;
-                    timeout(STALLED, stream.read(missing)).await.map_err(|_| stalled())?
-                }
-            };
-            match read? {
+            match stream.read(&mut self.buffer[self.filled..length]).await? {
                 0 => return Err(Obstacle::Again("the holder closed the connection".to_owned())),
-                count => filled += count,
+                count => self.filled += count,
             }
-            self.first_byte.get_or_insert_with(Instant::now);
+            if self.filled > FRAME_HEADER_BYTES {
+                self.first_byte.get_or_insert_with(Instant::now);
+            }
         }
-        if weir_net::checksum(&self.buffer[..length]) != header.checksum {
+        let Some((head, bytes)) = self.buffer[..length].split_first_chunk() else { return Ok(None) };
+        let header = FrameHeader::decode(head).map_err(|error| Obstacle::Again(error.to_string()))?;
+        if header.length as usize != payload {
+            return Err(Obstacle::Again("a frame of the wrong length".to_owned()));
+        }
+        if weir_net::checksum(bytes) != header.checksum {
             return Err(Obstacle::Again("a frame whose checksum does not match".to_owned()));
         }
-        self.verified += length as u64;
-        Ok(Some(length))
+        self.filled = 0;
+        self.verified += payload as u64;
+        Ok(Some(payload))
     }
 
     async fn acknowledge(&mut self) -> Result<(), Obstacle> {
@@ -348,7 +326,7 @@ impl BlockReader {
     }
 
     async fn ask_on(&mut self, holder: SocketAddr, mut stream: TcpStream) -> Result<(), Obstacle> {
-        wake_at(&stream, 1)?;
+        weir_net::wake_at(&stream, 1)?;
         let request = Request {
             coflow: self.coflow,
             offset: self.verified,
@@ -374,6 +352,7 @@ impl BlockReader {
             return Err(Obstacle::Final(GetError::Changed { before, after: response.size }));
         }
         self.size = Some(response.size);
+        self.filled = 0;
         self.stream = Some((holder, stream));
         Ok(())
     }
