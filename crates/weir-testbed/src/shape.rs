@@ -9,10 +9,13 @@
 //!    +- 1:20  prio 1, bfifo    data: the rest
 //! ```
 //!
-//! Strict priority under HTB. A leaf sends by right up to its own `rate`, and beyond that borrows from its
-//! parent, where `prio` decides. So the leaves get next to no rate of their own ([`LEAF_RATE_BPS`]: all is
-//! borrowed, and what the leaves may send beyond the link rate is 2 kB a second), and a ceiling no link
-//! reaches ([`LEAF_CEIL_BPS`]: a leaf held back by its own ceiling would let the lower one go first).
+//! Strict priority under HTB. A leaf sends by right up to its own `rate`, which is charged to its parent too,
+//! and beyond that borrows from its parent, where `prio` decides. The data leaf gets next to no rate of its
+//! own ([`DATA_RATE_BPS`]): all is borrowed. The control leaf gets a share of the link
+//! ([`CONTROL_SHARE`]): data comes in segments of up to 64 kB, and a control packet that had to borrow would
+//! wait for the whole one under way, 5 ms at 100 Mbit/s, where real ports send a frame of 1.5 kB and then
+//! look again. Both have a ceiling no link reaches ([`LEAF_CEIL_BPS`]: a leaf held back by its own ceiling
+//! would let the lower one go first).
 //! Traffic that no rule matches must land in the control class; in the data class, or worse outside all
 //! classes, a lost ARP reply could stop the link that is being loaded.
 //!
@@ -47,8 +50,10 @@ const MIN_BURST_BYTES: u64 = 12_000;
 /// Tokens that the link may save up, in microseconds at full rate: what a late timer must not lose.
 const BURST_US: u64 = 1000;
 
-/// Rate of a leaf by right, and ceiling; see the head of this file.
-const LEAF_RATE_BPS: u64 = 8_000;
+/// Rates of the leaves by right, and ceiling of both; see the head of this file.
+const CONTROL_SHARE: u64 = 10;
+const CONTROL_BURST_BYTES: u64 = 15_000;
+const DATA_RATE_BPS: u64 = 8_000;
 const LEAF_CEIL_BPS: u64 = 20_000_000_000;
 const LEAF_CEIL_BURST_BYTES: u64 = 64_000;
 
@@ -78,10 +83,10 @@ pub(crate) const HOST_QUEUE_BYTES: u64 = 4 << 20;
 pub(crate) fn shape(device: &str, link_rate_bps: u64, limit: u64) -> Vec<String> {
     let burst = burst_bytes(link_rate_bps);
     let control = address(Place::Control);
-    let leaf = |class: &str, priority: u8| {
+    let leaf = |class: &str, priority: u8, rate: String| {
         format!(
             "class add dev {device} parent 1:1 classid {class} htb prio {priority} \
-             rate {LEAF_RATE_BPS}bit ceil {LEAF_CEIL_BPS}bit cburst {LEAF_CEIL_BURST_BYTES}b quantum {SEGMENT_BYTES}"
+             rate {rate} ceil {LEAF_CEIL_BPS}bit cburst {LEAF_CEIL_BURST_BYTES}b quantum {SEGMENT_BYTES}"
         )
     };
     let queue = |class: &str, handle: &str| {
@@ -95,8 +100,8 @@ pub(crate) fn shape(device: &str, link_rate_bps: u64, limit: u64) -> Vec<String>
     vec![
         format!("qdisc add dev {device} root handle 1: htb default 10"),
         link_class("add", device, link_rate_bps, burst),
-        leaf(CONTROL_CLASS, 0),
-        leaf(DATA_CLASS, 1),
+        leaf(CONTROL_CLASS, 0, format!("{}bit burst {CONTROL_BURST_BYTES}b", link_rate_bps / CONTROL_SHARE)),
+        leaf(DATA_CLASS, 1, format!("{DATA_RATE_BPS}bit")),
         queue(CONTROL_CLASS, "10:"),
         queue(DATA_CLASS, "20:"),
         // The upper two bits of the octet are set in CS6 and CS7 only (DSCP 48 and above).
