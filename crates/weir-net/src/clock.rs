@@ -22,11 +22,6 @@ impl Clock {
     pub fn now(&self) -> Time {
         self.at_origin + Span::from_nanos(self.origin.elapsed().as_nanos() as u64)
     }
-
-    /// The monotonic instant of a time, for timers of the async runtime.
-    pub fn instant(&self, time: Time) -> Instant {
-        self.origin + std::time::Duration::from_nanos(time.since(self.at_origin).nanos())
-    }
 }
 
 /// Nanoseconds of the machine's monotonic clock, the same for all its processes.

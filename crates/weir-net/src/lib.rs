@@ -4,17 +4,19 @@
 //! Mechanism only. Nothing here knows what a coflow is or decides when anything is sent.
 #![deny(unsafe_code)]
 
+mod alarm;
 mod block_file;
 mod channel;
 mod clock;
 mod poller;
 mod socket;
 
+pub use alarm::Alarm;
 pub use block_file::{BlockFile, FrameChecksums, SendOutcome, checksum};
 pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};
 pub use poller::{Event, Poller, Waker};
 pub use socket::{
-    CONGESTION_CONTROL, CONTROL_DSCP, control_listener, data_listener, mark_control, tune_receiver,
-    tune_scheduled, tune_served, wake_at,
+    CONGESTION_CONTROL, CONTROL_DSCP, TcpPath, control_listener, data_listener, mark_control, tcp_path,
+    tune_receiver, tune_scheduled, tune_served, unacknowledged, wake_at,
 };

@@ -1,11 +1,14 @@
 //! Options of the two kinds of sockets: data (cubic, short unsent queue when scheduled) and control
 //! (marked so that switches that honour DSCP send it first).
 
+use linux_raw_sys::net::tcp_info;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
+use weir_model::Span;
 
 /// DSCP class selector 6, the class of network control traffic.
 pub const CONTROL_DSCP: u32 = 48;
@@ -118,4 +121,72 @@ pub fn wake_at(socket: impl AsFd, bytes: usize) -> io::Result<()> {
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Bytes written to a connection that its peer's kernel has not acknowledged, sent or not.
+pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open for the length of the call, and the request writes one int.
+    #[expect(unsafe_code, reason = "SIOCOUTQ has no safe wrapper in the libraries used here")]
+    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if result == 0 { Ok(bytes as u64) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What the kernel knows of the path of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpPath {
+    /// The shortest round trip of the last minutes: what it takes while no queue stands on the path. Zero if
+    /// there was none yet.
+    pub round_trip: Span,
+    /// Payload bytes of a full segment.
+    pub segment_bytes: u32,
+}
+
+/// Asks the kernel for the path of a connection.
+pub fn tcp_path(socket: impl AsFd) -> io::Result<TcpPath> {
+    let mut info = MaybeUninit::<tcp_info>::zeroed();
+    let mut length = size_of::<tcp_info>() as libc::socklen_t;
+    // SAFETY: the descriptor is open for the length of the call, which writes at most `length` bytes of
+    // `info`, and every value of every byte is a `tcp_info`.
+    #[expect(unsafe_code, reason = "TCP_INFO has no safe wrapper in the libraries used here")]
+    let (result, info) = unsafe {
+        let (fd, into) = (socket.as_fd().as_raw_fd(), info.as_mut_ptr().cast());
+        let result = libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, into, &raw mut length);
+        (result, info.assume_init())
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // The kernel's word for "none yet" is the largest value.
+    let micros = if info.tcpi_min_rtt == u32::MAX { 0 } else { info.tcpi_min_rtt };
+    let round_trip = Span::from_nanos(u64::from(micros) * 1000);
+    Ok(TcpPath { round_trip, segment_bytes: info.tcpi_snd_mss })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    #[test]
+    fn the_kernel_tells_what_is_under_way_and_how_long_a_round_trip_takes() {
+        let listener = data_listener(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(&[7; 1000]).unwrap();
+        far.read_exact(&mut [0; 1000]).unwrap();
+        let path = tcp_path(&near).unwrap();
+        assert!(path.round_trip > Span::ZERO && path.round_trip < Span::from_millis(1000), "{path:?}");
+        assert!((500..1 << 16).contains(&path.segment_bytes), "{path:?}");
+        // A receiver that reads nothing and a sender that writes all it can: the rest stays unacknowledged.
+        near.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        while let Ok(count) = near.write(&[7; 65_536]) {
+            written += count as u64;
+        }
+        let waiting = unacknowledged(&near).unwrap();
+        assert!(waiting > 0 && waiting <= written, "{waiting} of {written}");
+    }
 }

@@ -20,7 +20,9 @@ pub struct Slice {
     pub bytes_divisor: u64,
     /// Time since the first arrival, and deadlines, are divided by this, rounded down. At least 1.
     pub time_divisor: u64,
-    /// Flows of a coflow whose isolation time exceeds this are scaled down so that it does not.
+    /// Coflows whose isolation time T exceeds half of this cap C are scaled down to C - C^2 / 4T: none takes
+    /// longer than the cap, and the longer of two stays the longer. Were they cut off at the cap, many would be
+    /// equally long, and which of them goes first would hang on microseconds.
     pub isolation_cap: Option<Span>,
 }
 
@@ -87,7 +89,7 @@ impl Slice {
     }
 }
 
-/// Scales all flows by one factor (at least 1 byte each) so that the busiest link needs at most `cap`.
+/// Scales all flows by one factor (at least 1 byte each) so that the busiest link needs less than `cap`.
 fn shrink(flows: &mut [FlowSpec], hosts: u32, link_rate: Rate, cap: Span) {
     let mut up = vec![0u64; hosts as usize];
     let mut down = up.clone();
@@ -98,9 +100,10 @@ fn shrink(flows: &mut [FlowSpec], hosts: u32, link_rate: Rate, cap: Span) {
     }
     let busiest = up.into_iter().chain(down).max().unwrap_or(0) as f64;
     let allowed = cap.as_secs() * link_rate.bytes_per_sec();
-    if busiest > allowed {
+    if busiest > allowed / 2.0 {
+        let factor = (allowed - allowed * allowed / (4.0 * busiest)) / busiest;
         for flow in flows {
-            flow.size = Bytes(((flow.size.0 as f64 * (allowed / busiest)) as u64).max(1));
+            flow.size = Bytes(((flow.size.0 as f64 * factor) as u64).max(1));
         }
     }
 }
@@ -151,13 +154,19 @@ mod tests {
     }
 
     #[test]
-    fn long_coflows_shrink_to_the_cap() {
+    fn long_coflows_shrink_below_the_cap_and_keep_their_order() {
         let slice =
             Slice { bytes_divisor: 1, isolation_cap: Some(Span::from_millis(2000)), ..Slice::whole(4) };
-        // Downlink 3 carries 3000 + 1000 bytes: 4 s at 1000 B/s, so everything halves.
-        let coflows = [coflow(1, 0, &[(0, 3, 3000), (1, 3, 1000), (1, 2, 1)]), coflow(2, 0, &[(0, 1, 2000)])];
+        // Downlink 3 carries 3000 + 1000 bytes: 4 s at 1000 B/s, to become 2 - 4/16 = 1.75 s. The others take
+        // 2 s, to become 2 - 4/8 = 1.5 s, and 1 s, half of the cap, which stays.
+        let coflows = [
+            coflow(1, 0, &[(0, 3, 3000), (1, 3, 1000), (1, 2, 1)]),
+            coflow(2, 0, &[(0, 1, 2000)]),
+            coflow(3, 0, &[(0, 1, 1000)]),
+        ];
         let piece = slice.cut(&coflows, Rate::from_bytes_per_sec(1000.0));
-        assert_eq!(flows(&piece[0]), [(1, 2, 1, 0), (0, 3, 1500, 1), (1, 3, 500, 1)]);
-        assert_eq!(flows(&piece[1]), [(0, 1, 2000, 0)]);
+        assert_eq!(flows(&piece[0]), [(1, 2, 1, 0), (0, 3, 1312, 1), (1, 3, 437, 1)]);
+        assert_eq!(flows(&piece[1]), [(0, 1, 1500, 0)]);
+        assert_eq!(flows(&piece[2]), [(0, 1, 1000, 0)]);
     }
 }

@@ -23,7 +23,7 @@ const SHORT_S: f64 = 0.1;
 #[derive(Args)]
 pub(crate) struct LiveArgs {
     /// A trace file, or synthetic:NAME. Without options that cut a piece, the first 150 coflows are taken,
-    /// sizes divided by 40, times by 30, and coflows scaled down to 3 s alone
+    /// sizes divided by 40, times by 30, and coflows scaled down to less than 4 s alone
     #[arg(long, value_name = "FILE|synthetic:NAME", default_value = "synthetic:fb2010")]
     trace: String,
     /// A scenario file instead of a trace: its completion times are compared with those it expects. Ports
@@ -81,7 +81,7 @@ impl Work {
 
     fn from_trace(args: &LiveArgs) -> Result<Work, Failure> {
         let coflows = workload::load(&args.trace, args.seed)?.into_coflows();
-        let piece = if args.slice.is_whole() { SliceArgs::live() } else { args.slice.clone() };
+        let piece = if args.slice.is_given() { args.slice.clone() } else { SliceArgs::live() };
         let coflows = workload::cut(&coflows, &piece, args.hosts, args.link_rate)?;
         let fabric = big_switch(args.hosts, args.link_rate)?;
         Ok(Work { name: args.trace.clone(), hosts: args.hosts, coflows, fabric, expect: BTreeMap::new() })

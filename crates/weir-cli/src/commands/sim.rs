@@ -122,7 +122,7 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     }
     let (name, mut hosts) = (workload.name.clone(), workload.hosts);
     let mut coflows = workload.into_coflows();
-    if args.hosts.is_some() || !args.slice.is_whole() {
+    if args.hosts.is_some() || args.slice.is_given() {
         hosts = args.hosts.unwrap_or(hosts);
         coflows = workload::cut(&coflows, &args.slice, hosts, args.link_rate)?;
     }

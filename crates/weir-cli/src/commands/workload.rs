@@ -8,19 +8,19 @@ use weir_trace::{Slice, Workload};
 /// Cuts a piece out of a workload, small enough to be moved live.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SliceArgs {
-    /// Index of the first coflow to take, by arrival
-    #[arg(long, value_name = "INDEX", default_value_t = 0)]
-    pub(crate) first: usize,
+    /// Index of the first coflow to take, by arrival (0 unless said)
+    #[arg(long, value_name = "INDEX")]
+    pub(crate) first: Option<usize>,
     /// Number of coflows to take (all unless said)
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,
     /// Divide sizes by this (at least 1 byte stays)
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) bytes_divisor: u64,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) bytes_divisor: Option<u64>,
     /// Divide arrival times by this
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) time_divisor: u64,
-    /// Scale down coflows that would take longer than this alone
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) time_divisor: Option<u64>,
+    /// Scale down coflows so that none takes longer than this alone; longer ones stay longer
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) isolation_cap: Option<f64>,
 }
@@ -32,11 +32,11 @@ impl SliceArgs {
             return Err(Failure::Input(format!("--isolation-cap {cap} is not a number of seconds above 0")));
         }
         Ok(Slice {
-            first: self.first,
+            first: self.first.unwrap_or(0),
             count: self.count.unwrap_or(usize::MAX),
             hosts,
-            bytes_divisor: self.bytes_divisor,
-            time_divisor: self.time_divisor,
+            bytes_divisor: self.bytes_divisor.unwrap_or(1),
+            time_divisor: self.time_divisor.unwrap_or(1),
             isolation_cap: self.isolation_cap.map(Span::from_secs_ceil),
         })
     }
@@ -44,18 +44,19 @@ impl SliceArgs {
     /// A piece of `synthetic:fb2010` that 16 hosts at 100 Mbit/s move in under a minute, with contention.
     pub(crate) fn live() -> SliceArgs {
         SliceArgs {
-            first: 0,
+            first: None,
             count: Some(150),
-            bytes_divisor: 40,
-            time_divisor: 30,
-            isolation_cap: Some(3.0),
+            bytes_divisor: Some(40),
+            time_divisor: Some(30),
+            isolation_cap: Some(4.0),
         }
     }
 
-    /// Whether it changes a workload at all.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// Whether any of its options was given.
+    pub(crate) fn is_given(&self) -> bool {
         let SliceArgs { first, count, bytes_divisor, time_divisor, isolation_cap } = self;
-        *first == 0 && count.is_none() && *bytes_divisor == 1 && *time_divisor == 1 && isolation_cap.is_none()
+        let divided = bytes_divisor.or(*time_divisor).is_some();
+        first.or(*count).is_some() || divided || isolation_cap.is_some()
     }
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn cut(
     if piece.is_empty() {
         let reason = format!(
             "--first {} of {} coflows leaves no flow between different hosts",
-            args.first,
+            args.first.unwrap_or(0),
             coflows.len()
         );
         return Err(Failure::Input(reason));

@@ -80,8 +80,21 @@ pub struct OpenedFlow {
 pub struct Transmit {
     /// The flow.
     pub flow: u64,
-    /// At most this many payload bytes.
+    /// At most this many payload bytes,
     pub bytes: u64,
+    /// and none while more than this are unacknowledged.
+    pub in_flight_limit: u64,
+}
+
+/// A flow has more under way than its [`Transmit`] allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowd {
+    /// Bytes that are unacknowledged.
+    pub in_flight: u64,
+    /// A round trip while no queue stands on the path.
+    pub round_trip: Span,
+    /// Payload bytes of a full segment.
+    pub segment_bytes: u32,
 }
 
 /// Why a block was not taken.

@@ -7,7 +7,7 @@ mod latencies;
 mod pacer;
 mod state;
 
-pub use facts::{AgentConfig, BlockEntry, JournalEntry, OpenedFlow, PutError, Transmit};
+pub use facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};
 pub use latencies::Latencies;
 pub use pacer::{Pacer, Pacing};
 pub use state::Agent;

@@ -11,11 +11,19 @@
 //! together are spaced at little more than the sum of their rates: chunks of many flows that fall due at
 //! once would otherwise overflow the queue of the host's own link.
 //!
+//! Rates that sum up to what a link carries still leave a queue behind every disturbance: what came too early
+//! waits, what came too late is lost, and nothing drains the difference. So a chunk also waits while more of
+//! its flow is under way than its rate and an empty path account for; every queue then drains to a few
+//! milliseconds.
+//!
 //! # Properties
 //! - Over any interval a scheduled flow is given at most rate x interval + one bucket of bytes. The bucket
 //!   is bounded, so a flow that could not send for a while does not catch up at line rate.
+//! - Bytes under way of a scheduled flow are at most rate x (2.5 ms + round trip of the empty path), or one
+//!   chunk and a segment where that is more.
 //! - Flows become due in order of due time, ties by id.
 
+use super::facts::{Crowd, Transmit};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{Rate, Span, Time};
 
@@ -37,6 +45,12 @@ const HOST_SLACK: Span = Span::from_nanos(700_000);
 /// One chunk keeps the others waiting no longer than this. At rates so low that it would, no queue can
 /// overflow; and rates may be higher a moment later.
 const HOST_LONGEST_WAIT: Span = Span::from_nanos(10_000_000);
+/// What a rate moves in this time and the round trip of an empty path may be under way; more waits in queues.
+const IN_FLIGHT_TIME_S: f64 = 0.002_5;
+/// A flow with too much under way looks again no sooner,
+const SHORTEST_HOLD: Span = Span::from_nanos(500_000);
+/// and no later than this.
+const LONGEST_HOLD: Span = Span::from_nanos(10_000_000);
 /// Bytes given to an unscheduled flow at once.
 const UNSCHEDULED_BYTES: u64 = 1 << 20;
 
@@ -68,6 +82,9 @@ struct Bucket {
     blocked: bool,
     started: bool,
     left: u64,
+    /// Seconds that a round trip takes on an empty path, and bytes of a segment, as far as anybody had to ask.
+    round_trip: f64,
+    segment: f64,
 }
 
 /// The buckets of all flows of one host.
@@ -108,6 +125,8 @@ impl Pacer {
             blocked: false,
             started: false,
             left,
+            round_trip: 0.0,
+            segment: 0.0,
         };
         self.buckets.insert(flow, bucket);
         self.set(now, flow, pacing);
@@ -162,9 +181,9 @@ impl Pacer {
         }
     }
 
-    /// The next flow that may write now, and how many bytes. The caller answers with
-    /// [`Pacer::sent`] or [`Pacer::blocked`] before it asks again.
-    pub fn poll(&mut self, now: Time) -> Option<(u64, u64)> {
+    /// The next flow that may write now. The caller answers with [`Pacer::sent`], [`Pacer::blocked`] or
+    /// [`Pacer::crowded`] before it asks again.
+    pub fn poll(&mut self, now: Time) -> Option<Transmit> {
         if let Some(&(due, flow)) = self.due.first()
             && due <= now
             && self.host_ready <= now + HOST_SLACK
@@ -173,12 +192,13 @@ impl Pacer {
             bucket.settle(now);
             // Rounding may leave the bucket a fraction of a byte short at its due time.
             let bytes = if bucket.started { bucket.credit.max(bucket.chunk) } else { bucket.chunk };
-            return Some((flow, bytes.round() as u64));
+            let in_flight_limit = bucket.in_flight_limit() as u64;
+            return Some(Transmit { flow, bytes: bytes.round() as u64, in_flight_limit });
         }
         while let Some(flow) = self.unscheduled.pop_front() {
             match self.buckets.get(&flow) {
                 Some(bucket) if bucket.pacing == Pacing::Unscheduled && !bucket.blocked => {
-                    return Some((flow, UNSCHEDULED_BYTES));
+                    return Some(Transmit { flow, bytes: UNSCHEDULED_BYTES, in_flight_limit: u64::MAX });
                 }
                 _ => {}
             }
@@ -202,6 +222,23 @@ impl Pacer {
         let spacing = Span::from_secs_ceil(bytes as f64 / (self.total_rate * HOST_SPEEDUP));
         self.host_ready = self.host_ready.max(now) + spacing.min(HOST_LONGEST_WAIT);
         Self::reschedule(&mut self.due, flow, bucket);
+    }
+
+    /// Notes that nothing was written because more than the flow's [`Transmit`] allows is under way.
+    pub fn crowded(&mut self, now: Time, flow: u64, crowd: Crowd) {
+        let Some(bucket) = self.buckets.get_mut(&flow) else { return };
+        let Pacing::Rated(rate) = bucket.pacing else { return };
+        bucket.settle(now);
+        bucket.round_trip = crowd.round_trip.as_secs();
+        bucket.segment = f64::from(crowd.segment_bytes);
+        let excess = crowd.in_flight as f64 - bucket.in_flight_limit().floor();
+        self.due.remove(&(bucket.due, flow));
+        bucket.due = now;
+        if excess > 0.0 {
+            let drained = Span::from_secs_ceil(excess / rate.bytes_per_sec());
+            bucket.due = now + drained.clamp(SHORTEST_HOLD, LONGEST_HOLD);
+        }
+        self.due.insert((bucket.due, flow));
     }
 
     /// Notes that the socket takes no more for now.
@@ -256,6 +293,13 @@ impl Pacer {
 }
 
 impl Bucket {
+    /// Unacknowledged bytes with which it may still write its next chunk: at least a segment, for one that
+    /// comes alone is acknowledged when its receiver likes.
+    fn in_flight_limit(&self) -> f64 {
+        let moved = self.pacing.bytes_per_sec() * (IN_FLIGHT_TIME_S + self.round_trip);
+        (moved - self.chunk).max(self.segment)
+    }
+
     /// Brings the credit up to `now`.
     fn settle(&mut self, now: Time) {
         if let Pacing::Rated(rate) = self.pacing {
@@ -279,12 +323,15 @@ mod tests {
     fn rated(bytes_per_sec: f64) -> Pacing {
         Pacing::Rated(Rate::from_bytes_per_sec(bytes_per_sec))
     }
+    fn poll(pacer: &mut Pacer, now: Time) -> Option<(u64, u64)> {
+        pacer.poll(now).map(|transmit| (transmit.flow, transmit.bytes))
+    }
     /// Writes whatever is due until `end` and returns the bytes.
     fn drain(pacer: &mut Pacer, from: Time, end: Time) -> u64 {
         let (mut now, mut total) = (from, 0);
         while let Some(next) = pacer.next_timeout().filter(|&next| next <= end) {
             now = now.max(next);
-            while let Some((flow, bytes)) = pacer.poll(now) {
+            while let Some(Transmit { flow, bytes, .. }) = pacer.poll(now) {
                 pacer.sent(now, flow, bytes);
                 total += bytes;
             }
@@ -296,7 +343,7 @@ mod tests {
     fn a_rated_flow_gets_its_rate_and_starts_at_once() {
         let mut pacer = Pacer::default();
         pacer.insert(ms(0), 1, u64::MAX, rated(1e6));
-        assert_eq!(pacer.poll(ms(0)), Some((1, 1448)));
+        assert_eq!(poll(&mut pacer, ms(0)), Some((1, 1448)));
         pacer.sent(ms(0), 1, 1448);
         // 1 MB/s for 100 ms is 100,000 bytes; the chunk under way may be missing, and the first two
         // chunks (1448 and 5792 bytes) come early.
@@ -309,12 +356,12 @@ mod tests {
         let mut pacer = Pacer::default();
         pacer.insert(ms(0), 1, u64::MAX, rated(1e6));
         pacer.blocked(ms(0), 1);
-        assert_eq!(pacer.poll(ms(5000)), None);
+        assert_eq!(poll(&mut pacer, ms(5000)), None);
         pacer.writable(ms(5000), 1);
         pacer.sent(ms(5000), 1, 1448);
         // Bucket: a first chunk of 1448 and 16 ms at 1 MB/s, though 5 s passed; the first chunk takes the
         // host a little over 1 ms, so the rest comes after it, with what 2 ms more bring.
-        assert_eq!(pacer.poll(ms(5002)), Some((1, 16_000 + 2000)));
+        assert_eq!(poll(&mut pacer, ms(5002)), Some((1, 16_000 + 2000)));
     }
 
     #[test]
@@ -350,12 +397,12 @@ mod tests {
     fn a_flow_that_crawls_does_not_hold_up_those_that_come_after_it() {
         let mut pacer = Pacer::default();
         pacer.insert(ms(0), 1, 1448, rated(1.0));
-        assert_eq!(pacer.poll(ms(0)), Some((1, 1448)));
+        assert_eq!(poll(&mut pacer, ms(0)), Some((1, 1448)));
         pacer.sent(ms(0), 1, 1448);
         // At the sum of the rates, 1 B/s, what was sent takes 22 minutes to leave the host.
         pacer.insert(ms(1), 2, 1_000_000, rated(1e6));
         assert!(pacer.next_timeout().unwrap() <= ms(10));
-        assert_eq!(pacer.poll(ms(10)).map(|(flow, _)| flow), Some(2));
+        assert_eq!(poll(&mut pacer, ms(10)).map(|(flow, _)| flow), Some(2));
     }
 
     #[test]
@@ -366,7 +413,7 @@ mod tests {
         // The last 5792 bytes take 5.3 ms at 1.1 times 1 MB/s, but at 1.1 times 11 MB/s less than 0.5 ms.
         pacer.insert(ms(100), 2, u64::MAX, rated(1e7));
         assert!(pacer.next_timeout().unwrap() <= ms(100));
-        assert_eq!(pacer.poll(ms(100)), Some((2, 1448)));
+        assert_eq!(poll(&mut pacer, ms(100)), Some((2, 1448)));
     }
 
     #[test]
@@ -378,7 +425,35 @@ mod tests {
         // 50,000 bytes take 4.5 ms at 1.1 times 10 MB/s; the slow flow alone would need 8 minutes.
         pacer.remove(1);
         assert!(pacer.next_timeout().unwrap() <= ms(6));
-        assert_eq!(pacer.poll(ms(6)), Some((2, 1)));
+        assert_eq!(poll(&mut pacer, ms(6)), Some((2, 1)));
+    }
+
+    #[test]
+    fn a_flow_waits_while_more_is_under_way_than_its_rate_and_an_empty_path_explain() {
+        let mut pacer = Pacer::default();
+        pacer.insert(ms(0), 1, u64::MAX, rated(1e7));
+        pacer.sent(ms(0), 1, 1448);
+        // Chunks of 20,000 bytes at 10 MB/s; 25,000 may be under way, so 5,000 when the next one is written.
+        assert_eq!(pacer.poll(ms(5)).unwrap().in_flight_limit, 5_000);
+        // 30,000 too many leave in 3 ms, if they leave as planned.
+        let crowd = Crowd { in_flight: 35_000, round_trip: Span::ZERO, segment_bytes: 1448 };
+        pacer.crowded(ms(5), 1, crowd);
+        assert_eq!((pacer.poll(ms(7)), pacer.next_timeout()), (None, Some(ms(8))));
+        // A path of 20 ms holds 200,000 bytes more before any queue does: write at once.
+        assert_eq!(pacer.poll(ms(8)).unwrap().in_flight_limit, 5_000);
+        pacer.crowded(ms(8), 1, Crowd { round_trip: Span::from_millis(20), ..crowd });
+        assert_eq!(pacer.poll(ms(8)).unwrap().in_flight_limit, 205_000);
+    }
+
+    #[test]
+    fn a_slow_flow_may_leave_one_segment_unacknowledged() {
+        let mut pacer = Pacer::default();
+        pacer.insert(ms(0), 1, u64::MAX, rated(1e5));
+        pacer.sent(ms(0), 1, 1448);
+        assert_eq!(pacer.poll(ms(100)).unwrap().in_flight_limit, 0);
+        let crowd = Crowd { in_flight: 8948, round_trip: Span::ZERO, segment_bytes: 8948 };
+        pacer.crowded(ms(100), 1, crowd);
+        assert_eq!(pacer.poll(ms(100)).unwrap().in_flight_limit, 8948);
     }
 
     #[test]
@@ -386,9 +461,9 @@ mod tests {
         let mut pacer = Pacer::default();
         pacer.insert(ms(0), 1, 10, Pacing::Paused);
         pacer.insert(ms(0), 2, 10, Pacing::Unscheduled);
-        assert_eq!(pacer.poll(ms(1)).map(|(flow, _)| flow), Some(2));
+        assert_eq!(poll(&mut pacer, ms(1)).map(|(flow, _)| flow), Some(2));
         pacer.sent(ms(1), 2, 10);
-        assert_eq!((pacer.poll(ms(9)), pacer.next_timeout()), (None, None));
+        assert_eq!((poll(&mut pacer, ms(9)), pacer.next_timeout()), (None, None));
     }
 
     proptest! {

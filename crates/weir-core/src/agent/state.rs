@@ -1,7 +1,7 @@
 //! The agent's state machine.
 
 use super::control::FULL_REPORT_INTERVAL;
-use super::facts::{AgentConfig, BlockEntry, JournalEntry, OpenedFlow, PutError, Transmit};
+use super::facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};
 use super::flow::Flow;
 use super::latencies::Latencies;
 use super::pacer::{Pacer, Pacing};
@@ -212,6 +212,11 @@ impl Agent {
         }
     }
 
+    /// Nothing was written: more of the flow is unacknowledged than its [`Transmit`] allows.
+    pub fn handle_crowded(&mut self, now: Time, flow: u64, crowd: Crowd) {
+        self.pacer.crowded(now, flow, crowd);
+    }
+
     /// The flow's socket takes no more for now.
     pub fn handle_blocked(&mut self, now: Time, flow: u64) {
         self.pacer.blocked(now, flow);
@@ -257,11 +262,10 @@ impl Agent {
         }
     }
 
-    /// The next flow that may write. Answer with `handle_sent` and, if the socket was full,
-    /// `handle_blocked`.
+    /// The next flow that may write. Answer with `handle_crowded`, or with `handle_sent` and, if the socket
+    /// was full, `handle_blocked`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
-        let (flow, bytes) = self.pacer.poll(now)?;
-        Some(Transmit { flow, bytes })
+        self.pacer.poll(now)
     }
 
     /// Whether there is something to say to the coordinator.

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::rc::Rc;
-use weir_net::{BlockFile, SendOutcome};
+use weir_core::agent::Crowd;
+use weir_net::{BlockFile, SendOutcome, TcpPath};
 use weir_proto::data::{ACK, FrameHeader, Request, Response, Status, frame_length};
 
 /// Longest request, and all that is read ahead.
@@ -77,6 +78,16 @@ impl Connection {
             self.scheduled = scheduled;
             let _ = weir_net::tune_scheduled(&self.stream, scheduled);
         }
+    }
+
+    /// What is under way, if more than `limit` bytes are. Where the kernel does not tell, nothing is.
+    pub(super) fn crowd(&self, limit: u64) -> Option<Crowd> {
+        if limit == u64::MAX {
+            return None;
+        }
+        let in_flight = weir_net::unacknowledged(&self.stream).ok().filter(|&bytes| bytes > limit)?;
+        let TcpPath { round_trip, segment_bytes } = weir_net::tcp_path(&self.stream).ok()?;
+        Some(Crowd { in_flight, round_trip, segment_bytes })
     }
 
     /// Reads what is there.

@@ -252,6 +252,10 @@ impl Running {
                 continue;
             };
             connection.set_scheduled(self.agent.pacing(flow) != Some(Pacing::Unscheduled));
+            if let Some(crowd) = connection.crowd(transmit.in_flight_limit) {
+                self.agent.handle_crowded(now, flow, crowd);
+                continue;
+            }
             match connection.write(transmit.bytes, &mut self.scratch) {
                 Ok(Wrote::Bytes(bytes)) => self.agent.handle_sent(now, flow, bytes),
                 Ok(Wrote::Blocked(bytes)) => {

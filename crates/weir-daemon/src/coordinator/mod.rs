@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId};
 use weir_model::{Fabric, Span, Time};
-use weir_net::Clock;
+use weir_net::{Alarm, Clock};
 use weir_policy::PolicyInfo;
 use weir_proto::v1::coordinator_server::CoordinatorServer;
 use weir_proto::{limits, v1};
@@ -49,7 +49,7 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
     let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
-    let owner = tokio::spawn(run(options, inbox));
+    let owner = tokio::spawn(run(options, inbox, Alarm::new()?));
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
     let service = CoordinatorServer::new(Service::new(events))
@@ -79,7 +79,7 @@ struct Owner {
     last_plan: Time,
 }
 
-async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>) {
+async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>, alarm: Alarm) {
     let clock = Clock::start();
     let started_ms = clock.now().nanos() / 1_000_000;
     let config = CoordinatorConfig {
@@ -99,10 +99,9 @@ async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>) {
     loop {
         let next_plan = owner.core.plan_due().map(|due| due.max(owner.last_plan + owner.batch));
         let wake = owner.core.next_timeout().into_iter().chain(next_plan).min();
-        let wake = wake.map(|at| clock.instant(at).into());
         let timer = async {
             match wake {
-                Some(at) => tokio::time::sleep_until(at).await,
+                Some(at) => alarm.wait(at.since(clock.now())).await,
                 None => std::future::pending().await,
             }
         };
@@ -111,7 +110,10 @@ async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>) {
                 Some(event) => owner.handle(event),
                 None => return,
             },
-            () = timer => {}
+            expired = timer => if let Err(error) = expired {
+                tracing::error!(%error, "the coordinator's timer failed");
+                return;
+            }
         }
         while let Ok(event) = inbox.try_recv() {
             owner.handle(event);

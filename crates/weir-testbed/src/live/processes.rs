@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 /// Port of the coordinator, and of agents in a bed; on loopback agents count up from theirs.
 const COORDINATOR_PORT: u16 = 7070;
 const DATA_PORT: u16 = 7071;
-/// Niceness of the coordinator. It has a machine of its own wherever hosts are machines.
-const COORDINATOR_NICENESS: i32 = -10;
 /// How long the processes may take to serve.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
@@ -27,6 +25,18 @@ pub(super) enum Role {
     Agent,
     /// A host's task: the application.
     Task,
+}
+
+impl Role {
+    /// Here all hosts share one machine's processors. Where hosts are machines, the coordinator has one of its
+    /// own, and agents are services that go before jobs.
+    fn niceness(self) -> i32 {
+        match self {
+            Role::Coordinator => -10,
+            Role::Agent => -5,
+            Role::Task => 0,
+        }
+    }
 }
 
 /// Every process of a run. Dropping ends them.
@@ -68,8 +78,7 @@ impl Processes {
                 .args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())])
                 .args(["--plan-share", &options.plan_share.to_string()])
                 .stdin(Stdio::null());
-            let pid = all.spawn(network, Role::Coordinator, command)?.id();
-            prefer(pid);
+            all.spawn(network, Role::Coordinator, command)?;
             all.coordinator = Some(address);
         }
         for host in 0..options.hosts {
@@ -117,6 +126,9 @@ impl Processes {
 
     fn spawn(&mut self, network: &Network, role: Role, command: Command) -> Result<&mut Child, LiveError> {
         let child = network.spawn(command)?;
+        // Only root may; without it, all are equal.
+        let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let _ = rustix::process::setpriority_process(pid, role.niceness());
         self.children.push((role, child));
         Ok(&mut self.children.last_mut().expect("a child was just pushed").1)
     }
@@ -179,10 +191,4 @@ fn wait_for(socket: &PathBuf) -> Result<(), LiveError> {
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
-}
-
-/// Lets a process go before others, where we may.
-fn prefer(pid: u32) {
-    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-    let _ = rustix::process::setpriority_process(pid, COORDINATOR_NICENESS);
 }
