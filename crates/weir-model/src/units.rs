@@ -21,6 +21,8 @@ pub struct Bytes(pub u64);
 pub struct Rate(f64);
 
 const NANOS_PER_SEC: f64 = 1e9;
+/// What rounding may add to a time, in nanoseconds.
+const NOISE_NANOS: f64 = 0.01;
 
 impl Time {
     /// The beginning.
@@ -69,6 +71,15 @@ impl Span {
     /// zero; too long gives [`Span::MAX`].
     pub fn from_secs_ceil(secs: f64) -> Span {
         Span((secs * NANOS_PER_SEC).ceil() as u64)
+    }
+    /// As [`Span::from_secs_ceil`], for sums that floating point may have left a little too large: less than a
+    /// hundredth of a nanosecond after a whole one is on it.
+    #[inline]
+    pub fn until_done(secs: f64) -> Span {
+        let nanos = secs * NANOS_PER_SEC;
+        // A float too large for the integer becomes its largest value.
+        let whole = nanos as u64;
+        Span(whole.saturating_add(u64::from(whole as f64 + NOISE_NANOS < nanos)))
     }
     /// Nanoseconds.
     pub const fn nanos(self) -> u64 {
@@ -269,6 +280,11 @@ mod tests {
     #[test]
     fn completion_rounds_up_to_the_next_nanosecond() {
         assert_eq!(Span::from_secs_ceil(1.5e-9), Span::from_nanos(2));
+        assert_eq!(Span::until_done(1.5e-9), Span::from_nanos(2));
+        // 981103 bytes at 125e6 B/s take 7848824 ns; in floating point a little more.
+        assert_eq!(Span::from_secs_ceil(981_103.0 / 125e6), Span::from_nanos(7_848_825));
+        assert_eq!(Span::until_done(981_103.0 / 125e6), Span::from_nanos(7_848_824));
+        assert_eq!(Span::until_done(f64::INFINITY), Span::MAX);
         assert_eq!(Span::from_secs_ceil(f64::INFINITY), Span::MAX);
         assert_eq!(Span::from_secs_ceil(-1.0), Span::ZERO);
         assert_eq!(Time::MAX + Span::from_nanos(1), Time::MAX);

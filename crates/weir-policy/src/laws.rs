@@ -172,20 +172,26 @@ fn assert_same_rates(name: &str, law: &str, a: &[(FlowId, f64)], b: &[(FlowId, f
     }
 }
 
-/// A table with what is left in another, made in one go.
+/// A table with the coflows of another, and what is left of each flow there, made in one go.
 fn rebuilt(host: &Host, info: &PolicyInfo) -> Host {
     let mut fresh = Host::new(&host.fabric, info);
     for (slot, coflow) in host.table.coflows() {
         let spec = CoflowSpec::new(coflow.id(), coflow.arrival(), Vec::new());
         let at = fresh.table.insert(&spec, FlowId(0), &host.fabric);
-        for (index, flow) in (0u32..).zip(coflow.flows()).filter(|(_, flow)| flow.live()) {
-            let Some(class) = flow.class() else { continue };
-            let class = &host.table.classes()[class.index()];
-            let (source, destination) = (class.source(), class.destination());
+        for (index, flow) in (0u32..).zip(coflow.flows()) {
+            let (source, destination) = match flow.class().map(|class| &host.table.classes()[class.index()]) {
+                Some(class) => (class.source(), class.destination()),
+                // It crosses no link: any host of its own will do.
+                None => (HostId(0), HostId(0)),
+            };
             let spec = FlowSpec { source, destination, size: flow.size(), group: 0 };
             let added = fresh.table.add_flow(at, flow.id(), &spec, &host.fabric);
-            let left = host.table.remaining(FlowRef { coflow: slot, flow: index });
-            fresh.table.set_remaining(added, left);
+            if !flow.live() {
+                fresh.table.finish_flow(added);
+            } else if flow.class().is_some() {
+                let left = host.table.remaining(FlowRef { coflow: slot, flow: index });
+                fresh.table.set_remaining(added, left);
+            }
         }
     }
     fresh.now = host.now;

@@ -279,5 +279,5 @@ pub fn isolation(fabric: &Fabric, coflow: &CoflowSpec) -> Span {
     }
     let gamma =
         sums.iter().zip(fabric.links()).map(|(sum, link)| sum.0 as f64 / link.capacity.bytes_per_sec());
-    Span::from_secs_ceil(gamma.fold(0.0, f64::max))
+    Span::until_done(gamma.fold(0.0, f64::max))
 }

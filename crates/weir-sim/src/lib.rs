@@ -12,8 +12,10 @@
 //! * **Bytes** are integers. A completed flow has delivered exactly its size; the fraction of a byte by
 //!   which the last nanosecond overshoots is not given to anyone.
 //! * **Floating point** computes rates and amounts. It may put a completion that falls on a whole nanosecond
-//!   one nanosecond to the other side, so completion and isolation times are exact to 1 ns.
-//! * **No epsilon decides.** The one tolerance is in the policies (a link with less than 1e-9 of its
+//!   one nanosecond to the other side, so completion and isolation times are exact to 1 ns. Under drains and
+//!   grants an end less than a hundredth of a nanosecond late counts as on time: flows that should end
+//!   together then do, and no policy comes between them.
+//! * **No epsilon decides.** The one other tolerance is in the policies (a link with less than 1e-9 of its
 //!   capacity left is full), and a test moves it by 100 either way.
 //! * **Equal times**: all completions of an instant come before its arrivals, and both before the plan.
 //!   Coflows that arrive together are inserted by id.

@@ -1,9 +1,11 @@
 //! Which coflow goes first.
 
 mod fifo;
+pub mod left;
 mod sebf;
+pub mod whole;
 
-use crate::{CoflowTable, Slot};
+use crate::{Coflow, CoflowTable, Slot};
 use weir_model::Fabric;
 
 pub use fifo::ByArrival;
@@ -18,5 +20,25 @@ pub trait Order: Send {
     /// what they were.
     fn set_fabric(&mut self, fabric: &Fabric) {
         let _ = fabric;
+    }
+}
+
+/// Sorts coflows by a number, ties by (arrival, id); keeps its memory.
+#[derive(Default)]
+struct Keyed(Vec<(f64, u32, Slot)>);
+
+impl Keyed {
+    fn sort(
+        &mut self,
+        view: &CoflowTable,
+        sorted: &mut Vec<Slot>,
+        mut key: impl FnMut(Slot, &Coflow) -> f64,
+    ) {
+        self.0.clear();
+        let ranked = (0u32..).zip(view.coflows());
+        self.0.extend(ranked.map(|(rank, (slot, coflow))| (key(slot, coflow), rank, slot)));
+        self.0.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        sorted.clear();
+        sorted.extend(self.0.iter().map(|&(_, _, slot)| slot));
     }
 }

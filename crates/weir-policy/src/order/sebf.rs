@@ -28,7 +28,7 @@
 //! capacity the fabric passed in has. Capacity used by other coflows is not subtracted for the order
 //! (it is in MADD).
 
-use super::Order;
+use super::{Keyed, Order};
 use crate::{Coflow, CoflowTable, Slot};
 use weir_model::{Fabric, LinkId};
 
@@ -38,7 +38,7 @@ pub struct Sebf {
     inverse_capacity: Vec<f64>,
     /// Per slot, the peak at the last plan.
     peaks: Vec<Peak>,
-    keyed: Vec<(f64, u32, Slot)>,
+    keyed: Keyed,
 }
 
 /// The effective bottleneck of a coflow as last computed.
@@ -87,17 +87,14 @@ impl Order for Sebf {
     }
 
     fn sort(&mut self, view: &CoflowTable, sorted: &mut Vec<Slot>) {
-        self.peaks.resize(view.slot_bound(), UNKNOWN);
-        self.keyed.clear();
-        for (rank, (slot, coflow)) in (0u32..).zip(view.coflows()) {
-            let peak = &mut self.peaks[slot.0 as usize];
-            if !peak.holds(view, coflow, &self.inverse_capacity) {
-                *peak = Peak::of(view, coflow, &self.inverse_capacity);
+        let Sebf { inverse_capacity, peaks, keyed } = self;
+        peaks.resize(view.slot_bound(), UNKNOWN);
+        keyed.sort(view, sorted, |slot, coflow| {
+            let peak = &mut peaks[slot.0 as usize];
+            if !peak.holds(view, coflow, inverse_capacity) {
+                *peak = Peak::of(view, coflow, inverse_capacity);
             }
-            self.keyed.push((peak.time * coflow.scale(), rank, slot));
-        }
-        self.keyed.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        sorted.clear();
-        sorted.extend(self.keyed.iter().map(|&(_, _, slot)| slot));
+            peak.time * coflow.scale()
+        });
     }
 }

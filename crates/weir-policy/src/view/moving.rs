@@ -21,12 +21,11 @@ fn secs_between(since: u64, until: u64) -> f64 {
     (until - since) as f64 / NANOS_PER_SEC
 }
 
-/// The reading of the clock at the first whole nanosecond after so many seconds.
+/// The reading of the clock once work of so many seconds is done. Flows that should end together must not end
+/// in two events because of rounding: between the two a policy might turn to another coflow, and what one flow
+/// would have moved in a nanosecond would wait for as long as that takes.
 fn end_after(clock: u64, secs: f64) -> u64 {
-    let nanos = secs * NANOS_PER_SEC;
-    // A float too large for the integer becomes its largest value.
-    let whole = nanos as u64;
-    clock.saturating_add(whole).saturating_add(u64::from((whole as f64) < nanos))
+    clock.saturating_add(Span::until_done(secs).nanos())
 }
 
 /// Bytes that shrink at a constant rate.

@@ -29,7 +29,7 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
         }
         let rates = match policy {
             "fair" => progressive_filling(&flows, &capacity),
-            _ => coflow_by_coflow(&flows, &capacity, &order(&flows, &capacity, coflows, policy)),
+            _ => coflow_by_coflow(&flows, &capacity, &order(fabric, &flows, &capacity, coflows, policy)),
         };
         let completion = flows.iter().zip(&rates).map(|(flow, rate)| now + flow.left / rate);
         let completion = completion.fold(f64::INFINITY, f64::min);
@@ -101,17 +101,36 @@ fn demand(flows: &[Flow], coflow: usize, links: usize) -> Vec<f64> {
     demand
 }
 
-fn order(flows: &[Flow], capacity: &[f64], coflows: &[CoflowSpec], policy: &str) -> Vec<usize> {
+fn order(
+    fabric: &Fabric,
+    flows: &[Flow],
+    capacity: &[f64],
+    coflows: &[CoflowSpec],
+    policy: &str,
+) -> Vec<usize> {
     let mut order: Vec<usize> =
         (0..coflows.len()).filter(|&at| flows.iter().any(|flow| flow.coflow == at)).collect();
     order.sort_by_key(|&at| (coflows[at].arrival, coflows[at].id));
-    if policy == "varys" {
-        let gamma = |at: usize| {
-            let demand = demand(flows, at, capacity.len());
-            demand.iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
+    let key = |at: usize| {
+        // A static key is that of the coflow as if nothing had moved yet.
+        let (name, of) = match policy.strip_suffix("-static") {
+            Some(name) => (name, flows_of(fabric, coflows, at)),
+            None => (policy, flows.iter().filter(|flow| flow.coflow == at).cloned().collect()),
         };
-        order.sort_by(|&a, &b| gamma(a).total_cmp(&gamma(b)));
-    }
+        let left = of.iter().map(|flow| flow.left);
+        match name {
+            "fifo" => 0.0,
+            "scf" => left.fold(0.0, f64::max),
+            "ncf" => left.count() as f64,
+            "tcf" => left.sum(),
+            "sebf" | "varys" => {
+                let demand = demand(&of, at, capacity.len());
+                demand.iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
+            }
+            other => panic!("the reference has no policy `{other}`"),
+        }
+    };
+    order.sort_by(|&a, &b| key(a).total_cmp(&key(b)));
     order
 }
 
