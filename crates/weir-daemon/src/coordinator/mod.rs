@@ -49,7 +49,7 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
     let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
-    let owner = tokio::spawn(run(options, inbox, Alarm::new()?));
+    let mut owner = tokio::spawn(run(options, inbox, Alarm::new()?));
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
     let service = CoordinatorServer::new(Service::new(events))
@@ -63,6 +63,8 @@ pub async fn serve(
         .add_service(service);
     tokio::select! {
         result = served.serve_with_incoming(incoming) => result?,
+        // Without it every call would fail and every agent wait. Ended, agents share as TCP does.
+        ended = &mut owner => ended??,
         () = stop => {}
     }
     owner.abort();
@@ -79,7 +81,11 @@ struct Owner {
     last_plan: Time,
 }
 
-async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>, alarm: Alarm) {
+async fn run(
+    options: CoordinatorOptions,
+    mut inbox: mpsc::Receiver<Event>,
+    alarm: Alarm,
+) -> std::io::Result<()> {
     let clock = Clock::start();
     let started_ms = clock.now().nanos() / 1_000_000;
     let config = CoordinatorConfig {
@@ -108,12 +114,9 @@ async fn run(options: CoordinatorOptions, mut inbox: mpsc::Receiver<Event>, alar
         tokio::select! {
             event = inbox.recv() => match event {
                 Some(event) => owner.handle(event),
-                None => return,
+                None => return Ok(()),
             },
-            expired = timer => if let Err(error) = expired {
-                tracing::error!(%error, "the coordinator's timer failed");
-                return;
-            }
+            expired = timer => expired?,
         }
         while let Ok(event) = inbox.try_recv() {
             owner.handle(event);
