@@ -15,6 +15,6 @@ pub mod view;
 #[cfg(test)]
 mod laws;
 
-pub use plan::{Grant, Plan};
+pub use plan::{Grant, Plan, Share};
 pub use policy::{Claims, CoflowByCoflow, Policy, PolicyInfo, UnknownPolicy, create, find, registry};
 pub use view::{Changes, Class, ClassId, Coflow, CoflowTable, Flow, FlowRef, Row, Slot};

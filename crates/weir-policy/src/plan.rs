@@ -12,10 +12,25 @@ pub struct Grant {
     pub bytes_per_sec: f64,
 }
 
-/// The rates of all live flows from one event to the next, without a list of them.
+/// How the flows of one coflow share what links have for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// The coflow.
+    pub coflow: Slot,
+    /// Whether rates are per byte of a flow's size.
+    pub by_size: bool,
+    /// The rate of the flows that a link limits, for every link that the coflow crosses: 0 where a link has
+    /// nothing for it, infinite where it limits nobody. Without any, no flow moves.
+    pub levels: Vec<(LinkId, f64)>,
+}
+
+/// The rates of all live flows from one event to the next, without a list of them. It has one of three forms:
 ///
-/// A flow's rate is its grant, or else `drain of its coflow * bytes it has left`; in a plan with levels,
-/// the least level of the links of its path. A plan has levels or it has drains and grants, never both.
+/// * Drains and grants: a flow's rate is its grant, or else `drain of its coflow * bytes it has left`.
+/// * Levels: it is the least level of the links of its path, whatever its coflow.
+/// * Shares: it is the least level of the links of its path in its coflow's share, times its size if the share
+///   is by size; several shares of a coflow add up.
+///
 /// A plan that goes on from the last one names changes only: [`CoflowTable`] knows all drains and grants
 /// once it has adopted the plan.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +48,9 @@ pub struct Plan {
     pub levels: Vec<f64>,
     /// Path classes whose limiting link is not the one of the last plan (levels only).
     pub switched: Vec<(ClassId, LinkId)>,
+    /// Coflows whose flows share links among themselves; all shares of a coflow stand together, and replace
+    /// those of the last plan.
+    pub shares: Vec<Share>,
 }
 
 impl Plan {
@@ -43,6 +61,7 @@ impl Plan {
         self.grants.clear();
         self.levels.clear();
         self.switched.clear();
+        self.shares.clear();
     }
 
     /// The rate of one flow once the table has adopted the plan; 0 if it has ended, infinite if it crosses

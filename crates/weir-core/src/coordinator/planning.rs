@@ -149,7 +149,7 @@ impl Coordinator {
                 grants.entry(host).or_default().insert(key, rate.min(UNLIMITED_BYTES_PER_S));
             }
         };
-        if self.plan.levels.is_empty() {
+        if self.plan.levels.is_empty() && !self.table.has_shares() {
             for (at, rate) in self.table.grants() {
                 let drained = self.table.drain(at.coflow) * self.table.remaining(at);
                 grant(at, (rate - drained).max(0.0));

@@ -1,5 +1,6 @@
 //! Which coflow goes first.
 
+pub mod attained;
 mod fifo;
 pub mod left;
 mod sebf;

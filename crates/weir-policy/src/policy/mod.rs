@@ -1,9 +1,14 @@
 //! The interface of a policy, and the registry of all of them.
 
+mod baraat;
 mod coflow_by_coflow;
+mod dclas;
 mod fair;
+mod fair_coflows;
 mod fifo;
 mod heuristics;
+mod orchestra;
+mod tiered;
 mod varys;
 
 use crate::{CoflowTable, Plan};
@@ -55,16 +60,23 @@ pub struct PolicyInfo {
 /// All policies, by name.
 pub fn registry() -> &'static [PolicyInfo] {
     const ALL: &[PolicyInfo] = &[
+        baraat::INFO,
+        dclas::CONTINUOUS,
+        dclas::WEIGHTED,
+        dclas::STRICT,
         fair::INFO,
+        fair_coflows::INFO,
         fifo::INFO,
         heuristics::NCF,
         heuristics::NCF_STATIC,
+        orchestra::ORCHESTRA,
         heuristics::SCF,
         heuristics::SCF_STATIC,
         heuristics::SEBF_STATIC,
         heuristics::TCF,
         heuristics::TCF_STATIC,
         varys::INFO,
+        orchestra::WSS,
     ];
     ALL
 }
@@ -98,7 +110,7 @@ mod tests {
     #[test]
     fn unknown_name_is_answered_with_the_known_ones() {
         let error = find("varis").unwrap_err().to_string();
-        assert!(error.starts_with("unknown policy `varis`; known: fair, fifo, "), "{error}");
+        assert!(error.starts_with("unknown policy `varis`; known: baraat, clas, "), "{error}");
     }
 
     #[test]

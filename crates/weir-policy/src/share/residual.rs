@@ -77,6 +77,17 @@ impl Residual {
         self.free_destinations.fill(fabric.hosts() as usize);
     }
 
+    /// Starts a plan, or a part of one, with so much of every link left.
+    pub fn reset_to(&mut self, fabric: &Fabric, left: &[f64]) {
+        self.reset(fabric);
+        self.left.copy_from_slice(left);
+        for (link, left) in (0u32..).zip(left) {
+            if *left <= self.dust[link as usize] {
+                self.saturate(LinkId(link));
+            }
+        }
+    }
+
     /// The links of hosts, where every path is the source's uplink and the destination's downlink. What
     /// is taken through it does not enter [`Residual::saturated`].
     #[inline]
@@ -129,6 +140,11 @@ impl Residual {
         if *left <= self.dust[link.index()] {
             self.saturate(link);
         }
+    }
+
+    /// Number of hosts where every path is the source's uplink and the destination's downlink, else 0.
+    pub(super) fn switch_hosts(&self) -> usize {
+        self.switch_hosts
     }
 
     /// Number of links.

@@ -2,6 +2,7 @@
 
 use super::ClassId;
 use super::moving::{Drain, Line, Moving};
+use super::paced::Paced;
 use crate::bits::BitSet;
 use weir_model::{Bytes, CoflowId, FlowId, HostId, LinkId, Path, Span, Time};
 
@@ -165,6 +166,10 @@ pub struct Coflow {
     pub(super) live_flows: usize,
     pub(super) scale: f64,
     pub(super) drain: Option<Drain>,
+    /// Its flows while the table moves by shares.
+    pub(super) paced: Option<Box<Paced>>,
+    /// While it does not: bytes sent by flows that have ended.
+    pub(super) sent: f64,
     /// Keys of this coflow's entries in the table of flow ids.
     pub(super) id_ranges: Vec<u64>,
     raises: u64,
@@ -200,6 +205,8 @@ impl Coflow {
             live_flows: 0,
             scale: 1.0,
             drain: None,
+            paced: None,
+            sent: 0.0,
             id_ranges: Vec::new(),
             raises: 0,
             roundings: 0,

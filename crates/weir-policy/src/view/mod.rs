@@ -4,7 +4,7 @@
 //! decide by, and what changed since the last plan. It moves forward by a [`crate::Plan`] and may be
 //! corrected by measurements. It decides nothing.
 //!
-//! Two lazy representations keep the cost of moving forward independent of the number of flows:
+//! Two lazy forms keep the cost of moving forward independent of the number of flows:
 //!
 //! * **Drains and grants.** Under MADD all flows of a coflow shrink by one factor, so what is left of a
 //!   flow is `base * scale`, with one `scale` per coflow. What is left of a flow with a grant is a
@@ -12,11 +12,15 @@
 //! * **Levels.** Under max-min fairness all flows of one path class (see [`Class`]) move at the level of
 //!   one link, so what is left is `target - service(class)`, with one running service per link.
 //!
-//! The first holds after [`CoflowTable::adopt`] of a plan without levels, the second after one with.
+//! Where shares of links differ from coflow to coflow there is no such law. Then every flow has a rate of its
+//! own, looked up only when its coflow's share changes (**shares**).
+//!
+//! Which one holds follows from the form of the last plan.
 
 mod class;
 mod coflow;
 mod moving;
+mod paced;
 mod table;
 
 pub use class::{Class, ClassId};

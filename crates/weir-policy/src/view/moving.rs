@@ -5,6 +5,7 @@
 //! changed, and so are the sums per link.
 
 use super::coflow::{FLOOR_BYTES, NONE};
+use super::table::Form;
 use super::{CoflowTable, FlowRef, Slot};
 use crate::Plan;
 use weir_model::Span;
@@ -17,14 +18,14 @@ const NEVER: u64 = u64::MAX;
 
 /// Seconds between two readings of a table's clock.
 #[inline]
-fn secs_between(since: u64, until: u64) -> f64 {
+pub(super) fn secs_between(since: u64, until: u64) -> f64 {
     (until - since) as f64 / NANOS_PER_SEC
 }
 
 /// The reading of the clock once work of so many seconds is done. Flows that should end together must not end
 /// in two events because of rounding: between the two a policy might turn to another coflow, and what one flow
 /// would have moved in a nanosecond would wait for as long as that takes.
-fn end_after(clock: u64, secs: f64) -> u64 {
+pub(super) fn end_after(clock: u64, secs: f64) -> u64 {
     clock.saturating_add(Span::until_done(secs).nanos())
 }
 
@@ -175,16 +176,21 @@ impl Moving {
 }
 
 impl CoflowTable {
-    /// Time until the first end under the adopted drains and grants; `None` if nothing moves by them.
+    /// Time until the first end under the adopted drains and grants, or shares; `None` if nothing moves by
+    /// them.
     pub fn next_end(&self) -> Option<Span> {
         let moving = &self.moving;
         let first = if moving.exact { moving.first_end } else { moving.find_first_end() };
+        let first = if self.form == Form::Shares { self.first_paced_end() } else { first };
         (first != NEVER).then(|| Span::from_nanos(first.saturating_sub(self.moving.clock)))
     }
 
     /// Adds coflows that have nothing left by their drain, and flows of others that have nothing left by
-    /// their grant. They stay what they are until they are finished or removed.
+    /// their grant or share. They stay what they are until they are finished or removed.
     pub fn take_ends(&self, coflows: &mut Vec<Slot>, flows: &mut Vec<FlowRef>) {
+        if self.form == Form::Shares {
+            return self.take_paced_ends(flows);
+        }
         let clock = self.moving.clock;
         if clock < self.moving.first_end {
             return;
@@ -215,9 +221,12 @@ impl CoflowTable {
         used.map(|granted| (granted.flow, granted.bytes_per_sec))
     }
 
-    /// The rate of a live flow by grant or else by drain.
+    /// The rate of a live flow by its coflow's shares, or by grant, or else by drain.
     #[inline]
     pub(crate) fn own_rate(&self, at: FlowRef) -> f64 {
+        if let Some(paced) = &self.coflow(at.coflow).paced {
+            return paced.rate(at.flow);
+        }
         match self.flow(at).granted {
             NONE => self.remaining(at) * self.drain(at.coflow),
             place => self.moving.granted[place as usize].bytes_per_sec,

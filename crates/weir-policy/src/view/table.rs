@@ -3,6 +3,7 @@
 use super::class::Classes;
 use super::coflow::{FLOOR_BYTES, NONE};
 use super::moving::Moving;
+use super::paced::Paced;
 use super::{Class, ClassId, Coflow};
 use crate::Plan;
 use std::collections::BTreeMap;
@@ -19,6 +20,29 @@ pub struct FlowRef {
     pub coflow: Slot,
     /// Its index among [`Coflow::flows`].
     pub flow: u32,
+}
+
+/// How amounts left are kept; see the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Drains,
+    Levels,
+    Shares,
+}
+
+impl Form {
+    /// The form that a plan asks for.
+    fn of(plan: &Plan, current: Form) -> Form {
+        if !plan.levels.is_empty() {
+            Form::Levels
+        } else if !plan.shares.is_empty() {
+            Form::Shares
+        } else if plan.continues {
+            current
+        } else {
+            Form::Drains
+        }
+    }
 }
 
 /// What changed since the last [`CoflowTable::adopt`], besides what moved by the plan.
@@ -40,7 +64,7 @@ pub struct Changes {
 #[derive(Clone, Debug)]
 pub struct CoflowTable {
     hosts: usize,
-    links: usize,
+    pub(super) links: usize,
     pub(super) slots: Vec<Option<Box<Coflow>>>,
     free: Vec<Slot>,
     pub(super) order: Vec<Slot>,
@@ -48,7 +72,7 @@ pub struct CoflowTable {
     /// First flow id of a run of consecutive ids -> coflow, index of the first, length.
     flow_ids: BTreeMap<u64, (Slot, u32, u32)>,
     pub(super) classes: Classes,
-    by_levels: bool,
+    pub(super) form: Form,
     live_flows: usize,
     pub(super) moving: Moving,
     pub(super) changes: Changes,
@@ -67,7 +91,7 @@ impl CoflowTable {
             by_id: BTreeMap::new(),
             flow_ids: BTreeMap::new(),
             classes: Classes::new(fabric),
-            by_levels: false,
+            form: Form::Drains,
             live_flows: 0,
             moving: Moving::default(),
             changes: Changes::default(),
@@ -124,6 +148,11 @@ impl CoflowTable {
         self.live_flows
     }
 
+    /// Whether flows move by shares since the last plan.
+    pub fn has_shares(&self) -> bool {
+        self.form == Form::Shares
+    }
+
     /// All path classes met so far; a [`ClassId`] is an index into them.
     #[inline]
     pub fn classes(&self) -> &[Class] {
@@ -152,6 +181,9 @@ impl CoflowTable {
             (other.arrival, other.id) < key
         });
         self.order.insert(at, slot);
+        if self.form == Form::Shares {
+            coflow.paced = Some(Box::new(Paced::new(self.moving.clock, 0.0)));
+        }
         self.slots[slot.0 as usize] = Some(coflow);
         assert!(self.by_id.insert(spec.id, slot).is_none(), "coflow {} is already live", spec.id);
         self.changes.arrived.push(slot);
@@ -173,16 +205,19 @@ impl CoflowTable {
                 let service = self.classes.service(class);
                 self.classes.all[class.index()].offset += service;
             }
-            if self.by_levels {
+            if self.form == Form::Levels {
                 base += self.classes.service(class);
             }
             self.touch(class, 1);
             ends = Some(self.ends(class));
         }
-        let by_levels = self.by_levels;
+        let form = self.form;
         let coflow = self.coflow_mut(slot);
-        if !by_levels {
+        if form == Form::Drains {
             base /= coflow.scale;
+        }
+        if let Some(paced) = &mut coflow.paced {
+            paced.push(spec.size.0 as f64, ends.as_ref().map(|(_, _, path)| path));
         }
         let flow = coflow.add(id, spec.size, base, class, ends);
         self.changes.disturbed = true;
@@ -221,17 +256,24 @@ impl CoflowTable {
 
     /// Ends a live flow: all its bytes have arrived. Its capacity is free from now on.
     pub fn finish_flow(&mut self, at: FlowRef) {
-        self.end(at);
+        self.end(at, 0.0);
     }
 
     /// Ends a live flow that will never complete, as when its receiver is gone.
     pub fn remove_flow(&mut self, at: FlowRef) {
-        self.end(at);
+        self.end(at, self.remaining(at));
     }
 
-    fn end(&mut self, at: FlowRef) {
+    /// Ends a flow that has moved all but `left` bytes.
+    fn end(&mut self, at: FlowRef, left: f64) {
         debug_assert!(self.flow(at).live, "a flow ends once");
-        let class = self.flow(at).class;
+        let (size, class) = (self.flow(at).size.0 as f64, self.flow(at).class);
+        let coflow = self.coflow_mut(at.coflow);
+        match &mut coflow.paced {
+            Some(paced) => paced.leave(at.flow, left),
+            None if class.is_some() => coflow.sent += size - left,
+            None => {}
+        }
         let ends = class.map(|class| self.ends(class));
         self.forget_grant(at);
         self.coflow_mut(at.coflow).end(at.flow, ends);
@@ -243,7 +285,7 @@ impl CoflowTable {
     }
 
     pub(super) fn refresh_if_due(&mut self, slot: Slot) {
-        if !self.by_levels && self.coflow(slot).needs_refresh() {
+        if self.form == Form::Drains && self.coflow(slot).needs_refresh() {
             self.refresh(slot, FLOOR_BYTES);
         }
     }
@@ -284,7 +326,10 @@ impl CoflowTable {
         let flow = &coflow.flows[at.flow as usize];
         match flow.class {
             _ if !flow.live => 0.0,
-            Some(class) if self.by_levels => (flow.base - self.classes.service(class)).max(0.0),
+            Some(class) if self.form == Form::Levels => (flow.base - self.classes.service(class)).max(0.0),
+            Some(_) if coflow.paced.is_some() => {
+                coflow.paced.as_ref().map_or(0.0, |paced| paced.left(at.flow, self.moving.clock))
+            }
             _ if flow.granted != NONE => self.moving.left(flow.granted).max(FLOOR_BYTES),
             _ => flow.base * coflow.scale,
         }
@@ -296,15 +341,18 @@ impl CoflowTable {
         let Some(class) = self.flow(at).class else { return };
         let service = self.classes.service(class);
         let path = self.classes.all[class.index()].path;
-        let by_levels = self.by_levels;
+        let (form, clock) = (self.form, self.moving.clock);
         self.changes.disturbed = true;
+        if let Some(paced) = &mut self.coflow_mut(at.coflow).paced {
+            return paced.set_left(at.flow, bytes, clock);
+        }
         if self.flow(at).granted != NONE {
             self.shift_granted(at, bytes);
             self.coflow_mut(at.coflow).note_raise();
             return;
         }
         let coflow = self.coflow_mut(at.coflow);
-        if by_levels {
+        if form == Form::Levels {
             coflow.flows[at.flow as usize].base = bytes + service;
         } else {
             let base = (bytes / coflow.scale).max(coflow.floor());
@@ -322,11 +370,14 @@ impl CoflowTable {
         if !plan.continues {
             self.stop_moving();
         }
-        let by_levels = !plan.levels.is_empty();
-        if by_levels != self.by_levels {
-            self.change_representation(by_levels);
+        let form = Form::of(plan, self.form);
+        if form != self.form {
+            self.change_form(form);
         }
         self.start_moving(plan);
+        if form == Form::Shares {
+            self.start_sharing(plan);
+        }
         for &(class, link) in &plan.switched {
             self.classes.attach(class, link);
         }
@@ -339,23 +390,32 @@ impl CoflowTable {
         self.changes.disturbed = false;
     }
 
-    /// Moves between `left = base * scale` and `left = base - service`, at the cost of one visit to
-    /// every flow.
-    fn change_representation(&mut self, by_levels: bool) {
-        let classes = &self.classes;
-        for coflow in self.slots.iter_mut().flatten() {
-            let scale = coflow.scale;
-            for flow in coflow.flows.iter_mut().filter(|flow| flow.live) {
-                let Some(class) = flow.class else { continue };
-                let service = classes.service(class);
-                flow.base = if by_levels { flow.base * scale + service } else { flow.base - service };
+    /// Keeps amounts left in another way, at the cost of one visit to every flow.
+    fn change_form(&mut self, form: Form) {
+        for at in 0..self.order.len() {
+            let slot = self.order[at];
+            let (attained, flows) = (self.attained(slot), self.coflow(slot).flows.len() as u32);
+            let left: Vec<f64> =
+                (0..flows).map(|flow| self.remaining(FlowRef { coflow: slot, flow })).collect();
+            let (classes, clock) = (&self.classes, self.moving.clock);
+            let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
+            let mut paced = Paced::new(clock, attained);
+            let mut moved = 0.0;
+            for (flow, &left) in coflow.flows.iter_mut().zip(&left) {
+                let class = flow.class.filter(|_| flow.live);
+                paced.push(left, class.map(|class| &classes.all[class.index()].path));
+                let Some(class) = class else { continue };
+                moved += flow.size.0 as f64 - left;
+                flow.base = if form == Form::Levels { left + classes.service(class) } else { left };
             }
             coflow.scale = 1.0;
-            if !by_levels {
+            coflow.sent = attained - moved;
+            coflow.paced = (form == Form::Shares).then(|| Box::new(paced));
+            if form == Form::Drains {
                 coflow.refresh(&self.moving, FLOOR_BYTES, |class| classes.all[class.index()].path);
             }
         }
-        self.by_levels = by_levels;
+        self.form = form;
     }
 
     /// Moves every flow on by what the adopted plans give it in `span`; `plan` is the last of them. Rates

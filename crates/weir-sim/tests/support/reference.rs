@@ -1,16 +1,18 @@
 //! A slow, obvious simulator: a list of flows, floating-point seconds, textbook allocation. It shares no
 //! code with the policies it checks.
 
+use super::tiers;
 use weir_model::{CoflowSpec, Fabric};
 
 const EPSILON: f64 = 1e-9;
 
 #[derive(Clone, Debug)]
-struct Flow {
-    coflow: usize,
+pub(super) struct Flow {
+    pub(super) coflow: usize,
     source: u32,
     destination: u32,
-    path: Vec<usize>,
+    pub(super) path: Vec<usize>,
+    pub(super) size: f64,
     left: f64,
 }
 
@@ -22,25 +24,32 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
     let mut ends: Vec<f64> = coflows.iter().map(|coflow| coflow.arrival.as_secs()).collect();
     let (mut now, mut next_arrival) = (0.0, 0);
     let mut flows: Vec<Flow> = Vec::new();
+    let mut attained = vec![0.0; coflows.len()];
     loop {
         while next_arrival < arrivals.len() && coflows[arrivals[next_arrival]].arrival.as_secs() <= now {
             flows.extend(flows_of(fabric, coflows, arrivals[next_arrival]));
             next_arrival += 1;
         }
+        let live = by_arrival(&flows, coflows);
         let rates = match policy {
             "fair" => progressive_filling(&flows, &capacity),
+            "fair-coflows" => equal_progress(&flows, &capacity, &live),
+            _ if tiers::knows(policy) => tiers::rates(policy, &flows, &capacity, &live, &attained),
             _ => coflow_by_coflow(&flows, &capacity, &order(fabric, &flows, &capacity, coflows, policy)),
         };
         let completion = flows.iter().zip(&rates).map(|(flow, rate)| now + flow.left / rate);
         let completion = completion.fold(f64::INFINITY, f64::min);
         let arrival = arrivals.get(next_arrival).map_or(f64::INFINITY, |&at| coflows[at].arrival.as_secs());
-        let next = completion.min(arrival);
+        let moves =
+            tiers::next_move(policy, &flows, &rates, &attained).map_or(f64::INFINITY, |secs| now + secs);
+        let next = completion.min(arrival).min(moves);
         if next == f64::INFINITY {
             assert!(flows.is_empty(), "flows starve");
             break;
         }
         for (flow, rate) in flows.iter_mut().zip(&rates) {
             flow.left -= rate * (next - now);
+            attained[flow.coflow] += rate * (next - now);
             if flow.left <= 1e-3 {
                 ends[flow.coflow] = next;
             }
@@ -60,7 +69,14 @@ fn flows_of(fabric: &Fabric, coflows: &[CoflowSpec], coflow: usize) -> Vec<Flow>
             let path = fabric.path(flow.source, flow.destination)?;
             let path = path.iter().map(|link| link.index()).collect();
             let (source, destination) = (flow.source.0, flow.destination.0);
-            Some(Flow { coflow, source, destination, path, left: flow.size.0 as f64 })
+            Some(Flow {
+                coflow,
+                source,
+                destination,
+                path,
+                size: flow.size.0 as f64,
+                left: flow.size.0 as f64,
+            })
         })
         .collect();
     flows.sort_by_key(|flow| (flow.source, flow.destination));
@@ -101,6 +117,14 @@ fn demand(flows: &[Flow], coflow: usize, links: usize) -> Vec<f64> {
     demand
 }
 
+/// Coflows with live flows.
+fn by_arrival(flows: &[Flow], coflows: &[CoflowSpec]) -> Vec<usize> {
+    let mut live: Vec<usize> =
+        (0..coflows.len()).filter(|&at| flows.iter().any(|flow| flow.coflow == at)).collect();
+    live.sort_by_key(|&at| (coflows[at].arrival, coflows[at].id));
+    live
+}
+
 fn order(
     fabric: &Fabric,
     flows: &[Flow],
@@ -108,9 +132,7 @@ fn order(
     coflows: &[CoflowSpec],
     policy: &str,
 ) -> Vec<usize> {
-    let mut order: Vec<usize> =
-        (0..coflows.len()).filter(|&at| flows.iter().any(|flow| flow.coflow == at)).collect();
-    order.sort_by_key(|&at| (coflows[at].arrival, coflows[at].id));
+    let mut order = by_arrival(flows, coflows);
     let key = |at: usize| {
         // A static key is that of the coflow as if nothing had moved yet.
         let (name, of) = match policy.strip_suffix("-static") {
@@ -152,9 +174,15 @@ fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize]) -> Vec<f6
             }
         }
     }
+    backfill(flows, capacity, order, &mut left, &mut rates);
+    rates
+}
+
+/// Gives what is left to flows in order.
+fn backfill(flows: &[Flow], capacity: &[f64], order: &[usize], left: &mut [f64], rates: &mut [f64]) {
     for &coflow in order {
         for (at, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.coflow == coflow) {
-            if flow.path.iter().any(|&link| full(&left, link)) {
+            if flow.path.iter().any(|&link| left[link] <= EPSILON * capacity[link]) {
                 continue;
             }
             let extra = flow.path.iter().map(|&link| left[link]).fold(f64::INFINITY, f64::min);
@@ -164,5 +192,34 @@ fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize]) -> Vec<f6
             }
         }
     }
+}
+
+/// Raises the share of its own speed that every coflow gets, all together, until links are full.
+fn equal_progress(flows: &[Flow], capacity: &[f64], live: &[usize]) -> Vec<f64> {
+    let demands: Vec<Vec<f64>> =
+        (0..=live.iter().copied().max().unwrap_or(0)).map(|at| demand(flows, at, capacity.len())).collect();
+    let gamma = |coflow: usize| {
+        demands[coflow].iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
+    };
+    let mut rates = vec![0.0; flows.len()];
+    let mut left = capacity.to_vec();
+    let mut open = live.to_vec();
+    while !open.is_empty() {
+        let claim =
+            |link: usize| open.iter().map(|&coflow| demands[coflow][link] / gamma(coflow)).sum::<f64>();
+        let claimed = (0..capacity.len()).filter(|&link| claim(link) > 0.0);
+        let levels = claimed.map(|link| (left[link] / claim(link), link));
+        let (level, full) = levels.min_by(|a, b| a.0.total_cmp(&b.0)).expect("open coflows cross links");
+        let (frozen, others): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|&&coflow| demands[coflow][full] > 0.0);
+        for &coflow in &frozen {
+            for (at, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.coflow == coflow) {
+                rates[at] = flow.left / gamma(coflow) * level;
+                flow.path.iter().for_each(|&link| left[link] -= rates[at]);
+            }
+        }
+        open = others;
+    }
+    backfill(flows, capacity, live, &mut left, &mut rates);
     rates
 }

@@ -1,0 +1,120 @@
+//! Queues by attained service (Chowdhury, Stoica, Efficient Coflow Scheduling Without Prior Knowledge, SIGCOMM
+//! 2015, section 4.2: D-CLAS).
+//!
+//! # Problem
+//! Without knowing sizes, who has got least so far is the best guess of who has least left. But to serve whoever
+//! has got least, exactly, makes coflows of equal length take turns until all of them end late.
+//!
+//! # Approach
+//! Few queues, with thresholds that grow by a factor: a coflow moves down one queue when all its flows together
+//! have sent so much. Within a queue nobody is preempted for a few bytes more or less.
+//!
+//! # Terminology
+//! * attained service: bytes that all flows of a coflow have sent, those that ended and were removed too.
+//! * first threshold A, exponent E, K queues: queue q holds what has sent `A * E^(q-1)` to `A * E^q` bytes; the
+//!   first holds what has sent less than A, the last everything else.
+//! * sync interval: how often the sums over all senders become known to all. In between every sender goes by the
+//!   queues it last heard; a new coflow is in the first queue at once.
+//!
+//! # Properties
+//! * A coflow never moves up: attained service is never forgotten.
+//! * With interval 0 it moves at the nanosecond at which the threshold is reached.
+//!
+//! # Departures
+//! None known. The values of A, E and K are those of the released code.
+
+use crate::{CoflowTable, Slot};
+use weir_model::{Span, Time};
+
+/// Bytes by which rounding may leave a coflow short of its threshold.
+const ROUNDING_BYTES: f64 = 0.5;
+
+/// Sizes of the queues, and when they become known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueSettings {
+    /// Number of queues.
+    pub queues: u32,
+    /// Factor between thresholds, above 1.
+    pub exponent: f64,
+    /// First threshold in bytes.
+    pub first_bytes: f64,
+    /// How often sums become known; zero: at once.
+    pub sync_interval: Span,
+}
+
+/// The queue of every coflow, as last heard.
+#[derive(Debug)]
+pub struct Queues {
+    settings: QueueSettings,
+    thresholds: Vec<f64>,
+    /// Per slot: coflow id, queue.
+    known: Vec<(u64, u32)>,
+}
+
+impl Queues {
+    /// Empty queues.
+    pub fn new(settings: QueueSettings) -> Queues {
+        let last = settings.queues.saturating_sub(1) as i32;
+        let thresholds = (0..last).map(|q| settings.first_bytes * settings.exponent.powi(q)).collect();
+        Queues { settings, thresholds, known: Vec::new() }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.settings.queues
+    }
+
+    /// The queue of a live coflow since the last update, counted from 0.
+    pub fn queue(&self, slot: Slot) -> u32 {
+        self.known[slot.0 as usize].1
+    }
+
+    /// Takes over what has become known by `now`.
+    pub fn update(&mut self, now: Time, view: &CoflowTable) {
+        self.known.resize(view.slot_bound(), (u64::MAX, 0));
+        let in_time = self.is_sync(now);
+        for (slot, coflow) in view.coflows() {
+            let known = &mut self.known[slot.0 as usize];
+            if known.0 != coflow.id().0 {
+                *known = (coflow.id().0, 0);
+            }
+            while in_time
+                && self
+                    .thresholds
+                    .get(known.1 as usize)
+                    .is_some_and(|threshold| view.attained(slot) + ROUNDING_BYTES >= *threshold)
+            {
+                known.1 += 1;
+            }
+        }
+    }
+
+    /// When the next coflow will be known to move to another queue if rates stay what they are.
+    pub fn next_move(&self, now: Time, view: &CoflowTable) -> Option<Time> {
+        let reaches = view.coflows().filter_map(|(slot, coflow)| {
+            let &(id, queue) = self.known.get(slot.0 as usize)?;
+            let threshold = self.thresholds.get(if id == coflow.id().0 { queue } else { 0 } as usize)?;
+            let left = (threshold - view.attained(slot)).max(0.0);
+            let rate = view.shared_rate(slot);
+            (left == 0.0 || rate > 0.0).then(|| if left == 0.0 { 0.0 } else { left / rate })
+        });
+        let first = reaches.fold(f64::INFINITY, f64::min);
+        let reached = now + Span::until_done(first);
+        (first < f64::INFINITY).then(|| self.sync_after(now, reached))
+    }
+
+    fn is_sync(&self, now: Time) -> bool {
+        let interval = self.settings.sync_interval.nanos();
+        interval == 0 || now.nanos().is_multiple_of(interval)
+    }
+
+    /// The first sync not before `reached`, and after `now`.
+    fn sync_after(&self, now: Time, reached: Time) -> Time {
+        let interval = self.settings.sync_interval.nanos();
+        if interval == 0 {
+            return reached;
+        }
+        let sync = reached.nanos().div_ceil(interval).saturating_mul(interval);
+        Time::from_nanos(if sync > now.nanos() { sync } else { sync + interval })
+    }
+}

@@ -1,0 +1,162 @@
+//! `dclas-strict`, `dclas` and `clas`: least attained service first, of whole coflows.
+
+use super::tiered::{TierList, TierOrder, Tiered};
+use super::{Claims, Policy, PolicyInfo};
+use crate::order::attained::{QueueSettings, Queues};
+use crate::share::{Residual, Tiers, Weigh};
+use crate::{CoflowTable, Plan, Slot};
+use weir_model::{Fabric, LinkId, Span, Time};
+
+const AALO: &str =
+    "Chowdhury, Stoica, Efficient Coflow Scheduling Without Prior Knowledge, SIGCOMM 2015, section 4";
+
+/// K, E and A of the released Aalo.
+const SETTINGS: QueueSettings =
+    QueueSettings { queues: 10, exponent: 10.0, first_bytes: 10e6, sync_interval: Span::ZERO };
+
+/// Queues so narrow that coflows in one have got nearly the same: 145 from 10 MB to 10 TB.
+const NEARLY_CONTINUOUS: QueueSettings = QueueSettings { queues: 160, exponent: 1.1, ..SETTINGS };
+
+pub(super) const WEIGHTED: PolicyInfo = PolicyInfo {
+    name: "dclas",
+    summary: "discretized least attained service of coflows, queues share links by weight; needs no sizes",
+    paper: AALO,
+    claims: Claims { work_conserving: true, starvation_free: false },
+    create: || Box::new(Weighted::new(SETTINGS)),
+};
+
+pub(super) const STRICT: PolicyInfo = PolicyInfo {
+    name: "dclas-strict",
+    summary: "discretized least attained service of coflows, queue before queue; needs no sizes",
+    paper: AALO,
+    claims: Claims { work_conserving: true, starvation_free: false },
+    create: || Box::new(Tiered::new(OneByOne(Queues::new(SETTINGS)), Weigh::Equally)),
+};
+
+pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
+    name: "clas",
+    summary: "least attained service of coflows first, equals side by side; needs no sizes",
+    paper: AALO,
+    claims: Claims { work_conserving: true, starvation_free: false },
+    create: || Box::new(Tiered::new(SideBySide(Queues::new(NEARLY_CONTINUOUS)), Weigh::Equally)),
+};
+
+/// All live coflows by (queue, arrival, id).
+fn by_queue(queues: &Queues, view: &CoflowTable) -> Vec<Slot> {
+    let mut sorted = view.slots().to_vec();
+    sorted.sort_by_key(|&slot| queues.queue(slot));
+    sorted
+}
+
+/// First come, first served within a queue.
+struct OneByOne(Queues);
+
+impl TierOrder for OneByOne {
+    fn arrange(&mut self, now: Time, view: &CoflowTable, tiers: &mut TierList) {
+        self.0.update(now, view);
+        for slot in by_queue(&self.0, view) {
+            tiers.push(slot);
+            tiers.end_tier();
+        }
+    }
+
+    fn next_change(&self, now: Time, view: &CoflowTable) -> Option<Time> {
+        self.0.next_move(now, view)
+    }
+}
+
+/// All coflows of a queue share.
+struct SideBySide(Queues);
+
+impl TierOrder for SideBySide {
+    fn arrange(&mut self, now: Time, view: &CoflowTable, tiers: &mut TierList) {
+        self.0.update(now, view);
+        for queue in by_queue(&self.0, view).chunk_by(|&a, &b| self.0.queue(a) == self.0.queue(b)) {
+            queue.iter().for_each(|&slot| tiers.push(slot));
+            tiers.end_tier();
+        }
+    }
+
+    fn next_change(&self, now: Time, view: &CoflowTable) -> Option<Time> {
+        self.0.next_move(now, view)
+    }
+}
+
+/// Queues that share every link by weight: the first of K has K, the last 1, of those with flows on it. What a
+/// queue cannot use goes to all, first queue first.
+struct Weighted {
+    queues: Queues,
+    residual: Residual,
+    tiers: Tiers,
+    weights: Vec<f64>,
+    left: Vec<f64>,
+    part: Vec<f64>,
+}
+
+impl Weighted {
+    fn new(settings: QueueSettings) -> Weighted {
+        Weighted {
+            queues: Queues::new(settings),
+            residual: Residual::default(),
+            tiers: Tiers::new(Weigh::Equally),
+            weights: Vec::new(),
+            left: Vec::new(),
+            part: Vec::new(),
+        }
+    }
+
+    fn weight(&self, queue: u32) -> f64 {
+        f64::from(self.queues.count() - queue)
+    }
+
+    /// Sums the weights of queues with flows, per link.
+    fn sum_weights(&mut self, view: &CoflowTable, queues: &[&[Slot]], links: usize) {
+        self.weights.clear();
+        self.weights.resize(links, 0.0);
+        let mut last = vec![u32::MAX; links];
+        for slot in queues.iter().copied().flatten() {
+            let queue = self.queues.queue(*slot);
+            for link in view.coflow(*slot).links().iter().map(|link| link.index()) {
+                if std::mem::replace(&mut last[link], queue) != queue {
+                    self.weights[link] += f64::from(self.queues.count() - queue);
+                }
+            }
+        }
+    }
+}
+
+impl Policy for Weighted {
+    fn plan(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable, plan: &mut Plan) {
+        plan.clear();
+        self.queues.update(now, view);
+        let sorted = by_queue(&self.queues, view);
+        let queues: Vec<&[Slot]> =
+            sorted.chunk_by(|&a, &b| self.queues.queue(a) == self.queues.queue(b)).collect();
+        self.sum_weights(view, &queues, fabric.links().len());
+        self.left.clear();
+        self.left.extend(fabric.links().iter().map(|link| link.capacity.bytes_per_sec()));
+        for queue in queues {
+            let weight = self.weight(self.queues.queue(queue[0]));
+            self.part.clear();
+            let links = fabric.links().iter().zip(&self.weights);
+            self.part
+                .extend(links.map(|(link, sum)| link.capacity.bytes_per_sec() * (weight / sum).min(1.0)));
+            self.residual.reset_to(fabric, &self.part);
+            for coflow in queue {
+                self.tiers.take(view, 0, std::slice::from_ref(coflow), &mut self.residual);
+            }
+            for ((link, part), left) in (0u32..).zip(&self.part).zip(&mut self.left) {
+                *left = (*left - (part - self.residual.left(LinkId(link)))).max(0.0);
+            }
+        }
+        self.residual.reset_to(fabric, &self.left);
+        for coflow in &sorted {
+            self.tiers.take(view, 1, std::slice::from_ref(coflow), &mut self.residual);
+        }
+        self.tiers.finish(view, plan);
+    }
+
+    fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
+        self.queues.next_move(now, view)
+    }
+}

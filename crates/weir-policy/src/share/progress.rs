@@ -1,0 +1,100 @@
+//! Max-min fairness between coflows: how much of the speed it would have alone each one gets.
+//!
+//! # Problem
+//! Fairness between flows gives a coflow more the more flows it has. What a job notices is its slowest flow.
+//!
+//! # Approach
+//! Measure a coflow by its progress, that of its bottleneck; raise the progress of all together until links are
+//! full, as dominant resource fairness does for the resources of a job. All flows of a coflow move in proportion
+//! to what they have left, since nothing beyond that would end it sooner.
+//!
+//! # Terminology
+//! * Gamma: seconds a coflow would need for what it has left on the empty fabric.
+//! * progress: the speed at which it moves over that; 1 is alone in the network. `drain * Gamma`.
+//! * weight: coflows with weight w have w times the progress of others at the same links.
+//!
+//! # Pseudo-code
+//! ```text
+//! open = all coflows
+//! while there are open coflows:
+//!     link = least left / sum over open coflows of (bytes left on link * weight / Gamma)
+//!     level = that; every open coflow crossing link has progress level * weight, and is open no more
+//!     other links lose what it takes there; link is full
+//! ```
+//!
+//! # Properties
+//! * No coflow could progress faster without one of no more progress per weight becoming slower.
+//! * Isolation: every coflow has at least `weight / sum of weights` of progress, whatever others do.
+//! * All flows of a coflow end together, but for those that backfill speeds up.
+//! * Cost: coflows times links per plan.
+//!
+//! # Departures
+//! The rule is that of Ghodsi et al., Dominant Resource Fairness (NSDI 2011), on links; Chowdhury et al., HUG
+//! (NSDI 2016), bounds what a tenant may use beyond it. Here what is left goes to whoever can use it.
+
+use super::Residual;
+use crate::{CoflowTable, Plan, Slot};
+use weir_model::LinkId;
+
+/// Drains by equal progress.
+#[derive(Debug, Default)]
+pub struct EqualProgress {
+    /// Coflows whose progress is not decided yet, and their weight over Gamma.
+    open: Vec<(Slot, f64)>,
+    /// Per link, how many of them cross it, and what they take of it at a progress of 1 per weight.
+    crossing: Vec<u32>,
+    claims: Vec<f64>,
+}
+
+impl EqualProgress {
+    /// Adds the drains of all coflows.
+    pub fn allocate(&mut self, view: &CoflowTable, residual: &mut Residual, plan: &mut Plan) {
+        self.open.clear();
+        self.open.extend(view.coflows().filter_map(|(slot, coflow)| {
+            let times = coflow.links().iter().map(|&link| view.demand(slot, link) / residual.capacity(link));
+            let gamma = times.fold(0.0, f64::max);
+            (gamma > 0.0).then(|| (slot, coflow.weight() / gamma))
+        }));
+        self.claims.clear();
+        self.claims.resize(residual.links(), 0.0);
+        self.crossing.clear();
+        self.crossing.resize(residual.links(), 0);
+        for &(slot, share) in &self.open {
+            for &link in view.coflow(slot).links() {
+                self.claims[link.index()] += view.demand(slot, link) * share;
+                self.crossing[link.index()] += 1;
+            }
+        }
+        while let Some((full, level)) = self.first_full(residual) {
+            let EqualProgress { open, crossing, claims } = self;
+            open.retain(|&(slot, share)| {
+                let coflow = view.coflow(slot);
+                if !coflow.link_set().contains(full.index()) {
+                    return true;
+                }
+                for &link in coflow.links() {
+                    let claim = view.demand(slot, link) * share;
+                    claims[link.index()] -= claim;
+                    crossing[link.index()] -= 1;
+                    residual.take(link, claim * level);
+                }
+                plan.drains.push((slot, level * share));
+                false
+            });
+            residual.saturate(full);
+        }
+    }
+
+    /// The link that is full first as the progress of all open coflows rises, and their progress per weight then.
+    fn first_full(&self, residual: &Residual) -> Option<(LinkId, f64)> {
+        let (mut least, mut best) = (f64::INFINITY, None);
+        for link in (0..self.claims.len() as u32).map(LinkId).filter(|link| self.crossing[link.index()] > 0) {
+            let level = residual.left(link) / self.claims[link.index()];
+            // A link that is full but for dust has no more than dust to give to those still open.
+            if level > 0.0 && level < least {
+                (least, best) = (level, Some((link, level)));
+            }
+        }
+        best
+    }
+}
