@@ -12,7 +12,8 @@ pub enum Replan {
     #[default]
     FlowCompletions,
     /// Only at arrivals and completions of coflows, as Varys' own simulator and master did. Rates are
-    /// frozen in between: what a completed flow leaves idles.
+    /// frozen in between: what a completed flow leaves idles. (Also when nothing moves any more, as under a
+    /// policy that serves single flows.)
     CoflowEvents,
 }
 
@@ -137,6 +138,10 @@ impl<'a> Engine<'a> {
             let arrival = waiting.peek().map_or(Time::MAX, |(_, coflow)| coflow.arrival);
             let next = arrival.min(self.completions.next(self.now, &self.table)).min(self.wakeup);
             if next == Time::MAX {
+                if self.is_frozen() {
+                    self.make_plan();
+                    continue;
+                }
                 break;
             }
             self.move_to(next);
@@ -160,6 +165,12 @@ impl<'a> Engine<'a> {
         self.finished.sort_by_key(|&(rank, _)| rank);
         self.outcome.coflows = self.finished.into_iter().map(|(_, record)| record).collect();
         Ok(self.outcome)
+    }
+
+    /// Whether flows are left that the last plan gave nothing, and flows ended since it was made.
+    fn is_frozen(&self) -> bool {
+        let ended = !self.table.changes().ended.is_empty() || self.table.changes().disturbed;
+        self.replan == Replan::CoflowEvents && self.table.live_flows() > 0 && ended
     }
 
     fn move_to(&mut self, to: Time) {

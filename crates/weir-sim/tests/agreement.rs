@@ -48,7 +48,7 @@ proptest! {
     /// less than a nanosecond apart are one event here and two in the reference.
     #[test]
     fn fast_and_slow_simulator_agree_on_busy_switches((fabric, coflows) in busy_switch()) {
-        both_agree(&fabric, &coflows, &["ncf", "scf", "tcf"])?;
+        both_agree(&fabric, &coflows, &["flow-edf", "ncf", "scf", "smallest-flow", "tcf"])?;
     }
 
     /// Nobody beats an empty network, every byte arrives once, whatever the policy and mode.

@@ -4,6 +4,7 @@ mod coflow_by_coflow;
 mod fair;
 mod fifo;
 mod heuristics;
+mod per_flow;
 mod varys;
 
 use crate::{CoflowTable, Plan};
@@ -57,11 +58,13 @@ pub fn registry() -> &'static [PolicyInfo] {
     const ALL: &[PolicyInfo] = &[
         fair::INFO,
         fifo::INFO,
+        per_flow::FLOW_EDF,
         heuristics::NCF,
         heuristics::NCF_STATIC,
         heuristics::SCF,
         heuristics::SCF_STATIC,
         heuristics::SEBF_STATIC,
+        per_flow::SMALLEST_FLOW,
         heuristics::TCF,
         heuristics::TCF_STATIC,
         varys::INFO,

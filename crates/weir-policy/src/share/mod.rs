@@ -1,11 +1,13 @@
 //! How much each flow gets.
 
 mod backfill;
+mod flow_by_flow;
 mod madd;
 mod max_min;
 mod residual;
 
 pub use backfill::Backfill;
+pub use flow_by_flow::{FlowByFlow, FlowOrder};
 pub use madd::Madd;
 pub use max_min::MaxMin;
 pub use residual::Residual;

@@ -12,6 +12,8 @@ struct Flow {
     destination: u32,
     path: Vec<usize>,
     left: f64,
+    /// Its place in the coflow as given.
+    index: usize,
 }
 
 /// Completion time of every coflow in seconds from its arrival, in the order given.
@@ -29,6 +31,7 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
         }
         let rates = match policy {
             "fair" => progressive_filling(&flows, &capacity),
+            "smallest-flow" | "flow-edf" => flow_by_flow(&flows, &capacity, coflows, policy == "flow-edf"),
             _ => coflow_by_coflow(&flows, &capacity, &order(fabric, &flows, &capacity, coflows, policy)),
         };
         let completion = flows.iter().zip(&rates).map(|(flow, rate)| now + flow.left / rate);
@@ -56,11 +59,12 @@ fn flows_of(fabric: &Fabric, coflows: &[CoflowSpec], coflow: usize) -> Vec<Flow>
     let mut flows: Vec<Flow> = coflows[coflow]
         .flows
         .iter()
-        .filter_map(|flow| {
+        .enumerate()
+        .filter_map(|(index, flow)| {
             let path = fabric.path(flow.source, flow.destination)?;
             let path = path.iter().map(|link| link.index()).collect();
             let (source, destination) = (flow.source.0, flow.destination.0);
-            Some(Flow { coflow, source, destination, path, left: flow.size.0 as f64 })
+            Some(Flow { coflow, source, destination, path, left: flow.size.0 as f64, index })
         })
         .collect();
     flows.sort_by_key(|flow| (flow.source, flow.destination));
@@ -85,6 +89,30 @@ fn progressive_filling(flows: &[Flow], capacity: &[f64]) -> Vec<f64> {
             if !frozen[at] && flows[at].path.contains(&best.1) {
                 (rates[at], frozen[at]) = (best.0, true);
             }
+        }
+    }
+    rates
+}
+
+/// Flows in order of what they have left, or of their deadlines; each takes what its links have left.
+fn flow_by_flow(flows: &[Flow], capacity: &[f64], coflows: &[CoflowSpec], by_deadline: bool) -> Vec<f64> {
+    let key = |flow: &Flow| {
+        let coflow = &coflows[flow.coflow];
+        let due = coflow.deadline.filter(|_| by_deadline).map(|span| coflow.arrival + span);
+        (due.map_or(f64::INFINITY, |due| due.as_secs()), flow.left)
+    };
+    let tie = |flow: &Flow| (coflows[flow.coflow].arrival, coflows[flow.coflow].id, flow.index);
+    let mut order: Vec<usize> = (0..flows.len()).collect();
+    order.sort_by(|&a, &b| {
+        let (a, b) = (&flows[a], &flows[b]);
+        key(a).partial_cmp(&key(b)).expect("numbers").then(tie(a).cmp(&tie(b)))
+    });
+    let mut left = capacity.to_vec();
+    let mut rates = vec![0.0; flows.len()];
+    for at in order {
+        if flows[at].path.iter().all(|&link| left[link] > EPSILON * capacity[link]) {
+            rates[at] = flows[at].path.iter().map(|&link| left[link]).fold(f64::INFINITY, f64::min);
+            flows[at].path.iter().for_each(|&link| left[link] -= rates[at]);
         }
     }
     rates
