@@ -1,5 +1,6 @@
 //! What a policy decides, in compact form.
 
+use crate::admit::Refusal;
 use crate::view::{ClassId, CoflowTable, FlowRef, Slot};
 use weir_model::{LinkId, Rate};
 
@@ -33,6 +34,9 @@ pub struct Plan {
     pub levels: Vec<f64>,
     /// Path classes whose limiting link is not the one of the last plan (levels only).
     pub switched: Vec<(ClassId, LinkId)>,
+    /// Coflows that are refused from now on, each once: they get nothing. Whoever holds the table takes them
+    /// out, or lets them move on their own.
+    pub refused: Vec<Refusal>,
 }
 
 impl Plan {
@@ -43,6 +47,7 @@ impl Plan {
         self.grants.clear();
         self.levels.clear();
         self.switched.clear();
+        self.refused.clear();
     }
 
     /// The rate of one flow once the table has adopted the plan; 0 if it has ended, infinite if it crosses

@@ -1,9 +1,9 @@
 //! The event loop.
 
 use crate::completions::{Completions, Due};
-use crate::{CoflowRecord, FlowRecord, Observer, Outcome};
+use crate::{CoflowRecord, FlowRecord, Observer, Outcome, RefusedCoflow};
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, Span, Time};
-use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Policy, Slot};
+use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Policy, Refusal, Slot};
 
 /// When the policy plans again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -235,6 +235,7 @@ impl<'a> Engine<'a> {
         let record = CoflowRecord {
             id: coflow.id,
             arrival: coflow.arrival,
+            admitted: true,
             cct: Span::ZERO,
             isolation: isolation(self.fabric, coflow),
             width: coflow.width(),
@@ -276,6 +277,20 @@ impl<'a> Engine<'a> {
         self.stale = false;
         self.outcome.counters.plans += 1;
         self.outcome.counters.grants += self.plan.grants.len() as u64;
+        for refusal in std::mem::take(&mut self.plan.refused) {
+            self.refuse(&refusal);
+        }
+    }
+
+    /// Lets a coflow leave as it came. The plan gives it nothing, so it needs no other.
+    fn refuse(&mut self, refusal: &Refusal) {
+        let Live { mut record, rank } =
+            self.live[refusal.coflow.0 as usize].take().expect("every live coflow is known");
+        self.table.remove(refusal.coflow);
+        (record.admitted, record.cct) = (false, self.now - record.arrival);
+        self.observer.coflow_refused(&record);
+        self.outcome.refused.push(RefusedCoflow { id: record.id, reason: refusal.to_string() });
+        self.finished.push((rank, record));
     }
 }
 

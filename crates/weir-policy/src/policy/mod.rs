@@ -6,6 +6,8 @@ mod fifo;
 mod heuristics;
 mod per_flow;
 mod varys;
+mod varys_deadline;
+mod virtual_cluster;
 
 use crate::{CoflowTable, Plan};
 use weir_model::{Fabric, Time};
@@ -68,6 +70,8 @@ pub fn registry() -> &'static [PolicyInfo] {
         heuristics::TCF,
         heuristics::TCF_STATIC,
         varys::INFO,
+        varys_deadline::INFO,
+        virtual_cluster::INFO,
     ];
     ALL
 }

@@ -1,7 +1,5 @@
 //! What the tests of the simulator share.
 
-pub(crate) mod reference;
-
 use proptest::prelude::*;
 use weir_model::*;
 

@@ -32,7 +32,19 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
         let rates = match policy {
             "fair" => progressive_filling(&flows, &capacity),
             "smallest-flow" | "flow-edf" => flow_by_flow(&flows, &capacity, coflows, policy == "flow-edf"),
-            _ => coflow_by_coflow(&flows, &capacity, &order(fabric, &flows, &capacity, coflows, policy)),
+            "open-shop" => {
+                let order = open_shop(&flows, &capacity, coflows);
+                coflow_by_coflow(&flows, &capacity, &order, backfill)
+            }
+            _ => {
+                let order = order(fabric, &flows, &capacity, coflows, policy);
+                let backfill = match policy {
+                    "varys-madd" => no_backfill,
+                    "varys-paper-backfill" => port_backfill,
+                    _ => backfill,
+                };
+                coflow_by_coflow(&flows, &capacity, &order, backfill)
+            }
         };
         let completion = flows.iter().zip(&rates).map(|(flow, rate)| now + flow.left / rate);
         let completion = completion.fold(f64::INFINITY, f64::min);
@@ -151,7 +163,12 @@ fn order(
             "scf" => left.fold(0.0, f64::max),
             "ncf" => left.count() as f64,
             "tcf" => left.sum(),
-            "sebf" | "varys" => {
+            "sebf"
+            | "varys"
+            | "varys-deadline"
+            | "varys-madd"
+            | "varys-paper-backfill"
+            | "virtual-cluster" => {
                 let demand = demand(&of, at, capacity.len());
                 demand.iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
             }
@@ -162,7 +179,35 @@ fn order(
     order
 }
 
-fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize]) -> Vec<f64> {
+/// From the last place to the first: on the busiest link, the one with the least weight for its time there.
+fn open_shop(flows: &[Flow], capacity: &[f64], coflows: &[CoflowSpec]) -> Vec<usize> {
+    let mut open: Vec<usize> =
+        (0..coflows.len()).filter(|&at| flows.iter().any(|flow| flow.coflow == at)).collect();
+    open.sort_by_key(|&at| (coflows[at].arrival, coflows[at].id));
+    let mut weights: Vec<f64> = coflows.iter().map(|coflow| coflow.weight).collect();
+    let secs = |at: usize, link: usize| demand(flows, at, capacity.len())[link] / capacity[link];
+    let mut order = Vec::new();
+    while !open.is_empty() {
+        let loads: Vec<f64> =
+            (0..capacity.len()).map(|link| open.iter().map(|&at| secs(at, link)).sum()).collect();
+        let most = loads.iter().copied().fold(0.0, f64::max);
+        let link = loads.iter().position(|&load| load >= most * (1.0 - EPSILON)).expect("a link");
+        let price = |at: usize| weights[at] / secs(at, link);
+        let least = open.iter().map(|&at| price(at)).fold(f64::INFINITY, f64::min);
+        let last = open.iter().rposition(|&at| price(at) <= least * (1.0 + EPSILON)).expect("a coflow");
+        let last = open.remove(last);
+        let least = price(last);
+        open.iter().for_each(|&at| weights[at] = (weights[at] - least * secs(at, link)).max(0.0));
+        order.push(last);
+    }
+    order.reverse();
+    order
+}
+
+/// Adds rates to those of MADD: flows, capacities, what is left of links, order of coflows, rates.
+type BackfillRule = fn(&[Flow], &[f64], &mut [f64], &[usize], &mut [f64]);
+
+fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize], more: BackfillRule) -> Vec<f64> {
     let mut rates = vec![0.0; flows.len()];
     let mut left = capacity.to_vec();
     let full = |left: &[f64], link: usize| left[link] <= EPSILON * capacity[link];
@@ -180,9 +225,37 @@ fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize]) -> Vec<f6
             }
         }
     }
+    more(flows, capacity, &mut left, order, &mut rates);
+    rates
+}
+
+fn no_backfill(_: &[Flow], _: &[f64], _: &mut [f64], _: &[usize], _: &mut [f64]) {}
+
+/// Per first link and coflow, what is left of the link in the ratio of the rates.
+fn port_backfill(flows: &[Flow], capacity: &[f64], left: &mut [f64], order: &[usize], rates: &mut [f64]) {
+    let before = rates.to_vec();
+    for port in 0..capacity.len() {
+        for &coflow in order {
+            let here: Vec<usize> = (0..flows.len())
+                .filter(|&at| flows[at].coflow == coflow && flows[at].path[0] == port)
+                .collect();
+            let total: f64 = here.iter().map(|&at| before[at]).sum();
+            let rest = if left[port] > EPSILON * capacity[port] { left[port] } else { 0.0 };
+            for at in here.into_iter().filter(|&at| before[at] > 0.0) {
+                let least = flows[at].path.iter().map(|&link| left[link]).fold(f64::INFINITY, f64::min);
+                let extra = (rest * before[at] / total).min(least).max(0.0);
+                rates[at] += extra;
+                flows[at].path.iter().for_each(|&link| left[link] -= extra);
+            }
+        }
+    }
+}
+
+fn backfill(flows: &[Flow], capacity: &[f64], left: &mut [f64], order: &[usize], rates: &mut [f64]) {
+    let full = |left: &[f64], link: usize| left[link] <= EPSILON * capacity[link];
     for &coflow in order {
         for (at, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.coflow == coflow) {
-            if flow.path.iter().any(|&link| full(&left, link)) {
+            if flow.path.iter().any(|&link| full(left, link)) {
                 continue;
             }
             let extra = flow.path.iter().map(|&link| left[link]).fold(f64::INFINITY, f64::min);
@@ -192,5 +265,4 @@ fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize]) -> Vec<f6
             }
         }
     }
-    rates
 }
