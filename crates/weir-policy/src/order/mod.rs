@@ -2,6 +2,7 @@
 
 mod fifo;
 pub mod left;
+mod open_shop;
 mod sebf;
 pub mod whole;
 
@@ -9,6 +10,7 @@ use crate::{Coflow, CoflowTable, Slot};
 use weir_model::Fabric;
 
 pub use fifo::ByArrival;
+pub use open_shop::OpenShop;
 pub use sebf::Sebf;
 
 /// An order of the live coflows.

@@ -1,9 +1,11 @@
 //! The interface of a policy, and the registry of all of them.
 
+mod ablation;
 mod coflow_by_coflow;
 mod fair;
 mod fifo;
 mod heuristics;
+mod open_shop;
 mod per_flow;
 mod varys;
 mod varys_deadline;
@@ -63,6 +65,7 @@ pub fn registry() -> &'static [PolicyInfo] {
         per_flow::FLOW_EDF,
         heuristics::NCF,
         heuristics::NCF_STATIC,
+        open_shop::INFO,
         heuristics::SCF,
         heuristics::SCF_STATIC,
         heuristics::SEBF_STATIC,
@@ -71,6 +74,8 @@ pub fn registry() -> &'static [PolicyInfo] {
         heuristics::TCF_STATIC,
         varys::INFO,
         varys_deadline::INFO,
+        ablation::MADD,
+        ablation::PAPER_BACKFILL,
         virtual_cluster::INFO,
     ];
     ALL
