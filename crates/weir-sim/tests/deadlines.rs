@@ -118,7 +118,7 @@ fn a_coflow_alone_is_let_in_just_when_its_deadline_is_not_below_its_isolation_ti
         for (deadline, admitted) in [(alone, true), (Span::from_nanos(alone.nanos() - 1), false)] {
             let spec = CoflowSpec { deadline: Some(deadline), ..spec.clone() };
             for policy in PROMISING {
-                let outcome = run(&fabric, &[spec.clone()], policy, &Options::default());
+                let outcome = run(&fabric, std::slice::from_ref(&spec), policy, &Options::default());
                 assert_eq!(outcome.coflows[0].admitted, admitted, "{policy}: {size} bytes in {deadline:?}");
             }
         }

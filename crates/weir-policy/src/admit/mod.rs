@@ -282,3 +282,68 @@ fn demand(view: &CoflowTable, slot: Slot) -> Vec<(LinkId, f64)> {
     demand.sort_unstable_by_key(|&(link, _)| link.0);
     demand
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::{Bytes, CoflowSpec, FlowId, FlowSpec, HostId};
+
+    /// A switch of two hosts at 1 MB/s, and a coflow of so many MB from the first to the second.
+    fn fabric() -> Fabric {
+        Fabric::big_switch(2, Rate::from_bytes_per_sec(1e6)).unwrap()
+    }
+
+    fn flow(megabytes: u64) -> FlowSpec {
+        FlowSpec { source: HostId(0), destination: HostId(1), size: Bytes(megabytes * 1_000_000), group: 0 }
+    }
+
+    fn coflow(id: u64, arrival_s: u64, megabytes: u64, deadline_s: u64) -> CoflowSpec {
+        let spec = CoflowSpec::new(CoflowId(id), Time::from_millis(1000 * arrival_s), vec![flow(megabytes)]);
+        CoflowSpec { deadline: Some(Span::from_millis(1000 * deadline_s)), ..spec }
+    }
+
+    fn judged(admission: &mut Admission, now_s: u64, table: &mut CoflowTable) -> Vec<Slot> {
+        admission.judge(Time::from_millis(1000 * now_s), &fabric(), table);
+        table.adopt(&crate::Plan::default());
+        admission.refusals().iter().map(|refusal| refusal.coflow).collect()
+    }
+
+    #[test]
+    fn a_refused_coflow_may_come_again() {
+        let (mut table, mut admission) = (CoflowTable::new(&fabric()), Admission::default());
+        let first = table.insert(&coflow(1, 0, 3, 3), FlowId(0), &fabric());
+        let second = table.insert(&coflow(2, 0, 2, 4), FlowId(1), &fabric());
+        assert_eq!(judged(&mut admission, 0, &mut table), [second], "3 + 2 by 4 are too much");
+        assert!(admission.is_admitted(first) && admission.is_refused(second));
+        assert_eq!(judged(&mut admission, 1, &mut table), [], "once is enough");
+        table.remove(second);
+        table.insert(&coflow(2, 1, 2, 5), FlowId(1), &fabric());
+        // Nothing has moved, so 3 are still to move by 3, which nobody can: as little as 2 + 3 by 6.
+        assert_eq!(judged(&mut admission, 1, &mut table), [], "3 + 2 fit by 6");
+    }
+
+    #[test]
+    fn a_coflow_that_grows_beyond_its_booking_is_judged_anew() {
+        let (mut table, mut admission) = (CoflowTable::new(&fabric()), Admission::default());
+        let slot = table.insert(&coflow(1, 0, 2, 4), FlowId(0), &fabric());
+        assert_eq!(judged(&mut admission, 0, &mut table), []);
+        table.add_flow(slot, FlowId(1), &flow(2), &fabric());
+        assert_eq!(judged(&mut admission, 0, &mut table), [], "4 fit by 4");
+        assert_eq!(admission.least_drains(Time::ZERO), [(1.0 + HASTE) / 4.0]);
+        table.add_flow(slot, FlowId(2), &flow(1), &fabric());
+        assert_eq!(judged(&mut admission, 0, &mut table), [slot], "5 do not");
+    }
+
+    #[test]
+    fn the_least_drain_is_the_share_of_the_piece_over_what_is_ahead() {
+        // The second, due at 1, takes the first second; the first has 2 of 3 seconds left after it.
+        let (mut table, mut admission) = (CoflowTable::new(&fabric()), Admission::default());
+        let first = table.insert(&coflow(1, 0, 2, 4), FlowId(0), &fabric());
+        let second = table.insert(&coflow(2, 0, 1, 1), FlowId(1), &fabric());
+        assert_eq!(judged(&mut admission, 0, &mut table), []);
+        let drains = admission.least_drains(Time::ZERO);
+        assert_eq!((drains[first.0 as usize], drains[second.0 as usize]), (0.0, 1.0 + HASTE));
+        assert_eq!(admission.next_change(Time::ZERO), Some(Time::from_millis(1000)));
+        assert_eq!(admission.least_drains(Time::from_millis(1000))[first.0 as usize], (1.0 + HASTE) / 2.0);
+    }
+}

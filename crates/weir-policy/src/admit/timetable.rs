@@ -22,6 +22,9 @@ impl Piece {
         if now <= self.from {
             return self.share;
         }
+        if now >= self.until {
+            return 0.0;
+        }
         self.share * self.until.since(now).as_secs() / self.until.since(self.from).as_secs()
     }
 }
@@ -115,6 +118,8 @@ impl Timetable {
             let left = until_due
                 .map(|((&from, until), left)| left[link.index()] * until.min(due).since(from).as_secs());
             let (needed, left) = (bytes / secs, left.sum::<f64>() / secs);
+            // What rounding leaves of a full link is nothing.
+            let left = if left > self.capacity[link.index()] * 1e-9 { left } else { 0.0 };
             if needed * found.2 > found.1 * left || found.1 == 0.0 {
                 found = (link, needed, left);
             }
