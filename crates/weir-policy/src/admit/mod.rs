@@ -7,8 +7,8 @@
 //!
 //! # Approach
 //! Every coflow let in has a booking: the times at which it may use which share of its links, enough for all it
-//! has left before its deadline. A new coflow is let in if bookings for all can be found: first all anew in the
-//! order of their deadlines, and if that fails, the new one beside those that exist. What a plan gives a coflow
+//! has left before its deadline. A new coflow is let in if bookings for all can be found: all anew in the order of
+//! their deadlines, or in the order in which they must begin at the latest, or the new one beside those that exist. What a plan gives a coflow
 //! beyond its booking only means that it needs less of it later, so bookings never break.
 //!
 //! # Terminology
@@ -21,17 +21,18 @@
 //! # Pseudo-code
 //! ```text
 //! on arrival of a coflow with a deadline:
-//!     timetable = empty; for coflow of those let in and the new one, by (due, arrival, id):
-//!         book it as early as the timetable lets it (see Timetable::book)
-//!     if one cannot be booked in time:
-//!         timetable = existing bookings; book the new one
-//!     if that fails: refuse it; bookings stay
+//!     for key of (due, due - Gamma):
+//!         timetable = empty; for coflow of those let in and the new one, by (key, arrival, id):
+//!             book it as early as the timetable lets it (see Timetable::book)
+//!         if all are booked in time: let it in
+//!     timetable = existing bookings; if the new one can be booked in it: let it in
+//!     else refuse it; bookings stay
 //! least rate of a flow now = what it has left * (share of the current piece / its length) / share ahead
 //! ```
 //!
 //! # Properties
-//! * No coflow that was let in is late: the last piece ends at its due, and its rates are what is left over the
-//!   time left, so rounding does not pile up.
+//! * No coflow that was let in is late: the last piece ends when it is due at the latest, and its rates are what
+//!   is left over the time left, so rounding does not pile up.
 //! * No coflow that was let in is turned away later, unless flows joined it that its booking does not cover.
 //! * What Pseudocode 2 lets in beside the same bookings is let in: a constant rate up to the deadline is one of
 //!   the bookings.
@@ -168,7 +169,11 @@ impl Admission {
         let existing = self.booked(now, fabric, view);
         let mut beside = existing.clone();
         let demand = demand(view, slot);
-        let found = self.all_anew(now, fabric, view, slot);
+        let found = self.all_anew(now, fabric, view, slot, |due, _| due);
+        // No one order finds every schedule there is.
+        let latest_start =
+            |due: Time, alone: Span| Time::from_nanos(due.nanos().saturating_sub(alone.nanos()));
+        let found = found.or_else(|| self.all_anew(now, fabric, view, slot, latest_start));
         let pieces = found.or_else(|| beside.book(&demand, due));
         if pieces.is_none() {
             let (link, needed, left) = existing.scarcest(&demand, due);
@@ -191,20 +196,28 @@ impl Admission {
         });
     }
 
-    /// Books all coflows let in and a new one from now on, by their deadlines; the bookings are taken over and
-    /// those of the new one returned if all fit.
-    fn all_anew(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable, new: Slot) -> Option<Vec<Piece>> {
+    /// Books all coflows let in and a new one from now on, by a key of when they are due and of the time they need
+    /// alone; the bookings are taken over and those of the new one returned if all fit.
+    fn all_anew(
+        &mut self,
+        now: Time,
+        fabric: &Fabric,
+        view: &CoflowTable,
+        new: Slot,
+        key: impl Fn(Time, Span) -> Time,
+    ) -> Option<Vec<Piece>> {
         let mut order: Vec<(Time, usize, Slot)> = Vec::new();
         for (rank, &slot) in view.slots().iter().enumerate() {
             let due = view.due(slot).filter(|_| slot == new || self.is_admitted(slot));
-            order.extend(due.filter(|&due| due > now || slot == new).map(|due| (due, rank, slot)));
+            let Some(due) = due.filter(|&due| due > now || slot == new) else { continue };
+            order.push((key(due, alone(view, fabric, slot)), rank, slot));
         }
         order.sort_unstable();
         let mut timetable = Timetable::new(now, fabric);
         let mut found = Vec::new();
-        for &(due, _, slot) in &order {
+        for &(_, _, slot) in &order {
             let demand = demand(view, slot);
-            let pieces = timetable.book(&demand, due)?;
+            let pieces = timetable.book(&demand, view.due(slot)?)?;
             found.push((slot, pieces, demand));
         }
         let mut of_new = None;
@@ -273,6 +286,13 @@ pub(crate) fn drain_within(span: Span) -> f64 {
 /// nanoseconds.
 pub(crate) fn noise_share(span: Span) -> f64 {
     timetable::ROUNDING.max(timetable::NOISE_SECS / span.as_secs())
+}
+
+/// The time that a coflow still needs if the network is its own.
+fn alone(view: &CoflowTable, fabric: &Fabric, slot: Slot) -> Span {
+    let links = view.coflow(slot).links().iter();
+    let secs = links.map(|&link| view.demand(slot, link) / fabric.capacity(link).bytes_per_sec());
+    Span::until_done(secs.fold(0.0, f64::max))
 }
 
 /// What a coflow has left on each of its links.
