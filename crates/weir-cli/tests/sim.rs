@@ -88,6 +88,8 @@ fn results_have_the_documented_fields() {
     assert_eq!(
         summary,
         [
+            "admitted",
+            "admitted_late",
             "avg_cct_s",
             "avg_slowdown",
             "coflows",
@@ -125,6 +127,38 @@ fn a_seed_reproduces_a_run_to_the_byte() {
 }
 
 #[test]
+fn drawn_deadlines_are_the_same_for_every_policy_and_kept_by_admission() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out.json");
+    let trace = "synthetic:fb2010,hosts=10,coflows=60,seconds=20";
+    let policies = "fair,varys-deadline";
+    let said = succeed(&[
+        "sim",
+        "--trace",
+        trace,
+        "--policy",
+        policies,
+        "--deadlines",
+        "1",
+        "--json",
+        path.to_str().unwrap(),
+    ]);
+    assert!(said.contains("deadlines met") && said.contains("admitted"), "{said}");
+    let results: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let [fair, deadline] = [0, 1].map(|run| &results["runs"][run]);
+    assert_eq!(
+        (&fair["summary"]["admitted"], &deadline["summary"]["admitted_late"]),
+        (&60.into(), &0.into())
+    );
+    assert_eq!(deadline["summary"]["deadlines_met"], deadline["summary"]["admitted"]);
+    assert!(deadline["summary"]["deadlines_met"].as_u64() > fair["summary"]["deadlines_met"].as_u64());
+    for row in deadline["coflows"].as_array().unwrap() {
+        assert_eq!(row["cct_s"].is_null(), row["admitted"] == false, "{row}");
+        assert_eq!(row["met"], row["admitted"], "{row}");
+    }
+}
+
+#[test]
 fn bad_input_gets_one_line_and_writes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out.json");
@@ -141,6 +175,7 @@ fn bad_input_gets_one_line_and_writes_nothing() {
         (vec!["--trace", "synthetic:fb2010", "--policy", "fairy"], "unknown policy `fairy`; known: fair"),
         (vec!["--trace", "synthetic:fb2010", "--policy", "fair", "--link-rate", "9"], "'9' for '--link-rate"),
         (vec!["--trace", "synthetic:fb2010", "--policy", "fair", "--arrival-scale", "-1"], "--arrival-scale"),
+        (vec!["--trace", "synthetic:fb2010", "--policy", "fair", "--deadlines", "-1"], "--deadlines -1 is"),
         (
             vec!["--trace", "synthetic:fb2010", "--policy", "fair", "--report", "/no/such/x"],
             "--report /no/such/x",

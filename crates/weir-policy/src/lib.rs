@@ -5,6 +5,7 @@
 //! moves no bytes: time passes when the host of the table says so ([`CoflowTable::advance`]).
 #![forbid(unsafe_code)]
 
+pub mod admit;
 pub mod bits;
 pub mod order;
 mod plan;
@@ -15,6 +16,7 @@ pub mod view;
 #[cfg(test)]
 mod laws;
 
+pub use admit::Refusal;
 pub use plan::{Grant, Plan, Share};
 pub use policy::{Claims, CoflowByCoflow, Policy, PolicyInfo, UnknownPolicy, create, find, registry};
 pub use view::{Changes, Class, ClassId, Coflow, CoflowTable, Flow, FlowRef, Row, Slot};

@@ -1,5 +1,6 @@
 //! What a policy decides, in compact form.
 
+use crate::admit::Refusal;
 use crate::view::{ClassId, CoflowTable, FlowRef, Slot};
 use weir_model::{LinkId, Rate};
 
@@ -51,6 +52,9 @@ pub struct Plan {
     /// Coflows whose flows share links among themselves; all shares of a coflow stand together, and replace
     /// those of the last plan.
     pub shares: Vec<Share>,
+    /// Coflows that are refused from now on, each once: they get nothing. Whoever holds the table takes them
+    /// out, or lets them move on their own.
+    pub refused: Vec<Refusal>,
 }
 
 impl Plan {
@@ -62,6 +66,7 @@ impl Plan {
         self.levels.clear();
         self.switched.clear();
         self.shares.clear();
+        self.refused.clear();
     }
 
     /// The rate of one flow once the table has adopted the plan; 0 if it has ended, infinite if it crosses

@@ -1,9 +1,9 @@
 //! The event loop.
 
 use crate::completions::{Completions, Due};
-use crate::{CoflowRecord, FlowRecord, Observer, Outcome};
+use crate::{CoflowRecord, FlowRecord, Observer, Outcome, RefusedCoflow};
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, Span, Time};
-use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Policy, Slot};
+use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Policy, Refusal, Slot};
 
 /// When the policy plans again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,8 @@ pub enum Replan {
     #[default]
     FlowCompletions,
     /// Only at arrivals and completions of coflows, as Varys' own simulator and master did. Rates are
-    /// frozen in between: what a completed flow leaves idles.
+    /// frozen in between: what a completed flow leaves idles. (Also when nothing moves any more, as under a
+    /// policy that serves single flows.)
     CoflowEvents,
 }
 
@@ -137,6 +138,10 @@ impl<'a> Engine<'a> {
             let arrival = waiting.peek().map_or(Time::MAX, |(_, coflow)| coflow.arrival);
             let next = arrival.min(self.completions.next(self.now, &self.table)).min(self.wakeup);
             if next == Time::MAX {
+                if self.is_frozen() {
+                    self.make_plan();
+                    continue;
+                }
                 break;
             }
             self.move_to(next);
@@ -160,6 +165,12 @@ impl<'a> Engine<'a> {
         self.finished.sort_by_key(|&(rank, _)| rank);
         self.outcome.coflows = self.finished.into_iter().map(|(_, record)| record).collect();
         Ok(self.outcome)
+    }
+
+    /// Whether flows are left that the last plan gave nothing, and flows ended since it was made.
+    fn is_frozen(&self) -> bool {
+        let ended = !self.table.changes().ended.is_empty() || self.table.changes().disturbed;
+        self.replan == Replan::CoflowEvents && self.table.live_flows() > 0 && ended
     }
 
     fn move_to(&mut self, to: Time) {
@@ -224,6 +235,7 @@ impl<'a> Engine<'a> {
         let record = CoflowRecord {
             id: coflow.id,
             arrival: coflow.arrival,
+            admitted: true,
             cct: Span::ZERO,
             isolation: isolation(self.fabric, coflow),
             width: coflow.width(),
@@ -265,6 +277,20 @@ impl<'a> Engine<'a> {
         self.stale = false;
         self.outcome.counters.plans += 1;
         self.outcome.counters.grants += self.plan.grants.len() as u64;
+        for refusal in std::mem::take(&mut self.plan.refused) {
+            self.refuse(&refusal);
+        }
+    }
+
+    /// Lets a coflow leave as it came. The plan gives it nothing, so it needs no other.
+    fn refuse(&mut self, refusal: &Refusal) {
+        let Live { mut record, rank } =
+            self.live[refusal.coflow.0 as usize].take().expect("every live coflow is known");
+        self.table.remove(refusal.coflow);
+        (record.admitted, record.cct) = (false, self.now - record.arrival);
+        self.observer.coflow_refused(&record);
+        self.outcome.refused.push(RefusedCoflow { id: record.id, reason: refusal.to_string() });
+        self.finished.push((rank, record));
     }
 }
 

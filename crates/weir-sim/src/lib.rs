@@ -20,6 +20,7 @@
 //! * **Equal times**: all completions of an instant come before its arrivals, and both before the plan.
 //!   Coflows that arrive together are inserted by id.
 //! * A flow that crosses no link is complete when it arrives.
+//! * A coflow that the policy refuses ([`weir_policy::Plan::refused`]) leaves at once and moves nothing.
 //!
 //! The crate reads no file, no clock and draws no random number: equal arguments give equal results.
 #![forbid(unsafe_code)]
@@ -29,4 +30,4 @@ mod engine;
 mod outcome;
 
 pub use engine::{Options, Replan, SimError, isolation, simulate, simulate_observed};
-pub use outcome::{CoflowRecord, Counters, FlowRecord, Observer, Outcome};
+pub use outcome::{CoflowRecord, Counters, FlowRecord, Observer, Outcome, RefusedCoflow};

@@ -3,14 +3,16 @@
 use weir_model::{Bytes, CoflowId, FlowId, Span, Time};
 use weir_policy::{CoflowTable, Plan};
 
-/// One completed coflow.
+/// One coflow that was completed or refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoflowRecord {
     /// Identity.
     pub id: CoflowId,
     /// When it arrived.
     pub arrival: Time,
-    /// Completion time: from arrival to the last byte.
+    /// Whether the policy let it in. If not, it left as it came.
+    pub admitted: bool,
+    /// Completion time: from arrival to the last byte. If it was refused, the time until it was.
     pub cct: Span,
     /// Completion time in an empty fabric (Gamma), rounded up like every completion.
     pub isolation: Span,
@@ -35,6 +37,15 @@ pub struct FlowRecord {
     pub size: Bytes,
 }
 
+/// Why a coflow was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedCoflow {
+    /// The coflow.
+    pub id: CoflowId,
+    /// For people.
+    pub reason: String,
+}
+
 /// How much work a run was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -57,6 +68,8 @@ pub struct Counters {
 pub struct Outcome {
     /// One record per coflow, by (arrival, id).
     pub coflows: Vec<CoflowRecord>,
+    /// The coflows that were refused, in the order in which they were.
+    pub refused: Vec<RefusedCoflow>,
     /// How much work it was.
     pub counters: Counters,
     /// Bytes of all completed flows.
@@ -66,19 +79,21 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Mean completion time in seconds, 0 without coflows.
+    /// Mean completion time of the coflows let in, in seconds; 0 without any.
     pub fn average_cct_secs(&self) -> f64 {
         self.average(|record| record.cct)
     }
 
-    /// Mean isolation time in seconds, 0 without coflows.
+    /// Mean isolation time of the coflows let in, in seconds; 0 without any.
     pub fn average_isolation_secs(&self) -> f64 {
         self.average(|record| record.isolation)
     }
 
     fn average(&self, span: impl Fn(&CoflowRecord) -> Span) -> f64 {
-        let nanos: u128 = self.coflows.iter().map(|record| u128::from(span(record).nanos())).sum();
-        if self.coflows.is_empty() { 0.0 } else { nanos as f64 / 1e9 / self.coflows.len() as f64 }
+        let admitted = || self.coflows.iter().filter(|record| record.admitted);
+        let nanos: u128 = admitted().map(|record| u128::from(span(record).nanos())).sum();
+        let count = admitted().count();
+        if count == 0 { 0.0 } else { nanos as f64 / 1e9 / count as f64 }
     }
 }
 
@@ -94,6 +109,10 @@ pub trait Observer {
     }
     /// A coflow completed.
     fn coflow_completed(&mut self, coflow: &CoflowRecord) {
+        let _ = coflow;
+    }
+    /// A coflow was refused.
+    fn coflow_refused(&mut self, coflow: &CoflowRecord) {
         let _ = coflow;
     }
 }

@@ -1,9 +1,13 @@
 //! The fast simulator against the slow, obvious one, and laws of every run.
 
+#[path = "support/reference.rs"]
+mod reference;
 mod support;
+#[path = "support/tiers.rs"]
+mod tiers;
 
 use proptest::prelude::*;
-use support::{busy_switch, fabrics, reference, workloads};
+use support::{busy_switch, fabrics, workloads};
 use weir_model::{CoflowSpec, Fabric, Span, Time};
 use weir_policy::{create, registry};
 use weir_sim::{FlowRecord, Observer, Options, Outcome, Replan, simulate, simulate_observed};
@@ -48,7 +52,7 @@ proptest! {
     /// less than a nanosecond apart are one event here and two in the reference.
     #[test]
     fn fast_and_slow_simulator_agree_on_busy_switches((fabric, coflows) in busy_switch()) {
-        both_agree(&fabric, &coflows, &["ncf", "scf", "tcf"])?;
+        both_agree(&fabric, &coflows, &["flow-edf", "ncf", "open-shop", "scf", "smallest-flow", "tcf"])?;
     }
 
     /// Nobody beats an empty network, every byte arrives once, whatever the policy and mode.

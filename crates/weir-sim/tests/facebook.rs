@@ -62,6 +62,12 @@ fn frozen_rates_between_coflow_events_cost_varys_more_than_half() {
     assert_average(&run(&fabric, &coflows, "varys", &options), 53.6);
 }
 
+#[test]
+fn smallest_flow_first_has_its_known_average() {
+    let Some((fabric, coflows)) = trace() else { return };
+    assert_average(&run(&fabric, &coflows, "smallest-flow", &Options::default()), 35.88);
+}
+
 /// What counts as a full link may be a hundred times more or less.
 #[test]
 fn dust_does_not_decide() {

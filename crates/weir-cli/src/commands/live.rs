@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Time};
 use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
 use weir_testbed::{Bed, BedConfig};
-use weir_trace::Scenario;
+use weir_trace::{Expected, Scenario};
 
 /// Name on the command line for no Weir at all.
 const TCP: &str = "tcp";
@@ -102,9 +102,12 @@ impl Work {
         for flow in coflows.iter_mut().flat_map(|coflow| &mut coflow.flows) {
             flow.destination.0 += ports;
         }
-        let seconds = |(policy, times): (&String, &Vec<(CoflowId, f64)>)| {
-            let times = times.iter().map(|&(coflow, units)| (coflow, units * scaled.unit_secs));
-            (policy.clone(), times.collect())
+        let seconds = |(policy, times): (&String, &Vec<(CoflowId, Expected)>)| {
+            let completes = |&(coflow, expected): &(CoflowId, Expected)| match expected {
+                Expected::CompletesAfter(units) => Some((coflow, units * scaled.unit_secs)),
+                Expected::Refused => None,
+            };
+            (policy.clone(), times.iter().filter_map(completes).collect())
         };
         let expect = scenario.expect.iter().map(seconds).collect();
         let fabric = big_switch(2 * ports, args.link_rate)?;
@@ -262,6 +265,7 @@ fn live_rows(outcome: &LiveOutcome, coflows: &[CoflowSpec], fabric: &Fabric) -> 
         .map(|(coflow, (&cct, &arrival))| weir_sim::CoflowRecord {
             id: coflow.id,
             arrival: Time::ZERO + arrival,
+            admitted: true,
             cct,
             isolation: weir_sim::isolation(fabric, coflow),
             width: coflow.width(),

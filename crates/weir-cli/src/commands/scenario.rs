@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use weir_model::{CoflowId, Rate};
 use weir_sim::Options;
-use weir_trace::Scenario;
+use weir_trace::{Expected, Scenario};
 
 /// A simulated completion time may differ from the expected one by this many units of time, or this share
 /// of it: every completion is rounded up to a nanosecond, and sizes to a byte.
@@ -51,11 +51,14 @@ pub(crate) fn check(scenario: &Scenario, results: &Results, unit_secs: f64) -> R
     for run in &results.runs {
         let expected = expectations(scenario, run);
         for row in &run.coflows {
-            let simulated = row.cct_s / unit_secs;
+            let simulated = match row.admitted {
+                true => Expected::CompletesAfter(row.cct_s / unit_secs),
+                false => Expected::Refused,
+            };
             let expected = expected.get(&CoflowId(row.id)).copied();
             let verdict = match expected {
                 None => "",
-                Some(expected) if (simulated - expected).abs() <= TOLERANCE * expected.max(1.0) => "ok",
+                Some(expected) if same(expected, simulated) => "ok",
                 Some(_) => "DIFFERS",
             };
             stated += usize::from(expected.is_some());
@@ -79,12 +82,23 @@ pub(crate) fn check(scenario: &Scenario, results: &Results, unit_secs: f64) -> R
     Ok(())
 }
 
-fn expectations(scenario: &Scenario, run: &Run) -> BTreeMap<CoflowId, f64> {
+/// Whether it came as expected, up to the rounding of times.
+fn same(expected: Expected, simulated: Expected) -> bool {
+    match (expected, simulated) {
+        (Expected::CompletesAfter(expected), Expected::CompletesAfter(simulated)) => {
+            (simulated - expected).abs() <= TOLERANCE * expected.max(1.0)
+        }
+        (expected, simulated) => expected == simulated,
+    }
+}
+
+fn expectations(scenario: &Scenario, run: &Run) -> BTreeMap<CoflowId, Expected> {
     scenario.expect.get(&run.policy).into_iter().flatten().copied().collect()
 }
 
 /// Units of time with the decimals that mean something.
-fn units(value: f64) -> String {
+fn units(value: Expected) -> String {
+    let Expected::CompletesAfter(value) = value else { return "refused".to_owned() };
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

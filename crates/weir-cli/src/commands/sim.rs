@@ -18,7 +18,7 @@ pub(crate) struct SimArgs {
     /// A scenario file: run it and compare with the completion times it expects
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "trace", "arrival_scale", "offline", "hosts", "first", "count", "bytes_divisor", "time_divisor",
-        "isolation_cap",
+        "isolation_cap", "deadlines",
     ])]
     scenario: Option<PathBuf>,
     /// Policies (see `weir policies`); the first is the one others are compared with
@@ -33,7 +33,10 @@ pub(crate) struct SimArgs {
     /// Let all coflows arrive at the beginning
     #[arg(long)]
     offline: bool,
-    /// Seed of a synthetic workload
+    /// Give every coflow a deadline: isolation time * (1 + U(0, X)), at least 200 ms, drawn by the seed
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    deadlines: Option<f64>,
+    /// Seed of a synthetic workload and of drawn deadlines
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Plan again at every flow completion, or at coflow arrivals and completions only
@@ -113,6 +116,9 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
         let reason = format!("--arrival-scale {} is not a number of at least 0", args.arrival_scale);
         return Err(Failure::Input(reason));
     }
+    if let Some(spread) = args.deadlines.filter(|spread| !(spread.is_finite() && *spread >= 0.0)) {
+        return Err(Failure::Input(format!("--deadlines {spread} is not a number of at least 0")));
+    }
     let workload = workload::load(args.trace.as_deref().unwrap_or_default(), args.seed)?;
     let dependent = workload.dependent_jobs();
     if dependent > 0 {
@@ -128,6 +134,11 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     }
     let fabric = Fabric::big_switch(hosts, args.link_rate)
         .map_err(|error| Failure::Input(format!("--link-rate {}: {error}", args.link_rate)))?;
+    if let Some(spread) = args.deadlines {
+        weir_trace::draw_deadlines(&mut coflows, spread, args.seed, |coflow| {
+            weir_sim::isolation(&fabric, coflow)
+        });
+    }
     Ok(Simulation { name, fabric, link_rate: args.link_rate, coflows, policies, options })
 }
 
@@ -186,6 +197,9 @@ impl Observer for Watch<'_> {
         }
     }
     fn coflow_completed(&mut self, _: &CoflowRecord) {
+        self.bar.inc(1);
+    }
+    fn coflow_refused(&mut self, _: &CoflowRecord) {
         self.bar.inc(1);
     }
 }

@@ -60,6 +60,7 @@ pub(crate) struct Run {
 pub(crate) struct CoflowRow {
     pub(crate) id: u64,
     pub(crate) arrival_s: f64,
+    /// Not a number, and null in the file, if it was refused.
     pub(crate) cct_s: f64,
     /// Completion time in an empty fabric (Gamma).
     pub(crate) isolation_s: f64,
@@ -80,13 +81,13 @@ impl CoflowRow {
         CoflowRow {
             id: record.id.0,
             arrival_s: record.arrival.as_secs(),
-            cct_s: record.cct.as_secs(),
+            cct_s: if record.admitted { record.cct.as_secs() } else { f64::NAN },
             isolation_s: record.isolation.as_secs(),
             width: record.width,
             bytes: record.bytes.0,
             bin: record.bin,
-            admitted: true,
-            met: deadline.map(|deadline| record.cct <= deadline),
+            admitted: record.admitted,
+            met: deadline.map(|deadline| record.admitted && record.cct <= deadline),
         }
     }
 
@@ -96,11 +97,12 @@ impl CoflowRow {
     }
 }
 
-/// Statistics over the coflows of a run; all 0 without coflows.
+/// Statistics over the coflows of a run that were let in; all 0 without any.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Summary {
-    /// Number of coflows.
+    /// Number of coflows, those refused included.
     pub(crate) coflows: usize,
+    pub(crate) admitted: usize,
     pub(crate) avg_cct_s: f64,
     pub(crate) p50_cct_s: f64,
     pub(crate) p95_cct_s: f64,
@@ -110,6 +112,8 @@ pub(crate) struct Summary {
     pub(crate) makespan_s: f64,
     /// Coflows that met their deadline; null if none has one.
     pub(crate) deadlines_met: Option<usize>,
+    /// Coflows that were let in and missed their deadline; null if none has one.
+    pub(crate) admitted_late: Option<usize>,
     /// Processor time the run took (of this process and those it started).
     pub(crate) cpu_s: f64,
 }
@@ -117,22 +121,34 @@ pub(crate) struct Summary {
 impl Run {
     /// A run with the statistics of its coflows.
     pub(crate) fn new(policy: impl Into<String>, mode: Mode, coflows: Vec<CoflowRow>, cpu_s: f64) -> Run {
-        let mut ccts: Vec<f64> = coflows.iter().map(|row| row.cct_s).collect();
+        let completed = || coflows.iter().filter(|row| row.admitted);
+        let mut ccts: Vec<f64> = completed().map(|row| row.cct_s).collect();
         ccts.sort_by(f64::total_cmp);
-        let slowdowns: Vec<f64> = coflows.iter().map(CoflowRow::slowdown).collect();
-        let verdicts = coflows.iter().filter_map(|row| row.met);
+        let slowdowns: Vec<f64> = completed().map(CoflowRow::slowdown).collect();
+        let stated = coflows.iter().any(|row| row.met.is_some());
+        let count = |wanted: bool, admitted: bool| {
+            let rows = coflows.iter().filter(|row| row.met == Some(wanted) && row.admitted == admitted);
+            stated.then(|| rows.count())
+        };
         let summary = Summary {
             coflows: coflows.len(),
+            admitted: ccts.len(),
             avg_cct_s: mean(&ccts),
             p50_cct_s: percentile(&ccts, 0.5),
             p95_cct_s: percentile(&ccts, 0.95),
             p99_cct_s: percentile(&ccts, 0.99),
             avg_slowdown: mean(&slowdowns),
-            makespan_s: coflows.iter().map(|row| row.arrival_s + row.cct_s).fold(0.0, f64::max),
-            deadlines_met: verdicts.clone().next().map(|_| verdicts.filter(|&met| met).count()),
+            makespan_s: completed().map(|row| row.arrival_s + row.cct_s).fold(0.0, f64::max),
+            deadlines_met: count(true, true),
+            admitted_late: count(false, true),
             cpu_s,
         };
         Run { policy: policy.into(), mode, summary, coflows }
+    }
+
+    /// The coflows that were let in: they have a completion time.
+    pub(crate) fn completed(&self) -> impl Iterator<Item = &CoflowRow> {
+        self.coflows.iter().filter(|row| row.admitted)
     }
 }
 
@@ -162,7 +178,18 @@ mod tests {
         assert_eq!((avg_cct_s, p50_cct_s, avg_slowdown, makespan_s), (3.0, 3.0, 3.0, 5.0));
         assert_eq!(deadlines_met, None);
         let run = Run::new("x", Mode::Live, vec![row(1, 4.0, Some(false)), row(2, 2.0, Some(true))], 0.5);
-        assert_eq!(run.summary.deadlines_met, Some(1));
+        assert_eq!((run.summary.deadlines_met, run.summary.admitted_late), (Some(1), Some(1)));
+    }
+
+    #[test]
+    fn refused_coflows_have_no_completion_time_and_miss_their_deadline() {
+        let refused = CoflowRow { admitted: false, cct_s: f64::NAN, ..row(1, 0.0, Some(false)) };
+        let run = Run::new("x", Mode::Simulated, vec![refused, row(2, 2.0, Some(true))], 0.5);
+        let Summary { coflows, admitted, avg_cct_s, makespan_s, .. } = run.summary;
+        assert_eq!((coflows, admitted, avg_cct_s, makespan_s), (2, 1, 2.0, 4.0));
+        assert_eq!((run.summary.deadlines_met, run.summary.admitted_late), (Some(1), Some(0)));
+        let text = serde_json::to_string(&run).unwrap();
+        assert!(text.contains(r#""id":1,"arrival_s":1.0,"cct_s":null,"#), "{text}");
     }
 
     #[test]
@@ -174,9 +201,9 @@ mod tests {
             text,
             concat!(
                 r#"{"schema":1,"trace":"t.txt","link_rate_bps":1000000000,"runs":[{"policy":"fair","#,
-                r#""mode":"simulated","summary":{"coflows":1,"avg_cct_s":4.0,"p50_cct_s":4.0,"#,
+                r#""mode":"simulated","summary":{"coflows":1,"admitted":1,"avg_cct_s":4.0,"p50_cct_s":4.0,"#,
                 r#""p95_cct_s":4.0,"p99_cct_s":4.0,"avg_slowdown":4.0,"makespan_s":5.0,"#,
-                r#""deadlines_met":null,"cpu_s":0.5},"coflows":[{"id":1,"arrival_s":1.0,"cct_s":4.0,"#,
+                r#""deadlines_met":null,"admitted_late":null,"cpu_s":0.5},"coflows":[{"id":1,"arrival_s":1.0,"cct_s":4.0,"#,
                 r#""isolation_s":1.0,"width":1,"bytes":10,"bin":1,"admitted":true,"met":null}]}]}"#
             )
         );

@@ -59,7 +59,7 @@ pub(crate) fn summary_table(results: &Results) -> String {
         "p95 gain",
     ];
     if deadlines {
-        header.push("deadlines met");
+        header.extend(["deadlines met", "admitted", "late"]);
     }
     header.push("CPU s");
     let mut table = table(&header, 1);
@@ -78,7 +78,12 @@ pub(crate) fn summary_table(results: &Results) -> String {
         ];
         if deadlines {
             let stated = run.coflows.iter().filter(|row| row.met.is_some()).count();
-            row.push(summary.deadlines_met.map_or("-".to_owned(), |met| format!("{met} of {stated}")));
+            let share = |met: usize| {
+                format!("{met} of {stated} ({:.1} %)", 100.0 * met as f64 / stated.max(1) as f64)
+            };
+            row.push(summary.deadlines_met.map_or("-".to_owned(), share));
+            row.push(summary.admitted.to_string());
+            row.push(summary.admitted_late.map_or("-".to_owned(), |late| late.to_string()));
         }
         row.push(format!("{:.2}", summary.cpu_s));
         table.add_row(row);
@@ -91,7 +96,7 @@ pub(crate) const BINS: [&str; 4] = ["1 short narrow", "2 long narrow", "3 short 
 
 /// Mean completion time of the coflows of one bin, if it has any.
 pub(crate) fn bin_average(run: &Run, bin: u8) -> Option<f64> {
-    let ccts: Vec<f64> = run.coflows.iter().filter(|row| row.bin == bin).map(|row| row.cct_s).collect();
+    let ccts: Vec<f64> = run.completed().filter(|row| row.bin == bin).map(|row| row.cct_s).collect();
     (!ccts.is_empty()).then(|| mean(&ccts))
 }
 

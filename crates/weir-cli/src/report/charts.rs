@@ -49,7 +49,7 @@ pub(super) fn distribution(input: &ReportInput<'_>, looks: &Looks) -> String {
         .runs
         .iter()
         .map(|run| {
-            let mut ccts: Vec<f64> = run.run.coflows.iter().map(|row| row.cct_s).collect();
+            let mut ccts: Vec<f64> = run.run.completed().map(|row| row.cct_s).collect();
             ccts.sort_by(f64::total_cmp);
             (run.run, ccts)
         })

@@ -30,7 +30,7 @@ fn pairs<'a>(input: &ReportInput<'a>, looks: &Looks) -> Vec<Pair<'a>> {
             of(Mode::Simulated).find(|&index| twin(&input.runs[index].run.policy) == twin(&live.policy));
         let Some(simulated_at) = simulated_at else { continue };
         let simulated = input.runs[simulated_at].run;
-        let expected: BTreeMap<u64, f64> = simulated.coflows.iter().map(|row| (row.id, row.cct_s)).collect();
+        let expected: BTreeMap<u64, f64> = simulated.completed().map(|row| (row.id, row.cct_s)).collect();
         let both = |row: &CoflowRow| Some((*expected.get(&row.id)?, row.cct_s, row.id));
         let points = live.coflows.iter().filter_map(both).filter(|point| point.0 > 0.0 && point.1 > 0.0);
         let names = [looks.name(input, live_at), looks.name(input, simulated_at)];

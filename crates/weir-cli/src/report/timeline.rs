@@ -59,7 +59,7 @@ pub(super) fn timeline(input: &ReportInput<'_>, looks: &Looks) -> String {
 }
 
 fn bars(drawing: &mut Drawing, run: &Run, every: usize, x: &Scale, (top, bottom): (f64, f64)) {
-    let mut rows: Vec<_> = run.coflows.iter().collect();
+    let mut rows: Vec<_> = run.completed().collect();
     rows.sort_by(|a, b| a.arrival_s.total_cmp(&b.arrival_s).then(a.id.cmp(&b.id)));
     let rows: Vec<_> = rows.into_iter().step_by(every).collect();
     let slot = (bottom - top) / rows.len().max(1) as f64;

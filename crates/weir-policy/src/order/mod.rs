@@ -3,6 +3,7 @@
 pub mod attained;
 mod fifo;
 pub mod left;
+mod open_shop;
 mod sebf;
 pub mod whole;
 
@@ -10,6 +11,7 @@ use crate::{Coflow, CoflowTable, Slot};
 use weir_model::Fabric;
 
 pub use fifo::ByArrival;
+pub use open_shop::OpenShop;
 pub use sebf::Sebf;
 
 /// An order of the live coflows.

@@ -1,5 +1,6 @@
 //! The interface of a policy, and the registry of all of them.
 
+mod ablation;
 mod baraat;
 mod coflow_by_coflow;
 mod dclas;
@@ -7,9 +8,13 @@ mod fair;
 mod fair_coflows;
 mod fifo;
 mod heuristics;
+mod open_shop;
 mod orchestra;
+mod per_flow;
 mod tiered;
 mod varys;
+mod varys_deadline;
+mod virtual_cluster;
 
 use crate::{CoflowTable, Plan};
 use weir_model::{Fabric, Time};
@@ -67,15 +72,22 @@ pub fn registry() -> &'static [PolicyInfo] {
         fair::INFO,
         fair_coflows::INFO,
         fifo::INFO,
+        per_flow::FLOW_EDF,
         heuristics::NCF,
         heuristics::NCF_STATIC,
+        open_shop::INFO,
         orchestra::ORCHESTRA,
         heuristics::SCF,
         heuristics::SCF_STATIC,
         heuristics::SEBF_STATIC,
+        per_flow::SMALLEST_FLOW,
         heuristics::TCF,
         heuristics::TCF_STATIC,
         varys::INFO,
+        varys_deadline::INFO,
+        ablation::MADD,
+        ablation::PAPER_BACKFILL,
+        virtual_cluster::INFO,
         orchestra::WSS,
     ];
     ALL

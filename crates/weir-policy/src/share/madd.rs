@@ -40,7 +40,7 @@ const NEVER: u32 = u32::MAX;
 /// MADD that knows while its last result stands.
 #[derive(Debug, Default)]
 pub struct Madd {
-    /// Per link, the rank of the coflow that filled it.
+    /// Per link, the rank of the coflow that filled it; ranks begin at 1.
     filled_by: Vec<u32>,
     /// Per slot of a coflow that was passed over, its rank and a full link of its own.
     passed: Vec<Option<(u32, LinkId)>>,
@@ -51,18 +51,35 @@ pub struct Madd {
 impl Madd {
     /// Adds the drains of all coflows that can move as a whole, in this order.
     pub fn allocate(&mut self, view: &CoflowTable, order: &[Slot], residual: &mut Residual, plan: &mut Plan) {
+        self.allocate_above(view, order, &[], residual, plan);
+    }
+
+    /// The same on what a least drain of every coflow leaves, which each has in any case: `least` is by slot, 0
+    /// where there is none, and together they do not exceed the capacity of any link.
+    pub fn allocate_above(
+        &mut self,
+        view: &CoflowTable,
+        order: &[Slot],
+        least: &[f64],
+        residual: &mut Residual,
+        plan: &mut Plan,
+    ) {
         self.odd = false;
         self.passed.clear();
         self.passed.resize(view.slot_bound(), None);
         self.filled_by.clear();
         self.filled_by.resize(residual.links(), NEVER);
-        for (rank, &slot) in (0u32..).zip(order) {
+        let least_of = |slot: Slot| least.get(slot.0 as usize).copied().unwrap_or(0.0);
+        self.reserve(view, order, least_of, residual);
+        for (rank, &slot) in (1u32..).zip(order) {
             let coflow = view.coflow(slot);
             if coflow.links().is_empty() {
                 continue;
             }
+            let least = least_of(slot);
             if let Some(link) = self.full_link(coflow, rank) {
                 self.passed[slot.0 as usize] = Some((rank, link));
+                plan.drains.extend((least > 0.0).then_some((slot, least)));
                 continue;
             }
             let (gamma, bottleneck) = slowest(view, coflow, residual);
@@ -70,6 +87,7 @@ impl Madd {
             let drain = 1.0 / (gamma * coflow.scale());
             if !(drain > 0.0 && drain.is_finite()) {
                 self.odd = true;
+                plan.drains.extend((least > 0.0).then_some((slot, least)));
                 continue;
             }
             for &link in coflow.links() {
@@ -78,7 +96,25 @@ impl Madd {
             residual.saturate(bottleneck);
             let full = coflow.links().iter().filter(|link| residual.saturated().contains(link.index()));
             full.for_each(|link| self.filled_by[link.index()] = rank);
-            plan.drains.push((slot, drain));
+            plan.drains.push((slot, least + drain));
+        }
+    }
+
+    /// Takes the least drains from what is left; links that they fill are full at every rank.
+    fn reserve(
+        &mut self,
+        view: &CoflowTable,
+        order: &[Slot],
+        least_of: impl Fn(Slot) -> f64,
+        residual: &mut Residual,
+    ) {
+        for &slot in order.iter().filter(|&&slot| least_of(slot) > 0.0) {
+            for &link in view.coflow(slot).links() {
+                residual.take(link, view.demand(slot, link) * least_of(slot));
+            }
+        }
+        for link in residual.saturated().iter() {
+            self.filled_by[link] = 0;
         }
     }
 

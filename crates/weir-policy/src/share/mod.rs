@@ -2,16 +2,20 @@
 
 mod backfill;
 mod fill;
+mod flow_by_flow;
 mod madd;
 mod max_min;
+mod port_backfill;
 mod progress;
 mod residual;
 mod tiers;
 
 pub use backfill::Backfill;
 pub use fill::{Fill, Weigh};
+pub use flow_by_flow::{FlowByFlow, FlowOrder};
 pub use madd::Madd;
 pub use max_min::MaxMin;
+pub use port_backfill::PortBackfill;
 pub use progress::EqualProgress;
 pub use residual::Residual;
 pub use tiers::Tiers;

@@ -1,8 +1,5 @@
 //! What the tests of the simulator share.
 
-pub(crate) mod reference;
-mod tiers;
-
 use proptest::prelude::*;
 use weir_model::*;
 

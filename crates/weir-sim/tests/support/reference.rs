@@ -1,7 +1,7 @@
 //! A slow, obvious simulator: a list of flows, floating-point seconds, textbook allocation. It shares no
 //! code with the policies it checks.
 
-use super::tiers;
+use crate::tiers;
 use weir_model::{CoflowSpec, Fabric};
 
 const EPSILON: f64 = 1e-9;
@@ -14,6 +14,8 @@ pub(super) struct Flow {
     pub(super) path: Vec<usize>,
     pub(super) size: f64,
     left: f64,
+    /// Its place in the coflow as given.
+    index: usize,
 }
 
 /// Completion time of every coflow in seconds from its arrival, in the order given.
@@ -35,7 +37,20 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
             "fair" => progressive_filling(&flows, &capacity),
             "fair-coflows" => equal_progress(&flows, &capacity, &live),
             _ if tiers::knows(policy) => tiers::rates(policy, &flows, &capacity, &live, &attained),
-            _ => coflow_by_coflow(&flows, &capacity, &order(fabric, &flows, &capacity, coflows, policy)),
+            "smallest-flow" | "flow-edf" => flow_by_flow(&flows, &capacity, coflows, policy == "flow-edf"),
+            "open-shop" => {
+                let order = open_shop(&flows, &capacity, coflows);
+                coflow_by_coflow(&flows, &capacity, &order, backfill)
+            }
+            _ => {
+                let order = order(fabric, &flows, &capacity, coflows, policy);
+                let backfill = match policy {
+                    "varys-madd" => no_backfill,
+                    "varys-paper-backfill" => port_backfill,
+                    _ => backfill,
+                };
+                coflow_by_coflow(&flows, &capacity, &order, backfill)
+            }
         };
         let completion = flows.iter().zip(&rates).map(|(flow, rate)| now + flow.left / rate);
         let completion = completion.fold(f64::INFINITY, f64::min);
@@ -65,18 +80,13 @@ fn flows_of(fabric: &Fabric, coflows: &[CoflowSpec], coflow: usize) -> Vec<Flow>
     let mut flows: Vec<Flow> = coflows[coflow]
         .flows
         .iter()
-        .filter_map(|flow| {
+        .enumerate()
+        .filter_map(|(index, flow)| {
             let path = fabric.path(flow.source, flow.destination)?;
             let path = path.iter().map(|link| link.index()).collect();
             let (source, destination) = (flow.source.0, flow.destination.0);
-            Some(Flow {
-                coflow,
-                source,
-                destination,
-                path,
-                size: flow.size.0 as f64,
-                left: flow.size.0 as f64,
-            })
+            let size = flow.size.0 as f64;
+            Some(Flow { coflow, source, destination, path, size, left: size, index })
         })
         .collect();
     flows.sort_by_key(|flow| (flow.source, flow.destination));
@@ -101,6 +111,30 @@ fn progressive_filling(flows: &[Flow], capacity: &[f64]) -> Vec<f64> {
             if !frozen[at] && flows[at].path.contains(&best.1) {
                 (rates[at], frozen[at]) = (best.0, true);
             }
+        }
+    }
+    rates
+}
+
+/// Flows in order of what they have left, or of their deadlines; each takes what its links have left.
+fn flow_by_flow(flows: &[Flow], capacity: &[f64], coflows: &[CoflowSpec], by_deadline: bool) -> Vec<f64> {
+    let key = |flow: &Flow| {
+        let coflow = &coflows[flow.coflow];
+        let due = coflow.deadline.filter(|_| by_deadline).map(|span| coflow.arrival + span);
+        (due.map_or(f64::INFINITY, |due| due.as_secs()), flow.left)
+    };
+    let tie = |flow: &Flow| (coflows[flow.coflow].arrival, coflows[flow.coflow].id, flow.index);
+    let mut order: Vec<usize> = (0..flows.len()).collect();
+    order.sort_by(|&a, &b| {
+        let (a, b) = (&flows[a], &flows[b]);
+        key(a).partial_cmp(&key(b)).expect("numbers").then(tie(a).cmp(&tie(b)))
+    });
+    let mut left = capacity.to_vec();
+    let mut rates = vec![0.0; flows.len()];
+    for at in order {
+        if flows[at].path.iter().all(|&link| left[link] > EPSILON * capacity[link]) {
+            rates[at] = flows[at].path.iter().map(|&link| left[link]).fold(f64::INFINITY, f64::min);
+            flows[at].path.iter().for_each(|&link| left[link] -= rates[at]);
         }
     }
     rates
@@ -145,7 +179,12 @@ fn order(
             "scf" => left.fold(0.0, f64::max),
             "ncf" => left.count() as f64,
             "tcf" => left.sum(),
-            "sebf" | "varys" => {
+            "sebf"
+            | "varys"
+            | "varys-deadline"
+            | "varys-madd"
+            | "varys-paper-backfill"
+            | "virtual-cluster" => {
                 let demand = demand(&of, at, capacity.len());
                 demand.iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
             }
@@ -156,7 +195,35 @@ fn order(
     order
 }
 
-fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize]) -> Vec<f64> {
+/// From the last place to the first: on the busiest link, the one with the least weight for its time there.
+fn open_shop(flows: &[Flow], capacity: &[f64], coflows: &[CoflowSpec]) -> Vec<usize> {
+    let mut open: Vec<usize> =
+        (0..coflows.len()).filter(|&at| flows.iter().any(|flow| flow.coflow == at)).collect();
+    open.sort_by_key(|&at| (coflows[at].arrival, coflows[at].id));
+    let mut weights: Vec<f64> = coflows.iter().map(|coflow| coflow.weight).collect();
+    let secs = |at: usize, link: usize| demand(flows, at, capacity.len())[link] / capacity[link];
+    let mut order = Vec::new();
+    while !open.is_empty() {
+        let loads: Vec<f64> =
+            (0..capacity.len()).map(|link| open.iter().map(|&at| secs(at, link)).sum()).collect();
+        let most = loads.iter().copied().fold(0.0, f64::max);
+        let link = loads.iter().position(|&load| load >= most * (1.0 - EPSILON)).expect("a link");
+        let price = |at: usize| weights[at] / secs(at, link);
+        let least = open.iter().map(|&at| price(at)).fold(f64::INFINITY, f64::min);
+        let last = open.iter().rposition(|&at| price(at) <= least * (1.0 + EPSILON)).expect("a coflow");
+        let last = open.remove(last);
+        let least = price(last);
+        open.iter().for_each(|&at| weights[at] = (weights[at] - least * secs(at, link)).max(0.0));
+        order.push(last);
+    }
+    order.reverse();
+    order
+}
+
+/// Adds rates to those of MADD: flows, capacities, what is left of links, order of coflows, rates.
+type BackfillRule = fn(&[Flow], &[f64], &mut [f64], &[usize], &mut [f64]);
+
+fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize], more: BackfillRule) -> Vec<f64> {
     let mut rates = vec![0.0; flows.len()];
     let mut left = capacity.to_vec();
     let full = |left: &[f64], link: usize| left[link] <= EPSILON * capacity[link];
@@ -174,15 +241,37 @@ fn coflow_by_coflow(flows: &[Flow], capacity: &[f64], order: &[usize]) -> Vec<f6
             }
         }
     }
-    backfill(flows, capacity, order, &mut left, &mut rates);
+    more(flows, capacity, &mut left, order, &mut rates);
     rates
 }
 
-/// Gives what is left to flows in order.
-fn backfill(flows: &[Flow], capacity: &[f64], order: &[usize], left: &mut [f64], rates: &mut [f64]) {
+fn no_backfill(_: &[Flow], _: &[f64], _: &mut [f64], _: &[usize], _: &mut [f64]) {}
+
+/// Per first link and coflow, what is left of the link in the ratio of the rates.
+fn port_backfill(flows: &[Flow], capacity: &[f64], left: &mut [f64], order: &[usize], rates: &mut [f64]) {
+    let before = rates.to_vec();
+    for port in 0..capacity.len() {
+        for &coflow in order {
+            let here: Vec<usize> = (0..flows.len())
+                .filter(|&at| flows[at].coflow == coflow && flows[at].path[0] == port)
+                .collect();
+            let total: f64 = here.iter().map(|&at| before[at]).sum();
+            let rest = if left[port] > EPSILON * capacity[port] { left[port] } else { 0.0 };
+            for at in here.into_iter().filter(|&at| before[at] > 0.0) {
+                let least = flows[at].path.iter().map(|&link| left[link]).fold(f64::INFINITY, f64::min);
+                let extra = (rest * before[at] / total).min(least).max(0.0);
+                rates[at] += extra;
+                flows[at].path.iter().for_each(|&link| left[link] -= extra);
+            }
+        }
+    }
+}
+
+fn backfill(flows: &[Flow], capacity: &[f64], left: &mut [f64], order: &[usize], rates: &mut [f64]) {
+    let full = |left: &[f64], link: usize| left[link] <= EPSILON * capacity[link];
     for &coflow in order {
         for (at, flow) in flows.iter().enumerate().filter(|(_, flow)| flow.coflow == coflow) {
-            if flow.path.iter().any(|&link| left[link] <= EPSILON * capacity[link]) {
+            if flow.path.iter().any(|&link| full(left, link)) {
                 continue;
             }
             let extra = flow.path.iter().map(|&link| left[link]).fold(f64::INFINITY, f64::min);
@@ -220,6 +309,6 @@ fn equal_progress(flows: &[Flow], capacity: &[f64], live: &[usize]) -> Vec<f64> 
         }
         open = others;
     }
-    backfill(flows, capacity, live, &mut left, &mut rates);
+    backfill(flows, capacity, &mut left, live, &mut rates);
     rates
 }

@@ -1,6 +1,6 @@
 //! The slow simulator's policies that serve coflows tier by tier.
 
-use super::reference::Flow;
+use crate::reference::Flow;
 
 const EPSILON: f64 = 1e-9;
 /// A threshold is reached when less than a byte is missing.

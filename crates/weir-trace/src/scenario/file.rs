@@ -1,7 +1,7 @@
 //! From TOML to a [`Scenario`]; every error knows its line.
 
-use super::number::Number;
-use super::{CoflowUnits, FabricUnits, FlowUnits, Scenario};
+use super::number::{Number, NumberOrRefused};
+use super::{CoflowUnits, Expected, FabricUnits, FlowUnits, Scenario};
 use crate::text::{MAX_HOSTS, quote};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ use weir_model::{Bytes, CoflowId, HostId, Rate};
 
 const DEFAULT_UNIT_BYTES: u64 = 1_000_000;
 
-/// Coflow id -> completion time, of one policy.
-type Times = BTreeMap<Spanned<String>, Spanned<Number>>;
+/// Coflow id -> what becomes of it, under one policy.
+type Times = BTreeMap<Spanned<String>, Spanned<NumberOrRefused>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -191,12 +191,12 @@ fn expected(
     lines: &Lines<'_>,
     times: &Spanned<Times>,
     scenario: &Scenario,
-) -> Result<Vec<(CoflowId, f64)>, Wrong> {
+) -> Result<Vec<(CoflowId, Expected)>, Wrong> {
     let mut found = Vec::new();
     for (key, time) in times.get_ref() {
         let id = key.get_ref().parse().ok().map(CoflowId);
         match id.filter(|id| scenario.coflows.iter().any(|coflow| coflow.id == *id)) {
-            Some(id) => found.push((id, time.get_ref().0)),
+            Some(id) => found.push((id, of_file(time.get_ref()))),
             None => {
                 return Err(lines.wrong(key, format!("{} is no coflow of this file", quote(key.get_ref()))));
             }
@@ -209,6 +209,13 @@ fn expected(
     }
     found.sort_by_key(|&(id, _)| id);
     Ok(found)
+}
+
+fn of_file(time: &NumberOrRefused) -> Expected {
+    match time {
+        NumberOrRefused::Number(Number(units)) => Expected::CompletesAfter(*units),
+        NumberOrRefused::Refused => Expected::Refused,
+    }
 }
 
 #[cfg(test)]
@@ -235,7 +242,9 @@ flows = ["1->2:1/2", "2->2:3"]
     #[test]
     fn units_become_bytes_and_seconds() {
         let scenario = parse(GOOD).unwrap();
-        assert_eq!(scenario.expect["fair"], [(CoflowId(4), 3.5)]);
+        assert_eq!(scenario.expect["fair"], [(CoflowId(4), Expected::CompletesAfter(3.5))]);
+        let refused = parse(&GOOD.replace("\"7/2\"", "\"refused\"")).unwrap();
+        assert_eq!(refused.expect["fair"], [(CoflowId(4), Expected::Refused)]);
         let scaled = scenario.at(Rate::from_bytes_per_sec(500.0), Bytes(1000)).unwrap();
         // A unit of 1000 bytes takes 2 s at 500 B/s.
         assert_eq!(scaled.unit_secs, 2.0);

@@ -23,7 +23,7 @@
 //! weight = 1                  # 1 unless said
 //! deadline = 4                # none unless said
 //!
-//! [expect.varys]              # completion time of every coflow, from its arrival
+//! [expect.varys]              # completion time of every coflow, from its arrival, or "refused"
 //! 1 = "3/2"
 //! ```
 //!
@@ -99,6 +99,15 @@ pub struct CoflowUnits {
     pub deadline: Option<f64>,
 }
 
+/// What becomes of a coflow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Expected {
+    /// It is complete so long after its arrival, in units of time.
+    CompletesAfter(f64),
+    /// It is not let in.
+    Refused,
+}
+
 /// A small case with known answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
@@ -114,8 +123,8 @@ pub struct Scenario {
     pub fabric: FabricUnits,
     /// The coflows, in the order of the file.
     pub coflows: Vec<CoflowUnits>,
-    /// Per policy, the completion time of every coflow, counted from its arrival, in units of time.
-    pub expect: BTreeMap<String, Vec<(CoflowId, f64)>>,
+    /// Per policy, what becomes of every coflow.
+    pub expect: BTreeMap<String, Vec<(CoflowId, Expected)>>,
 }
 
 /// Why a scenario could not be read.

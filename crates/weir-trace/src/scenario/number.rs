@@ -48,3 +48,37 @@ impl<'de> Deserialize<'de> for Number {
         deserializer.deserialize_any(Visitor)
     }
 }
+
+/// A number, or the word `refused`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum NumberOrRefused {
+    Number(Number),
+    Refused,
+}
+
+impl<'de> Deserialize<'de> for NumberOrRefused {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NumberOrRefused, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = NumberOrRefused;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number from 0 to 10^12, a fraction such as \"8/3\", or \"refused\"")
+            }
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<NumberOrRefused, E> {
+                self.visit_f64(value as f64)
+            }
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<NumberOrRefused, E> {
+                let number = Number::checked(value).map(NumberOrRefused::Number);
+                number.ok_or_else(|| E::invalid_value(de::Unexpected::Float(value), &self))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<NumberOrRefused, E> {
+                if text == "refused" {
+                    return Ok(NumberOrRefused::Refused);
+                }
+                let number = Number::parse(text).map(NumberOrRefused::Number);
+                number.ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}

@@ -1,0 +1,145 @@
+//! Coflows with deadlines: what a policy lets in ends in time, and no plan exceeds a capacity.
+
+mod support;
+
+use proptest::prelude::*;
+use support::{busy_switch, fabrics, workloads};
+use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowSpec, HostId, Rate, Span, Time};
+use weir_policy::{CoflowTable, Plan, create};
+use weir_sim::{Observer, Options, Outcome, Replan, isolation, simulate_observed};
+
+/// Policies that promise deadlines.
+const PROMISING: [&str; 2] = ["varys-deadline", "virtual-cluster"];
+
+/// Deadlines of every kind: none, tighter than alone on the network, exactly as long, somewhat and much longer.
+fn with_deadlines(fabric: &Fabric, coflows: &[CoflowSpec], kinds: &[(u8, f64)]) -> Vec<CoflowSpec> {
+    let draw = |(coflow, (kind, share)): (&CoflowSpec, &(u8, f64))| {
+        let alone = isolation(fabric, coflow);
+        let times = |factor: f64| Some(Span::from_secs_ceil(alone.as_secs() * factor));
+        let deadline = match kind {
+            0 => None,
+            1 => times(0.5 + share / 2.0),
+            2 => Some(alone),
+            3 => times(1.0 + share),
+            _ => times(1.0 + 8.0 * share),
+        };
+        CoflowSpec { deadline, ..coflow.clone() }
+    };
+    coflows.iter().zip(kinds.iter().cycle()).map(draw).collect()
+}
+
+fn kinds() -> impl Strategy<Value = Vec<(u8, f64)>> {
+    prop::collection::vec((0u8..5, 0.0..1.0f64), 8)
+}
+
+/// Panics if a plan gives a link more than its capacity.
+struct Capacities<'a>(&'a Fabric);
+
+impl Observer for Capacities<'_> {
+    fn moved(&mut self, _: Time, _: Time, table: &CoflowTable, plan: &Plan) {
+        let mut used = vec![0.0; self.0.links().len()];
+        plan.for_each_rate(table, |at, rate| {
+            if let Some(class) = table.flow(at).class() {
+                let path = *table.classes()[class.index()].path();
+                path.iter().for_each(|link| used[link.index()] += rate.bytes_per_sec());
+            }
+        });
+        for (used, link) in used.iter().zip(self.0.links()) {
+            let part = used / link.capacity.bytes_per_sec();
+            assert!(part <= 1.0 + 1e-6, "{}: {part} of its capacity", link.kind);
+        }
+    }
+}
+
+fn run(fabric: &Fabric, coflows: &[CoflowSpec], policy: &str, options: &Options) -> Outcome {
+    let mut policy = create(policy).expect("a registered policy");
+    simulate_observed(fabric, coflows.to_vec(), policy.as_mut(), options, &mut Capacities(fabric))
+        .expect("nobody starves")
+}
+
+fn promises_are_kept(fabric: &Fabric, coflows: &[CoflowSpec]) -> Result<(), TestCaseError> {
+    for policy in PROMISING {
+        for replan in [Replan::FlowCompletions, Replan::CoflowEvents] {
+            let outcome = run(fabric, coflows, policy, &Options { replan, ..Options::default() });
+            prop_assert_eq!(outcome.coflows.len(), coflows.len());
+            for record in &outcome.coflows {
+                let spec =
+                    coflows.iter().find(|coflow| coflow.id == record.id).expect("a coflow of the input");
+                let deadline = spec.deadline.unwrap_or(Span::MAX);
+                prop_assert!(
+                    !record.admitted || record.cct <= deadline,
+                    "{policy}: coflow {} was let in and took {:?} of {deadline:?}",
+                    record.id,
+                    record.cct
+                );
+                prop_assert!(record.admitted || spec.deadline.is_some(), "{policy} refused {}", record.id);
+            }
+            let refused = outcome.coflows.iter().filter(|record| !record.admitted).count();
+            prop_assert_eq!(refused, outcome.refused.len());
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn nobody_who_was_let_in_is_late(fabric in fabrics(), coflows in workloads(), kinds in kinds()) {
+        promises_are_kept(&fabric, &with_deadlines(&fabric, &coflows, &kinds))?;
+    }
+
+    #[test]
+    fn nobody_is_late_on_busy_switches((fabric, coflows) in busy_switch(), kinds in kinds()) {
+        promises_are_kept(&fabric, &with_deadlines(&fabric, &coflows, &kinds))?;
+    }
+
+    /// Per-flow policies move within capacities whatever the deadlines, and let everything in.
+    #[test]
+    fn flows_by_deadline_keep_capacities((fabric, coflows) in busy_switch(), kinds in kinds()) {
+        let coflows = with_deadlines(&fabric, &coflows, &kinds);
+        let outcome = run(&fabric, &coflows, "flow-edf", &Options::default());
+        prop_assert!(outcome.coflows.iter().all(|record| record.admitted));
+    }
+}
+
+#[test]
+fn a_coflow_alone_is_let_in_just_when_its_deadline_is_not_below_its_isolation_time() {
+    let fabric = Fabric::big_switch(4, Rate::from_bytes_per_sec(1.25e8)).expect("a fabric");
+    for size in [3_333_333u64, 1, 777, 125_000_001] {
+        let flow = |source: u32| FlowSpec {
+            source: HostId(source),
+            destination: HostId(3),
+            size: Bytes(size),
+            group: 0,
+        };
+        let spec = CoflowSpec::new(CoflowId(1), Time::from_millis(5), (0..3).map(flow).collect());
+        let alone = isolation(&fabric, &spec);
+        for (deadline, admitted) in [(alone, true), (Span::from_nanos(alone.nanos() - 1), false)] {
+            let spec = CoflowSpec { deadline: Some(deadline), ..spec.clone() };
+            for policy in PROMISING {
+                let outcome = run(&fabric, std::slice::from_ref(&spec), policy, &Options::default());
+                assert_eq!(outcome.coflows[0].admitted, admitted, "{policy}: {size} bytes in {deadline:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_refusal_says_which_link_lacks_how_much() {
+    // The uplink of host 0 moves 1 MB/s. The first has 3 MB to move in 4 s there, the second would need 2 MB in
+    // 4 s = 4 Mbit/s where 1 MB in 4 s = 2 Mbit/s is left.
+    let fabric = Fabric::big_switch(2, Rate::from_bytes_per_sec(1e6)).expect("a fabric");
+    let coflow = |id: u64, bytes: u64| {
+        let flow = FlowSpec { source: HostId(0), destination: HostId(1), size: Bytes(bytes), group: 0 };
+        let spec = CoflowSpec::new(CoflowId(id), Time::ZERO, vec![flow]);
+        CoflowSpec { deadline: Some(Span::from_millis(4000)), ..spec }
+    };
+    let outcome =
+        run(&fabric, &[coflow(1, 3_000_000), coflow(2, 2_000_000)], "varys-deadline", &Options::default());
+    assert_eq!(outcome.refused[0].id, CoflowId(2));
+    assert_eq!(
+        outcome.refused[0].reason,
+        "host 0 up: 4 Mbit/s needed for 4 s until the deadline, 2 Mbit/s left by coflows let in before"
+    );
+}
