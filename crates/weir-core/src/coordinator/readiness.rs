@@ -143,6 +143,10 @@ impl Coordinator {
         if coflow.opened >= coflow.options.flows || coflow.sealed || until <= now {
             self.schedule(now, id);
         } else {
+            // An agent that came back may know of an earlier first get.
+            if let Stage::Gathering(before) = coflow.stage {
+                self.gathering.remove(&(before, id));
+            }
             coflow.stage = Stage::Gathering(until);
             self.gathering.insert((until, id));
         }

@@ -66,6 +66,7 @@ impl DataPlane {
             clock,
             batch,
             interface,
+            counters: InterfaceCounters::default(),
             agent: self.agent,
             listener,
             poller,
@@ -89,6 +90,8 @@ struct Running {
     /// Messages to the coordinator are at least this far apart.
     batch: Span,
     interface: Option<Interface>,
+    /// What the interface said last.
+    counters: InterfaceCounters,
     agent: Agent,
     listener: TcpListener,
     poller: Poller,
@@ -290,9 +293,11 @@ impl Running {
         if !self.agent.wants_interface(now) {
             return;
         }
-        // An interface that is gone for a moment has passed nothing.
-        let counters = self.interface.as_mut().and_then(|interface| interface.counters().ok());
-        let InterfaceCounters { sent, received } = counters.unwrap_or_default();
+        // An interface that is gone for a moment passes nothing.
+        if let Some(Ok(counters)) = self.interface.as_mut().map(Interface::counters) {
+            self.counters = counters;
+        }
+        let InterfaceCounters { sent, received } = self.counters;
         let under_way = self.by_flow.iter().filter_map(|(&flow, token)| {
             let connection = self.connections.get(token)?;
             Some((flow, weir_net::unacknowledged(connection.stream()).ok()?))

@@ -264,3 +264,166 @@ fn a_broadcast_is_ready_when_all_receivers_of_its_one_block_asked() {
     let record = &pair.coordinator.status(pair.now).completed[0];
     assert_eq!((record.coflow, record.flows, record.bytes), (coflow, 3, 2_700_000));
 }
+
+/// Something that may happen to a cluster of four hosts.
+#[derive(Clone, Copy, Debug)]
+enum Happening {
+    Register {
+        flows: u64,
+        deadline: bool,
+    },
+    /// A new block of a coflow is put and asked for.
+    Open {
+        coflow: usize,
+        size: u64,
+        from: usize,
+        to: u32,
+    },
+    Send {
+        flow: usize,
+        bytes: u64,
+    },
+    Close {
+        flow: usize,
+    },
+    Wait {
+        millis: u64,
+    },
+    Seal {
+        coflow: usize,
+    },
+    Unregister {
+        coflow: usize,
+    },
+    /// A session ends, and another begins.
+    Reconnect {
+        host: usize,
+    },
+}
+
+fn happening() -> impl proptest::strategy::Strategy<Value = Happening> {
+    use proptest::prelude::*;
+    prop_oneof![
+        (0u64..5, any::<bool>()).prop_map(|(flows, deadline)| Happening::Register { flows, deadline }),
+        (0usize..6, 1u64..400_000, 0usize..4, 0u32..4).prop_map(|(coflow, size, from, to)| Happening::Open {
+            coflow,
+            size,
+            from,
+            to
+        }),
+        (0usize..6, 1u64..400_000, 0usize..4, 0u32..4).prop_map(|(coflow, size, from, to)| Happening::Open {
+            coflow,
+            size,
+            from,
+            to
+        }),
+        (0usize..20, 1u64..200_000).prop_map(|(flow, bytes)| Happening::Send { flow, bytes }),
+        (0usize..20).prop_map(|flow| Happening::Close { flow }),
+        (0u64..80).prop_map(|millis| Happening::Wait { millis }),
+        (0usize..6).prop_map(|coflow| Happening::Seal { coflow }),
+        (0usize..6).prop_map(|coflow| Happening::Unregister { coflow }),
+        (0usize..4).prop_map(|host| Happening::Reconnect { host }),
+    ]
+}
+
+/// A cluster and what was made in it.
+struct History {
+    pair: Pair,
+    coflows: Vec<u64>,
+    /// Serving host, flow, bytes left.
+    flows: Vec<(usize, u64, u64)>,
+}
+
+impl History {
+    fn happen(&mut self, happening: Happening) {
+        let coflow = |at: usize| self.coflows.get(at).copied();
+        let now = self.pair.now;
+        match happening {
+            Happening::Register { flows, deadline } => {
+                let deadline_ms = if deadline { 1000 } else { 0 };
+                let options = v1::CoflowOptions { flows, deadline_ms, ..v1::CoflowOptions::default() };
+                let register = v1::RegisterRequest { options: Some(options), request_key: 0 };
+                self.coflows.push(self.pair.coordinator.handle_register(now, register).unwrap());
+            }
+            Happening::Open { coflow: at, size, from, to } => {
+                let (Some(coflow), name) = (coflow(at), self.flows.len().to_string()) else { return };
+                if self.pair.agents[from].handle_put(block(coflow, &name, size)).is_ok() {
+                    let opened = self.pair.agents[from].handle_request(now, &request(coflow, &name, to));
+                    self.flows.push((from, opened.unwrap().flow, size));
+                }
+            }
+            Happening::Send { flow, bytes } => {
+                let Some((host, flow, left)) = self.flows.get_mut(flow) else { return };
+                let bytes = bytes.min(*left);
+                if self.pair.agents[*host].pacing(*flow).is_some() && bytes > 0 {
+                    *left -= bytes;
+                    self.pair.agents[*host].handle_sent(now, *flow, bytes);
+                }
+            }
+            Happening::Close { flow } => {
+                let Some(&(host, flow, left)) = self.flows.get(flow) else { return };
+                self.pair.agents[host].handle_closed(flow, left == 0);
+            }
+            Happening::Wait { millis } => self.pair.wait(millis),
+            Happening::Seal { coflow: at } => {
+                let _ = coflow(at).map(|coflow| self.pair.coordinator.handle_seal(now, coflow));
+            }
+            Happening::Unregister { coflow: at } => {
+                let _ = coflow(at).map(|coflow| self.pair.coordinator.handle_unregister(now, coflow));
+            }
+            Happening::Reconnect { host } => {
+                self.pair.agents[host].handle_session_lost();
+                self.pair.next_session += 1;
+                self.pair.sessions[host] = Some(SessionId(self.pair.next_session));
+                self.pair.agents[host].handle_session_up(now);
+            }
+        }
+        self.pair.settle();
+        // What the coordinator aborted is gone.
+        for host in 0..4 {
+            while let Some(flow) = self.pair.agents[host].poll_abort() {
+                self.pair.agents[host].handle_closed(flow, false);
+            }
+        }
+        self.pair.settle();
+    }
+
+    fn check(&self) {
+        use crate::coordinator::readiness::Stage;
+        let coordinator = &self.pair.coordinator;
+        for (key, flow) in &coordinator.flows {
+            let coflow = &coordinator.coflows[&flow.coflow];
+            let scheduled = coflow.stage == Stage::Scheduled;
+            assert_eq!(coflow.outside.contains(key), !scheduled);
+            assert_eq!(flow.at.is_some(), scheduled && flow.left() > 0);
+            // The first plan follows a get within the same moment here, so nobody has waited in vain.
+            let unscheduled = self.pair.rate(flow.host as usize, key & 0xff_ffff_ffff) == TCP;
+            match coflow.stage {
+                Stage::Bypassed => assert!(unscheduled),
+                Stage::Gathering(until) => assert!(until > self.pair.now),
+                Stage::Scheduled => assert!(!unscheduled || flow.left() == 0),
+            }
+        }
+        for (id, coflow) in &coordinator.coflows {
+            let waits = coordinator.gathering.iter().filter(|(_, other)| other == id).count();
+            assert_eq!(waits == 1, matches!(coflow.stage, Stage::Gathering(_)));
+            assert!(waits <= 1 && coflow.outside.iter().all(|key| coordinator.flows.contains_key(key)));
+        }
+        assert!(coordinator.gathering.iter().all(|(_, id)| coordinator.coflows.contains_key(id)));
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn every_flow_is_in_the_table_or_outside_and_its_agent_knows(
+        happenings in proptest::collection::vec(happening(), 1..60),
+    ) {
+        let times = (Span::from_millis(250), Span::from_millis(50));
+        let config = CoordinatorConfig { bypass: times.0, ready_wait: times.1, ..config(4, 1) };
+        let mut history = History { pair: Pair::with(config), coflows: Vec::new(), flows: Vec::new() };
+        for happening in happenings {
+            history.happen(happening);
+            history.check();
+        }
+    }
+}
