@@ -214,3 +214,25 @@ async fn a_short_read_never_leaves_zeros() {
     assert!(end.is_err(), "half of the block is gone, and its get ended well");
     assert!(bytes.starts_with(&got));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_is_sent_to_the_holder_that_is_free() {
+    let cluster = Cluster::start(3, Rate::from_bytes_per_sec(50e6));
+    let clients = [cluster.client(0), cluster.client(1), cluster.client(2)];
+    let coflow = clients[0].register(CoflowOptions::default()).await.unwrap();
+    // Replicas would hold the same bytes; here they tell who sent them.
+    for (client, byte) in clients.iter().zip([0, 1]) {
+        client.put_bytes(coflow, "block", &[byte; 1000]).await.unwrap();
+    }
+    let sent_by = async |receiver: &Client| {
+        receiver.get_bytes(coflow, "block", GetOptions::default()).await.unwrap()[0]
+    };
+    assert_eq!(sent_by(&clients[1]).await, 1, "its own host");
+    assert_eq!(sent_by(&clients[2]).await, 0, "both are free");
+    let path = cluster.dir.path().join("long");
+    std::fs::File::create(&path).unwrap().set_len(LONG_BLOCK).unwrap();
+    clients[0].put_file(coflow, "long", &path, 0, LONG_BLOCK).await.unwrap();
+    let mut long = clients[2].get(coflow, "long", GetOptions::default());
+    assert!(long.next().await.unwrap().is_some());
+    assert_eq!(sent_by(&clients[2]).await, 1, "host 0 has a long block to send");
+}

@@ -113,3 +113,23 @@ fn coflows_registered_at_one_moment_get_different_ids() {
     let ids: std::collections::BTreeSet<u64> = (0..100).map(|_| pair.register(1)).collect();
     assert_eq!(ids.len(), 100);
 }
+
+#[test]
+fn rates_follow_what_is_left_and_not_the_whole_size() {
+    let mut pair = Pair::new(4);
+    let (coflow, other) = (pair.register(2), pair.register(1));
+    let ahead = pair.open(coflow, "a", 1_000_000, 0, 2);
+    let behind = pair.open(coflow, "b", 1_000_000, 1, 2);
+    let now = pair.now;
+    pair.agents[0].handle_sent(now, ahead, 750_000);
+    // Something else ends, and a new plan is made.
+    let brief = pair.open(other, "c", 1000, 3, 3);
+    pair.now = pair.now + Span::from_millis(20);
+    let now = pair.now;
+    pair.agents[1].handle_sent(now, behind, 10_000);
+    pair.finish(3, brief, 1000);
+    // Of one, 0.25 MB are left. The other, at 0.5 MB/s for 20 ms, still has 0.99 MB. They share one link, and
+    // both end after 1.24 s.
+    assert_rate(pair.rate(0, ahead), CAPACITY * 0.25 / 1.24);
+    assert_rate(pair.rate(1, behind), CAPACITY * 0.99 / 1.24);
+}
