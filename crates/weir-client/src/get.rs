@@ -186,7 +186,7 @@ impl BlockReader {
             match tokio::time::timeout_at(end, self.step()).await {
                 Ok(Ok(Some(length))) => {
                     self.pause = RETRY.0;
-                    return Ok(Some(&self.buffer[FRAME_HEADER_BYTES..][..length]));
+                    return Ok(Some(self.frame(length)));
                 }
                 Ok(Ok(None)) => {}
                 Ok(Err(Obstacle::Final(error))) => return Err(error),
@@ -203,6 +203,11 @@ impl BlockReader {
                 }
             }
         }
+    }
+
+    /// The payload of the frame that was verified last, of that length.
+    pub(crate) fn frame(&self, length: usize) -> &[u8] {
+        &self.buffer[FRAME_HEADER_BYTES..][..length]
     }
 
     /// Size of the block in bytes, once its holder has answered.

@@ -34,6 +34,9 @@
 //!     while let Some(part) = parts.next().await? {
 //!         received += part.len();
 //!     }
+//!     // Or as a stream (tokio's AsyncRead), which a slow reader slows down: nothing piles up.
+//!     let mut stream = client.get_stream(coflow, "map-0/reduce-1", GetOptions::default());
+//!     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
 //!
 //!     // The driver ends it; blocks go.
 //!     let record = client.unregister(coflow).await?;
@@ -45,10 +48,12 @@
 mod error;
 mod get;
 mod memory;
+mod stream;
 
 pub use error::{Error, GetError};
 pub use get::{BlockReader, GetOptions};
 pub use memory::MemoryBlock;
+pub use stream::BlockStream;
 pub use weir_proto::v1::{CoflowOptions, CoflowRecord, DescribeReply, Pattern, StatusReply};
 
 use std::net::SocketAddr;

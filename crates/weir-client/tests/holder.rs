@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use weir_client::{Client, ClientConfig, GetOptions};
+use weir_client::{Client, ClientConfig, GetError, GetOptions};
 use weir_proto::data::{ACK, FRAME_BYTES, FrameHeader, Request, Response, Status};
 
 const SIZE: usize = 2 * FRAME_BYTES as usize;
@@ -122,4 +122,72 @@ async fn a_damaged_frame_is_asked_for_again() {
     let client = client();
     let (got, ()) = tokio::join!(client.get_bytes(1, "block", options), hold);
     assert!(got.unwrap() == block());
+}
+
+/// A stream over a connection that breaks in the middle of a frame: the bytes go on as if nothing had happened,
+/// and what was verified is not asked for again.
+#[tokio::test]
+async fn a_stream_goes_on_after_a_broken_connection() {
+    let (listener, options) = listen().await;
+    let hold = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        request(&mut stream).await;
+        let sent = frames(0);
+        stream.write_all(&sent[..sent.len() - 1000]).await.unwrap();
+        drop(stream);
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let offset = request(&mut stream).await.offset;
+        assert_eq!(offset, FRAME_BYTES);
+        stream.write_all(&frames(offset as usize)).await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), ACK);
+    };
+    let receive = async {
+        let mut stream = client().get_stream(1, "block", options);
+        let mut got = Vec::new();
+        // Pieces that fit no frame.
+        let mut piece = [0; 10_007];
+        loop {
+            match stream.read(&mut piece).await.unwrap() {
+                0 => return got,
+                count => got.extend_from_slice(&piece[..count]),
+            }
+        }
+    };
+    let (got, ()) = tokio::join!(receive, hold);
+    assert!(got == block());
+}
+
+/// What went wrong is not lost on its way through an error of input and output.
+#[tokio::test]
+async fn a_stream_ends_in_an_error_that_tells_the_reason() {
+    let (listener, options) = listen().await;
+    let hold = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        request(&mut stream).await;
+        stream.write_all(&Response { status: Status::CoflowEnded, size: 0 }.encode()).await.unwrap();
+    };
+    let receive = async {
+        let mut got = Vec::new();
+        let error = client().get_stream(1, "block", options).read_to_end(&mut got).await.unwrap_err();
+        (got, error)
+    };
+    let ((got, error), ()) = tokio::join!(receive, hold);
+    assert!(got.is_empty());
+    let reason = error.get_ref().and_then(|error| error.downcast_ref::<GetError>());
+    assert!(matches!(reason, Some(GetError::CoflowEnded(1))), "{error:?}");
+}
+
+/// A holder that refuses for good is believed at once: its receiver does not wait for the end of its limit.
+#[tokio::test]
+async fn a_rejected_receiver_is_answered() {
+    let (listener, options) = listen().await;
+    let options = GetOptions { time_limit: Duration::from_secs(1 << 30), ..options };
+    let hold = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        request(&mut stream).await;
+        stream.write_all(&Response { status: Status::BadRequest, size: 0 }.encode()).await.unwrap();
+    };
+    let client = client();
+    let (got, ()) = tokio::join!(client.get_bytes(1, "block", options), hold);
+    assert!(matches!(got, Err(GetError::Refused(_))), "{got:?}");
 }

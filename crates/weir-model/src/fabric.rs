@@ -232,6 +232,28 @@ impl Fabric {
         self.links[link.index()].capacity
     }
 
+    /// The link from a host into the fabric; `None` where hosts are not constrained.
+    pub fn uplink(&self, host: HostId) -> Option<LinkId> {
+        self.host_link(LinkId(host.0), LinkKind::Uplink(host))
+    }
+
+    /// The link from the fabric to a host; `None` where hosts are not constrained.
+    pub fn downlink(&self, host: HostId) -> Option<LinkId> {
+        self.host_link(LinkId(self.hosts + host.0), LinkKind::Downlink(host))
+    }
+
+    fn host_link(&self, link: LinkId, kind: LinkKind) -> Option<LinkId> {
+        self.links.get(link.index()).is_some_and(|found| found.kind == kind).then_some(link)
+    }
+
+    /// Gives a link another capacity, as when foreign traffic takes a part of it.
+    pub fn set_capacity(&mut self, link: LinkId, capacity: Rate) -> Result<(), FabricError> {
+        let link = &mut self.links[link.index()];
+        check(capacity, format_args!("the capacity of {}", link.kind))?;
+        link.capacity = capacity;
+        Ok(())
+    }
+
     /// The same network with every capacity multiplied by `share` (above 0), as when headers or foreign
     /// traffic take a part of every link.
     pub fn scaled(&self, share: f64) -> Fabric {
@@ -349,6 +371,25 @@ mod tests {
         );
         assert_eq!(paths.len(), 2);
         assert_eq!(fabric.path(HostId(1), HostId(2)), None);
+    }
+
+    #[test]
+    fn a_link_may_lose_capacity_but_not_all_of_it() {
+        let mut fabric = Fabric::big_switch(2, rate(8.0)).unwrap();
+        let down = fabric.downlink(HostId(1)).unwrap();
+        assert_eq!(fabric.set_capacity(down, rate(3.0)), Ok(()));
+        assert!(fabric.set_capacity(down, rate(0.0)).is_err());
+        let capacities: Vec<f64> = fabric.links().iter().map(|link| link.capacity.bytes_per_sec()).collect();
+        // Uplinks of both hosts, then downlinks.
+        assert_eq!(capacities, [8.0, 8.0, 8.0, 3.0]);
+    }
+
+    #[test]
+    fn unconstrained_hosts_have_no_links_of_their_own() {
+        let rates = vec![vec![rate(1.0); 2]; 2];
+        let spec = SiteSpec { hosts_per_site: vec![1, 1], host_rate: None, rates };
+        let fabric = Fabric::sites(&spec).unwrap();
+        assert_eq!((fabric.uplink(HostId(0)), fabric.downlink(HostId(1))), (None, None));
     }
 
     #[test]

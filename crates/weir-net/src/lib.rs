@@ -1,5 +1,5 @@
 //! The operating system's edge: clocks, sockets and gRPC channels over them, readiness, sendfile, checksums of
-//! files.
+//! files, counters of interfaces.
 //!
 //! Mechanism only. Nothing here knows what a coflow is or decides when anything is sent.
 #![deny(unsafe_code)]
@@ -8,6 +8,7 @@ mod alarm;
 mod block_file;
 mod channel;
 mod clock;
+mod interface;
 mod poller;
 mod socket;
 
@@ -15,6 +16,7 @@ pub use alarm::Alarm;
 pub use block_file::{BlockFile, FrameChecksums, SendOutcome, checksum};
 pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};
+pub use interface::{Interface, InterfaceCounters};
 pub use poller::{Event, Poller, Waker};
 pub use socket::{
     CONGESTION_CONTROL, CONTROL_DSCP, TcpPath, control_listener, data_listener, mark_control, tcp_path,

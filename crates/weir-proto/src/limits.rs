@@ -25,5 +25,7 @@ pub const MAX_ENDED_COFLOWS: usize = 100_000;
 pub const MAX_ENDED_TOLD: usize = 10_000;
 /// Most `Locate` calls that wait at a coordinator; a further one is answered at once, without holders.
 pub const MAX_WAITING_LOCATES: usize = 1_000_000;
+/// Blocks for which a coordinator remembers whom it told of which holder; told beyond that, it forgets at once.
+pub const MAX_PROMISED_BLOCKS: usize = 10_000;
 /// Longest time in milliseconds that `Locate` waits.
 pub const MAX_LOCATE_WAIT_MS: u64 = 600_000;

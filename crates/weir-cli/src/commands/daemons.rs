@@ -4,8 +4,8 @@ use crate::Failure;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use weir_daemon::agent::AgentOptions;
-use weir_daemon::coordinator::CoordinatorOptions;
+use weir_daemon::agent::{AgentOptions, InterfaceChoice};
+use weir_daemon::coordinator::{CoordinatorOptions, Wire};
 use weir_model::{Fabric, Rate, Span};
 
 #[derive(Args)]
@@ -28,9 +28,47 @@ pub(crate) struct CoordinatorArgs {
     /// How long agents keep to a plan without hearing more
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     lease_ms: u64,
-    /// Plans are at least this far apart; a first event is planned for at once
-    #[arg(long, value_name = "MS", default_value_t = 1.0)]
-    batch_ms: f64,
+    #[command(flatten)]
+    control: ControlArgs,
+    /// Coflows whose bottleneck on the empty network takes less than this are left to TCP; 0: none is
+    #[arg(long, value_name = "SECONDS", default_value = "0.25", value_parser = seconds)]
+    bypass: Span,
+}
+
+/// How coordinator and agents talk, and what a coflow waits for.
+#[derive(Args, Clone)]
+pub(crate) struct ControlArgs {
+    /// A first event is planned for at once, those that follow within this time together; 1 s at most. The
+    /// Varys paper has 100
+    #[arg(long, visible_alias = "batch-ms", value_name = "MS", default_value = "1", value_parser = millis)]
+    pub(crate) batch_window: Span,
+    /// A coflow whose number of flows was announced is planned once all were asked for, or so long after the
+    /// first was; 60 s at most
+    #[arg(long, value_name = "MS", default_value = "3", value_parser = ready_millis)]
+    pub(crate) ready_wait: Span,
+}
+
+/// A time in milliseconds, a second at most.
+fn millis(text: &str) -> Result<Span, String> {
+    span(text, 1e-3, 1e3)
+}
+
+/// A time in milliseconds, a minute at most.
+fn ready_millis(text: &str) -> Result<Span, String> {
+    span(text, 1e-3, 60e3)
+}
+
+/// A time in seconds, an hour at most.
+pub(crate) fn seconds(text: &str) -> Result<Span, String> {
+    span(text, 1.0, 3600.0)
+}
+
+fn span(text: &str, unit_secs: f64, most: f64) -> Result<Span, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if !(0.0..=most).contains(&value) {
+        return Err(format!("not between 0 and {most}"));
+    }
+    Ok(Span::from_secs_ceil(value * unit_secs))
 }
 
 #[derive(Args)]
@@ -59,6 +97,13 @@ pub(crate) struct AgentArgs {
     /// How often progress is reported
     #[arg(long, value_name = "MS", default_value_t = 20)]
     report_interval_ms: u64,
+    /// A first event is told to the coordinator at once, those that follow within this time together
+    #[arg(long, value_name = "MS", default_value = "1", value_parser = millis)]
+    batch_window: Span,
+    /// Interface of the host's link: traffic there that is not Weir's is measured and planned around. auto:
+    /// the one that leads to the coordinator; none: nothing is measured
+    #[arg(long, value_name = "NAME|auto|none", default_value = "auto")]
+    interface: String,
 }
 
 #[derive(Args)]
@@ -83,10 +128,11 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::Input(format!("--hosts {}: {error}", args.hosts)))?;
     let mut options = CoordinatorOptions::new(fabric, policy);
     options.lease = Span::from_millis(args.lease_ms);
-    if !(args.batch_ms >= 0.0 && args.batch_ms <= 1000.0) {
-        return Err(Failure::Input(format!("--batch-ms {} is not between 0 and 1000", args.batch_ms)));
-    }
-    options.batch = Span::from_secs_ceil(args.batch_ms / 1e3);
+    options.batch = args.control.batch_window;
+    options.ready_wait = args.control.ready_wait;
+    options.bypass = args.bypass;
+    options.wire =
+        Wire { bytes_per_byte: 1.0 / weir_testbed::live::PAYLOAD_SHARE, headroom: 1.0 / args.plan_share };
     run(async move {
         let listener =
             weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
@@ -102,6 +148,16 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     options.allow = args.allow;
     options.first_plan_wait = Span::from_millis(args.first_plan_wait_ms);
     options.report_interval = Span::from_millis(args.report_interval_ms);
+    options.batch = args.batch_window;
+    options.interface = match args.interface.as_str() {
+        "auto" => InterfaceChoice::Routed,
+        "none" => InterfaceChoice::None,
+        name => InterfaceChoice::Named(name.to_owned()),
+    };
+    if let InterfaceChoice::Named(name) = &options.interface {
+        weir_net::Interface::named(name)
+            .map_err(|error| Failure::Input(format!("--interface {name}: {error}")))?;
+    }
     if options.advertise.is_none() && args.listen.ip().is_unspecified() {
         return Err(Failure::Input(format!(
             "--listen {} is no address receivers can reach; say which with --advertise",

@@ -1,5 +1,6 @@
 //! `weir live`: the same workload as real bytes over shaped links, beside its simulation.
 
+use super::daemons::{ControlArgs, seconds};
 use super::sim::{find_policies, simulated_rows};
 use super::workload::{self, SliceArgs};
 use crate::output::{self, CoflowRow, Mode, OutputFile, Results, Run, percentile};
@@ -8,7 +9,7 @@ use crate::{Failure, progress};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Time};
+use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Span, Time};
 use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
 use weir_testbed::{Bed, BedConfig};
 use weir_trace::{Expected, Scenario};
@@ -42,6 +43,14 @@ pub(crate) struct LiveArgs {
     /// Share of the links' payload rate the coordinator plans with
     #[arg(long, value_name = "SHARE", default_value_t = 0.985)]
     plan_share: f64,
+    /// Coflows whose bottleneck alone takes less than this are left to TCP, as by `weir coordinator`; 0: none
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    bypass: Span,
+    #[command(flatten)]
+    control: ControlArgs,
+    /// Let agents measure foreign traffic on their links, as they do outside of test beds
+    #[arg(long)]
+    foreign_traffic: bool,
     /// Seed of a synthetic workload
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -232,6 +241,10 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         link_rate: args.link_rate,
         policy: scheduled,
         plan_share: args.plan_share,
+        bypass: args.bypass,
+        batch_window: args.control.batch_window,
+        ready_wait: args.control.ready_wait,
+        foreign_traffic: args.foreign_traffic,
     };
     let total: u64 = coflows.iter().map(|coflow| coflow.bytes().0).sum();
     let bar = progress::bytes(total, label);

@@ -64,13 +64,24 @@ fn render(reply: &StatusReply) -> String {
             coflow.live_flows.to_string(),
             coflow.done_flows.to_string(),
             Bytes(coflow.bytes_left).to_string(),
-            Rate::from_bytes_per_sec(coflow.rate_bytes_per_s).to_string(),
+            if coflow.bypassed {
+                "bypassed".to_owned()
+            } else {
+                Rate::from_bytes_per_sec(coflow.rate_bytes_per_s).to_string()
+            },
             format!("{:.1}", coflow.age_s),
             coflow.waits_for.clone(),
         ]);
     }
     if !reply.coflows.is_empty() {
         text.push_str(&format!("{table}\n"));
+    }
+    for agent in &reply.agents {
+        let [sent, received] = [agent.foreign_sent_per_s, agent.foreign_received_per_s];
+        if sent > 0.0 || received > 0.0 {
+            let [sent, received] = [sent, received].map(Rate::from_bytes_per_sec);
+            text.push_str(&format!("host {}: foreign traffic {sent} up, {received} down\n", agent.host));
+        }
     }
     for record in &reply.completed {
         text.push_str(&format!(

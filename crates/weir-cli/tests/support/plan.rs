@@ -10,6 +10,10 @@ pub(crate) struct Plan {
     pub(crate) hosts: u32,
     pub(crate) link_rate: &'static str,
     pub(crate) lease_ms: u64,
+    /// Below how many seconds of its bottleneck a coflow is left to TCP.
+    pub(crate) bypass: &'static str,
+    /// How many milliseconds a coflow waits for the rest of its gets.
+    pub(crate) ready_wait: &'static str,
     pub(crate) coflows: Vec<Coflow>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) gets: Vec<Get>,
@@ -107,7 +111,11 @@ impl Plan {
         let total = gets.iter().map(|get| blocks[get.block].size).sum();
         let events = events(chance, hosts, coflows.len(), &gets, total);
         let link_rate = chance.of(&["300mbit", "600mbit", "1gbit"]);
-        Plan { hosts, link_rate, lease_ms: chance.of(&[120, 400, 1000]), coflows, blocks, gets, events }
+        let lease_ms = chance.of(&[120, 400, 1000]);
+        // All coflows, none of them, and such as outgrow the bound while they move.
+        let bypass = chance.of(&["0", "0", "0.01", "0.25"]);
+        let ready_wait = chance.of(&["0", "3", "500"]);
+        Plan { hosts, link_rate, lease_ms, bypass, ready_wait, coflows, blocks, gets, events }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The processes of a round: started, killed, started again at the same address, and ended.
 
-use super::plan::Victim;
+use super::plan::{Plan, Victim};
 use super::receiver::{ENTRY, ORDERS, Orders, Said};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -82,9 +82,8 @@ pub(crate) struct Heard {
 /// All processes of a round.
 pub(crate) struct Processes {
     dir: PathBuf,
-    hosts: u32,
-    link_rate: &'static str,
-    lease_ms: u64,
+    /// Options of the coordinator.
+    options: Vec<String>,
     pub(crate) coordinator_address: SocketAddr,
     pub(crate) agent_addresses: Vec<SocketAddr>,
     coordinator: Option<Process>,
@@ -96,18 +95,19 @@ pub(crate) struct Processes {
 
 impl Processes {
     /// Picks addresses; nothing is started yet.
-    pub(crate) fn new(
-        dir: &Path,
-        hosts: u32,
-        link_rate: &'static str,
-        lease_ms: u64,
-    ) -> (Processes, mpsc::UnboundedReceiver<Heard>) {
+    pub(crate) fn new(dir: &Path, plan: &Plan) -> (Processes, mpsc::UnboundedReceiver<Heard>) {
         let (said, heard) = mpsc::unbounded_channel();
+        let hosts = plan.hosts;
+        let options = [
+            ("--hosts", hosts.to_string()),
+            ("--link-rate", plan.link_rate.to_owned()),
+            ("--lease-ms", plan.lease_ms.to_string()),
+            ("--bypass", plan.bypass.to_owned()),
+            ("--ready-wait", plan.ready_wait.to_owned()),
+        ];
         let processes = Processes {
             dir: dir.to_owned(),
-            hosts,
-            link_rate,
-            lease_ms,
+            options: options.map(|(option, value)| format!("{option}={value}")).to_vec(),
             coordinator_address: free_address(),
             agent_addresses: (0..hosts).map(|_| free_address()).collect(),
             coordinator: None,
@@ -125,11 +125,7 @@ impl Processes {
 
     pub(crate) fn start_coordinator(&mut self) {
         let mut command = self.weir("coordinator");
-        command
-            .args(["--listen", &self.coordinator_address.to_string()])
-            .args(["--hosts", &self.hosts.to_string()])
-            .args(["--link-rate", self.link_rate])
-            .args(["--lease-ms", &self.lease_ms.to_string()]);
+        command.args(["--listen", &self.coordinator_address.to_string()]).args(&self.options);
         self.coordinator = Some(Process::spawn(&mut command));
     }
 

@@ -72,7 +72,7 @@ struct Round {
 /// Plays the round of a seed.
 pub(crate) async fn play(seed: u64, dir: &Path) -> Result<Tally, Failure> {
     let plan = Plan::draw(seed);
-    let (processes, heard) = Processes::new(dir, plan.hosts, plan.link_rate, plan.lease_ms);
+    let (processes, heard) = Processes::new(dir, &plan);
     let clients = (0..plan.hosts)
         .map(|host| {
             Client::new(ClientConfig {

@@ -3,7 +3,7 @@
 use super::facts::JournalEntry;
 use super::flow::Flow;
 use super::pacer::Pacing;
-use super::state::{Agent, CoflowEntry, FirstByte};
+use super::state::{Agent, CoflowEntry, FirstByte, Treatment};
 use std::collections::BTreeSet;
 use weir_model::{Rate, Span, Time};
 use weir_proto::{limits, v1};
@@ -17,6 +17,7 @@ impl Agent {
         self.session = true;
         self.epoch = 0;
         self.events.clear();
+        self.forget_interface();
         let note = |(&coflow, entry): (&u64, &CoflowEntry)| {
             let mut note = entry.note.clone();
             note.coflow = coflow;
@@ -50,6 +51,7 @@ impl Agent {
     pub fn handle_session_lost(&mut self) {
         self.session = false;
         self.sent_whole.clear();
+        self.forget_interface();
         self.events.clear();
     }
 
@@ -95,10 +97,19 @@ impl Agent {
             for flow in self.flows.values_mut() {
                 (flow.base, flow.grant) = (0.0, 0.0);
             }
+            for coflow in self.coflows.values_mut().filter(|coflow| coflow.treatment == Treatment::Bypassed) {
+                coflow.treatment = Treatment::Unknown;
+            }
+            self.bypass_bytes = plan.bypass_bytes;
+            self.ready_wait = Span::from_nanos(plan.ready_wait_ns);
+        }
+        for &coflow in &plan.bypassed {
+            self.bypass(now, coflow);
         }
         let mut touched = BTreeSet::new();
         for rate in &plan.coflows {
-            let Some(coflow) = self.coflows.get(&rate.coflow) else { continue };
+            let Some(coflow) = self.coflows.get_mut(&rate.coflow) else { continue };
+            coflow.treatment = Treatment::Scheduled;
             let drain = sane(rate.drain_per_s);
             // Flows that came after the plan was made are not in it: they keep waiting.
             for id in coflow.flows.range(..=plan.latest_flow) {
@@ -119,7 +130,7 @@ impl Agent {
         for &id in &touched {
             let Some(flow) = self.flows.get(&id) else { continue };
             if flow.planned {
-                self.waiting.remove(&(flow.opened + self.config.first_plan_wait, id));
+                self.waiting.remove(&(flow.wait_until, id));
                 self.pacer.set(now, id, Pacing::Rated(Rate::from_bytes_per_sec(flow.rate())));
             }
         }
@@ -127,6 +138,19 @@ impl Agent {
         let granted = touched.iter().filter_map(|id| self.flows.get(id)).map(|flow| (flow.coflow, false));
         for (coflow, whole) in named.chain(granted).collect::<BTreeSet<_>>() {
             self.note_whole(coflow, whole);
+        }
+    }
+
+    /// All flows of a coflow that are here go as fast as TCP has them go, and later ones do so at once.
+    fn bypass(&mut self, now: Time, id: u64) {
+        let Some(coflow) = self.coflows.get_mut(&id) else { return };
+        coflow.treatment = Treatment::Bypassed;
+        for &id in &coflow.flows {
+            if let Some(flow) = self.flows.get_mut(&id) {
+                (flow.base, flow.grant, flow.planned) = (0.0, 0.0, false);
+                self.waiting.remove(&(flow.wait_until, id));
+                self.pacer.set(now, id, Pacing::Unscheduled);
+            }
         }
     }
 

@@ -17,6 +17,8 @@ pub struct AgentConfig {
     pub first_plan_wait: Span,
     /// How often progress of moving flows is reported.
     pub report_interval: Span,
+    /// Somebody answers [`Agent::wants_interface`](super::Agent::wants_interface).
+    pub measures_interface: bool,
 }
 
 /// A block this agent can serve.

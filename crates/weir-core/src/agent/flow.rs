@@ -20,7 +20,8 @@ pub(super) struct Flow {
     pub(super) due: Time,
     /// A plan counts it.
     pub(super) planned: bool,
-    pub(super) opened: Time,
+    /// When it stops waiting for its first plan.
+    pub(super) wait_until: Time,
 }
 
 /// A flow that fell behind its plan may go this much faster to end in time with its coflow.

@@ -4,10 +4,12 @@ mod control;
 mod facts;
 mod flow;
 mod latencies;
+mod meter;
 mod pacer;
 mod state;
 
 pub use facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};
 pub use latencies::Latencies;
+pub use meter::InterfaceBytes;
 pub use pacer::{Pacer, Pacing};
 pub use state::Agent;

@@ -4,9 +4,10 @@ use super::control::FULL_REPORT_INTERVAL;
 use super::facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};
 use super::flow::Flow;
 use super::latencies::Latencies;
+use super::meter::Meter;
 use super::pacer::{Pacer, Pacing};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use weir_model::Time;
+use weir_model::{Span, Time};
 use weir_proto::data::{FRAME_BYTES, Request, Status};
 use weir_proto::{limits, v1};
 
@@ -20,6 +21,21 @@ pub(super) struct CoflowEntry {
     pub(super) first_opened: Option<Time>,
     pub(super) flows: BTreeSet<u64>,
     pub(super) first_byte: FirstByte,
+    pub(super) treatment: Treatment,
+    /// What its flows here had to move when they were opened, all together.
+    pub(super) opened_bytes: u64,
+}
+
+/// What the coordinator said of a coflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// Nothing that still holds.
+    #[default]
+    Unknown,
+    /// It is left to TCP.
+    Bypassed,
+    /// Plans name it.
+    Scheduled,
 }
 
 /// Where a coflow stands between its last get and its first byte here.
@@ -39,6 +55,8 @@ pub(super) enum FirstByte {
 pub struct Agent {
     pub(super) config: AgentConfig,
     pub(super) blocks: BTreeMap<(u64, String), BlockEntry>,
+    /// Bytes of all blocks of a coflow.
+    held: BTreeMap<u64, u64>,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
     pub(super) ended: BTreeSet<u64>,
     pub(super) flows: BTreeMap<u64, Flow>,
@@ -48,6 +66,10 @@ pub struct Agent {
     pub(super) session: bool,
     pub(super) epoch: u64,
     pub(super) lease_end: Option<Time>,
+    /// A coflow that no plan named is bypassed while fewer bytes of it are known here.
+    pub(super) bypass_bytes: u64,
+    /// How long the coordinator may wait for the announced flows of a coflow.
+    pub(super) ready_wait: Span,
     pub(super) next_report: Time,
     pub(super) next_full_report: Time,
     pub(super) events: VecDeque<v1::AgentEvent>,
@@ -56,6 +78,7 @@ pub struct Agent {
     discards: VecDeque<String>,
     pub(super) stale_dropped: u64,
     pub(super) latencies: Latencies,
+    pub(super) meter: Meter,
     /// When flows were handed over whole, until a plan counts it or newer ones push them out.
     pub(super) sent_whole: BTreeMap<u64, Time>,
 }
@@ -65,6 +88,7 @@ impl Agent {
     pub fn new(config: AgentConfig) -> Agent {
         Agent {
             blocks: BTreeMap::new(),
+            held: BTreeMap::new(),
             coflows: BTreeMap::new(),
             ended: BTreeSet::new(),
             flows: BTreeMap::new(),
@@ -75,6 +99,8 @@ impl Agent {
             session: false,
             epoch: 0,
             lease_end: None,
+            bypass_bytes: 0,
+            ready_wait: Span::ZERO,
             next_report: Time::MAX,
             next_full_report: Time::ZERO,
             events: VecDeque::new(),
@@ -83,6 +109,7 @@ impl Agent {
             discards: VecDeque::new(),
             stale_dropped: 0,
             latencies: Latencies::default(),
+            meter: Meter::default(),
             sent_whole: BTreeMap::new(),
         }
     }
@@ -90,9 +117,7 @@ impl Agent {
     /// Takes back what an earlier process of this host wrote to its journal.
     pub fn restore(&mut self, entry: JournalEntry) {
         match entry {
-            JournalEntry::Put(block) => {
-                self.blocks.insert((block.coflow, block.block.clone()), block);
-            }
+            JournalEntry::Put(block) => self.hold(block),
             JournalEntry::Coflow { coflow, note, noted_ns } => {
                 if let Ok(note) = weir_proto::decode_note(&note) {
                     let entry = self.coflows.entry(coflow).or_default();
@@ -133,8 +158,15 @@ impl Agent {
             size: block.size,
         }));
         self.journal.push_back(JournalEntry::Put(block.clone()));
-        self.blocks.insert(key, block);
+        self.hold(block);
         Ok(())
+    }
+
+    fn hold(&mut self, block: BlockEntry) {
+        let (key, size) = ((block.coflow, block.block.clone()), block.size);
+        if self.blocks.insert(key.clone(), block).is_none() {
+            *self.held.entry(key.0).or_default() += size;
+        }
     }
 
     /// Whether a coflow is known to have ended.
@@ -154,6 +186,8 @@ impl Agent {
         }
         let id = self.next_flow;
         self.next_flow += 1;
+        let left = block.size - request.offset;
+        let scheduled = self.lease_holds(now) && !self.is_small(request.coflow, left);
         let flow = Flow {
             coflow: request.coflow,
             block: request.block.clone(),
@@ -166,18 +200,18 @@ impl Agent {
             base: 0.0,
             due: Time::MAX,
             planned: false,
-            opened: now,
+            wait_until: now + self.config.first_plan_wait + self.ready_wait,
         };
         self.send(v1::agent_event::Kind::FlowOpened(flow.opened(id)));
-        let scheduled = self.lease_holds(now);
         let pacing = if scheduled { Pacing::Paused } else { Pacing::Unscheduled };
         self.pacer.insert(now, id, flow.left(), pacing);
         if scheduled {
-            self.waiting.insert((now + self.config.first_plan_wait, id));
+            self.waiting.insert((flow.wait_until, id));
         }
         let coflow = self.coflows.entry(request.coflow).or_default();
         coflow.first_opened.get_or_insert(now);
         coflow.flows.insert(id);
+        coflow.opened_bytes += left;
         self.flows.insert(id, flow);
         self.expect_report(now + FULL_REPORT_INTERVAL);
         Ok(OpenedFlow { flow: id, block, offset: request.offset })
@@ -194,6 +228,7 @@ impl Agent {
             coflow.first_byte = FirstByte::Past;
             self.latencies.note_first_byte(entry.coflow, now);
         }
+        let destination = entry.destination;
         self.pacer.sent(now, flow, bytes);
         if entry.planned
             && let Some(rate) = entry.catch_up(now)
@@ -210,6 +245,7 @@ impl Agent {
         } else {
             self.expect_report(now + self.config.report_interval);
         }
+        self.meter_handed(destination, bytes);
     }
 
     /// Nothing was written: more of the flow is unacknowledged than its [`Transmit`] allows.
@@ -231,7 +267,7 @@ impl Agent {
     pub fn handle_closed(&mut self, flow: u64, done: bool) {
         let Some(entry) = self.flows.remove(&flow) else { return };
         self.pacer.remove(flow);
-        self.waiting.remove(&(entry.opened + self.config.first_plan_wait, flow));
+        self.waiting.remove(&(entry.wait_until, flow));
         if let Some(coflow) = self.coflows.get_mut(&entry.coflow) {
             coflow.flows.remove(&flow);
         }
@@ -299,7 +335,8 @@ impl Agent {
     pub fn next_timeout(&self) -> Option<Time> {
         let waiting = self.waiting.first().map(|&(until, _)| until);
         let report = (self.next_report < Time::MAX).then_some(self.next_report);
-        [self.pacer.next_timeout(), self.lease_end, waiting, report].into_iter().flatten().min()
+        let times = [self.pacer.next_timeout(), self.lease_end, waiting, report, self.interface_due()];
+        times.into_iter().flatten().min()
     }
 
     /// Flows now open.
@@ -326,6 +363,23 @@ impl Agent {
         self.lease_end.is_some_and(|end| end > now)
     }
 
+    /// Whether a flow with `left` bytes starts without a plan, for what is known here of its coflow is little.
+    /// Many hosts may each know little of a large coflow: the coordinator, which knows all, then says so.
+    fn is_small(&self, coflow: u64, left: u64) -> bool {
+        let entry = self.coflows.get(&coflow);
+        match entry.map(|entry| entry.treatment).unwrap_or_default() {
+            Treatment::Bypassed => true,
+            Treatment::Scheduled => false,
+            Treatment::Unknown => {
+                let held = self.held.get(&coflow).copied().unwrap_or(0);
+                let opened = entry.map_or(0, |entry| entry.opened_bytes) + left;
+                let options = entry.and_then(|entry| entry.note.options.as_ref());
+                let deadline = options.is_some_and(|options| options.deadline_ms > 0);
+                !deadline && held.max(opened) < self.bypass_bytes
+            }
+        }
+    }
+
     fn count_done(&mut self, coflow: u64, bytes: u64) {
         let note = &mut self.coflows.entry(coflow).or_default().note;
         note.done_flows += 1;
@@ -344,6 +398,7 @@ impl Agent {
                 self.discards.push_back(block.path);
             }
         }
+        self.held.remove(&coflow);
         self.ended.insert(coflow);
         if self.ended.len() > limits::MAX_ENDED_COFLOWS {
             self.ended.pop_first();

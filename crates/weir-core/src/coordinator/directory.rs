@@ -1,5 +1,6 @@
 //! Coflows and blocks: registration, location, the end of a coflow.
 
+use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator, SessionId};
 use weir_model::{Span, Time};
 use weir_proto::{limits, v1};
@@ -38,6 +39,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub(super) struct Waiting {
     token: u64,
+    receiver: u32,
     until: Time,
 }
 
@@ -75,6 +77,7 @@ impl Coordinator {
             return Err(if earlier { SealError::NotYetKnown(coflow) } else { SealError::Unknown(coflow) });
         };
         entry.sealed = true;
+        self.stop_gathering(now, coflow);
         self.broadcast_note(now, coflow);
         self.check_complete(now, coflow);
         Ok(())
@@ -115,6 +118,9 @@ impl Coordinator {
         let known = self.coflows.remove(&coflow);
         if let Some(entry) = &known {
             self.request_keys.remove(&entry.request_key);
+            if let Stage::Gathering(until) = entry.stage {
+                self.gathering.remove(&(until, coflow));
+            }
         }
         let range = (coflow, String::new())..(coflow + 1, String::new());
         let blocks: Vec<_> = self.holders.range(range.clone()).map(|(key, _)| key.clone()).collect();
@@ -128,7 +134,7 @@ impl Coordinator {
         }
         let waited: Vec<_> = self.waiting.range(range).map(|(key, _)| key.clone()).collect();
         for key in waited {
-            self.answer(&key);
+            self.answer(now, &key);
         }
         if known.is_some() || held {
             self.tell_all_of_end(now, coflow);
@@ -156,11 +162,15 @@ impl Coordinator {
         if full {
             self.count("locates_not_waited_for");
         }
-        self.waiting.entry(key.clone()).or_default().push(Waiting { token, until: now + wait });
+        self.waiting.entry(key.clone()).or_default().push(Waiting {
+            token,
+            receiver: request.host,
+            until: now + wait,
+        });
         self.waiting_count += 1;
         let known = self.holders.contains_key(&key) || self.ended.contains(&key.0);
         if known || full || wait == Span::ZERO {
-            self.answer(&key);
+            self.answer(now, &key);
         }
     }
 
@@ -169,9 +179,9 @@ impl Coordinator {
         self.answers.pop_front()
     }
 
-    pub(super) fn answer_waiting(&mut self, key: &(u64, String)) {
+    pub(super) fn answer_waiting(&mut self, now: Time, key: &(u64, String)) {
         if self.waiting.contains_key(key) {
-            self.answer(key);
+            self.answer(now, key);
         }
     }
 
@@ -195,22 +205,14 @@ impl Coordinator {
         self.waiting.values().flatten().map(|wait| wait.until).min()
     }
 
-    /// Holders least loaded with live flows come first, ties by host.
-    fn answer(&mut self, key: &(u64, String)) {
-        let mut holders: Vec<(usize, v1::Holder)> = Vec::new();
-        for (host, &size) in self.holders.get(key).into_iter().flatten() {
-            if let Some(agent) = self.hosts.get(host).and_then(|session| self.agents.get(session)) {
-                let data_address = agent.data_address.clone();
-                holders.push((agent.flows.len(), v1::Holder { host: *host, data_address, size }));
-            }
-        }
-        holders.sort_by_key(|(load, holder)| (*load, holder.host));
-        let holders: Vec<_> = holders.into_iter().map(|(_, holder)| holder).collect();
+    /// Answers all who wait for a block.
+    fn answer(&mut self, now: Time, key: &(u64, String)) {
+        self.advance(now);
         let ended = self.ended.contains(&key.0);
         for wait in self.waiting.remove(key).unwrap_or_default() {
             self.waiting_count -= 1;
-            let reply = v1::LocateReply { holders: holders.clone(), ended };
-            self.answers.push_back(Answer { token: wait.token, reply });
+            let holders = self.holders_for(now, key, wait.receiver);
+            self.answers.push_back(Answer { token: wait.token, reply: v1::LocateReply { holders, ended } });
         }
     }
 

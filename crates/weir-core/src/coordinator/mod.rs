@@ -1,11 +1,15 @@
 //! The coordinator: what is registered, where blocks are, what moves, and the plan for it.
 
 mod directory;
+mod foreign;
+mod holders;
 mod planning;
+mod readiness;
 mod state;
 mod status;
 
 pub use directory::{Answer, RegisterError, SealError};
+pub use foreign::Wire;
 pub use state::{Coordinator, CoordinatorConfig, HelloError, SessionId};
 
 #[cfg(test)]

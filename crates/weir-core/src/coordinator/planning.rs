@@ -6,7 +6,7 @@
 //! continued, and flows whose grant changed.
 
 use super::state::{Coordinator, SessionId, agent_flow};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Span, Time};
 use weir_policy::FlowRef;
 use weir_proto::v1;
@@ -27,12 +27,25 @@ pub(super) struct Enforced {
     /// Per coflow with flows there: drain per second and when it was sent.
     drains: BTreeMap<u64, (f64, Time)>,
     grants: BTreeMap<u64, f64>,
+    /// Coflows with flows there that are left to TCP.
+    bypassed: BTreeSet<u64>,
 }
 
 impl Enforced {
     /// The agent must hear of this coflow again even if nothing changed: it has a new flow there.
+    pub(super) fn expect_news(&mut self, coflow: u64) {
+        self.drains.remove(&coflow);
+    }
+
+    /// Whatever the agent was told of this coflow holds no more.
     pub(super) fn forget(&mut self, coflow: u64) {
         self.drains.remove(&coflow);
+        self.bypassed.remove(&coflow);
+    }
+
+    /// Whether the agent is still to be told that this coflow is left to TCP; it is told now.
+    pub(super) fn bypass(&mut self, coflow: u64) -> bool {
+        self.bypassed.insert(coflow)
     }
 
     /// Whether `drain` at `now` is what the agent does anyway: rates are held from the moment a drain
@@ -55,6 +68,7 @@ impl Coordinator {
     /// Lets time pass: keepalives, time limits, the policy's own wake-ups.
     pub fn handle_timeout(&mut self, now: Time) {
         self.expire_waiting(now);
+        self.end_gathering(now);
         let quiet: Vec<SessionId> = self
             .agents
             .iter()
@@ -84,7 +98,8 @@ impl Coordinator {
             self.agents.values().map(|agent| agent.last_message + self.keepalive_interval()).min();
         let moving = self.agents.values().filter(|agent| !agent.flows.is_empty());
         let repeat = moving.filter_map(|agent| agent.planned).min().map(|at| at + self.config.lease);
-        [keepalive, repeat, self.next_expiry(), self.policy_wakeup()].into_iter().flatten().min()
+        let waits = [self.next_expiry(), self.next_ready()];
+        [keepalive, repeat, self.policy_wakeup()].into_iter().chain(waits).flatten().min()
     }
 
     /// When to call [`Coordinator::poll_plan`], if anything changed since the last plan.
@@ -99,7 +114,7 @@ impl Coordinator {
         }
         self.advance(now);
         self.plan.clear();
-        self.policy.plan(now, &self.config.fabric, &self.table, &mut self.plan);
+        self.policy.plan(now, &self.fabric, &self.table, &mut self.plan);
         self.table.adopt(&self.plan);
         self.count("plans");
         let messages = self.differences(now);
@@ -183,16 +198,20 @@ impl Coordinator {
                 plans.entry(session).or_default().coflows.push(rate);
             }
         }
+        let complete = self.complete_plans();
         for (&session, agent) in &mut self.agents {
             agent.enforced.drains.retain(|coflow, _| drains.contains_key(coflow));
+            agent.enforced.bypassed.retain(|coflow| self.coflows.contains_key(coflow));
             let new = grants_by_host.remove(&agent.host).unwrap_or_default();
             let changed = changed_grants(&mut agent.enforced.grants, &new);
             if !changed.is_empty() {
                 plans.entry(session).or_default().grants = changed;
             }
-            if agent.planned.is_none() {
+            if let Some(facts) = complete.get(&session) {
                 agent.planned = Some(now);
-                plans.entry(session).or_default().complete = true;
+                agent.enforced.bypassed = facts.bypassed.iter().copied().collect();
+                let v1::Plan { coflows, grants, .. } = plans.remove(&session).unwrap_or_default();
+                plans.insert(session, v1::Plan { coflows, grants, ..facts.clone() });
             }
             let completed = agent.completed.take();
             if let Some(plan) = plans.get_mut(&session) {
@@ -201,6 +220,24 @@ impl Coordinator {
             }
         }
         plans.into_iter().collect()
+    }
+
+    /// What a plan that repeats everything says besides rates, for each agent that is due one.
+    fn complete_plans(&self) -> BTreeMap<SessionId, v1::Plan> {
+        let due = self.agents.iter().filter(|(_, agent)| agent.planned.is_none());
+        let facts = due.map(|(&session, agent)| {
+            let coflows = agent.flows.iter().filter_map(|key| self.flows.get(key)).map(|flow| flow.coflow);
+            let bypassed: BTreeSet<u64> = coflows.filter(|&coflow| self.is_bypassed(coflow)).collect();
+            let plan = v1::Plan {
+                complete: true,
+                bypassed: bypassed.into_iter().collect(),
+                bypass_bytes: self.bypass_bytes(agent.host),
+                ready_wait_ns: self.config.ready_wait.nanos(),
+                ..v1::Plan::default()
+            };
+            (session, plan)
+        });
+        facts.collect()
     }
 }
 

@@ -1,9 +1,12 @@
 //! State and events of the coordinator.
 
 use super::directory::{Answer, Waiting};
+use super::foreign::{Traffic, Wire};
+use super::holders::Promises;
 use super::planning::Enforced;
+use super::readiness::{Demand, Stage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, Span, Time};
+use weir_model::{CoflowId, Fabric, Span, Time};
 use weir_policy::{CoflowTable, FlowRef, Plan, Policy, PolicyInfo};
 use weir_proto::{limits, v1};
 
@@ -20,6 +23,12 @@ pub struct CoordinatorConfig {
     pub lease: Span,
     /// First coflow id to give; later than every id an earlier process of this coordinator gave.
     pub first_coflow: u64,
+    /// Coflows whose bottleneck on the empty fabric takes less than this are left to TCP. Zero: none is.
+    pub bypass: Span,
+    /// How long a coflow waits for the rest of its announced flows, from its first get on.
+    pub ready_wait: Span,
+    /// What interfaces count, for agents that measure.
+    pub wire: Wire,
 }
 
 /// Why an agent's session was refused.
@@ -71,6 +80,11 @@ pub(super) struct CoflowEntry {
     pub(super) live: BTreeMap<u32, u64>,
     pub(super) last_done: Option<Time>,
     pub(super) complete: bool,
+    pub(super) stage: Stage,
+    /// What is known of its bytes until it is scheduled.
+    pub(super) demand: Demand,
+    /// Its live flows that the policy does not see, by key.
+    pub(super) outside: BTreeSet<u64>,
 }
 
 impl CoflowEntry {
@@ -89,17 +103,30 @@ impl CoflowEntry {
 pub(super) struct FlowEntry {
     pub(super) coflow: u64,
     pub(super) host: u32,
+    pub(super) destination: u32,
+    pub(super) group: u32,
     pub(super) size: u64,
+    /// Offset reached, as last reported.
+    pub(super) sent: u64,
     /// Its id in the policy's table, where ids are never given twice.
     pub(super) id: u64,
-    /// Where it stands in the policy's table; `None` once all its bytes are sent.
+    /// Where it stands in the policy's table; `None` while it is not there, or once all its bytes are sent.
     pub(super) at: Option<FlowRef>,
+}
+
+impl FlowEntry {
+    pub(super) fn left(&self) -> u64 {
+        self.size - self.sent
+    }
 }
 
 /// A coordinator. Call order: see the crate's documentation; after a batch of events call
 /// [`Coordinator::poll_plan`] once.
 pub struct Coordinator {
     pub(super) config: CoordinatorConfig,
+    /// The network less foreign traffic: what the policy sees.
+    pub(super) fabric: Fabric,
+    pub(super) traffic: Traffic,
     pub(super) policy_name: &'static str,
     pub(super) policy: Box<dyn Policy>,
     pub(super) table: CoflowTable,
@@ -111,11 +138,14 @@ pub struct Coordinator {
     pub(super) agents: BTreeMap<SessionId, AgentEntry>,
     pub(super) hosts: BTreeMap<u32, SessionId>,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
+    /// Coflows that wait for announced flows, by the end of their wait.
+    pub(super) gathering: BTreeSet<(Time, u64)>,
     pub(super) flows: BTreeMap<u64, FlowEntry>,
     /// From ids of the policy's table to keys of `flows`.
     pub(super) keys: BTreeMap<u64, u64>,
     pub(super) next_flow: u64,
     pub(super) holders: BTreeMap<(u64, String), BTreeMap<u32, u64>>,
+    pub(super) promises: Promises,
     pub(super) request_keys: BTreeMap<u64, u64>,
     pub(super) next_coflow: u64,
     /// Coflows that have ended, the latest of them.
@@ -127,10 +157,6 @@ pub struct Coordinator {
     pub(super) completed: VecDeque<v1::CoflowRecord>,
     pub(super) counters: BTreeMap<&'static str, u64>,
 }
-
-/// How long a plan may wait for the rest of a coflow's announced flows: its gets come in a burst, and a plan
-/// for every few of them would cost every agent more than it brings.
-const GATHER: Span = Span::from_nanos(3_000_000);
 
 /// Bits of a flow's key that hold the agent's own flow id.
 const FLOW_BITS: u32 = 40;
@@ -150,6 +176,8 @@ impl Coordinator {
     pub fn new(config: CoordinatorConfig, policy: &PolicyInfo) -> Coordinator {
         Coordinator {
             table: CoflowTable::new(&config.fabric),
+            fabric: config.fabric.clone(),
+            traffic: Traffic::new(),
             next_coflow: config.first_coflow,
             config,
             policy_name: policy.name,
@@ -161,10 +189,12 @@ impl Coordinator {
             agents: BTreeMap::new(),
             hosts: BTreeMap::new(),
             coflows: BTreeMap::new(),
+            gathering: BTreeSet::new(),
             flows: BTreeMap::new(),
             keys: BTreeMap::new(),
             next_flow: 0,
             holders: BTreeMap::new(),
+            promises: Promises::default(),
             request_keys: BTreeMap::new(),
             ended: BTreeSet::new(),
             waiting: BTreeMap::new(),
@@ -216,7 +246,7 @@ impl Coordinator {
             self.restore_coflow(now, hello.host, note);
         }
         for block in hello.blocks {
-            self.handle_block(session, block);
+            self.handle_block(now, session, block);
         }
         for flow in hello.flows {
             self.handle_opened(now, session, flow);
@@ -243,10 +273,11 @@ impl Coordinator {
         self.count("agent_messages");
         for event in message.events {
             match event.kind {
-                Some(Kind::BlockAdded(block)) => self.handle_block(session, block),
+                Some(Kind::BlockAdded(block)) => self.handle_block(now, session, block),
                 Some(Kind::FlowOpened(flow)) => self.handle_opened(now, session, flow),
                 Some(Kind::FlowClosed(flow)) => self.handle_closed(now, session, &flow),
                 Some(Kind::Progress(progress)) => self.handle_progress(now, session, &progress),
+                Some(Kind::Interface(report)) => self.handle_interface(now, session, &report),
                 Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
             }
         }
@@ -258,6 +289,7 @@ impl Coordinator {
         let Some(agent) = self.agents.remove(&session) else { return };
         self.advance(now);
         self.hosts.remove(&agent.host);
+        self.forget_traffic(now, agent.host);
         for &key in &agent.flows {
             self.drop_flow(key);
         }
@@ -294,13 +326,14 @@ impl Coordinator {
             let opened = Time::from_nanos(now.nanos().saturating_sub(note.moving_age_ns));
             entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
         }
-        entry.done.insert(host, (note.done_flows, note.done_bytes));
+        let before = entry.done.insert(host, (note.done_flows, note.done_bytes)).unwrap_or_default();
+        self.note_served(host, note.coflow, note.done_bytes.saturating_sub(before.1));
         if key != 0 {
             self.request_keys.insert(key, note.coflow);
         }
     }
 
-    fn handle_block(&mut self, session: SessionId, block: v1::BlockAdded) {
+    fn handle_block(&mut self, now: Time, session: SessionId, block: v1::BlockAdded) {
         let Some(agent) = self.agents.get_mut(&session) else { return };
         if block.block.len() > limits::MAX_BLOCK_NAME_BYTES {
             self.count("messages_out_of_place");
@@ -314,7 +347,7 @@ impl Coordinator {
         let host = agent.host;
         let key = (block.coflow, block.block);
         self.holders.entry(key.clone()).or_default().insert(host, block.size);
-        self.answer_waiting(&key);
+        self.answer_waiting(now, &key);
     }
 
     fn handle_opened(&mut self, now: Time, session: SessionId, flow: v1::FlowOpened) {
@@ -339,46 +372,25 @@ impl Coordinator {
             CoflowEntry { registered: now, ..CoflowEntry::default() }
         });
         coflow.opened += 1;
-        let arrived = *coflow.arrived.get_or_insert(now);
+        coflow.arrived.get_or_insert(now);
         coflow.complete = false;
         *coflow.live.entry(host).or_default() += 1;
-        let wait = if coflow.opened < coflow.options.flows { GATHER } else { Span::ZERO };
         if coflow.options.flows > 0 && coflow.opened >= coflow.options.flows {
             coflow.sealed = true;
         }
-        let left = flow.size - flow.offset;
         let id = self.next_flow;
         self.next_flow += 1;
-        let at = (left > 0).then(|| {
-            let spec = FlowSpec {
-                source: HostId(host),
-                destination: HostId(flow.destination),
-                size: Bytes(left),
-                group: flow.group,
-            };
-            let slot = match self.table.find_coflow(CoflowId(flow.coflow)) {
-                Some(slot) => slot,
-                None => {
-                    let mut empty = CoflowSpec::new(CoflowId(flow.coflow), arrived, Vec::new());
-                    if coflow.options.weight > 0.0 && coflow.options.weight.is_finite() {
-                        empty.weight = coflow.options.weight;
-                    }
-                    if coflow.options.deadline_ms > 0 {
-                        empty.deadline = Some(Span::from_millis(coflow.options.deadline_ms));
-                    }
-                    self.table.insert(&empty, FlowId(id), &self.config.fabric)
-                }
-            };
-            self.table.add_flow(slot, FlowId(id), &spec, &self.config.fabric)
-        });
-        self.keys.insert(id, key);
-        self.flows.insert(key, FlowEntry { coflow: flow.coflow, host, size: flow.size, id, at });
+        self.promises.keep(flow.destination, flow.coflow, &flow.block);
+        let v1::FlowOpened { destination, group, size, offset, .. } = flow;
+        let entry =
+            FlowEntry { coflow: flow.coflow, host, destination, group, size, sent: offset, id, at: None };
+        self.flows.insert(key, entry);
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.flows.insert(key);
             agent.latest_flow = agent.latest_flow.max(flow.flow);
-            agent.enforced.forget(flow.coflow);
+            agent.enforced.expect_news(flow.coflow);
         }
-        self.want_plan(now + wait);
+        self.take_in(now, key);
     }
 
     fn handle_progress(&mut self, now: Time, session: SessionId, progress: &v1::Progress) {
@@ -388,8 +400,9 @@ impl Coordinator {
         for report in &progress.flows {
             let key = flow_key(host, report.flow);
             let Some(flow) = self.flows.get_mut(&key) else { continue };
+            flow.sent = report.sent.min(flow.size);
+            let left = flow.left();
             let Some(at) = flow.at else { continue };
-            let left = flow.size.saturating_sub(report.sent);
             if left == 0 {
                 flow.at = None;
                 self.table.finish_flow(at);
@@ -411,7 +424,10 @@ impl Coordinator {
     fn handle_closed(&mut self, now: Time, session: SessionId, closed: &v1::FlowClosed) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         let key = flow_key(host, closed.flow);
-        let Some((coflow, size)) = self.flows.get(&key).map(|flow| (flow.coflow, flow.size)) else { return };
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        flow.sent = if closed.done { flow.size } else { closed.sent.min(flow.size) };
+        let (coflow, size) = (flow.coflow, flow.size);
+        let seen_by_policy = !self.is_bypassed(coflow);
         self.advance(now);
         self.drop_flow(key);
         if let Some(agent) = self.agents.get_mut(&session) {
@@ -426,22 +442,26 @@ impl Coordinator {
             entry.last_done = Some(now);
             self.check_complete(now, coflow);
         }
-        self.want_plan(now);
+        if seen_by_policy {
+            self.want_plan(now);
+        }
     }
 
     /// Takes a flow out of everything but its agent's list. Expects the table at `now`.
     pub(super) fn drop_flow(&mut self, key: u64) {
+        self.forget_demand(key);
         let Some(flow) = self.flows.remove(&key) else { return };
         self.keys.remove(&flow.id);
         if let Some(at) = flow.at {
             self.table.remove_flow(at);
         }
-        if let Some(coflow) = self.coflows.get_mut(&flow.coflow)
-            && let Some(count) = coflow.live.get_mut(&flow.host)
-        {
-            *count -= 1;
-            if *count == 0 {
-                coflow.live.remove(&flow.host);
+        if let Some(coflow) = self.coflows.get_mut(&flow.coflow) {
+            coflow.outside.remove(&key);
+            if let Some(count) = coflow.live.get_mut(&flow.host) {
+                *count -= 1;
+                if *count == 0 {
+                    coflow.live.remove(&flow.host);
+                }
             }
         }
         self.drop_idle_coflow(flow.coflow);

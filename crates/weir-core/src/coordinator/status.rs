@@ -1,6 +1,7 @@
 //! What people see: live coflows and why each waits, completed ones, counters.
 
-use super::state::Coordinator;
+use super::readiness::Stage;
+use super::state::{CoflowEntry, Coordinator};
 use weir_model::{CoflowId, Time};
 use weir_policy::Slot;
 use weir_proto::v1;
@@ -32,7 +33,9 @@ impl Coordinator {
         });
         let coflows = self.coflows.iter().filter(|(_, coflow)| !coflow.complete).map(|(&id, coflow)| {
             let slot = self.table.find_coflow(CoflowId(id));
-            let left = slot.map_or(0.0, |slot| self.bytes_left(slot));
+            let outside = coflow.outside.iter().filter_map(|key| self.flows.get(key));
+            let left = slot.map_or(0.0, |slot| self.bytes_left(slot))
+                + outside.map(|flow| flow.left()).sum::<u64>() as f64;
             let rate = slot.map_or(0.0, |slot| by_slot[slot.0 as usize]);
             v1::CoflowStatus {
                 coflow: id,
@@ -42,9 +45,10 @@ impl Coordinator {
                 bytes_left: left as u64,
                 bytes_total: left as u64 + coflow.done_bytes(),
                 rate_bytes_per_s: rate,
-                waits_for: self.waits_for(slot, rate, &used),
+                waits_for: self.waits_for(coflow, slot, rate, &used),
                 age_s: now.since(coflow.registered).as_secs(),
                 sealed: coflow.sealed,
+                bypassed: self.is_bypassed(id),
             }
         });
         v1::StatusReply {
@@ -54,11 +58,16 @@ impl Coordinator {
                 .hosts
                 .values()
                 .filter_map(|session| self.agents.get(session))
-                .map(|agent| v1::AgentStatus {
-                    host: agent.host,
-                    data_address: agent.data_address.clone(),
-                    blocks: agent.blocks,
-                    flows: agent.flows.len() as u64,
+                .map(|agent| {
+                    let (foreign_sent_per_s, foreign_received_per_s) = self.foreign(agent.host);
+                    v1::AgentStatus {
+                        host: agent.host,
+                        data_address: agent.data_address.clone(),
+                        blocks: agent.blocks,
+                        flows: agent.flows.len() as u64,
+                        foreign_sent_per_s,
+                        foreign_received_per_s,
+                    }
                 })
                 .collect(),
             coflows: coflows.collect(),
@@ -80,14 +89,27 @@ impl Coordinator {
             .sum()
     }
 
-    fn waits_for(&self, slot: Option<Slot>, rate: f64, used: &[(f64, Option<Slot>)]) -> String {
+    fn waits_for(
+        &self,
+        coflow: &CoflowEntry,
+        slot: Option<Slot>,
+        rate: f64,
+        used: &[(f64, Option<Slot>)],
+    ) -> String {
+        match (slot, coflow.stage) {
+            (None, Stage::Gathering(_)) => return "the rest of the flows it announced".to_owned(),
+            (None, Stage::Bypassed) if !coflow.outside.is_empty() => {
+                return "its own bytes: it is small and left to TCP".to_owned();
+            }
+            _ => {}
+        }
         let Some(slot) = slot else { return "flows to be opened by its receivers".to_owned() };
         if rate > 0.0 {
             return "its own bytes: it is moving".to_owned();
         }
         let full = self.table.coflow(slot).links().iter().find_map(|&link| {
             let (sum, by) = used[link.index()];
-            let capacity = self.config.fabric.capacity(link).bytes_per_sec();
+            let capacity = self.fabric.capacity(link).bytes_per_sec();
             by.filter(|_| sum >= FULL * capacity).map(|by| (link, by))
         });
         match full {

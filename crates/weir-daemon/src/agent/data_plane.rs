@@ -11,26 +11,33 @@ use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::sync::mpsc as sync_mpsc;
 use tokio::sync::mpsc;
-use weir_core::agent::{Agent, AgentConfig, BlockEntry, JournalEntry, Pacing};
+use weir_core::agent::{Agent, AgentConfig, BlockEntry, InterfaceBytes, JournalEntry, Pacing};
 use weir_model::{Span, Time};
-use weir_net::{BlockFile, Clock, Event, FrameChecksums, Poller};
+use weir_net::{BlockFile, Clock, Event, FrameChecksums, Interface, InterfaceCounters, Poller};
 use weir_proto::data::{Request, Status};
 use weir_proto::{limits, v1};
 
 const LISTENER: u64 = 0;
 /// Waking for every chunk of every flow would cost more than moving its bytes. Events end a sleep.
 const SHORTEST_SLEEP: Span = Span::from_nanos(500_000);
-/// A first event goes to the coordinator at once; those that follow within this time go together.
-const MESSAGE_SPACING: Span = Span::from_nanos(1_000_000);
 /// Writes between two looks at events and commands, so that neither waits long.
 const WRITES_PER_TURN: usize = 8;
 
+/// What the thread has of the operating system.
+pub(super) struct Edge {
+    pub(super) clock: Clock,
+    pub(super) listener: TcpListener,
+    pub(super) poller: Poller,
+    /// The host's link, if foreign traffic on it is measured.
+    pub(super) interface: Option<Interface>,
+    /// Messages to the coordinator are at least this far apart.
+    pub(super) batch: Span,
+}
+
 /// Everything the thread owns but the state only it may touch.
 pub(super) struct DataPlane {
-    clock: Clock,
+    edge: Edge,
     agent: Agent,
-    listener: TcpListener,
-    poller: Poller,
     inbox: sync_mpsc::Receiver<Command>,
     journal: Journal,
 }
@@ -39,10 +46,8 @@ impl DataPlane {
     /// Restores the journal and prepares to serve.
     pub(super) fn start(
         config: AgentConfig,
-        clock: Clock,
         spool: &Path,
-        listener: TcpListener,
-        poller: Poller,
+        edge: Edge,
         inbox: sync_mpsc::Receiver<Command>,
     ) -> io::Result<DataPlane> {
         let (journal, entries) = Journal::open(spool)?;
@@ -50,17 +55,21 @@ impl DataPlane {
         for entry in entries {
             agent.restore(entry);
         }
-        poller.add(&listener, LISTENER)?;
-        Ok(DataPlane { clock, agent, listener, poller, inbox, journal })
+        edge.poller.add(&edge.listener, LISTENER)?;
+        Ok(DataPlane { edge, agent, inbox, journal })
     }
 
     /// Runs until told to stop.
     pub(super) fn run(self) -> io::Result<()> {
+        let Edge { clock, listener, poller, interface, batch } = self.edge;
         Running {
-            clock: self.clock,
+            clock,
+            batch,
+            interface,
+            counters: InterfaceCounters::default(),
             agent: self.agent,
-            listener: self.listener,
-            poller: self.poller,
+            listener,
+            poller,
             inbox: self.inbox,
             journal: self.journal,
             connections: BTreeMap::new(),
@@ -78,6 +87,11 @@ impl DataPlane {
 
 struct Running {
     clock: Clock,
+    /// Messages to the coordinator are at least this far apart.
+    batch: Span,
+    interface: Option<Interface>,
+    /// What the interface said last.
+    counters: InterfaceCounters,
     agent: Agent,
     listener: TcpListener,
     poller: Poller,
@@ -108,10 +122,11 @@ impl Running {
             }
             self.transmit();
             self.agent.handle_timeout(self.clock.now());
+            self.measure();
             self.deliver()?;
             let mut wake = self.agent.next_timeout();
             if self.agent.has_message() {
-                let next = self.last_message + MESSAGE_SPACING;
+                let next = self.last_message + self.batch;
                 wake = Some(wake.map_or(next, |at| at.min(next)));
             }
             let timeout = match wake {
@@ -272,6 +287,24 @@ impl Running {
         }
     }
 
+    /// Looks at the interface, if it is time to.
+    fn measure(&mut self) {
+        let now = self.clock.now();
+        if !self.agent.wants_interface(now) {
+            return;
+        }
+        // An interface that is gone for a moment passes nothing.
+        if let Some(Ok(counters)) = self.interface.as_mut().map(Interface::counters) {
+            self.counters = counters;
+        }
+        let InterfaceCounters { sent, received } = self.counters;
+        let under_way = self.by_flow.iter().filter_map(|(&flow, token)| {
+            let connection = self.connections.get(token)?;
+            Some((flow, weir_net::unacknowledged(connection.stream()).ok()?))
+        });
+        self.agent.handle_interface(now, InterfaceBytes { sent, received }, &under_way.collect());
+    }
+
     fn close(&mut self, token: u64) {
         if let Some(connection) = self.connections.remove(&token)
             && let Some(flow) = connection.flow()
@@ -290,7 +323,7 @@ impl Running {
             }
         }
         let now = self.clock.now();
-        if !self.agent.has_message() || now < self.last_message + MESSAGE_SPACING {
+        if !self.agent.has_message() || now < self.last_message + self.batch {
             return Ok(());
         }
         self.last_message = now;

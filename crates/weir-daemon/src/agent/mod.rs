@@ -16,7 +16,7 @@ use std::sync::mpsc as sync_mpsc;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, PutError};
 use weir_model::Span;
-use weir_net::{Clock, Poller, Waker};
+use weir_net::{Clock, Interface, Poller, Waker};
 use weir_proto::v1;
 
 /// What an agent process needs to know.
@@ -36,10 +36,39 @@ pub struct AgentOptions {
     pub first_plan_wait: Span,
     /// How often progress of moving flows is reported.
     pub report_interval: Span,
+    /// A first event goes to the coordinator at once; those that follow within this time go together.
+    pub batch: Span,
+    /// Interface at which foreign traffic is measured.
+    pub interface: InterfaceChoice,
+}
+
+/// Which interface stands for the host's link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InterfaceChoice {
+    /// None: nothing is measured.
+    None,
+    /// The one that leads to the coordinator; none, with a warning, where that cannot be told.
+    Routed,
+    /// The one of that name; it must exist.
+    Named(String),
+}
+
+impl InterfaceChoice {
+    fn open(&self, coordinator: Option<SocketAddr>) -> std::io::Result<Option<Interface>> {
+        match (self, coordinator) {
+            (InterfaceChoice::None, _) | (_, None) => Ok(None),
+            (InterfaceChoice::Named(name), _) => Ok(Some(Interface::named(name)?)),
+            // Agents that share a machine share its loopback: there is no link to measure.
+            (InterfaceChoice::Routed, Some(address)) if address.ip().is_loopback() => Ok(None),
+            (InterfaceChoice::Routed, Some(address)) => Ok(Interface::towards(address)
+                .inspect_err(|error| tracing::warn!(%address, %error, "foreign traffic is not measured"))
+                .ok()),
+        }
+    }
 }
 
 impl AgentOptions {
-    /// Options with the defaults of the command line.
+    /// Options with the defaults of the command line, except that no interface is measured.
     pub fn new(host: u32, spool: PathBuf) -> AgentOptions {
         AgentOptions {
             host,
@@ -49,6 +78,8 @@ impl AgentOptions {
             allow: Vec::new(),
             first_plan_wait: Span::from_millis(100),
             report_interval: Span::from_millis(20),
+            batch: Span::from_millis(1),
+            interface: InterfaceChoice::None,
         }
     }
 
@@ -94,17 +125,20 @@ pub async fn serve(
     std::fs::create_dir_all(&options.spool)?;
     let data_address = options.advertise.map_or_else(|| listener.local_addr(), Ok)?;
     let clock = Clock::start();
+    let interface = options.interface.open(options.coordinator)?;
     let config = AgentConfig {
         host: options.host,
         data_address: data_address.to_string(),
         incarnation: clock.now().nanos(),
         first_plan_wait: options.first_plan_wait,
         report_interval: options.report_interval,
+        measures_interface: interface.is_some(),
     };
     let poller = Poller::new()?;
     let (queue, inbox) = sync_mpsc::channel();
     let commands = Commands { queue, waker: poller.waker() };
-    let data_plane = data_plane::DataPlane::start(config, clock, &options.spool, listener, poller, inbox)?;
+    let edge = data_plane::Edge { clock, listener, poller, interface, batch: options.batch };
+    let data_plane = data_plane::DataPlane::start(config, &options.spool, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {
         let result = data_plane.run();

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+pub use weir_core::coordinator::Wire;
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId};
 use weir_model::{Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
@@ -33,12 +34,27 @@ pub struct CoordinatorOptions {
     pub lease: Span,
     /// Plans are at least this far apart.
     pub batch: Span,
+    /// Coflows whose bottleneck on the empty fabric takes less than this are left to TCP. Zero: none is.
+    pub bypass: Span,
+    /// How long a coflow waits for the rest of its announced flows, from its first get on.
+    pub ready_wait: Span,
+    /// What interfaces count, for agents that measure theirs.
+    pub wire: Wire,
 }
 
 impl CoordinatorOptions {
-    /// Lease of 1 s and plans at least 1 ms apart.
+    /// Options with the defaults of the command line: a lease of 1 s, plans at least 1 ms apart, coflows below
+    /// 0.25 s left to TCP, and 3 ms for announced flows.
     pub fn new(fabric: Fabric, policy: &'static PolicyInfo) -> CoordinatorOptions {
-        CoordinatorOptions { fabric, policy, lease: Span::from_millis(1000), batch: Span::from_millis(1) }
+        CoordinatorOptions {
+            fabric,
+            policy,
+            lease: Span::from_millis(1000),
+            batch: Span::from_millis(1),
+            bypass: Span::from_millis(250),
+            ready_wait: Span::from_millis(3),
+            wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
+        }
     }
 }
 
@@ -92,6 +108,9 @@ async fn run(
         fabric: options.fabric,
         lease: options.lease,
         first_coflow: (started_ms << COFLOW_COUNTER_BITS) + 1,
+        bypass: options.bypass,
+        ready_wait: options.ready_wait,
+        wire: options.wire,
     };
     let mut owner = Owner {
         clock,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use weir_model::Span;
 
 /// Port of the coordinator, and of agents in a bed; on loopback agents count up from theirs.
 const COORDINATOR_PORT: u16 = 7070;
@@ -77,6 +78,9 @@ impl Processes {
                 .args(["--hosts", &options.hosts.to_string()])
                 .args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())])
                 .args(["--plan-share", &options.plan_share.to_string()])
+                .args(["--bypass", &options.bypass.as_secs().to_string()])
+                .args(["--batch-window", &millis(options.batch_window)])
+                .args(["--ready-wait", &millis(options.ready_wait)])
                 .stdin(Stdio::null());
             all.spawn(network, Role::Coordinator, command)?;
             all.coordinator = Some(address);
@@ -89,6 +93,8 @@ impl Processes {
                 .arg("agent")
                 .args(["--host", &host.to_string()])
                 .args(["--listen", &address.to_string()])
+                .args(["--batch-window", &millis(options.batch_window)])
+                .args(["--interface", if options.foreign_traffic { "auto" } else { "none" }])
                 .arg("--spool")
                 .arg(&spool)
                 .arg("--allow")
@@ -179,6 +185,10 @@ impl Drop for Processes {
             let _ = child.wait();
         }
     }
+}
+
+fn millis(span: Span) -> String {
+    (span.as_secs() * 1e3).to_string()
 }
 
 /// Waits until an agent serves its Unix socket.

@@ -82,6 +82,14 @@ pub struct LiveOptions {
     pub policy: Option<String>,
     /// Share of the payload rate that the coordinator plans with.
     pub plan_share: f64,
+    /// Coflows with a shorter bottleneck are left to TCP.
+    pub bypass: Span,
+    /// Plans, and messages of an agent, are at least this far apart.
+    pub batch_window: Span,
+    /// How long a coflow waits for the rest of its announced flows.
+    pub ready_wait: Span,
+    /// Agents measure what on their links is not Weir's.
+    pub foreign_traffic: bool,
 }
 
 /// One flow as the receiving task saw it, in time since the run's start.

@@ -1,8 +1,12 @@
 //! A coordinator and its agents on virtual time, without sockets.
 
+mod defects;
+mod foreign;
+mod holders;
+mod readiness;
 mod repair;
 
-use super::{Coordinator, CoordinatorConfig, SessionId};
+use super::{Coordinator, CoordinatorConfig, SessionId, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_proto::data::{Request, Status};
@@ -20,10 +24,16 @@ struct Pair {
     next_session: u64,
 }
 
-fn coordinator(hosts: u32, first_coflow: u64) -> Coordinator {
+/// Nothing is bypassed, and nothing waits for gets that are missing.
+fn config(hosts: u32, first_coflow: u64) -> CoordinatorConfig {
     let fabric = Fabric::big_switch(hosts, Rate::from_bytes_per_sec(CAPACITY)).unwrap();
-    let config = CoordinatorConfig { fabric, lease: LEASE, first_coflow };
-    Coordinator::new(config, weir_policy::find("varys").unwrap())
+    let (bypass, ready_wait) = (Span::ZERO, Span::ZERO);
+    let wire = Wire { bytes_per_byte: 1.0, headroom: 1.0 };
+    CoordinatorConfig { fabric, lease: LEASE, first_coflow, bypass, ready_wait, wire }
+}
+
+fn coordinator(hosts: u32, first_coflow: u64) -> Coordinator {
+    Coordinator::new(config(hosts, first_coflow), weir_policy::find("varys").unwrap())
 }
 
 fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
@@ -40,6 +50,11 @@ fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
 
 impl Pair {
     fn new(hosts: u32) -> Pair {
+        Pair::with(config(hosts, 1))
+    }
+
+    fn with(config: CoordinatorConfig) -> Pair {
+        let hosts = config.fabric.hosts();
         let agents = (0..hosts).map(|host| {
             Agent::new(AgentConfig {
                 host,
@@ -47,11 +62,12 @@ impl Pair {
                 incarnation: 1,
                 first_plan_wait: Span::from_millis(100),
                 report_interval: Span::from_millis(20),
+                measures_interface: false,
             })
         });
         let mut pair = Pair {
             now: Time::from_millis(1_000_000),
-            coordinator: coordinator(hosts, 1),
+            coordinator: Coordinator::new(config, weir_policy::find("varys").unwrap()),
             agents: agents.collect(),
             sessions: vec![None; hosts as usize],
             next_session: 0,
@@ -281,6 +297,7 @@ fn an_agent_that_is_gone_and_back_serves_its_blocks_again() {
         incarnation: 2,
         first_plan_wait: Span::from_millis(100),
         report_interval: Span::from_millis(20),
+        measures_interface: false,
     });
     while let Some(entry) = pair.agents[0].poll_journal() {
         agent.restore(entry);

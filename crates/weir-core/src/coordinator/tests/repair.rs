@@ -30,26 +30,6 @@ fn a_flow_that_does_not_move_is_reported_though_nothing_of_it_was_sent() {
 }
 
 #[test]
-fn gets_of_a_coflow_that_announced_more_share_a_plan() {
-    let mut pair = Pair::new(3);
-    let coflow = pair.register(2);
-    let get = |pair: &mut Pair, name: &str, from: usize| {
-        pair.agents[from].handle_put(block(coflow, name, 1_000_000)).unwrap();
-        let request = Request { coflow, offset: 0, destination: 2, group: 0, block: name.to_owned() };
-        pair.agents[from].handle_request(pair.now, &request).unwrap();
-        while let Some(message) = pair.agents[from].poll_message() {
-            let session = pair.sessions[from].unwrap();
-            pair.coordinator.handle_agent(pair.now, session, message);
-        }
-    };
-    get(&mut pair, "a", 0);
-    assert_eq!(pair.coordinator.plan_due(), Some(pair.now + Span::from_millis(3)));
-    pair.now = pair.now + Span::from_millis(1);
-    get(&mut pair, "b", 1);
-    assert_eq!(pair.coordinator.plan_due(), Some(pair.now));
-}
-
-#[test]
 fn a_flow_that_came_after_the_plan_was_made_waits_for_the_next() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(0);
