@@ -231,6 +231,25 @@ impl FromStr for Rate {
     }
 }
 
+impl FromStr for Span {
+    type Err = ParseUnitError;
+
+    /// Reads `2s`, `200ms`, `50us`, `10ns` and `0`.
+    fn from_str(text: &str) -> Result<Span, ParseUnitError> {
+        let error = || ParseUnitError { text: text.to_owned(), expected: "a time such as 200ms or 2s" };
+        let (value, unit) = split_unit(text).ok_or_else(error)?;
+        let secs = match unit.as_str() {
+            "s" => value,
+            "ms" => value / 1e3,
+            "us" => value / 1e6,
+            "ns" => value / 1e9,
+            "" if value == 0.0 => 0.0,
+            _ => return Err(error()),
+        };
+        Ok(Span::until_done(secs))
+    }
+}
+
 impl FromStr for Bytes {
     type Err = ParseUnitError;
 
@@ -275,6 +294,18 @@ mod tests {
         assert_eq!("10MB".parse::<Bytes>().unwrap(), Bytes(10_000_000));
         assert_eq!("10MiB".parse::<Bytes>().unwrap(), Bytes(10 << 20));
         assert!("10 furlongs".parse::<Bytes>().is_err());
+    }
+
+    #[test]
+    fn times_read_with_their_units() {
+        assert_eq!("200ms".parse::<Span>().unwrap(), Span::from_millis(200));
+        assert_eq!(
+            ["1.5s", "50us", "0"].map(|text| text.parse::<Span>().unwrap().nanos()),
+            [1_500_000_000, 50_000, 0]
+        );
+        for bad in ["", "5", "fast", "-1s", "1h"] {
+            assert!(bad.parse::<Span>().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Host {
     fn new(fabric: &Fabric, info: &PolicyInfo) -> Host {
         let table = CoflowTable::new(fabric);
         let now = Time::from_millis(3000);
-        Host { fabric: fabric.clone(), table, policy: (info.create)(), plan: Plan::default(), now }
+        Host { fabric: fabric.clone(), table, policy: info.create(), plan: Plan::default(), now }
     }
 
     /// Flow ids are coflow id * 100 + index, whatever the order of insertion.

@@ -18,5 +18,8 @@ mod laws;
 
 pub use admit::Refusal;
 pub use plan::{Grant, Plan, Share};
-pub use policy::{Claims, CoflowByCoflow, Policy, PolicyInfo, UnknownPolicy, create, find, registry};
+pub use policy::{
+    Chosen, Claims, CoflowByCoflow, Parameter, ParameterKind, Policy, PolicyInfo, Settings, UnknownPolicy,
+    create, find, registry,
+};
 pub use view::{Changes, Class, ClassId, Coflow, CoflowTable, Flow, FlowRef, Row, Slot};

@@ -142,7 +142,7 @@ proptest! {
     fn no_flow_is_forgotten_whatever_a_live_system_does(changes in prop::collection::vec(change(), 1..80)) {
         for info in registry() {
             let fabric = Fabric::big_switch(HOSTS, Rate::from_bytes_per_sec(11.7e6)).unwrap();
-            let mut policy = (info.create)();
+            let mut policy = info.create();
             let mut live = Live {
                 table: CoflowTable::new(&fabric), fabric, plan: Plan::default(), flows: Vec::new(),
                 next: 0, now: Time::from_millis(1000),

@@ -99,7 +99,7 @@ proptest! {
         let fabric = Fabric::big_switch(4, weir_model::Rate::from_bytes_per_sec(1e8)).unwrap();
         for info in registry() {
             let mut flows = Flows::default();
-            let mut policy = (info.create)();
+            let mut policy = info.create();
             let outcome =
                 simulate_observed(&fabric, coflows.clone(), policy.as_mut(), &Options::default(), &mut flows).unwrap();
             prop_assert_eq!(flows.0.len(), coflows.iter().map(CoflowSpec::width).sum::<usize>());

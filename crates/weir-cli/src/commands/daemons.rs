@@ -126,7 +126,7 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
     let rate = weir_testbed::live::payload_rate(args.link_rate).scaled(args.plan_share);
     let fabric = Fabric::big_switch(args.hosts, rate)
         .map_err(|error| Failure::Input(format!("--hosts {}: {error}", args.hosts)))?;
-    let mut options = CoordinatorOptions::new(fabric, policy);
+    let mut options = CoordinatorOptions::new(fabric, policy.clone());
     options.lease = Span::from_millis(args.lease_ms);
     options.batch = args.control.batch_window;
     options.ready_wait = args.control.ready_wait;

@@ -225,7 +225,7 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let twin = if policy == TCP { FAIR } else { policy };
     let info = weir_policy::find(twin)?;
     let simulated =
-        weir_sim::simulate(fabric, coflows.clone(), (info.create)().as_mut(), &weir_sim::Options::default())?;
+        weir_sim::simulate(fabric, coflows.clone(), info.create().as_mut(), &weir_sim::Options::default())?;
     let simulated = Run::new(twin, Mode::Simulated, simulated_rows(&simulated.coflows, coflows), 0.0);
 
     let network = if loopback {

@@ -1,13 +1,18 @@
-//! `weir policies`: names, one line each, and the paper.
+//! `weir policies`: names, one line each, and the paper; then what can be set.
 
 use crate::Failure;
 use crate::output::{table, text};
 
 pub(crate) fn policies() -> Result<(), Failure> {
-    let mut table = table(&["policy", "what it does", "paper"], 3);
+    let mut policies = table(&["policy", "what it does", "paper"], 3);
+    let mut settings = table(&["policy", "setting", "default", "what it does"], 4);
     for info in weir_policy::registry() {
-        table.add_row([info.name, info.summary, info.paper]);
+        policies.add_row([info.name, info.summary, info.paper]);
+        for parameter in info.parameters {
+            settings.add_row([info.name, parameter.name, parameter.default, parameter.about]);
+        }
     }
-    println!("{}", text(&table));
+    println!("{}\n", text(&policies));
+    println!("Settings follow the name, as in dclas:first=250kB:sync=10ms\n\n{}", text(&settings));
     Ok(())
 }

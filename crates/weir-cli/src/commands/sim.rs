@@ -7,7 +7,7 @@ use crate::{Failure, progress};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_model::{Bytes, CoflowSpec, Fabric, Rate, Time};
-use weir_policy::{CoflowTable, Plan, PolicyInfo};
+use weir_policy::{Chosen, CoflowTable, Plan};
 use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan};
 
 #[derive(Args)]
@@ -69,7 +69,7 @@ pub(crate) struct Simulation {
     pub(crate) fabric: Fabric,
     pub(crate) link_rate: Rate,
     pub(crate) coflows: Vec<CoflowSpec>,
-    pub(crate) policies: Vec<&'static PolicyInfo>,
+    pub(crate) policies: Vec<Chosen>,
     pub(crate) options: Options,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
 }
 
 /// The policies of these names, or the first that is none.
-pub(crate) fn find_policies(names: &[String]) -> Result<Vec<&'static PolicyInfo>, Failure> {
+pub(crate) fn find_policies(names: &[String]) -> Result<Vec<Chosen>, Failure> {
     let find =
         |name: &String| weir_policy::find(name).map_err(|error| Failure::Input(format!("--policy: {error}")));
     names.iter().map(find).collect()
@@ -207,22 +207,22 @@ impl Observer for Watch<'_> {
 /// One policy over the workload; with `record`, how busy its links were.
 pub(crate) fn simulate(
     simulation: &Simulation,
-    policy: &PolicyInfo,
+    policy: &Chosen,
     record: bool,
 ) -> Result<(Run, Option<LinkUse>), Failure> {
     let Simulation { fabric, coflows, options, .. } = simulation;
     let mut watch = Watch {
-        bar: progress::bar(coflows.len() as u64, policy.name, "coflows"),
+        bar: progress::bar(coflows.len() as u64, &policy.name, "coflows"),
         recorder: record.then(|| LinkRecorder::new(fabric, coflows, options)),
     };
     let copy = coflows.clone();
     let before = thread_cpu_secs();
-    let outcome = weir_sim::simulate_observed(fabric, copy, (policy.create)().as_mut(), options, &mut watch);
+    let outcome = weir_sim::simulate_observed(fabric, copy, policy.create().as_mut(), options, &mut watch);
     let cpu_s = thread_cpu_secs() - before;
     watch.bar.finish_and_clear();
     let outcome: Outcome = outcome.map_err(|error| anyhow::anyhow!("{}: {error}", policy.name))?;
     let rows = simulated_rows(&outcome.coflows, coflows);
-    let run = Run::new(policy.name, Mode::Simulated, rows, cpu_s);
+    let run = Run::new(&policy.name, Mode::Simulated, rows, cpu_s);
     Ok((run, watch.recorder.map(LinkRecorder::finish)))
 }
 

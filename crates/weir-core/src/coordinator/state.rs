@@ -7,7 +7,7 @@ use super::planning::Enforced;
 use super::readiness::{Demand, Stage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{CoflowId, Fabric, Span, Time};
-use weir_policy::{CoflowTable, FlowRef, Plan, Policy, PolicyInfo};
+use weir_policy::{Chosen, CoflowTable, FlowRef, Plan, Policy};
 use weir_proto::{limits, v1};
 
 /// One agent's connection, numbered by the driver; never reused.
@@ -127,7 +127,7 @@ pub struct Coordinator {
     /// The network less foreign traffic: what the policy sees.
     pub(super) fabric: Fabric,
     pub(super) traffic: Traffic,
-    pub(super) policy_name: &'static str,
+    pub(super) policy_name: String,
     pub(super) policy: Box<dyn Policy>,
     pub(super) table: CoflowTable,
     pub(super) plan: Plan,
@@ -173,15 +173,15 @@ pub(super) fn agent_flow(key: u64) -> u64 {
 
 impl Coordinator {
     /// A coordinator that knows nobody yet.
-    pub fn new(config: CoordinatorConfig, policy: &PolicyInfo) -> Coordinator {
+    pub fn new(config: CoordinatorConfig, policy: &Chosen) -> Coordinator {
         Coordinator {
             table: CoflowTable::new(&config.fabric),
             fabric: config.fabric.clone(),
             traffic: Traffic::new(),
             next_coflow: config.first_coflow,
             config,
-            policy_name: policy.name,
-            policy: (policy.create)(),
+            policy_name: policy.name.clone(),
+            policy: policy.create(),
             plan: Plan::default(),
             planned_at: Time::ZERO,
             plan_due: None,

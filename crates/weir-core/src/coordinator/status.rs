@@ -52,7 +52,7 @@ impl Coordinator {
             }
         });
         v1::StatusReply {
-            policy: self.policy_name.to_owned(),
+            policy: self.policy_name.clone(),
             epoch: self.epoch,
             agents: self
                 .hosts

@@ -14,7 +14,7 @@ pub use weir_core::coordinator::Wire;
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId};
 use weir_model::{Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
-use weir_policy::PolicyInfo;
+use weir_policy::Chosen;
 use weir_proto::v1::coordinator_server::CoordinatorServer;
 use weir_proto::{limits, v1};
 
@@ -29,7 +29,7 @@ pub struct CoordinatorOptions {
     /// The network to schedule, in payload bytes per second.
     pub fabric: Fabric,
     /// The policy.
-    pub policy: &'static PolicyInfo,
+    pub policy: Chosen,
     /// How long agents keep to a plan without hearing more.
     pub lease: Span,
     /// Plans are at least this far apart.
@@ -45,7 +45,7 @@ pub struct CoordinatorOptions {
 impl CoordinatorOptions {
     /// Options with the defaults of the command line: a lease of 1 s, plans at least 1 ms apart, coflows below
     /// 0.25 s left to TCP, and 3 ms for announced flows.
-    pub fn new(fabric: Fabric, policy: &'static PolicyInfo) -> CoordinatorOptions {
+    pub fn new(fabric: Fabric, policy: Chosen) -> CoordinatorOptions {
         CoordinatorOptions {
             fabric,
             policy,
@@ -114,7 +114,7 @@ async fn run(
     };
     let mut owner = Owner {
         clock,
-        core: Coordinator::new(config, options.policy),
+        core: Coordinator::new(config, &options.policy),
         sessions: BTreeMap::new(),
         locating: BTreeMap::new(),
         next_token: 0,

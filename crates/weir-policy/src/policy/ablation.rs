@@ -14,7 +14,8 @@ pub(super) const MADD: PolicyInfo = PolicyInfo {
     summary: "smallest effective bottleneck first, MADD on residual capacity, no backfill",
     paper: PAPER,
     claims: Claims { work_conserving: false, starvation_free: false },
-    create: || Box::new(Ablation::default()),
+    parameters: &[],
+    make: |_| Box::new(Ablation::default()),
 };
 
 pub(super) const PAPER_BACKFILL: PolicyInfo = PolicyInfo {
@@ -22,7 +23,8 @@ pub(super) const PAPER_BACKFILL: PolicyInfo = PolicyInfo {
     summary: "varys with the paper's backfill: per ingress port, in the ratio of rates",
     paper: PAPER,
     claims: Claims { work_conserving: false, starvation_free: false },
-    create: || Box::new(Ablation { backfill: Some(PortBackfill::default()), ..Ablation::default() }),
+    parameters: &[],
+    make: |_| Box::new(Ablation { backfill: Some(PortBackfill::default()), ..Ablation::default() }),
 };
 
 /// SEBF and MADD, and a backfill that may be missing.

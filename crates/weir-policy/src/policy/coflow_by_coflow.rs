@@ -40,6 +40,11 @@ impl CoflowByCoflow {
 }
 
 impl CoflowByCoflow {
+    /// Says that the plan in force is not the last one made here.
+    pub fn forget(&mut self) {
+        self.planned = false;
+    }
+
     /// Whether the drains of the last plan stay what they are.
     fn goes_on(&mut self, view: &CoflowTable) -> bool {
         self.planned

@@ -1,28 +1,64 @@
 //! `dclas-strict`, `dclas` and `clas`: least attained service first, of whole coflows.
 
 use super::tiered::{TierList, TierOrder, Tiered};
-use super::{Claims, Policy, PolicyInfo};
+use super::{Claims, Parameter, ParameterKind, Policy, PolicyInfo, Settings};
 use crate::order::attained::{QueueSettings, Queues};
 use crate::share::{Residual, Tiers, Weigh};
 use crate::{CoflowTable, Plan, Slot};
-use weir_model::{Fabric, LinkId, Span, Time};
+use weir_model::{Fabric, LinkId, Time};
 
 const AALO: &str =
     "Chowdhury, Stoica, Efficient Coflow Scheduling Without Prior Knowledge, SIGCOMM 2015, section 4";
 
-/// K, E and A of the released Aalo.
-const SETTINGS: QueueSettings =
-    QueueSettings { queues: 10, exponent: 10.0, first_bytes: 10e6, sync_interval: Span::ZERO };
-
+const QUEUES: Parameter = Parameter {
+    name: "queues",
+    kind: ParameterKind::Count,
+    default: "10",
+    about: "number of queues, K; 10 in the released Aalo",
+};
+const EXPONENT: Parameter = Parameter {
+    name: "exponent",
+    kind: ParameterKind::Factor,
+    default: "10",
+    about: "factor between thresholds, E; 10 in the released Aalo",
+};
+const FIRST: Parameter = Parameter {
+    name: "first",
+    kind: ParameterKind::Size,
+    default: "10MB",
+    about: "bytes sent at which a coflow leaves the first queue, A; 10 MB in the released Aalo",
+};
+const SYNC: Parameter = Parameter {
+    name: "sync",
+    kind: ParameterKind::Time,
+    default: "0",
+    about: "how often senders hear of what a coflow has sent in all; 0: at once; the paper syncs every 10 ms",
+};
 /// Queues so narrow that coflows in one have got nearly the same: 145 from 10 MB to 10 TB.
-const NEARLY_CONTINUOUS: QueueSettings = QueueSettings { queues: 160, exponent: 1.1, ..SETTINGS };
+const NARROW: Parameter = Parameter {
+    default: "1.1",
+    about: "factor between thresholds; so near 1 that coflows of one queue have got nearly the same",
+    ..EXPONENT
+};
+const MANY: Parameter =
+    Parameter { default: "160", about: "number of queues; up to 10 TB at a factor of 1.1", ..QUEUES };
+
+fn settings(from: &Settings) -> QueueSettings {
+    QueueSettings {
+        queues: from.count("queues"),
+        exponent: from.factor("exponent"),
+        first_bytes: from.bytes("first"),
+        sync_interval: from.span("sync"),
+    }
+}
 
 pub(super) const WEIGHTED: PolicyInfo = PolicyInfo {
     name: "dclas",
     summary: "discretized least attained service of coflows, queues share links by weight; needs no sizes",
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(Weighted::new(SETTINGS)),
+    parameters: &[QUEUES, EXPONENT, FIRST, SYNC],
+    make: |from| Box::new(Weighted::new(settings(from))),
 };
 
 pub(super) const STRICT: PolicyInfo = PolicyInfo {
@@ -30,7 +66,8 @@ pub(super) const STRICT: PolicyInfo = PolicyInfo {
     summary: "discretized least attained service of coflows, queue before queue; needs no sizes",
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(Tiered::new(OneByOne(Queues::new(SETTINGS)), Weigh::Equally)),
+    parameters: &[QUEUES, EXPONENT, FIRST, SYNC],
+    make: |from| Box::new(Tiered::new(OneByOne(Queues::new(settings(from))), Weigh::Equally)),
 };
 
 pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
@@ -38,7 +75,8 @@ pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
     summary: "least attained service of coflows first, equals side by side; needs no sizes",
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(Tiered::new(SideBySide(Queues::new(NEARLY_CONTINUOUS)), Weigh::Equally)),
+    parameters: &[MANY, NARROW, FIRST, SYNC],
+    make: |from| Box::new(Tiered::new(SideBySide(Queues::new(settings(from))), Weigh::Equally)),
 };
 
 /// All live coflows by (queue, arrival, id).

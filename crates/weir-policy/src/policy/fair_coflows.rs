@@ -10,11 +10,12 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "weighted max-min fairness between coflows by progress, with isolation; then backfill",
     paper: "Ghodsi et al., Dominant Resource Fairness, NSDI 2011; Chowdhury et al., HUG, NSDI 2016",
     claims: Claims { work_conserving: true, starvation_free: true },
-    create: || Box::new(FairCoflows::default()),
+    parameters: &[],
+    make: |_| Box::new(FairCoflows::default()),
 };
 
 #[derive(Default)]
-struct FairCoflows {
+pub(super) struct FairCoflows {
     residual: Residual,
     progress: EqualProgress,
     backfill: Backfill,

@@ -8,5 +8,6 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "coflows in order of arrival, MADD and backfill as in varys",
     paper: "Chowdhury et al., Orchestra, SIGCOMM 2011, section 4 (FIFO between transfers); sharing of Varys",
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(CoflowByCoflow::new(Box::new(ByArrival))),
+    parameters: &[],
+    make: |_| Box::new(CoflowByCoflow::new(Box::new(ByArrival))),
 };

@@ -11,6 +11,7 @@ mod heuristics;
 mod open_shop;
 mod orchestra;
 mod per_flow;
+mod settings;
 mod tiered;
 mod varys;
 mod varys_deadline;
@@ -20,6 +21,7 @@ use crate::{CoflowTable, Plan};
 use weir_model::{Fabric, Time};
 
 pub use coflow_by_coflow::CoflowByCoflow;
+pub use settings::{Chosen, Parameter, ParameterKind, Settings, UnknownPolicy};
 
 /// Decides the rates of all live flows.
 ///
@@ -58,8 +60,17 @@ pub struct PolicyInfo {
     pub paper: &'static str,
     /// What it promises.
     pub claims: Claims,
+    /// What can be set.
+    pub parameters: &'static [Parameter],
     /// Makes a fresh instance.
-    pub create: fn() -> Box<dyn Policy>,
+    make: fn(&Settings) -> Box<dyn Policy>,
+}
+
+impl PolicyInfo {
+    /// A fresh instance with all defaults.
+    pub fn create(&self) -> Box<dyn Policy> {
+        (self.make)(&Settings::defaults(self.parameters))
+    }
 }
 
 /// All policies, by name.
@@ -93,26 +104,18 @@ pub fn registry() -> &'static [PolicyInfo] {
     ALL
 }
 
-/// A name that no policy has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown policy `{name}`; known: {}", known_names())]
-pub struct UnknownPolicy {
-    /// The name asked for.
-    pub name: String,
-}
-
 fn known_names() -> String {
     registry().iter().map(|info| info.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The policy of that name.
-pub fn find(name: &str) -> Result<&'static PolicyInfo, UnknownPolicy> {
-    registry().iter().find(|info| info.name == name).ok_or_else(|| UnknownPolicy { name: name.to_owned() })
+/// The policy of that name, which may have settings behind it: `NAME[:SETTING=VALUE[:...]]`.
+pub fn find(name: &str) -> Result<Chosen, UnknownPolicy> {
+    Chosen::read(name)
 }
 
 /// A fresh instance of the policy of that name.
 pub fn create(name: &str) -> Result<Box<dyn Policy>, UnknownPolicy> {
-    Ok((find(name)?.create)())
+    Ok(find(name)?.create())
 }
 
 #[cfg(test)]

@@ -8,5 +8,6 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "order of the 2-approximation for concurrent open shop, MADD and backfill as in varys",
     paper: "Mastrolilli et al., Minimizing the sum of weighted completion times in a concurrent open shop, ORL 2010",
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(CoflowByCoflow::new(Box::<OpenShop>::default())),
+    parameters: &[],
+    make: |_| Box::new(CoflowByCoflow::new(Box::<OpenShop>::default())),
 };

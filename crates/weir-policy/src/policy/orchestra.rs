@@ -11,7 +11,8 @@ pub(super) const ORCHESTRA: PolicyInfo = PolicyInfo {
     summary: "coflows in order of arrival, flows within one weighted by size",
     paper: "Chowdhury et al., Managing Data Transfers in Computer Clusters with Orchestra, SIGCOMM 2011, sections 4-5",
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(Tiered::new(InTurn, Weigh::BySize)),
+    parameters: &[],
+    make: |_| Box::new(Tiered::new(InTurn, Weigh::BySize)),
 };
 
 pub(super) const WSS: PolicyInfo = PolicyInfo {
@@ -19,7 +20,8 @@ pub(super) const WSS: PolicyInfo = PolicyInfo {
     summary: "weighted shuffle scheduling over all coflows at once, flows weighted by size",
     paper: "Chowdhury et al., Managing Data Transfers in Computer Clusters with Orchestra, SIGCOMM 2011, section 5.3",
     claims: Claims { work_conserving: true, starvation_free: true },
-    create: || Box::new(Tiered::new(Together, Weigh::BySize)),
+    parameters: &[],
+    make: |_| Box::new(Tiered::new(Together, Weigh::BySize)),
 };
 
 /// Every coflow a tier, by arrival.

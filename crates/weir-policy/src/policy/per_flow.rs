@@ -10,7 +10,8 @@ pub(super) const SMALLEST_FLOW: PolicyInfo = PolicyInfo {
     summary: "smallest flow first over all coflows, as an ideal pFabric",
     paper: "Alizadeh et al., pFabric, SIGCOMM 2013; the per-flow prioritization of Varys section 7",
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(PerFlow(FlowByFlow::new(FlowOrder::SmallestFirst))),
+    parameters: &[],
+    make: |_| Box::new(PerFlow(FlowByFlow::new(FlowOrder::SmallestFirst))),
 };
 
 pub(super) const FLOW_EDF: PolicyInfo = PolicyInfo {
@@ -18,7 +19,8 @@ pub(super) const FLOW_EDF: PolicyInfo = PolicyInfo {
     summary: "earliest deadline first over all flows, then smallest first, as an ideal PDQ",
     paper: "Hong, Caesar, Godfrey, PDQ, SIGCOMM 2012; the per-flow prioritization of Varys section 7.3",
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(PerFlow(FlowByFlow::new(FlowOrder::EarliestDeadlineFirst))),
+    parameters: &[],
+    make: |_| Box::new(PerFlow(FlowByFlow::new(FlowOrder::EarliestDeadlineFirst))),
 };
 
 struct PerFlow(FlowByFlow);

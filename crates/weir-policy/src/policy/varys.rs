@@ -1,12 +1,70 @@
 //! `varys`: smallest effective bottleneck first.
 
-use super::{Claims, CoflowByCoflow, PolicyInfo};
+use super::fair_coflows::FairCoflows;
+use super::{Claims, CoflowByCoflow, Parameter, ParameterKind, Policy, PolicyInfo};
 use crate::order::Sebf;
+use crate::{CoflowTable, Plan};
+use weir_model::{Fabric, Span, Time};
 
 pub(super) const INFO: PolicyInfo = PolicyInfo {
     name: "varys",
     summary: "smallest effective bottleneck first, MADD on residual capacity, work-conserving backfill",
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 5.3",
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(CoflowByCoflow::new(Box::<Sebf>::default())),
+    parameters: &[DELTA, INTERVAL],
+    make: |from| {
+        let sebf = CoflowByCoflow::new(Box::<Sebf>::default());
+        match (from.span("T"), from.span("delta")) {
+            (_, Span::ZERO) => Box::new(sebf),
+            (interval, delta) => Box::new(Guarded { sebf, fair: FairCoflows::default(), interval, delta }),
+        }
+    },
 };
+
+const DELTA: Parameter = Parameter {
+    name: "delta",
+    kind: ParameterKind::Time,
+    default: "0",
+    about: "how long in every T + delta all coflows share, so that none starves; the paper says 200 ms; 0: never",
+};
+const INTERVAL: Parameter = Parameter {
+    name: "T",
+    kind: ParameterKind::Time,
+    default: "2s",
+    about: "how long coflows are served in order before they share for delta; 2 s in the paper",
+};
+
+/// Freedom from starvation (section 5.3.4): for T in order, then for delta every coflow gets its equal part.
+/// Intervals count from time 0.
+struct Guarded {
+    sebf: CoflowByCoflow,
+    fair: FairCoflows,
+    interval: Span,
+    delta: Span,
+}
+
+impl Guarded {
+    /// When the interval began in which `now` falls, and the one after it begins.
+    fn interval(&self, now: Time) -> (Time, Time) {
+        let both = self.interval + self.delta;
+        let begin = now.nanos() / both.nanos() * both.nanos();
+        (Time::from_nanos(begin), Time::from_nanos(begin) + both)
+    }
+}
+
+impl Policy for Guarded {
+    fn plan(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable, plan: &mut Plan) {
+        if now.since(self.interval(now).0) < self.interval {
+            self.sebf.plan(now, fabric, view, plan);
+        } else {
+            self.sebf.forget();
+            self.fair.plan(now, fabric, view, plan);
+        }
+    }
+
+    fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
+        let (begin, next) = self.interval(now);
+        let shares = begin + self.interval;
+        (view.live_flows() > 0).then_some(if now < shares { shares } else { next })
+    }
+}

@@ -12,7 +12,8 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "coflows with a deadline are let in only if they will meet it; without deadlines as varys",
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 5.4",
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(VarysDeadline::default()),
+    parameters: &[],
+    make: |_| Box::new(VarysDeadline::default()),
 };
 
 /// Bookings first, then what is left as under `varys`: coflows let in before those without a deadline.

@@ -46,7 +46,8 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "every coflow with a deadline reserves what its busiest host needs, at all its hosts, to its end",
     paper: "Ballani et al., Oktopus, SIGCOMM 2011, as the reservations of Varys section 7.3",
     claims: Claims { work_conserving: false, starvation_free: false },
-    create: || Box::new(VirtualCluster::default()),
+    parameters: &[],
+    make: |_| Box::new(VirtualCluster::default()),
 };
 
 /// The time that a coflow gets which is not complete when it is due.

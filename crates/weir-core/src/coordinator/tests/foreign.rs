@@ -17,7 +17,7 @@ impl Measured {
     fn new(hosts: u32, policy: &str) -> Measured {
         let mut pair = Pair::with(CoordinatorConfig { wire: WIRE, ..config(hosts, 1) });
         let config = CoordinatorConfig { wire: WIRE, ..config(hosts, 1) };
-        pair.coordinator = Coordinator::new(config, weir_policy::find(policy).unwrap());
+        pair.coordinator = Coordinator::new(config, &weir_policy::find(policy).unwrap());
         for (host, agent) in (0..).zip(&mut pair.agents) {
             *agent = Agent::new(AgentConfig {
                 host,

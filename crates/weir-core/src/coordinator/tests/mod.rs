@@ -33,7 +33,7 @@ fn config(hosts: u32, first_coflow: u64) -> CoordinatorConfig {
 }
 
 fn coordinator(hosts: u32, first_coflow: u64) -> Coordinator {
-    Coordinator::new(config(hosts, first_coflow), weir_policy::find("varys").unwrap())
+    Coordinator::new(config(hosts, first_coflow), &weir_policy::find("varys").unwrap())
 }
 
 fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
@@ -67,7 +67,7 @@ impl Pair {
         });
         let mut pair = Pair {
             now: Time::from_millis(1_000_000),
-            coordinator: Coordinator::new(config, weir_policy::find("varys").unwrap()),
+            coordinator: Coordinator::new(config, &weir_policy::find("varys").unwrap()),
             agents: agents.collect(),
             sessions: vec![None; hosts as usize],
             next_session: 0,

@@ -130,7 +130,7 @@ fn an_agent_that_is_back_goes_on_with_a_bypassed_coflow() {
     pair.restart_coordinator(1_000);
     pair.coordinator = Coordinator::new(
         CoordinatorConfig { bypass: Span::from_millis(250), ..config(4, 1_000) },
-        weir_policy::find("varys").unwrap(),
+        &weir_policy::find("varys").unwrap(),
     );
     pair.connect_all();
     assert_eq!(pair.rate(0, flow), TCP);
@@ -146,7 +146,7 @@ fn what_was_served_before_a_restart_counts_for_the_size_of_a_coflow() {
     pair.restart_coordinator(1_000);
     pair.coordinator = Coordinator::new(
         CoordinatorConfig { bypass: Span::from_millis(250), ..config(4, 1_000) },
-        weir_policy::find("varys").unwrap(),
+        &weir_policy::find("varys").unwrap(),
     );
     pair.connect_all();
     let second = pair.open(coflow, "b", 60_000, 0, 2);

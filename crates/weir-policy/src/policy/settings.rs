@@ -1,0 +1,205 @@
+//! Settings of policies, as in `dclas:first=250kB:sync=10ms`.
+
+use super::{Policy, PolicyInfo, known_names, registry};
+use weir_model::{Bytes, Span};
+
+/// One thing about a policy that can be set.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: ParameterKind,
+    /// Its value unless set.
+    pub default: &'static str,
+    /// What it does, and where its default is from.
+    pub about: &'static str,
+}
+
+/// What values a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// A size above 0, as `10MB`.
+    Size,
+    /// A length of time, as `200ms`, `2s` or `0`.
+    Time,
+    /// A whole number of at least 1.
+    Count,
+    /// A number above 1.
+    Factor,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Value {
+    Size(f64),
+    Time(Span),
+    Count(u32),
+    Factor(f64),
+}
+
+/// Values of all parameters of one policy.
+#[derive(Clone, Debug, Default)]
+pub struct Settings(Vec<(&'static str, Value)>);
+
+/// A policy with its settings.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The policy.
+    pub info: &'static PolicyInfo,
+    /// As it was chosen, with its settings.
+    pub name: String,
+    settings: Settings,
+}
+
+/// Why there is no such policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownPolicy {
+    /// No policy has the name.
+    #[error("unknown policy `{name}`; known: {}", known_names())]
+    Name {
+        /// The name asked for.
+        name: String,
+    },
+    /// It has no such parameter.
+    #[error("policy `{policy}` has no setting `{setting}`; it has: {known}")]
+    Setting {
+        /// The policy.
+        policy: &'static str,
+        /// What was to be set.
+        setting: String,
+        /// Names of its parameters.
+        known: String,
+    },
+    /// The parameter takes other values.
+    #[error("policy `{policy}`: `{text}` is not {expected}")]
+    Value {
+        /// The policy.
+        policy: &'static str,
+        /// The setting as given.
+        text: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+impl ParameterKind {
+    fn expected(self) -> &'static str {
+        match self {
+            ParameterKind::Size => "a size such as 10MB, above 0",
+            ParameterKind::Time => "a time such as 200ms or 2s, or 0",
+            ParameterKind::Count => "a whole number of at least 1",
+            ParameterKind::Factor => "a number above 1",
+        }
+    }
+
+    fn read(self, text: &str) -> Option<Value> {
+        match self {
+            ParameterKind::Size => {
+                let size = text.parse::<Bytes>().ok()?.0;
+                (size > 0).then_some(Value::Size(size as f64))
+            }
+            ParameterKind::Time => text.parse().ok().map(Value::Time),
+            ParameterKind::Count => text.parse().ok().filter(|&count| count > 0).map(Value::Count),
+            ParameterKind::Factor => text
+                .parse()
+                .ok()
+                .filter(|factor: &f64| *factor > 1.0 && factor.is_finite())
+                .map(Value::Factor),
+        }
+    }
+}
+
+impl Settings {
+    /// All defaults of some parameters.
+    pub(super) fn defaults(parameters: &'static [Parameter]) -> Settings {
+        let value = |parameter: &Parameter| Some((parameter.name, parameter.kind.read(parameter.default)?));
+        Settings(parameters.iter().filter_map(value).collect())
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
+        self.0.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
+    }
+
+    /// Bytes of a size.
+    pub(super) fn bytes(&self, name: &str) -> f64 {
+        if let Some(Value::Size(bytes)) = self.value(name) { bytes } else { f64::INFINITY }
+    }
+
+    /// A length of time.
+    pub(super) fn span(&self, name: &str) -> Span {
+        if let Some(Value::Time(span)) = self.value(name) { span } else { Span::ZERO }
+    }
+
+    /// A count.
+    pub(super) fn count(&self, name: &str) -> u32 {
+        if let Some(Value::Count(count)) = self.value(name) { count } else { 1 }
+    }
+
+    /// A factor.
+    pub(super) fn factor(&self, name: &str) -> f64 {
+        if let Some(Value::Factor(factor)) = self.value(name) { factor } else { f64::INFINITY }
+    }
+}
+
+impl Chosen {
+    /// A fresh instance.
+    pub fn create(&self) -> Box<dyn Policy> {
+        (self.info.make)(&self.settings)
+    }
+
+    /// Reads `NAME` or `NAME:SETTING=VALUE[:...]`.
+    pub(super) fn read(text: &str) -> Result<Chosen, UnknownPolicy> {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let info = registry()
+            .iter()
+            .find(|info| info.name == name)
+            .ok_or_else(|| UnknownPolicy::Name { name: name.to_owned() })?;
+        let mut settings = Settings::defaults(info.parameters);
+        for part in parts {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            let at = info.parameters.iter().position(|parameter| parameter.name == key).ok_or_else(|| {
+                let known: Vec<&str> = info.parameters.iter().map(|parameter| parameter.name).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                UnknownPolicy::Setting { policy: info.name, setting: key.to_owned(), known }
+            })?;
+            let kind = info.parameters[at].kind;
+            settings.0[at].1 = kind.read(value).ok_or_else(|| UnknownPolicy::Value {
+                policy: info.name,
+                text: part.to_owned(),
+                expected: kind.expected(),
+            })?;
+        }
+        Ok(Chosen { info, name: text.to_owned(), settings })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::find;
+    use super::*;
+
+    #[test]
+    fn every_default_is_a_value_of_its_kind() {
+        for info in registry() {
+            for parameter in info.parameters {
+                let value = parameter.kind.read(parameter.default);
+                assert!(value.is_some(), "{}: {} = {}", info.name, parameter.name, parameter.default);
+            }
+        }
+    }
+
+    #[test]
+    fn settings_are_read_and_wrong_ones_are_answered_with_what_would_be_right() {
+        let chosen = find("dclas:first=250kB:sync=10ms").expect("a policy with settings");
+        assert_eq!((chosen.settings.bytes("first"), chosen.settings.count("queues")), (250e3, 10));
+        assert_eq!(chosen.settings.span("sync"), Span::from_millis(10));
+        let error = |text: &str| find(text).expect_err("no such policy").to_string();
+        assert_eq!(error("fifo:first=1MB"), "policy `fifo` has no setting `first`; it has: none");
+        assert_eq!(
+            error("dclas:sync=soon"),
+            "policy `dclas`: `sync=soon` is not a time such as 200ms or 2s, or 0"
+        );
+        assert_eq!(error("dclas:exponent=1"), "policy `dclas`: `exponent=1` is not a number above 1");
+    }
+}
