@@ -2,8 +2,8 @@
 
 use super::tiered::{TierList, TierOrder, Tiered};
 use super::{Claims, Parameter, ParameterKind, PolicyInfo};
-use crate::CoflowTable;
 use crate::share::Weigh;
+use crate::{CoflowTable, Slot};
 use weir_model::{Span, Time};
 
 const HEAVY: Parameter = Parameter {
@@ -25,26 +25,40 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     },
 };
 
-/// A tier is a run of heavy coflows by arrival and the first that is not.
+/// By arrival, each coflow is served behind the light ones before it with which it shares a link, and beside the
+/// heavy ones: on a link that is, until one light coflow has come, first come, first served with the heavy ones
+/// multiplexed.
 struct LimitedMultiplexing {
     heavy_bytes: f64,
 }
 
+impl LimitedMultiplexing {
+    fn is_heavy(&self, view: &CoflowTable, slot: Slot) -> bool {
+        view.attained(slot) + 0.5 >= self.heavy_bytes
+    }
+}
+
 impl TierOrder for LimitedMultiplexing {
     fn arrange(&mut self, _now: Time, view: &CoflowTable, tiers: &mut TierList) {
-        for &slot in view.slots() {
-            tiers.push(slot);
-            if view.attained(slot) + 0.5 < self.heavy_bytes {
-                tiers.end_tier();
-            }
+        // Tier, coflow, and the tier of what comes behind it.
+        let mut served: Vec<(u32, Slot, u32)> = Vec::with_capacity(view.slots().len());
+        for (slot, coflow) in view.coflows() {
+            let shares = |other: &Slot| view.coflow(*other).link_set().intersects(coflow.link_set());
+            let before = served.iter().filter(|(_, other, _)| shares(other)).map(|&(_, _, behind)| behind);
+            let tier = before.max().unwrap_or(0);
+            served.push((tier, slot, tier + u32::from(!self.is_heavy(view, slot))));
+        }
+        served.sort_by_key(|&(tier, _, _)| tier);
+        for tier in served.chunk_by(|a, b| a.0 == b.0) {
+            tier.iter().for_each(|&(_, slot, _)| tiers.push(slot));
+            tiers.end_tier();
         }
     }
 
     fn next_change(&self, now: Time, view: &CoflowTable) -> Option<Time> {
-        let light = view.slots().iter().filter(|&&slot| view.attained(slot) + 0.5 < self.heavy_bytes);
+        let light = view.slots().iter().filter(|&&slot| !self.is_heavy(view, slot));
         let moving = light.filter(|&&slot| view.shared_rate(slot) > 0.0);
-        let heavy_after =
-            moving.map(|&slot| (self.heavy_bytes - view.attained(slot)) / view.shared_rate(slot));
-        heavy_after.min_by(f64::total_cmp).map(|secs| now + Span::until_done(secs))
+        let secs = moving.map(|&slot| (self.heavy_bytes - view.attained(slot)) / view.shared_rate(slot));
+        secs.min_by(f64::total_cmp).map(|secs| now + Span::until_done(secs))
     }
 }

@@ -264,7 +264,7 @@ impl Coflow {
         let load = &self.loads[link.index()];
         match load.grants {
             0 => load.base,
-            _ => load.base + load.granted.at(clock).max(FLOOR_BYTES) / self.scale,
+            grants => load.base + load.granted.at(clock).max(FLOOR_BYTES * f64::from(grants)) / self.scale,
         }
     }
     /// The factor that shrinks all flows without a grant: bytes left = base * scale.

@@ -59,14 +59,24 @@ pub(super) fn rates(
             by_queue.chunk_by(|&a, &b| queue_of(a) == queue_of(b)).for_each(|tier| fill(tier, &mut left))
         }
         "baraat" => {
-            let mut tier = Vec::new();
+            let share = |a: usize, b: usize| {
+                let links = |coflow: usize| {
+                    flows.iter().filter(move |flow| flow.coflow == coflow).flat_map(|flow| &flow.path)
+                };
+                links(a).any(|link| links(b).any(|other| other == link))
+            };
+            let mut tier_of: Vec<(usize, usize)> = Vec::new();
             for &coflow in live {
-                tier.push(coflow);
-                if queue_of(coflow) == 0 {
-                    fill(&std::mem::take(&mut tier), &mut left);
-                }
+                let before = tier_of.iter().filter(|&&(_, other)| share(other, coflow));
+                let behind =
+                    |&(tier, other): &(usize, usize)| if queue_of(other) == 0 { tier + 1 } else { tier };
+                tier_of.push((before.map(behind).max().unwrap_or(0), coflow));
             }
-            fill(&tier, &mut left);
+            for tier in 0..live.len() {
+                let together: Vec<usize> =
+                    tier_of.iter().filter(|entry| entry.0 == tier).map(|entry| entry.1).collect();
+                fill(&together, &mut left);
+            }
         }
         "dclas" => {
             for link_queue in 0..10 {
