@@ -28,6 +28,9 @@ enum Command {
     Trace(commands::trace::TraceCommand),
     /// List the policies
     Policies,
+    /// Rebuild figures and tables of papers
+    #[command(subcommand)]
+    Experiment(commands::experiment::ExperimentCommand),
     /// Run the coordinator: plans for all agents
     Coordinator(commands::daemons::CoordinatorArgs),
     /// Run a host's agent: holds blocks and serves them at the planned rates
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => commands::sim::sim(args),
         Command::Trace(command) => commands::trace::trace(command),
         Command::Policies => commands::policies::policies(),
+        Command::Experiment(command) => commands::experiment::experiment(command),
         Command::Coordinator(args) => commands::daemons::coordinator(args),
         Command::Agent(args) => commands::daemons::agent(args),
         Command::Status(args) => commands::status::status(&args),

@@ -57,6 +57,10 @@ fn policies_are_listed_with_what_can_be_set() {
     let said = String::from_utf8_lossy(&output.stdout);
     for info in registry() {
         assert!(said.contains(info.summary), "{}: {said}", info.name);
-        assert!(info.parameters.iter().all(|parameter| said.contains(parameter.about)), "{}: {said}", info.name);
+        assert!(
+            info.parameters.iter().all(|parameter| said.contains(parameter.about)),
+            "{}: {said}",
+            info.name
+        );
     }
 }

@@ -66,6 +66,25 @@ fn varys_figure_2_fair_shares_ports_per_flow() {
 }
 
 #[test]
+fn varys_figure_2_smallest_flow_first_is_best_for_flows_and_not_for_coflows() {
+    // C2 has the lower id. Port 1: C1's 1 unit, then C2's 2: 1 and 3. Port 2: C2's 2 units, then C1's: 2 and 4. Port 3: 4.
+    let [c1, mut c2] = varys_figure_1();
+    c2.id = CoflowId(0);
+    let (ccts, fcts) = run("smallest-flow", &[c1, c2]);
+    assert_times(&ccts, &[3.0, 4.0]);
+    assert!((mean(&fcts) - 2.8).abs() < 1e-7, "{fcts:?}");
+}
+
+#[test]
+fn varys_figure_2_weights_by_size_over_all_coflows() {
+    // Port 1 at 1/3 and 2/3: both at 3. Port 2 half each: 4. Port 3: 4. C1 1->2, 2->3, 3->1, then C2's.
+    let (ccts, fcts) = run("wss", &varys_figure_1());
+    assert_times(&ccts, &[4.0, 4.0]);
+    assert_times(&fcts, &[3.0, 4.0, 4.0, 3.0, 4.0]);
+    assert!((mean(&fcts) - 3.6).abs() < 1e-7);
+}
+
+#[test]
 fn varys_figure_2_smallest_bottleneck_goes_first() {
     // Gamma: C1 4 (port 3), C2 2. C2 takes ports 1 and 2 until 2; C1 is then left 1, 2 and 2 (port 3 was
     // backfilled): all done at 4. Average 3.
@@ -144,11 +163,16 @@ fn talk_one_shuffle_is_fastest_in_proportion_to_data() {
     let (ccts, fcts) = run("fair", &shuffle);
     assert_times(&ccts, &[5.0]);
     assert!((mean(&fcts) - 11.0 / 3.0).abs() < 1e-7);
-    for policy in ["varys", "fifo"] {
+    for policy in ["varys", "fifo", "wss", "orchestra", "fair-coflows"] {
         let (ccts, fcts) = run(policy, &shuffle);
         assert_times(&ccts, &[4.0]);
         assert_times(&fcts, &[4.0; 6]);
     }
+    // Smallest first: one unit on each downlink at a time, from senders 1 and 2 crosswise, then port 3's two of 2 units,
+    // one after the other: 1, 1, 2, 2, 4, 6 = 16/6.
+    let (ccts, fcts) = run("smallest-flow", &shuffle);
+    assert_times(&ccts, &[6.0]);
+    assert!((mean(&fcts) - 8.0 / 3.0).abs() < 1e-7, "{fcts:?}");
 }
 
 #[test]
@@ -158,4 +182,11 @@ fn talk_two_equal_coflows_in_one_queue_go_one_after_the_other() {
         assert_times(&run(policy, &coflows).0, &[3.0, 6.0]);
     }
     assert_times(&run("fair", &coflows).0, &[6.0, 6.0]);
+}
+
+#[test]
+fn talk_continuous_least_attained_service_makes_equals_share_to_the_end() {
+    let coflows = [coflow(1, &[(1, 1, 3.0)]), coflow(2, &[(1, 1, 3.0)])];
+    assert_times(&run("clas", &coflows).0, &[6.0, 6.0]);
+    assert_times(&run("dclas-strict:first=1TB", &coflows).0, &[3.0, 6.0]);
 }

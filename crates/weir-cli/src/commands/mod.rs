@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod daemons;
+pub(crate) mod experiment;
 pub(crate) mod live;
 pub(crate) mod policies;
 pub(crate) mod scenario;

@@ -1,0 +1,142 @@
+//! `weir experiment`: rebuilds what `experiments/` holds.
+
+use super::workload;
+use crate::output::{table, text};
+use crate::{Failure, progress};
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+use weir_experiment::{Experiment, Results};
+
+#[derive(Subcommand)]
+pub(crate) enum ExperimentCommand {
+    /// Names and titles
+    List(ListArgs),
+    /// Run one (or all) and write numbers, table and plot into its folder
+    Run(RunArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    /// The folder of experiments
+    #[arg(long, value_name = "DIR", default_value = "experiments")]
+    dir: PathBuf,
+}
+
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// Its name, or `all`
+    name: String,
+    /// The folder of experiments
+    #[arg(long, value_name = "DIR", default_value = "experiments")]
+    dir: PathBuf,
+    /// The workload: a trace file, `public` for the Facebook trace where it is found, or synthetic:NAME
+    #[arg(long, value_name = "FILE|public|synthetic:NAME", default_value = "synthetic:fb2010")]
+    trace: String,
+    /// Write nothing; exit with 1 if the numbers are not those in the folder
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn experiment(command: ExperimentCommand) -> Result<(), Failure> {
+    match command {
+        ExperimentCommand::List(args) => list(&args),
+        ExperimentCommand::Run(args) => run(&args),
+    }
+}
+
+/// Folders with an experiment, by name.
+fn folders(dir: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let unreadable = |error: std::io::Error| Failure::Input(format!("--dir {}: {error}", dir.display()));
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        if entry.path().join("experiment.toml").is_file() {
+            folders.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
+fn load(folder: &Path) -> Result<Experiment, Failure> {
+    Experiment::load(folder).map_err(|error| Failure::Input(error.to_string()))
+}
+
+fn list(args: &ListArgs) -> Result<(), Failure> {
+    let mut rows = table(&["experiment", "what it shows", "source"], 3);
+    for (name, folder) in folders(&args.dir)? {
+        let experiment = load(&folder)?;
+        rows.add_row([name, experiment.title, experiment.source]);
+    }
+    println!("{}", text(&rows));
+    Ok(())
+}
+
+fn run(args: &RunArgs) -> Result<(), Failure> {
+    let all = folders(&args.dir)?;
+    let chosen: Vec<_> = all.iter().filter(|(name, _)| args.name == "all" || *name == args.name).collect();
+    if chosen.is_empty() {
+        let known: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        let reason = format!(
+            "no experiment `{}` in {}; there are: {}",
+            args.name,
+            args.dir.display(),
+            known.join(", ")
+        );
+        return Err(Failure::Input(reason));
+    }
+    let experiments = chosen.iter().map(|(name, folder)| Ok((name, folder, load(folder)?)));
+    let experiments = experiments.collect::<Result<Vec<_>, Failure>>()?;
+    let trace = match args.trace.as_str() {
+        "public" => weir_trace::find_public_trace().map_err(|places| {
+            let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+            Failure::Input(format!(
+                "--trace public: it is none of {}; WEIR_TRACE_DIR says where",
+                places.join(", ")
+            ))
+        })?,
+        other => PathBuf::from(other),
+    };
+    let workload = workload::load(&trace.to_string_lossy(), 1)?;
+    let mut differ = Vec::new();
+    for (name, folder, experiment) in experiments {
+        let runs: usize = experiment
+            .point
+            .iter()
+            .map(|point| {
+                experiment.seeds.len() * point.policies.as_ref().unwrap_or(&experiment.policies).len()
+            })
+            .sum();
+        let bar = progress::bar(runs as u64, name, "runs");
+        let results = weir_experiment::run(&experiment, &workload, &|| bar.inc(1));
+        bar.finish_and_clear();
+        let results = results.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let page = weir_experiment::table(&experiment, &results, name);
+        println!("{page}");
+        let stem = folder.join(weir_experiment::stem(&results.workload));
+        if args.check {
+            if !same(&results, &stem.with_extension("json"))? {
+                differ.push(name.as_str());
+            }
+            continue;
+        }
+        let numbers = serde_json::to_string_pretty(&results)? + "\n";
+        std::fs::write(stem.with_extension("json"), numbers)?;
+        std::fs::write(stem.with_extension("md"), page)?;
+        std::fs::write(stem.with_extension("svg"), weir_experiment::plot(&experiment, &results))?;
+    }
+    if differ.is_empty() {
+        Ok(())
+    } else {
+        Err(anyhow::anyhow!("results differ from those in the folder: {}", differ.join(", ")).into())
+    }
+}
+
+/// Whether a file holds these results.
+fn same(results: &Results, file: &Path) -> Result<bool, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::Input(format!("{}: {error}", file.display())))?;
+    let held: Results = serde_json::from_str(&text)
+        .map_err(|error| Failure::Input(format!("{}: {error}", file.display())))?;
+    Ok(held == *results)
+}

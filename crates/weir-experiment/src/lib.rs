@@ -1,0 +1,22 @@
+//! Experiments: figures and tables of papers, rebuilt from a workload by the simulator.
+//!
+//! A folder of `experiments/` holds one: `experiment.toml` says what is run and what the paper reports
+//! ([`Experiment`]), and beside it lie the results for each workload it was run on ([`Results`]) as numbers, as a
+//! table and as a plot. [`run`] makes the first from the workload, [`table`] and [`plot`] the others from it.
+//!
+//! Results depend on the experiment and the workload alone: no times of this machine are in them. The crate moves
+//! no bytes and decides nothing about scheduling.
+#![forbid(unsafe_code)]
+
+mod measure;
+mod plot;
+mod run;
+mod spec;
+mod table;
+mod workload;
+
+pub use measure::Measures;
+pub use plot::plot;
+pub use run::{PointResult, PolicyResult, Results, RunError, run};
+pub use spec::{Experiment, Paper, Plot, Point, Setup, SpecError};
+pub use table::{stem, table};

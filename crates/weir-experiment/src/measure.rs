@@ -1,0 +1,193 @@
+//! What is measured of a run, by name.
+
+use std::collections::BTreeMap;
+use weir_model::{CoflowId, CoflowSpec};
+use weir_sim::{CoflowRecord, Outcome};
+
+/// Measures of one policy at one point, by name; means over seeds.
+pub type Measures = BTreeMap<String, f64>;
+
+/// Shares of a job's time that it spends in communication under fair sharing, for the classes of Varys' Table 3: the
+/// middle of each class.
+const JOB_CLASSES: [(&str, f64); 4] =
+    [("<25 %", 0.125), ("25-49 %", 0.375), ("50-74 %", 0.625), (">=75 %", 0.875)];
+
+/// What every measure is, for tables.
+const MEASURES: &[(&str, &str)] = &[
+    ("avg", "average CCT, s"),
+    ("p50", "median CCT, s"),
+    ("p95", "95th percentile of CCT, s"),
+    ("slowdown", "average of CCT over isolation time"),
+    ("makespan", "last end, s"),
+    ("factor avg", "average CCT over the baseline's"),
+    ("factor p95", "95th percentile of CCT over the baseline's"),
+    ("factor makespan", "last end over the baseline's"),
+    ("met", "coflows in time, % of all"),
+    ("admitted", "coflows let in, % of all"),
+    ("late", "coflows let in and late, % of all"),
+    ("within 50 %", "coflows late by up to half of their deadline, % of all"),
+    ("within 100 %", "coflows late by up to their deadline, % of all"),
+];
+
+/// Whether there is such a measure: one of the list, one with ` bin 1` to ` bin 4` behind it, or `job ` and a class.
+pub(crate) fn check(name: &str) -> Result<(), String> {
+    let stem = ["1", "2", "3", "4"].iter().find_map(|bin| name.strip_suffix(&format!(" bin {bin}")));
+    let known = MEASURES.iter().any(|(known, _)| *known == stem.unwrap_or(name));
+    let job =
+        name.strip_prefix("job ").is_some_and(|class| JOB_CLASSES.iter().any(|(known, _)| *known == class));
+    if known || job { Ok(()) } else { Err(format!("`{name}` is no measure")) }
+}
+
+/// What a measure is, in words.
+pub(crate) fn describe(name: &str) -> String {
+    let (stem, bin) = name.rsplit_once(" bin ").map_or((name, None), |(stem, bin)| (stem, Some(bin)));
+    let words = MEASURES.iter().find(|(known, _)| *known == stem).map(|(_, words)| *words);
+    match (words, bin) {
+        (Some(words), None) => words.to_owned(),
+        (Some(words), Some(bin)) => format!("{words}, bin {bin}"),
+        (None, _) => {
+            format!("{name} of its time in communication: average completion time over the baseline's")
+        }
+    }
+}
+
+/// Percentile by linear interpolation between ranks; 0 of nothing.
+fn percentile(rising: &[f64], share: f64) -> f64 {
+    let rank = share * rising.len().saturating_sub(1) as f64;
+    let below = rising.get(rank as usize).copied().unwrap_or(0.0);
+    let above = rising.get(rank as usize + 1).copied().unwrap_or(below);
+    below + (above - below) * rank.fract()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+/// Measures of one run on its own.
+pub(crate) fn of_run(outcome: &Outcome, coflows: &[CoflowSpec]) -> Measures {
+    let mut measures = Measures::new();
+    let completed: Vec<&CoflowRecord> = outcome.coflows.iter().filter(|record| record.admitted).collect();
+    for bin in 0..=4u8 {
+        let of_bin = completed.iter().filter(|record| bin == 0 || record.bin == bin);
+        let mut ccts: Vec<f64> = of_bin.map(|record| record.cct.as_secs()).collect();
+        ccts.sort_by(f64::total_cmp);
+        let mut note = |name: &str, value: f64| {
+            let name = if bin == 0 { name.to_owned() } else { format!("{name} bin {bin}") };
+            measures.insert(name, value);
+        };
+        note("avg", mean(&ccts));
+        note("p50", percentile(&ccts, 0.5));
+        note("p95", percentile(&ccts, 0.95));
+    }
+    let slowdown = |record: &&CoflowRecord| record.cct.as_secs() / record.isolation.as_secs().max(1e-9);
+    measures.insert("slowdown".to_owned(), mean(&completed.iter().map(slowdown).collect::<Vec<_>>()));
+    measures.insert("makespan".to_owned(), outcome.makespan.as_secs());
+    if coflows.iter().any(|coflow| coflow.deadline.is_some()) {
+        deadlines(outcome, coflows, &mut measures);
+    }
+    measures
+}
+
+/// Shares of all coflows by how they stand to their deadlines.
+fn deadlines(outcome: &Outcome, coflows: &[CoflowSpec], measures: &mut Measures) {
+    let stated = coflows.iter().filter_map(|coflow| Some((coflow.id, coflow.deadline?.as_secs())));
+    let stated: BTreeMap<CoflowId, f64> = stated.collect();
+    // How much of its deadline each coflow needed.
+    let needed = outcome.coflows.iter().filter(|record| record.admitted);
+    let needed = needed.filter_map(|record| Some(record.cct.as_secs() / stated.get(&record.id)?));
+    let needed: Vec<f64> = needed.collect();
+    let share = |wanted: &dyn Fn(f64) -> bool| {
+        100.0 * needed.iter().filter(|needed| wanted(**needed)).count() as f64 / stated.len() as f64
+    };
+    // Ends and deadlines are whole nanoseconds, and at least 0.2 s: their ratio says exactly who is late.
+    for (name, value) in [
+        ("met", share(&|needed| needed <= 1.0)),
+        ("admitted", share(&|_| true)),
+        ("late", share(&|needed| needed > 1.0)),
+        ("within 50 %", share(&|needed| needed > 1.0 && needed <= 1.5)),
+        ("within 100 %", share(&|needed| needed > 1.0 && needed <= 2.0)),
+    ] {
+        measures.insert(name.to_owned(), value);
+    }
+}
+
+/// Adds the measures that compare with the baseline's run of the same work.
+pub(crate) fn compare(
+    measures: &mut Measures,
+    baseline: &Measures,
+    own: &Outcome,
+    base: &Outcome,
+    fair: Option<&Outcome>,
+) {
+    for name in ["avg", "p95", "makespan"] {
+        for bin in 0..=4 {
+            let name = if bin == 0 { name.to_owned() } else { format!("{name} bin {bin}") };
+            if let (Some(own), Some(base)) = (measures.get(&name), baseline.get(&name)) {
+                let factor = if *base > 0.0 { own / base } else { 1.0 };
+                measures.insert(format!("factor {name}"), factor);
+            }
+        }
+    }
+    let Some(fair) = fair else { return };
+    for (class, share) in JOB_CLASSES {
+        let times = |outcome: &Outcome| mean(&job_times(outcome, fair, share));
+        measures.insert(format!("job {class}"), times(own) / times(base));
+    }
+}
+
+/// Completion times of jobs that compute and then communicate, so that communication is `share` of their time under
+/// fair sharing.
+fn job_times(outcome: &Outcome, fair: &Outcome, share: f64) -> Vec<f64> {
+    let pairs = outcome.coflows.iter().zip(&fair.coflows).filter(|(own, _)| own.admitted);
+    pairs.map(|(own, fair)| own.cct.as_secs() + fair.cct.as_secs() * (1.0 - share) / share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::{Bytes, Span, Time};
+
+    fn record(id: u64, cct_ms: u64, bin: u8) -> CoflowRecord {
+        CoflowRecord {
+            id: CoflowId(id),
+            arrival: Time::ZERO,
+            admitted: true,
+            cct: Span::from_millis(cct_ms),
+            isolation: Span::from_millis(1000),
+            width: 1,
+            bytes: Bytes(1),
+            bin,
+        }
+    }
+
+    fn outcome(ccts_ms: &[u64]) -> Outcome {
+        let records = (1..).zip(ccts_ms).map(|(id, &cct)| record(id, cct, 1 + (id % 2) as u8));
+        Outcome { coflows: records.collect(), ..Outcome::default() }
+    }
+
+    #[test]
+    fn lateness_is_measured_by_the_deadline() {
+        // Deadlines of 1 s: in time, late by 40 %, by 90 %, by 200 %.
+        let coflows: Vec<CoflowSpec> = (1..=4)
+            .map(|id| CoflowSpec {
+                deadline: Some(Span::from_millis(1000)),
+                ..CoflowSpec::new(CoflowId(id), Time::ZERO, Vec::new())
+            })
+            .collect();
+        let measures = of_run(&outcome(&[1000, 1400, 1900, 3000]), &coflows);
+        let of = |name: &str| measures[name];
+        assert_eq!((of("met"), of("late"), of("within 50 %"), of("within 100 %")), (25.0, 75.0, 25.0, 50.0));
+        assert_eq!((of("avg"), of("avg bin 2"), of("p50"), of("slowdown")), (1.825, 1.45, 1.65, 1.825));
+    }
+
+    #[test]
+    fn a_job_gains_what_its_share_of_communication_lets_it() {
+        // Under fair sharing 2 s, else 1 s. At a share of 1/8 the job computes for 14 s: 16 over 15.
+        let (fair, base) = (outcome(&[2000]), outcome(&[1000]));
+        let (mut own, baseline) = (of_run(&fair, &[]), of_run(&base, &[]));
+        compare(&mut own, &baseline, &fair, &base, Some(&fair));
+        assert_eq!((own["factor avg"], own["job <25 %"]), (2.0, 16.0 / 15.0));
+        assert!(check("job <25 %").is_ok() && check("factor p95 bin 4").is_ok());
+        assert!(check("job some").is_err() && check("avg bin 5").is_err());
+    }
+}

@@ -1,0 +1,259 @@
+//! What an experiment is: the file `experiment.toml`.
+
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use weir_model::Rate;
+
+/// An experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// One line for people.
+    pub title: String,
+    /// The paper, and where in it.
+    pub source: String,
+    /// Why our numbers differ from the paper's where they do.
+    pub why: String,
+    /// The policy that others are compared with.
+    pub baseline: String,
+    /// Policies of every point that names none.
+    pub policies: Vec<String>,
+    /// Names of measures to show, in order.
+    pub show: Vec<String>,
+    /// Every point is run once per seed, and its measures are means over them.
+    #[serde(default = "one_seed")]
+    pub seeds: Vec<u64>,
+    /// What all points have in common.
+    #[serde(default)]
+    pub setup: Setup,
+    /// What is varied.
+    #[serde(default = "one_point")]
+    pub point: Vec<Point>,
+    /// What the paper reports.
+    #[serde(default)]
+    pub paper: Vec<Paper>,
+    /// What is drawn.
+    pub plot: Plot,
+}
+
+/// How a workload is changed before it is run; absent means as it is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// Rate of hosts' links, 1gbit unless said.
+    pub link_rate: Option<String>,
+    /// Arrival times are multiplied by this.
+    pub arrival_scale: Option<f64>,
+    /// Every coflow gets a deadline of its isolation time times `1 + U(0, deadlines)`.
+    pub deadlines: Option<f64>,
+    /// So many coflows, drawn at random, arrive at once.
+    pub concurrent: Option<usize>,
+    /// So many coflows of each bin of Varys' Table 4, drawn at random, arrive within the workload's time.
+    pub mix: Option<[usize; 4]>,
+    /// A reducer's bytes come from its mappers in parts that fall with their rank to this power.
+    pub skew: Option<f64>,
+    /// Racks of ten hosts whose links to the core carry this part of what their hosts can send: 1 / this.
+    pub oversubscription: Option<f64>,
+    /// Plan at arrivals and ends of coflows only, as the paper's system does.
+    pub plan_at_coflows: Option<bool>,
+}
+
+impl Setup {
+    /// These values, and where one is absent that of `base`.
+    pub(crate) fn over(&self, base: &Setup) -> Setup {
+        Setup {
+            link_rate: self.link_rate.clone().or_else(|| base.link_rate.clone()),
+            arrival_scale: self.arrival_scale.or(base.arrival_scale),
+            deadlines: self.deadlines.or(base.deadlines),
+            concurrent: self.concurrent.or(base.concurrent),
+            mix: self.mix.or(base.mix),
+            skew: self.skew.or(base.skew),
+            oversubscription: self.oversubscription.or(base.oversubscription),
+            plan_at_coflows: self.plan_at_coflows.or(base.plan_at_coflows),
+        }
+    }
+
+    /// The rate of hosts' links.
+    pub(crate) fn link_rate(&self) -> Result<Rate, String> {
+        self.link_rate.as_deref().unwrap_or("1gbit").parse().map_err(|error| format!("link_rate: {error}"))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.link_rate()?;
+        let numbers = [
+            ("arrival_scale", self.arrival_scale),
+            ("deadlines", self.deadlines),
+            ("skew", self.skew),
+            ("oversubscription", self.oversubscription),
+        ];
+        match numbers
+            .iter()
+            .find(|(_, value)| value.is_some_and(|value| !(value.is_finite() && value >= 0.0)))
+        {
+            Some((name, _)) => Err(format!("{name} is not a number of at least 0")),
+            None if self.oversubscription.is_some_and(|factor| factor <= 0.0) => {
+                Err("oversubscription is not above 0".to_owned())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// One point of what is varied.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Point {
+    /// What it is called in tables.
+    pub name: String,
+    /// Its policies, if others than the experiment's.
+    pub policies: Option<Vec<String>>,
+    /// What differs.
+    #[serde(default)]
+    pub setup: Setup,
+}
+
+/// A number of the paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// Which point; the first unless said.
+    pub point: Option<String>,
+    /// Which policy.
+    pub policy: String,
+    /// Which measure.
+    pub measure: String,
+    /// The number.
+    pub value: f64,
+    /// Whether it is only a reading of a figure.
+    #[serde(default)]
+    pub read: bool,
+}
+
+/// What is drawn: a measure by point, a line per policy; or, of one point, by policy, a bar each.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// The measure.
+    pub measure: String,
+    /// Whether its axis is logarithmic.
+    #[serde(default)]
+    pub log: bool,
+}
+
+fn one_seed() -> Vec<u64> {
+    vec![1]
+}
+
+fn one_point() -> Vec<Point> {
+    vec![Point { name: "as it is".to_owned(), policies: None, setup: Setup::default() }]
+}
+
+/// Why a file is not an experiment.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// It could not be read.
+    #[error("{path}: {source}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// It says something else than an experiment.
+    #[error("{path}: {reason}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What, in one line.
+        reason: String,
+    },
+}
+
+impl Experiment {
+    /// Reads `experiment.toml` of a folder.
+    pub fn load(folder: &Path) -> Result<Experiment, SpecError> {
+        let path = folder.join("experiment.toml");
+        let text = std::fs::read_to_string(&path)
+            .map_err(|source| SpecError::Open { path: path.clone(), source })?;
+        Experiment::parse(&text).map_err(|reason| SpecError::Malformed { path, reason })
+    }
+
+    fn parse(text: &str) -> Result<Experiment, String> {
+        let experiment: Experiment = toml::from_str(text)
+            .map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" "))?;
+        experiment.check()?;
+        Ok(experiment)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.seeds.is_empty() || self.point.is_empty() {
+            return Err("it has no seed or no point".to_owned());
+        }
+        let measures = self.show.iter().chain([&self.plot.measure]);
+        let measures = measures.chain(self.paper.iter().map(|paper| &paper.measure));
+        for name in measures {
+            crate::measure::check(name)?;
+        }
+        for point in &self.point {
+            point.setup.over(&self.setup).check()?;
+            for policy in self.policies_of(point) {
+                weir_policy::find(policy).map_err(|error| error.to_string())?;
+            }
+            if !self.policies_of(point).contains(&self.baseline) {
+                return Err(format!("point {} does not run the baseline {}", point.name, self.baseline));
+            }
+        }
+        for paper in &self.paper {
+            let name = paper.point.as_ref().unwrap_or(&self.point[0].name);
+            let point = self.point.iter().find(|point| point.name == *name);
+            let runs = point.is_some_and(|point| self.policies_of(point).contains(&paper.policy));
+            if !runs {
+                return Err(format!("the paper's number for {name}, {} has no run", paper.policy));
+            }
+        }
+        Ok(())
+    }
+
+    /// The policies of a point.
+    pub(crate) fn policies_of<'a>(&'a self, point: &'a Point) -> &'a [String] {
+        point.policies.as_deref().unwrap_or(&self.policies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        title = "t"
+        source = "s"
+        why = "w"
+        baseline = "varys"
+        policies = ["varys", "fair"]
+        show = ["avg", "factor avg"]
+        plot = { measure = "factor avg" }
+        [[point]]
+        name = "x"
+        setup = { deadlines = 1.0 }
+        [[paper]]
+        policy = "fair"
+        measure = "factor avg"
+        value = 3.66
+    "#;
+
+    #[test]
+    fn what_makes_no_sense_is_answered_with_the_reason() {
+        assert!(Experiment::parse(GOOD).is_ok());
+        for (from, to, reason) in [
+            ("\"fair\"]", "\"fairy\"]", "unknown policy `fairy`"),
+            ("measure = \"factor avg\" }", "measure = \"speed\" }", "`speed` is no measure"),
+            ("baseline = \"varys\"", "baseline = \"fifo\"", "does not run the baseline fifo"),
+            ("deadlines = 1.0", "deadlines = -1.0", "deadlines is not a number"),
+            ("deadlines = 1.0", "deadline = 1.0", "unknown field `deadline`"),
+            ("policy = \"fair\"", "policy = \"fifo\"", "has no run"),
+        ] {
+            let error = Experiment::parse(&GOOD.replacen(from, to, 1)).expect_err(to);
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Results as a page of Markdown.
+
+use crate::measure::describe;
+use crate::{Experiment, Results};
+use std::fmt::Write;
+
+/// The page: what was run, our numbers, the paper's beside ours, and why they differ.
+pub fn table(experiment: &Experiment, results: &Results, name: &str) -> String {
+    let mut page = String::new();
+    // Writing to a String cannot fail.
+    let _ =
+        writeln!(page, "# {}\n\n{}. Workload: {}.", experiment.title, experiment.source, results.workload);
+    let seeds = experiment.seeds.len();
+    let seeds = if seeds > 1 { format!(" Means over {seeds} seeds.") } else { String::new() };
+    let _ = writeln!(page, "\n`weir experiment run {name}` makes this page.{seeds}\n");
+    let shown: Vec<&String> = experiment.show.iter().filter(|name| is_measured(results, name)).collect();
+    let _ = writeln!(page, "| point | policy | {} |", join(shown.iter().map(|name| name.as_str())));
+    let _ = writeln!(page, "|---|---|{}", "---:|".repeat(shown.len()));
+    for point in &results.points {
+        for policy in &point.policies {
+            let cells = shown
+                .iter()
+                .map(|name| policy.measures.get(*name).map_or("-".to_owned(), |value| number(*value)));
+            let _ = writeln!(page, "| {} | {} | {} |", point.name, policy.policy, join(cells));
+        }
+    }
+    page.push('\n');
+    for name in shown {
+        let _ = writeln!(page, "- {name}: {}", describe(name));
+    }
+    papers_beside_ours(experiment, results, &mut page);
+    let _ = writeln!(
+        page,
+        "\n## Why they differ\n\n{}\n\n![{}]({})",
+        experiment.why.trim(),
+        experiment.title,
+        plot_name(results)
+    );
+    page
+}
+
+/// The stem of the files of a workload's results.
+pub fn stem(workload: &str) -> String {
+    workload.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
+}
+
+fn plot_name(results: &Results) -> String {
+    format!("{}.svg", stem(&results.workload))
+}
+
+fn is_measured(results: &Results, name: &str) -> bool {
+    results.points.iter().flat_map(|point| &point.policies).any(|policy| policy.measures.contains_key(name))
+}
+
+fn papers_beside_ours(experiment: &Experiment, results: &Results, page: &mut String) {
+    if experiment.paper.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        page,
+        "\n## The paper's numbers\n\n| point | policy | measure | paper | ours |\n|---|---|---|---:|---:|"
+    );
+    let mut read = false;
+    for paper in &experiment.paper {
+        let name = paper.point.as_ref().unwrap_or(&experiment.point[0].name);
+        let point = results.points.iter().find(|point| point.name == *name);
+        let policy =
+            point.and_then(|point| point.policies.iter().find(|policy| policy.policy == paper.policy));
+        let ours = policy.and_then(|policy| policy.measures.get(&paper.measure));
+        let ours = ours.map_or("-".to_owned(), |value| number(*value));
+        let mark = if paper.read { " (read)" } else { "" };
+        read |= paper.read;
+        let _ = writeln!(
+            page,
+            "| {name} | {} | {} | {}{mark} | {ours} |",
+            paper.policy, paper.measure, paper.value
+        );
+    }
+    if read {
+        page.push_str("\n(read): taken from a figure, not from the text; which number belongs to which bar is likely, not sure.\n");
+    }
+}
+
+fn join(cells: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let cells: Vec<String> = cells.into_iter().map(|cell| cell.as_ref().to_owned()).collect();
+    cells.join(" | ")
+}
+
+/// Four significant digits, or whole.
+fn number(value: f64) -> String {
+    let digits = if value == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 4) as usize };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_show_what_counts() {
+        assert_eq!(
+            [0.0, 3.661_04, 23.6276, 0.085_21, 4480.3].map(number),
+            ["0", "3.661", "23.63", "0.0852", "4480"]
+        );
+        assert_eq!(stem("synthetic:fb2010"), "synthetic-fb2010");
+    }
+}
