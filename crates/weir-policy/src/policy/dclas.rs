@@ -11,7 +11,7 @@ const AALO: &str =
     "Chowdhury, Stoica, Efficient Coflow Scheduling Without Prior Knowledge, SIGCOMM 2015, section 4";
 
 /// K, E and A of the released Aalo.
-const SETTINGS: QueueSettings =
+pub(crate) const SETTINGS: QueueSettings =
     QueueSettings { queues: 10, exponent: 10.0, first_bytes: 10e6, sync_interval: Span::ZERO };
 
 /// Queues so narrow that coflows in one have got nearly the same: 145 from 10 MB to 10 TB.
@@ -22,7 +22,7 @@ pub(super) const WEIGHTED: PolicyInfo = PolicyInfo {
     summary: "discretized least attained service of coflows, queues share links by weight; needs no sizes",
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(Weighted::new(SETTINGS)),
+    create: || weighted(SETTINGS),
 };
 
 pub(super) const STRICT: PolicyInfo = PolicyInfo {
@@ -30,7 +30,7 @@ pub(super) const STRICT: PolicyInfo = PolicyInfo {
     summary: "discretized least attained service of coflows, queue before queue; needs no sizes",
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
-    create: || Box::new(Tiered::new(OneByOne(Queues::new(SETTINGS)), Weigh::Equally)),
+    create: || strict(SETTINGS),
 };
 
 pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
@@ -40,6 +40,16 @@ pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
     claims: Claims { work_conserving: true, starvation_free: false },
     create: || Box::new(Tiered::new(SideBySide(Queues::new(NEARLY_CONTINUOUS)), Weigh::Equally)),
 };
+
+/// `dclas` with queues of these sizes.
+pub(crate) fn weighted(settings: QueueSettings) -> Box<dyn Policy> {
+    Box::new(Weighted::new(settings))
+}
+
+/// `dclas-strict` with queues of these sizes.
+pub(crate) fn strict(settings: QueueSettings) -> Box<dyn Policy> {
+    Box::new(Tiered::new(OneByOne(Queues::new(settings)), Weigh::Equally))
+}
 
 /// All live coflows by (queue, arrival, id).
 fn by_queue(queues: &Queues, view: &CoflowTable) -> Vec<Slot> {
@@ -62,6 +72,10 @@ impl TierOrder for OneByOne {
 
     fn next_change(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         self.0.next_move(now, view)
+    }
+
+    fn queue(&self, slot: Slot) -> Option<u32> {
+        Some(self.0.queue(slot))
     }
 }
 
@@ -158,5 +172,9 @@ impl Policy for Weighted {
 
     fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         self.queues.next_move(now, view)
+    }
+
+    fn queue(&self, slot: Slot) -> Option<u32> {
+        Some(self.queues.queue(slot))
     }
 }
