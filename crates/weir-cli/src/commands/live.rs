@@ -10,6 +10,9 @@ use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Span, Time};
+use weir_policy::local::sender_side;
+use weir_policy::order::attained::QueueSettings;
+use weir_policy::{Policy, PolicyInfo};
 use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
 use weir_testbed::{Bed, BedConfig};
 use weir_trace::{Expected, Scenario};
@@ -224,8 +227,12 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     };
     let twin = if policy == TCP { FAIR } else { policy };
     let info = weir_policy::find(twin)?;
-    let simulated =
-        weir_sim::simulate(fabric, coflows.clone(), (info.create)().as_mut(), &weir_sim::Options::default())?;
+    let simulated = weir_sim::simulate(
+        fabric,
+        coflows.clone(),
+        twin_of(args, info).as_mut(),
+        &weir_sim::Options::default(),
+    )?;
     let simulated = Run::new(twin, Mode::Simulated, simulated_rows(&simulated.coflows, coflows), 0.0);
 
     let network = if loopback {
@@ -244,6 +251,8 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         bypass: args.bypass,
         batch_window: args.control.batch_window,
         ready_wait: args.control.ready_wait,
+        sync_interval: args.control.sync_interval,
+        first_threshold: args.control.first_threshold,
         foreign_traffic: args.foreign_traffic,
     };
     let total: u64 = coflows.iter().map(|coflow| coflow.bytes().0).sum();
@@ -270,6 +279,16 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let LiveOutcome { first_byte_us, replan_us, cpu_secs, .. } = outcome;
     let live = Run::new(policy, Mode::Live, rows, cpu_secs.iter().sum());
     Ok(Pair { policy: policy.to_owned(), live, simulated, cpu_secs, first_byte_us, replan_us, link_use })
+}
+
+/// An instance for the simulation, with the queues of the live run.
+fn twin_of(args: &LiveArgs, info: &PolicyInfo) -> Box<dyn Policy> {
+    match (sender_side(info.name), args.control.first_threshold) {
+        (Some(side), Some(first)) => {
+            (side.policy)(QueueSettings { first_bytes: first.0 as f64, ..side.settings })
+        }
+        _ => (info.create)(),
+    }
 }
 
 fn live_rows(outcome: &LiveOutcome, coflows: &[CoflowSpec], fabric: &Fabric) -> Vec<CoflowRow> {

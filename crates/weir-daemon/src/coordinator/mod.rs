@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 pub use weir_core::coordinator::Wire;
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId};
-use weir_model::{Fabric, Span, Time};
+use weir_model::{Bytes, Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
 use weir_policy::PolicyInfo;
 use weir_proto::v1::coordinator_server::CoordinatorServer;
@@ -40,11 +40,15 @@ pub struct CoordinatorOptions {
     pub ready_wait: Span,
     /// What interfaces count, for agents that measure theirs.
     pub wire: Wire,
+    /// Where senders decide: how often they are told queues.
+    pub sync_interval: Span,
+    /// Where senders decide by queues: what takes a coflow out of the first, if not what the policy has.
+    pub first_threshold: Option<Bytes>,
 }
 
 impl CoordinatorOptions {
     /// Options with the defaults of the command line: a lease of 1 s, plans at least 1 ms apart, coflows below
-    /// 0.25 s left to TCP, and 3 ms for announced flows.
+    /// 0.25 s left to TCP, 3 ms for announced flows, and queues told every 10 ms.
     pub fn new(fabric: Fabric, policy: &'static PolicyInfo) -> CoordinatorOptions {
         CoordinatorOptions {
             fabric,
@@ -54,6 +58,8 @@ impl CoordinatorOptions {
             bypass: Span::from_millis(250),
             ready_wait: Span::from_millis(3),
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
+            sync_interval: Span::from_millis(10),
+            first_threshold: None,
         }
     }
 }
@@ -111,6 +117,8 @@ async fn run(
         bypass: options.bypass,
         ready_wait: options.ready_wait,
         wire: options.wire,
+        sync_interval: options.sync_interval,
+        first_threshold: options.first_threshold,
     };
     let mut owner = Owner {
         clock,
@@ -164,6 +172,9 @@ impl Owner {
             }
             Event::Status(reply) => {
                 let _ = reply.send(self.core.status(now));
+            }
+            Event::Terms(reply) => {
+                let _ = reply.send(self.core.terms());
             }
             Event::SessionUp(session, hello, sender, reply) => {
                 let result = self.core.handle_hello(now, session, *hello);

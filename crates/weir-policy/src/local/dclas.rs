@@ -38,9 +38,11 @@ use crate::order::attained::{QueueSettings, Thresholds};
 use weir_model::{Rate, Time};
 
 /// Queue before queue.
+#[derive(Debug)]
 pub(super) struct Strict(Thresholds);
 
 /// A part for every queue.
+#[derive(Debug)]
 pub(super) struct Weighted(Thresholds);
 
 /// Flows of coflows in the order in which they are served, and what each was given.

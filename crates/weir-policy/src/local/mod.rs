@@ -33,7 +33,7 @@ pub struct LocalCoflow {
 ///
 /// A function of its arguments alone. Rates are at most what flows can use, and together at most the uplink's;
 /// they use all of it, unless all flows have all that they can use.
-pub trait LocalRule: Send {
+pub trait LocalRule: std::fmt::Debug + Send {
     /// Replaces `rates` by one for every flow, in their order. Coflows come in the order of their arrival.
     fn share(&self, now: Time, uplink: Rate, coflows: &[LocalCoflow], rates: &mut Vec<Rate>);
 }
