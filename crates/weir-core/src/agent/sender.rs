@@ -16,7 +16,10 @@
 //!
 //! # Properties
 //! * A flow that begins is given its rate at once; it waits for no message.
-//! * Uplink that a flow was offered and does not take goes to others within [`LOOK_INTERVAL`].
+//! * Uplink that a flow was offered and does not take goes to others, at the first look after it was offered
+//!   [`JUDGED_BYTES`].
+//! * A flow that lost time to its host or its transport may go a quarter faster than its rate until it has caught
+//!   up, and no faster: as under plans.
 //! * Nothing that this module says to a coordinator has a size in it: it tells bytes once they were sent.
 //! * Without a lease nothing is decided here: flows share as TCP has them share, until the next message.
 
@@ -28,16 +31,25 @@ use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, sender_side};
 use weir_policy::order::attained::QueueSettings;
 use weir_proto::v1;
 
-/// How often it is looked at which flows do not take what they are offered.
+/// How often it is looked at which flows do not take what they are offered, and which fell behind.
 const LOOK_INTERVAL: Span = Span::from_nanos(50_000_000);
 /// Whatever a coordinator asks for.
 const SHORTEST_REPORT_INTERVAL: Span = Span::from_nanos(1_000_000);
+/// A flow is judged by what it did while it earned at least this: chunks are too large to judge by one or two.
+const JUDGED_BYTES: f64 = 49_152.0;
 /// A flow that was held up and sent less than this share of what it earned cannot use more,
 const TAKEN: f64 = 0.7;
 /// and is offered this much more than it took.
 const HEADROOM: f64 = 1.25;
 /// The least that a flow is offered, as a share of the uplink: it must be able to show that it can use more.
 const LEAST_OFFER: f64 = 1.0 / 64.0;
+
+/// A flow that fell behind what it was given may go this much faster until it is there again,
+const CATCH_UP: f64 = 0.25;
+/// as soon as it is so many bytes behind: less may be a chunk that is due.
+const BEHIND_BYTES: f64 = 8_192.0;
+/// No flow has to catch up more than it earns in this time.
+const LONGEST_BEHIND_S: f64 = 0.25;
 
 /// What an agent keeps where it decides itself.
 #[derive(Debug)]
@@ -55,37 +67,70 @@ pub(super) struct Sender {
     last_look: Time,
 }
 
-/// What a flow was offered and took since the last look.
+/// What a flow was offered and took.
 #[derive(Debug)]
 struct Offer {
     rate: f64,
     since: Time,
+    /// Since it was last judged: what it earned, took, and whether it was held up.
+    judged: Time,
     earned: f64,
     taken: u64,
     held_up: bool,
+    /// Then, what it was behind what it had earned, and bytes per second by which it is to catch up.
+    behind: f64,
+    catch_up: f64,
     /// Bytes per second that it can use, as far as it has shown.
     usable: f64,
 }
 
 impl Offer {
+    fn new(now: Time) -> Offer {
+        Offer {
+            rate: 0.0,
+            since: now,
+            judged: now,
+            earned: 0.0,
+            taken: 0,
+            held_up: false,
+            behind: 0.0,
+            catch_up: 0.0,
+            usable: f64::INFINITY,
+        }
+    }
+
     fn settle(&mut self, now: Time) {
         self.earned += self.rate * now.since(self.since).as_secs();
         self.since = now;
     }
 
-    /// Ends the time since the last look, which was `secs` ago.
-    fn look(&mut self, now: Time, secs: f64, uplink: f64) {
+    /// Judges by what happened since the last time, if that is enough to judge by.
+    fn look(&mut self, now: Time, uplink: f64) {
         self.settle(now);
-        let taken = self.taken as f64;
+        if self.earned < JUDGED_BYTES {
+            return;
+        }
+        let (taken, secs) = (self.taken as f64, now.since(self.judged).as_secs());
+        let most = self.earned / secs * LONGEST_BEHIND_S;
+        self.behind = (self.behind + self.earned - taken).clamp(-BEHIND_BYTES, most);
         if self.held_up && taken < TAKEN * self.earned {
             self.usable = (taken / secs * HEADROOM).max(uplink * LEAST_OFFER);
+            self.behind = 0.0;
         } else {
             self.usable *= 2.0;
         }
         if self.usable >= uplink {
             self.usable = f64::INFINITY;
         }
-        (self.earned, self.taken, self.held_up) = (0.0, 0, false);
+        self.catch_up = if self.behind > BEHIND_BYTES { self.behind / secs } else { 0.0 };
+        (self.judged, self.earned, self.taken, self.held_up) = (now, 0.0, 0, false);
+    }
+
+    /// Takes a new rate; returns the one to go at, which is more while the flow has to catch up.
+    fn take_rate(&mut self, now: Time, rate: Rate) -> Rate {
+        self.settle(now);
+        self.rate = rate.bytes_per_sec();
+        Rate::from_bytes_per_sec(self.rate + self.catch_up.min(CATCH_UP * self.rate))
     }
 }
 
@@ -249,10 +294,9 @@ impl Agent {
         };
         let Some(mut sender) = self.sender.take() else { return };
         sender.due = false;
-        let since = now.since(sender.last_look);
-        if since >= LOOK_INTERVAL {
+        if now.since(sender.last_look) >= LOOK_INTERVAL {
             sender.last_look = now;
-            sender.offers.values_mut().for_each(|offer| offer.look(now, since.as_secs(), uplink));
+            sender.offers.values_mut().for_each(|offer| offer.look(now, uplink));
         }
         let (flows, coflows) = self.in_order(&sender);
         let mut rates = Vec::new();
@@ -261,12 +305,8 @@ impl Agent {
         }
         sender.offers.retain(|flow, _| self.flows.contains_key(flow));
         for (flow, rate) in flows.into_iter().zip(rates) {
-            let unknown =
-                Offer { rate: 0.0, since: now, earned: 0.0, taken: 0, held_up: false, usable: f64::INFINITY };
-            let offer = sender.offers.entry(flow).or_insert(unknown);
-            offer.settle(now);
-            offer.rate = rate.bytes_per_sec();
-            self.pacer.set(now, flow, Pacing::Rated(rate));
+            let offer = sender.offers.entry(flow).or_insert_with(|| Offer::new(now));
+            self.pacer.set(now, flow, Pacing::Rated(offer.take_rate(now, rate)));
         }
         self.sender = Some(sender);
     }

@@ -247,6 +247,7 @@ impl Agent {
             self.pacer.set(now, flow, Pacing::Rated(rate));
         }
         if entry.sent == entry.size && self.sender.is_some() {
+            self.pacer.set(now, flow, Pacing::Paused);
             self.disturb();
             self.expect_report(now + self.report_interval());
         } else if entry.sent == entry.size {

@@ -89,16 +89,17 @@ impl Senders {
         }
     }
 
-    /// What a downlink has for a flow that comes over an uplink: the sum over all shares, of which those count
-    /// as they are used where it limits nobody. Infinite where it limits nobody in any.
+    /// What a downlink has for a flow that comes over an uplink. Infinite where the last share leaves some of the
+    /// downlink. With several shares, each counts as far as the flow uses it: what it leaves of one is in the next.
     fn limit(&self, coflow: u64, uplink: LinkId, downlink: LinkId) -> f64 {
-        let (mut sum, mut limits) = (0.0, false);
-        for levels in self.levels.get(&coflow).into_iter().flatten() {
-            let level = |link| levels.get(&link).copied().unwrap_or(0.0);
-            limits |= level(downlink).is_finite();
-            sum += if level(downlink).is_finite() { level(downlink) } else { level(uplink) };
+        let shares = self.levels.get(&coflow).map_or(&[][..], Vec::as_slice);
+        let level = |levels: &BTreeMap<LinkId, f64>, link| levels.get(&link).copied().unwrap_or(0.0);
+        match shares {
+            [] => f64::INFINITY,
+            [only] => level(only, downlink),
+            [.., last] if level(last, downlink).is_infinite() => f64::INFINITY,
+            _ => shares.iter().map(|levels| level(levels, uplink).min(level(levels, downlink))).sum(),
         }
-        if limits { sum } else { f64::INFINITY }
     }
 }
 
@@ -222,7 +223,7 @@ impl Coordinator {
     }
 
     /// By coflow, what receivers' links have for the flows that an agent serves.
-    fn limits(&self, session: SessionId) -> BTreeMap<u64, Vec<v1::ReceiverLimit>> {
+    pub(super) fn limits(&self, session: SessionId) -> BTreeMap<u64, Vec<v1::ReceiverLimit>> {
         let (Some(senders), Some(agent)) = (&self.senders, self.agents.get(&session)) else {
             return BTreeMap::new();
         };

@@ -131,6 +131,29 @@ fn queues_share_an_uplink_by_weight() {
 }
 
 #[test]
+fn under_weights_a_flow_is_limited_to_what_it_uses_of_each_share_of_a_full_downlink() {
+    let mut pair = senders("dclas", 8);
+    let (large, small) = (pair.register(0), pair.register(0));
+    let first = pair.open(large, "large", 100_000_000, 0, 2);
+    pair.sent(0, first, FIRST);
+    for to in 2..7 {
+        pair.open(small, &format!("to {to}"), 100_000_000, 1, to);
+    }
+    pair.open(small, "from 7", 100_000_000, 7, 2);
+    pair.pass(20);
+    // Of downlink 2 the first queue has 10/19. Host 1 sends 0.2 MB/s to each of five; host 7 has the rest of the part.
+    // The second queue uses its own, so there is no second round for anybody at this link.
+    let limit = |host: usize| {
+        let session = pair.sessions[host].unwrap();
+        pair.coordinator.limits(session)[&small][0].bytes_per_s
+    };
+    assert_rate(limit(1), CAPACITY / 5.0);
+    assert_rate(limit(7), CAPACITY * (10.0 / 19.0 - 0.2));
+    let session = pair.sessions[1].unwrap();
+    assert_eq!(pair.coordinator.limits(session)[&small].len(), 1, "other receivers have room");
+}
+
+#[test]
 fn a_later_coflow_gets_what_others_leave_of_its_receiver_and_its_uplink_does_not_idle() {
     let mut pair = senders("dclas-strict", 4);
     let (first, second) = (pair.register(0), pair.register(0));
@@ -162,6 +185,8 @@ fn what_a_flow_is_offered_and_does_not_take_goes_to_the_next() {
         pair.pass(10);
         pair.sent(0, slow, 2_000);
         pair.agents[0].handle_crowded(pair.now, slow, crowd);
+        let taken = pair.rate(0, next) * 0.01;
+        pair.sent(0, next, taken as u64);
     }
     let offered = pair.rate(0, slow);
     assert!((200_000.0..620_000.0).contains(&offered), "{offered}");
@@ -169,9 +194,13 @@ fn what_a_flow_is_offered_and_does_not_take_goes_to_the_next() {
     // Once nothing holds it up, it is offered twice as much with every look, and then everything.
     for _ in 0..50 {
         pair.pass(10);
-        pair.sent(0, slow, 2_000);
+        let taken = pair.rate(0, slow) * 0.01;
+        pair.sent(0, slow, taken as u64);
     }
     assert_rate(pair.rate(0, slow), CAPACITY);
+    // One that does not move though nothing holds it up lost time to its host: it may go a quarter faster.
+    pair.pass(300);
+    assert_rate(pair.rate(0, slow), CAPACITY * 1.25);
 }
 
 #[test]
