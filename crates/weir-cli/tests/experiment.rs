@@ -5,7 +5,11 @@ use std::process::{Command, Output};
 
 fn weir(arguments: &[&str]) -> Output {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(workspace).args(arguments).output().expect("weir runs")
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .current_dir(workspace)
+        .args(arguments)
+        .output()
+        .expect("weir runs")
 }
 
 #[test]
@@ -25,7 +29,8 @@ fn other_numbers_in_the_folder_are_noticed() {
     let changed = numbers.replacen("\"factor avg\": 1.0", "\"factor avg\": 1.1", 1);
     assert_ne!(numbers, changed);
     std::fs::write(folder.join("synthetic-fb2010.json"), changed).expect("a file");
-    let output = weir(&["experiment", "run", "small", "--check", "--dir", dir.path().to_str().expect("a path")]);
+    let output =
+        weir(&["experiment", "run", "small", "--check", "--dir", dir.path().to_str().expect("a path")]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("results differ from those in the folder: small"), "{said}");

@@ -10,13 +10,13 @@ use std::process::Command;
 /// A shaped link lets this much time's worth of bytes pass at once after a pause.
 const BURST_S: f64 = 0.002;
 
-/// Runs a scenario under `varys` with more options and returns its results.
-fn live(name: &str, options: &[&str]) -> Value {
+/// Runs a scenario under a policy with more options and returns its results.
+fn live(name: &str, policy: &str, options: &[&str]) -> Value {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("live.json");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(format!("{name}.toml"));
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["live", "--policy", "varys", "--scenario"])
+        .args(["live", "--policy", policy, "--scenario"])
         .arg(file)
         .args(options)
         .arg("--json")
@@ -39,7 +39,7 @@ fn golden_scenarios_move_their_bytes_and_no_coflow_beats_its_isolation_time() {
         ("talk-two-coflows", 2),
         ("talk-orders", 3),
     ] {
-        let results = live(name, &[]);
+        let results = live(name, "varys", &[]);
         for (measured, exact) in pairs(name, coflows, &results) {
             let (cct, isolation) = (seconds(measured, "cct_s"), seconds(exact, "isolation_s"));
             assert!(cct >= isolation - BURST_S, "{name}: {cct} s, alone on its links {isolation} s");
@@ -54,8 +54,23 @@ fn scenarios_move_their_bytes_with_coflows_bypassed_and_with_the_papers_own_time
     let name = "varys-figure-2";
     let papers = ["--batch-window", "100", "--ready-wait", "1000", "--foreign-traffic"];
     for options in [&["--bypass", "60"][..], &papers] {
-        let results = live(name, options);
+        let results = live(name, "varys", options);
         assert_eq!(pairs(name, 2, &results).len(), 2);
+    }
+}
+
+/// Senders decide: sizes are told to nobody, and no coflow is faster than its links for that. The first threshold is
+/// low enough for coflows to move down.
+#[test]
+fn scenarios_move_their_bytes_where_senders_decide_and_nobody_knows_sizes() {
+    for (name, coflows) in [("varys-figure-2", 2), ("talk-orders", 3)] {
+        for policy in ["dclas-strict", "dclas"] {
+            let results = live(name, &format!("{policy}:first=100kB"), &["--sync-interval", "5"]);
+            for (measured, exact) in pairs(name, coflows, &results) {
+                let (cct, isolation) = (seconds(measured, "cct_s"), seconds(exact, "isolation_s"));
+                assert!(cct >= isolation - BURST_S, "{name}: {cct} s, alone on its links {isolation} s");
+            }
+        }
     }
 }
 

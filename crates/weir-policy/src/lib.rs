@@ -1,12 +1,14 @@
 //! Policies: who sends how fast, decided from (now, fabric, live coflows) alone.
 //!
 //! One copy of every policy serves simulator and coordinator. A [`Policy`] reads a [`CoflowTable`] and
-//! writes a compact [`Plan`]; [`registry`] names the policies. The crate does no I/O, reads no clock and
+//! writes a compact [`Plan`]; [`registry`] names the policies. What a sender decides alone is a
+//! [`local::LocalRule`]. The crate does no I/O, reads no clock and
 //! moves no bytes: time passes when the host of the table says so ([`CoflowTable::advance`]).
 #![forbid(unsafe_code)]
 
 pub mod admit;
 pub mod bits;
+pub mod local;
 pub mod order;
 mod plan;
 mod policy;

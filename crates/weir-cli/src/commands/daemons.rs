@@ -46,11 +46,21 @@ pub(crate) struct ControlArgs {
     /// first was; 60 s at most
     #[arg(long, value_name = "MS", default_value = "3", value_parser = ready_millis)]
     pub(crate) ready_wait: Span,
+    /// Under a policy that senders decide (dclas, dclas-strict): how often they report bytes and hear queues;
+    /// 1 to 1000
+    #[arg(long, value_name = "MS", default_value = "10", value_parser = sync_millis)]
+    pub(crate) sync_interval: Span,
 }
 
 /// A time in milliseconds, a second at most.
 fn millis(text: &str) -> Result<Span, String> {
     span(text, 1e-3, 1e3)
+}
+
+/// A time in milliseconds, from one to a thousand.
+fn sync_millis(text: &str) -> Result<Span, String> {
+    let span = millis(text)?;
+    if span < Span::from_millis(1) { Err("below 1".to_owned()) } else { Ok(span) }
 }
 
 /// A time in milliseconds, a minute at most.
@@ -104,6 +114,10 @@ pub(crate) struct AgentArgs {
     /// the one that leads to the coordinator; none: nothing is measured
     #[arg(long, value_name = "NAME|auto|none", default_value = "auto")]
     interface: String,
+    /// Rate of the host's link, headers included, for policies that senders decide; without it, as the
+    /// coordinator says
+    #[arg(long, value_name = "RATE")]
+    link_rate: Option<Rate>,
 }
 
 #[derive(Args)]
@@ -131,6 +145,7 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
     options.batch = args.control.batch_window;
     options.ready_wait = args.control.ready_wait;
     options.bypass = args.bypass;
+    options.sync_interval = args.control.sync_interval;
     options.wire =
         Wire { bytes_per_byte: 1.0 / weir_testbed::live::PAYLOAD_SHARE, headroom: 1.0 / args.plan_share };
     run(async move {
@@ -149,6 +164,7 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     options.first_plan_wait = Span::from_millis(args.first_plan_wait_ms);
     options.report_interval = Span::from_millis(args.report_interval_ms);
     options.batch = args.batch_window;
+    options.uplink = args.link_rate.map(weir_testbed::live::payload_rate);
     options.interface = match args.interface.as_str() {
         "auto" => InterfaceChoice::Routed,
         "none" => InterfaceChoice::None,

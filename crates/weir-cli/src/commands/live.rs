@@ -244,6 +244,7 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         bypass: args.bypass,
         batch_window: args.control.batch_window,
         ready_wait: args.control.ready_wait,
+        sync_interval: args.control.sync_interval,
         foreign_traffic: args.foreign_traffic,
     };
     let total: u64 = coflows.iter().map(|coflow| coflow.bytes().0).sum();

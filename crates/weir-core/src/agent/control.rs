@@ -37,10 +37,10 @@ impl Agent {
                 .map(|block| v1::BlockAdded {
                     coflow: block.coflow,
                     block: block.block.clone(),
-                    size: block.size,
+                    size: self.told_size(block.size),
                 })
                 .collect(),
-            flows: self.flows.iter().map(|(&id, flow)| flow.opened(id)).collect(),
+            flows: self.flows.iter().map(|(&id, flow)| flow.opened(id, self.told_size(flow.size))).collect(),
             ended: self.ended.iter().rev().take(limits::MAX_ENDED_TOLD).copied().collect(),
         };
         self.send(v1::agent_event::Kind::Hello(hello));
@@ -63,6 +63,9 @@ impl Agent {
             return;
         }
         self.epoch = message.epoch;
+        if self.lease_end.is_none() {
+            self.disturb();
+        }
         self.lease_end = Some(now + Span::from_millis(message.lease_ms));
         match message.kind {
             Some(Kind::Plan(plan)) => {
@@ -71,6 +74,7 @@ impl Agent {
                     self.latencies.note_replan(now.since(at));
                 }
             }
+            Some(Kind::Queues(queues)) => self.handle_queues(queues),
             Some(Kind::CoflowNote(note)) => self.note_coflow(now, note),
             Some(Kind::CoflowEnded(ended)) if self.ended.contains(&ended.coflow) => {}
             Some(Kind::CoflowEnded(ended)) => {
@@ -179,6 +183,13 @@ impl Agent {
         let all = self.next_full_report <= now;
         if all {
             self.next_full_report = now + FULL_REPORT_INTERVAL;
+        }
+        if self.sender.is_some() {
+            self.next_report = Time::MAX;
+            if !self.flows.is_empty() {
+                self.expect_report(self.next_full_report);
+            }
+            return self.report_attained();
         }
         let mut flows = Vec::new();
         for (&id, flow) in &mut self.flows {

@@ -1,7 +1,7 @@
 //! What goes into and comes out of an agent, besides messages.
 
 use serde::{Deserialize, Serialize};
-use weir_model::Span;
+use weir_model::{Rate, Span};
 use weir_proto::limits;
 
 /// Fixed facts and times of one agent.
@@ -17,6 +17,9 @@ pub struct AgentConfig {
     pub first_plan_wait: Span,
     /// How often progress of moving flows is reported.
     pub report_interval: Span,
+    /// Payload that this host's uplink carries, for policies that senders decide. Without it, what the
+    /// coordinator says.
+    pub uplink: Option<Rate>,
     /// Somebody answers [`Agent::wants_interface`](super::Agent::wants_interface).
     pub measures_interface: bool,
 }

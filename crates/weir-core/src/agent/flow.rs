@@ -31,13 +31,13 @@ const BEHIND: f64 = 0.03;
 
 impl Flow {
     /// A flow as a coordinator is told of it.
-    pub(super) fn opened(&self, id: u64) -> v1::FlowOpened {
+    pub(super) fn opened(&self, id: u64, size: u64) -> v1::FlowOpened {
         v1::FlowOpened {
             flow: id,
             coflow: self.coflow,
             block: self.block.clone(),
             destination: self.destination,
-            size: self.size,
+            size,
             offset: self.sent,
             group: self.group,
         }

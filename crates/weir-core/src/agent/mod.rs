@@ -6,6 +6,7 @@ mod flow;
 mod latencies;
 mod meter;
 mod pacer;
+mod sender;
 mod state;
 
 pub use facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};

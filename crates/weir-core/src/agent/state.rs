@@ -6,6 +6,7 @@ use super::flow::Flow;
 use super::latencies::Latencies;
 use super::meter::Meter;
 use super::pacer::{Pacer, Pacing};
+use super::sender::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{Span, Time};
 use weir_proto::data::{FRAME_BYTES, Request, Status};
@@ -24,6 +25,8 @@ pub(super) struct CoflowEntry {
     pub(super) treatment: Treatment,
     /// What its flows here had to move when they were opened, all together.
     pub(super) opened_bytes: u64,
+    /// What was sent of it from here, of flows that ended too.
+    pub(super) sent_bytes: u64,
 }
 
 /// What the coordinator said of a coflow.
@@ -79,6 +82,8 @@ pub struct Agent {
     pub(super) stale_dropped: u64,
     pub(super) latencies: Latencies,
     pub(super) meter: Meter,
+    /// Where rates are decided here.
+    pub(super) sender: Option<Sender>,
     /// When flows were handed over whole, until a plan counts it or newer ones push them out.
     pub(super) sent_whole: BTreeMap<u64, Time>,
 }
@@ -110,6 +115,7 @@ impl Agent {
             stale_dropped: 0,
             latencies: Latencies::default(),
             meter: Meter::default(),
+            sender: None,
             sent_whole: BTreeMap::new(),
         }
     }
@@ -125,7 +131,10 @@ impl Agent {
                     entry.noted = Time::from_nanos(noted_ns);
                 }
             }
-            JournalEntry::Done { coflow, bytes } => self.count_done(coflow, bytes),
+            JournalEntry::Done { coflow, bytes } => {
+                self.count_done(coflow, bytes);
+                self.coflows.entry(coflow).or_default().sent_bytes += bytes;
+            }
             JournalEntry::Ended(coflow) => self.forget(coflow),
         }
     }
@@ -155,7 +164,7 @@ impl Agent {
         self.send(v1::agent_event::Kind::BlockAdded(v1::BlockAdded {
             coflow: block.coflow,
             block: block.block.clone(),
-            size: block.size,
+            size: self.told_size(block.size),
         }));
         self.journal.push_back(JournalEntry::Put(block.clone()));
         self.hold(block);
@@ -187,7 +196,8 @@ impl Agent {
         let id = self.next_flow;
         self.next_flow += 1;
         let left = block.size - request.offset;
-        let scheduled = self.lease_holds(now) && !self.is_small(request.coflow, left);
+        let planned = self.sender.is_none() && self.lease_holds(now) && !self.is_small(request.coflow, left);
+        let scheduled = planned || self.decides(now);
         let flow = Flow {
             coflow: request.coflow,
             block: request.block.clone(),
@@ -202,12 +212,13 @@ impl Agent {
             planned: false,
             wait_until: now + self.config.first_plan_wait + self.ready_wait,
         };
-        self.send(v1::agent_event::Kind::FlowOpened(flow.opened(id)));
+        self.send(v1::agent_event::Kind::FlowOpened(flow.opened(id, self.told_size(flow.size))));
         let pacing = if scheduled { Pacing::Paused } else { Pacing::Unscheduled };
         self.pacer.insert(now, id, flow.left(), pacing);
-        if scheduled {
+        if planned {
             self.waiting.insert((flow.wait_until, id));
         }
+        self.disturb();
         let coflow = self.coflows.entry(request.coflow).or_default();
         coflow.first_opened.get_or_insert(now);
         coflow.flows.insert(id);
@@ -221,21 +232,25 @@ impl Agent {
     pub fn handle_sent(&mut self, now: Time, flow: u64, bytes: u64) {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
         entry.sent += bytes;
-        if let Some(coflow) = self.coflows.get_mut(&entry.coflow)
-            && coflow.first_byte == FirstByte::Due
-            && bytes > 0
-        {
-            coflow.first_byte = FirstByte::Past;
-            self.latencies.note_first_byte(entry.coflow, now);
+        if let Some(coflow) = self.coflows.get_mut(&entry.coflow) {
+            coflow.sent_bytes += bytes;
+            if coflow.first_byte == FirstByte::Due && bytes > 0 {
+                coflow.first_byte = FirstByte::Past;
+                self.latencies.note_first_byte(entry.coflow, now);
+            }
         }
-        let destination = entry.destination;
+        let (id, destination) = (entry.coflow, entry.destination);
         self.pacer.sent(now, flow, bytes);
         if entry.planned
             && let Some(rate) = entry.catch_up(now)
         {
             self.pacer.set(now, flow, Pacing::Rated(rate));
         }
-        if entry.sent == entry.size {
+        if entry.sent == entry.size && self.sender.is_some() {
+            self.pacer.set(now, flow, Pacing::Paused);
+            self.disturb();
+            self.expect_report(now + self.report_interval());
+        } else if entry.sent == entry.size {
             // All is handed over: report at once, for the port is free from now on.
             self.next_report = now;
             self.sent_whole.insert(flow, now);
@@ -243,19 +258,22 @@ impl Agent {
                 self.sent_whole.pop_first();
             }
         } else {
-            self.expect_report(now + self.config.report_interval);
+            self.expect_report(now + self.report_interval());
         }
+        self.note_taken(id, flow, bytes);
         self.meter_handed(destination, bytes);
     }
 
     /// Nothing was written: more of the flow is unacknowledged than its [`Transmit`] allows.
     pub fn handle_crowded(&mut self, now: Time, flow: u64, crowd: Crowd) {
         self.pacer.crowded(now, flow, crowd);
+        self.note_held_up(flow);
     }
 
     /// The flow's socket takes no more for now.
     pub fn handle_blocked(&mut self, now: Time, flow: u64) {
         self.pacer.blocked(now, flow);
+        self.note_held_up(flow);
     }
 
     /// The flow's socket takes bytes again.
@@ -275,6 +293,7 @@ impl Agent {
             self.count_done(entry.coflow, entry.size);
             self.journal.push_back(JournalEntry::Done { coflow: entry.coflow, bytes: entry.size });
         }
+        self.disturb();
         let closed = v1::FlowClosed { flow, sent: entry.sent, done };
         self.send(v1::agent_event::Kind::FlowClosed(closed));
     }
@@ -284,6 +303,7 @@ impl Agent {
         if self.lease_end.is_some_and(|end| end <= now) {
             self.lease_end = None;
             self.waiting.clear();
+            self.forget_limits();
             for (&id, flow) in &mut self.flows {
                 flow.planned = false;
                 self.pacer.set(now, id, Pacing::Unscheduled);
@@ -296,11 +316,13 @@ impl Agent {
         if self.next_report <= now {
             self.report(now);
         }
+        self.decide(now);
     }
 
     /// The next flow that may write. Answer with `handle_crowded`, or with `handle_sent` and, if the socket
     /// was full, `handle_blocked`.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+        self.decide(now);
         self.pacer.poll(now)
     }
 
@@ -335,7 +357,9 @@ impl Agent {
     pub fn next_timeout(&self) -> Option<Time> {
         let waiting = self.waiting.first().map(|&(until, _)| until);
         let report = (self.next_report < Time::MAX).then_some(self.next_report);
-        let times = [self.pacer.next_timeout(), self.lease_end, waiting, report, self.interface_due()];
+        let disturbed = self.is_disturbed().then_some(Time::ZERO);
+        let times =
+            [disturbed, self.pacer.next_timeout(), self.lease_end, waiting, report, self.interface_due()];
         times.into_iter().flatten().min()
     }
 
@@ -359,7 +383,7 @@ impl Agent {
         self.pacer.pacing(flow)
     }
 
-    fn lease_holds(&self, now: Time) -> bool {
+    pub(super) fn lease_holds(&self, now: Time) -> bool {
         self.lease_end.is_some_and(|end| end > now)
     }
 
@@ -399,6 +423,7 @@ impl Agent {
             }
         }
         self.held.remove(&coflow);
+        self.forget_heard(coflow);
         self.ended.insert(coflow);
         if self.ended.len() > limits::MAX_ENDED_COFLOWS {
             self.ended.pop_first();

@@ -1,10 +1,12 @@
 //! The coordinator: what is registered, where blocks are, what moves, and the plan for it.
 
+mod ancestry;
 mod directory;
 mod foreign;
 mod holders;
 mod planning;
 mod readiness;
+mod senders;
 mod state;
 mod status;
 

@@ -113,6 +113,10 @@ impl Coordinator {
             return false;
         }
         self.advance(now);
+        if self.senders.is_some() {
+            self.sync(now);
+            return true;
+        }
         self.plan.clear();
         self.policy.plan(now, &self.fabric, &self.table, &mut self.plan);
         self.table.adopt(&self.plan);
@@ -142,7 +146,10 @@ impl Coordinator {
     pub(super) fn advance(&mut self, now: Time) {
         let span = now.since(self.planned_at);
         if span > Span::ZERO {
-            self.table.advance(&self.plan, span);
+            // What senders decide is known from their reports alone.
+            if self.senders.is_none() {
+                self.table.advance(&self.plan, span);
+            }
             self.planned_at = now;
         }
     }
@@ -152,6 +159,9 @@ impl Coordinator {
     }
 
     fn policy_wakeup(&self) -> Option<Time> {
+        if self.senders.is_some() {
+            return None;
+        }
         self.policy.next_wakeup(self.planned_at, &self.table)
     }
 

@@ -5,6 +5,7 @@ use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
 use super::planning::Enforced;
 use super::readiness::{Demand, Stage};
+use super::senders::{Senders, Told, UNKNOWN_SIZE};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{CoflowId, Fabric, Span, Time};
 use weir_policy::{Chosen, CoflowTable, FlowRef, Plan, Policy};
@@ -29,6 +30,8 @@ pub struct CoordinatorConfig {
     pub ready_wait: Span,
     /// What interfaces count, for agents that measure.
     pub wire: Wire,
+    /// Where senders decide: how often they are told queues.
+    pub sync_interval: Span,
 }
 
 /// Why an agent's session was refused.
@@ -63,6 +66,7 @@ pub(super) struct AgentEntry {
     /// The first of its flows, by its own ids, that ended since the last plan.
     pub(super) completed: Option<u64>,
     pub(super) enforced: Enforced,
+    pub(super) told: Told,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +80,12 @@ pub(super) struct CoflowEntry {
     pub(super) opened: u64,
     /// Per serving host, flows done and their bytes.
     pub(super) done: BTreeMap<u32, (u64, u64)>,
+    /// Where senders decide: per serving host, bytes sent.
+    pub(super) attained: BTreeMap<u32, u64>,
+    /// Where senders decide: what orders it within a queue, once it has arrived,
+    pub(super) place: Option<Time>,
+    /// and what its ancestors had of that when it was registered.
+    pub(super) inherited_place: Option<Time>,
     /// Live flows (scheduled or all sent but not yet acknowledged), by serving host.
     pub(super) live: BTreeMap<u32, u64>,
     pub(super) last_done: Option<Time>,
@@ -93,6 +103,9 @@ impl CoflowEntry {
     }
     pub(super) fn done_bytes(&self) -> u64 {
         self.done.values().map(|&(_, bytes)| bytes).sum()
+    }
+    pub(super) fn attained_bytes(&self) -> u64 {
+        self.attained.values().sum()
     }
     pub(super) fn live_flows(&self) -> u64 {
         self.live.values().sum()
@@ -129,6 +142,8 @@ pub struct Coordinator {
     pub(super) traffic: Traffic,
     pub(super) policy_name: String,
     pub(super) policy: Box<dyn Policy>,
+    /// Where senders decide and plans are not sent.
+    pub(super) senders: Option<Senders>,
     pub(super) table: CoflowTable,
     pub(super) plan: Plan,
     pub(super) planned_at: Time,
@@ -173,15 +188,21 @@ pub(super) fn agent_flow(key: u64) -> u64 {
 
 impl Coordinator {
     /// A coordinator that knows nobody yet.
-    pub fn new(config: CoordinatorConfig, policy: &Chosen) -> Coordinator {
+    pub fn new(mut config: CoordinatorConfig, policy: &Chosen) -> Coordinator {
+        let senders = Senders::new(&config, policy);
+        if senders.is_some() {
+            // Who is small is not known, and no sender waits for others.
+            (config.bypass, config.ready_wait) = (Span::ZERO, Span::ZERO);
+        }
         Coordinator {
             table: CoflowTable::new(&config.fabric),
             fabric: config.fabric.clone(),
             traffic: Traffic::new(),
             next_coflow: config.first_coflow,
-            config,
             policy_name: policy.name.clone(),
             policy: policy.create(),
+            senders,
+            config,
             plan: Plan::default(),
             planned_at: Time::ZERO,
             plan_due: None,
@@ -234,6 +255,7 @@ impl Coordinator {
             latest_flow: 0,
             completed: None,
             enforced: Enforced::default(),
+            told: Told::default(),
         };
         self.agents.insert(session, entry);
         let mut named: BTreeSet<u64> = hello.coflows.iter().map(|note| note.coflow).collect();
@@ -277,6 +299,7 @@ impl Coordinator {
                 Some(Kind::FlowOpened(flow)) => self.handle_opened(now, session, flow),
                 Some(Kind::FlowClosed(flow)) => self.handle_closed(now, session, &flow),
                 Some(Kind::Progress(progress)) => self.handle_progress(now, session, &progress),
+                Some(Kind::Attained(attained)) => self.handle_attained(now, session, &attained),
                 Some(Kind::Interface(report)) => self.handle_interface(now, session, &report),
                 Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
             }
@@ -328,6 +351,7 @@ impl Coordinator {
         }
         let before = entry.done.insert(host, (note.done_flows, note.done_bytes)).unwrap_or_default();
         self.note_served(host, note.coflow, note.done_bytes.saturating_sub(before.1));
+        self.note_attained(host, note.coflow, note.done_bytes);
         if key != 0 {
             self.request_keys.insert(key, note.coflow);
         }
@@ -350,11 +374,14 @@ impl Coordinator {
         self.answer_waiting(now, &key);
     }
 
-    fn handle_opened(&mut self, now: Time, session: SessionId, flow: v1::FlowOpened) {
+    fn handle_opened(&mut self, now: Time, session: SessionId, mut flow: v1::FlowOpened) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         if self.ended.contains(&flow.coflow) {
             self.count("flows_of_ended_coflows");
             return;
+        }
+        if self.senders.is_some() {
+            flow.size = UNKNOWN_SIZE;
         }
         let inside = flow.destination < self.config.fabric.hosts() && flow.offset <= flow.size;
         let known = self.coflows.contains_key(&flow.coflow);
@@ -378,6 +405,9 @@ impl Coordinator {
         if coflow.options.flows > 0 && coflow.opened >= coflow.options.flows {
             coflow.sealed = true;
         }
+        if self.senders.is_some() {
+            self.take_place(flow.coflow);
+        }
         let id = self.next_flow;
         self.next_flow += 1;
         self.promises.keep(flow.destination, flow.coflow, &flow.block);
@@ -395,6 +425,9 @@ impl Coordinator {
 
     fn handle_progress(&mut self, now: Time, session: SessionId, progress: &v1::Progress) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        if self.senders.is_some() {
+            return self.count("messages_out_of_place");
+        }
         self.advance(now);
         let mut ended = None;
         for report in &progress.flows {
@@ -423,6 +456,7 @@ impl Coordinator {
 
     fn handle_closed(&mut self, now: Time, session: SessionId, closed: &v1::FlowClosed) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        self.note_size(host, closed);
         let key = flow_key(host, closed.flow);
         let Some(flow) = self.flows.get_mut(&key) else { return };
         flow.sent = if closed.done { flow.size } else { closed.sent.min(flow.size) };
@@ -498,6 +532,7 @@ impl Coordinator {
 
     /// Something changed that the plan must follow by `at`.
     pub(super) fn want_plan(&mut self, at: Time) {
+        let at = self.senders.as_ref().map_or(at, |senders| senders.sync_due(at));
         self.plan_due = Some(self.plan_due.map_or(at, |due| due.min(at)));
     }
 

@@ -37,13 +37,18 @@ impl Coordinator {
             let left = slot.map_or(0.0, |slot| self.bytes_left(slot))
                 + outside.map(|flow| flow.left()).sum::<u64>() as f64;
             let rate = slot.map_or(0.0, |slot| by_slot[slot.0 as usize]);
+            // Where senders decide, what is left is not known and counts as nothing.
+            let (left, moved) = match &self.senders {
+                Some(_) => (0.0, coflow.attained_bytes()),
+                None => (left, coflow.done_bytes()),
+            };
             v1::CoflowStatus {
                 coflow: id,
                 name: coflow.options.name.clone(),
                 live_flows: coflow.live_flows(),
                 done_flows: coflow.done_flows(),
                 bytes_left: left as u64,
-                bytes_total: left as u64 + coflow.done_bytes(),
+                bytes_total: left as u64 + moved,
                 rate_bytes_per_s: rate,
                 waits_for: self.waits_for(coflow, slot, rate, &used),
                 age_s: now.since(coflow.registered).as_secs(),

@@ -154,9 +154,10 @@ impl Running {
                 Ok(Command::Latencies(reply)) => {
                     let _ = reply.send(self.agent.latencies().clone());
                 }
-                Ok(Command::SessionUp(session)) => {
+                Ok(Command::SessionUp(session, terms)) => {
                     self.session = Some(session);
                     self.last_message = Time::ZERO;
+                    self.agent.handle_terms(now, terms);
                     self.agent.handle_session_up(now);
                 }
                 Ok(Command::SessionLost) => {

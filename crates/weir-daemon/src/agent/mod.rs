@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::mpsc as sync_mpsc;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, PutError};
-use weir_model::Span;
+use weir_model::{Rate, Span};
 use weir_net::{Clock, Interface, Poller, Waker};
 use weir_proto::v1;
 
@@ -38,6 +38,9 @@ pub struct AgentOptions {
     pub report_interval: Span,
     /// A first event goes to the coordinator at once; those that follow within this time go together.
     pub batch: Span,
+    /// Payload that the host's uplink carries, for policies that senders decide; what the coordinator says if
+    /// that is less, or this is not known.
+    pub uplink: Option<Rate>,
     /// Interface at which foreign traffic is measured.
     pub interface: InterfaceChoice,
 }
@@ -79,6 +82,7 @@ impl AgentOptions {
             first_plan_wait: Span::from_millis(100),
             report_interval: Span::from_millis(20),
             batch: Span::from_millis(1),
+            uplink: None,
             interface: InterfaceChoice::None,
         }
     }
@@ -94,7 +98,7 @@ pub(crate) enum Command {
     Put(Box<BlockEntry>, oneshot::Sender<Result<(), PutError>>),
     HasEnded(u64, oneshot::Sender<bool>),
     Latencies(oneshot::Sender<Latencies>),
-    SessionUp(mpsc::Sender<v1::AgentMessage>),
+    SessionUp(mpsc::Sender<v1::AgentMessage>, v1::TermsReply),
     SessionLost,
     Coordinator(v1::CoordinatorMessage),
     Stop,
@@ -132,6 +136,7 @@ pub async fn serve(
         incarnation: clock.now().nanos(),
         first_plan_wait: options.first_plan_wait,
         report_interval: options.report_interval,
+        uplink: options.uplink,
         measures_interface: interface.is_some(),
     };
     let poller = Poller::new()?;

@@ -1,4 +1,4 @@
-//! The session with the coordinator: connect, say Hello, carry messages both ways, and again after any
+//! The session with the coordinator: connect, ask for its terms, say Hello, carry messages both ways, and again after any
 //! failure, for as long as the agent lives.
 
 use super::{Command, Commands};
@@ -45,9 +45,15 @@ async fn attach(
     let mut client = CoordinatorClient::new(channel)
         .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
         .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+    let terms = match client.terms(v1::TermsRequest {}).await {
+        Ok(reply) => reply.into_inner(),
+        // A coordinator of before there were terms.
+        Err(status) if status.code() == tonic::Code::Unimplemented => v1::TermsReply::default(),
+        Err(status) => return Err(status),
+    };
     let (sender, outbound) = mpsc::channel::<v1::AgentMessage>(limits::MAX_QUEUED_MESSAGES);
     // The thread writes Hello first, so the coordinator has all before the stream is answered.
-    commands.send(Command::SessionUp(sender));
+    commands.send(Command::SessionUp(sender, terms));
     let result = async {
         let mut inbound = client.attach(ReceiverStream::new(outbound)).await?.into_inner();
         *established = true;

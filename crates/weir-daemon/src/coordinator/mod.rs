@@ -40,11 +40,13 @@ pub struct CoordinatorOptions {
     pub ready_wait: Span,
     /// What interfaces count, for agents that measure theirs.
     pub wire: Wire,
+    /// Where senders decide: how often they are told queues.
+    pub sync_interval: Span,
 }
 
 impl CoordinatorOptions {
     /// Options with the defaults of the command line: a lease of 1 s, plans at least 1 ms apart, coflows below
-    /// 0.25 s left to TCP, and 3 ms for announced flows.
+    /// 0.25 s left to TCP, 3 ms for announced flows, and queues told every 10 ms.
     pub fn new(fabric: Fabric, policy: Chosen) -> CoordinatorOptions {
         CoordinatorOptions {
             fabric,
@@ -54,6 +56,7 @@ impl CoordinatorOptions {
             bypass: Span::from_millis(250),
             ready_wait: Span::from_millis(3),
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
+            sync_interval: Span::from_millis(10),
         }
     }
 }
@@ -111,6 +114,7 @@ async fn run(
         bypass: options.bypass,
         ready_wait: options.ready_wait,
         wire: options.wire,
+        sync_interval: options.sync_interval,
     };
     let mut owner = Owner {
         clock,
@@ -164,6 +168,9 @@ impl Owner {
             }
             Event::Status(reply) => {
                 let _ = reply.send(self.core.status(now));
+            }
+            Event::Terms(reply) => {
+                let _ = reply.send(self.core.terms());
             }
             Event::SessionUp(session, hello, sender, reply) => {
                 let result = self.core.handle_hello(now, session, *hello);

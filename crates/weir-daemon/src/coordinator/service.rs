@@ -18,6 +18,7 @@ pub(super) enum Event {
     Unregister(u64, oneshot::Sender<Option<v1::CoflowRecord>>),
     Locate(v1::LocateRequest, oneshot::Sender<v1::LocateReply>),
     Status(oneshot::Sender<v1::StatusReply>),
+    Terms(oneshot::Sender<v1::TermsReply>),
     SessionUp(
         SessionId,
         Box<v1::Hello>,
@@ -87,6 +88,10 @@ impl coordinator_server::Coordinator for Service {
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         Ok(Response::new(self.ask(Event::Status).await?))
+    }
+
+    async fn terms(&self, _: Request<v1::TermsRequest>) -> Result<Response<v1::TermsReply>, Status> {
+        Ok(Response::new(self.ask(Event::Terms).await?))
     }
 
     type AttachStream = Pin<Box<dyn Stream<Item = Result<v1::CoordinatorMessage, Status>> + Send>>;

@@ -42,11 +42,42 @@ pub struct QueueSettings {
     pub sync_interval: Span,
 }
 
+/// Bytes at which coflows move down.
+#[derive(Clone, Debug)]
+pub struct Thresholds(Vec<f64>);
+
+impl Thresholds {
+    /// Between queues of these sizes.
+    pub fn new(settings: &QueueSettings) -> Thresholds {
+        let last = settings.queues.saturating_sub(1) as i32;
+        Thresholds((0..last).map(|q| settings.first_bytes * settings.exponent.powi(q)).collect())
+    }
+
+    /// How many queues there are.
+    pub fn count(&self) -> u32 {
+        self.0.len() as u32 + 1
+    }
+
+    /// The queue of a coflow that was in `queue` and has sent `attained` bytes: that one or a later one.
+    pub fn queue(&self, queue: u32, attained: f64) -> u32 {
+        let mut queue = queue.min(self.count() - 1);
+        while self.of(queue).is_some_and(|threshold| attained + ROUNDING_BYTES >= threshold) {
+            queue += 1;
+        }
+        queue
+    }
+
+    /// Where the queue ends; the last one does not.
+    fn of(&self, queue: u32) -> Option<f64> {
+        self.0.get(queue as usize).copied()
+    }
+}
+
 /// The queue of every coflow, as last heard.
 #[derive(Debug)]
 pub struct Queues {
     settings: QueueSettings,
-    thresholds: Vec<f64>,
+    thresholds: Thresholds,
     /// Per slot: coflow id, queue.
     known: Vec<(u64, u32)>,
 }
@@ -54,14 +85,12 @@ pub struct Queues {
 impl Queues {
     /// Empty queues.
     pub fn new(settings: QueueSettings) -> Queues {
-        let last = settings.queues.saturating_sub(1) as i32;
-        let thresholds = (0..last).map(|q| settings.first_bytes * settings.exponent.powi(q)).collect();
-        Queues { settings, thresholds, known: Vec::new() }
+        Queues { thresholds: Thresholds::new(&settings), settings, known: Vec::new() }
     }
 
     /// How many there are.
     pub fn count(&self) -> u32 {
-        self.settings.queues
+        self.thresholds.count()
     }
 
     /// The queue of a live coflow since the last update, counted from 0.
@@ -78,13 +107,8 @@ impl Queues {
             if known.0 != coflow.id().0 {
                 *known = (coflow.id().0, 0);
             }
-            while in_time
-                && self
-                    .thresholds
-                    .get(known.1 as usize)
-                    .is_some_and(|threshold| view.attained(slot) + ROUNDING_BYTES >= *threshold)
-            {
-                known.1 += 1;
+            if in_time {
+                known.1 = self.thresholds.queue(known.1, view.attained(slot));
             }
         }
     }
@@ -93,7 +117,7 @@ impl Queues {
     pub fn next_move(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         let reaches = view.coflows().filter_map(|(slot, coflow)| {
             let &(id, queue) = self.known.get(slot.0 as usize)?;
-            let threshold = self.thresholds.get(if id == coflow.id().0 { queue } else { 0 } as usize)?;
+            let threshold = self.thresholds.of(if id == coflow.id().0 { queue } else { 0 })?;
             let left = (threshold - view.attained(slot)).max(0.0);
             let rate = view.shared_rate(slot);
             (left == 0.0 || rate > 0.0).then(|| if left == 0.0 { 0.0 } else { left / rate })

@@ -43,7 +43,8 @@ const NARROW: Parameter = Parameter {
 const MANY: Parameter =
     Parameter { default: "160", about: "number of queues; up to 10 TB at a factor of 1.1", ..QUEUES };
 
-fn settings(from: &Settings) -> QueueSettings {
+/// The queues that were asked for.
+pub(super) fn settings(from: &Settings) -> QueueSettings {
     QueueSettings {
         queues: from.count("queues"),
         exponent: from.factor("exponent"),
@@ -100,6 +101,10 @@ impl TierOrder for OneByOne {
 
     fn next_change(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         self.0.next_move(now, view)
+    }
+
+    fn queue(&self, slot: Slot) -> Option<u32> {
+        Some(self.0.queue(slot))
     }
 }
 
@@ -196,5 +201,9 @@ impl Policy for Weighted {
 
     fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         self.queues.next_move(now, view)
+    }
+
+    fn queue(&self, slot: Slot) -> Option<u32> {
+        Some(self.queues.queue(slot))
     }
 }

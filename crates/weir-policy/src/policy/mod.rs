@@ -3,7 +3,7 @@
 mod ablation;
 mod baraat;
 mod coflow_by_coflow;
-mod dclas;
+pub(crate) mod dclas;
 mod fair;
 mod fair_coflows;
 mod fifo;
@@ -17,7 +17,7 @@ mod varys;
 mod varys_deadline;
 mod virtual_cluster;
 
-use crate::{CoflowTable, Plan};
+use crate::{CoflowTable, Plan, Slot};
 use weir_model::{Fabric, Time};
 
 pub use coflow_by_coflow::CoflowByCoflow;
@@ -36,6 +36,13 @@ pub trait Policy: Send {
     /// When it wants to plan again though nothing arrived or ended; asked after every plan.
     fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         let _ = (now, view);
+        None
+    }
+
+    /// The queue, counted from 0, that its last plan has a live coflow in; `None` from policies without queues
+    /// that senders are told of.
+    fn queue(&self, slot: Slot) -> Option<u32> {
+        let _ = slot;
         None
     }
 }

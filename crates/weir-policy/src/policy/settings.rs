@@ -1,6 +1,8 @@
 //! Settings of policies, as in `dclas:first=250kB:sync=10ms`.
 
 use super::{Policy, PolicyInfo, known_names, registry};
+use crate::local::local_rule;
+use crate::order::attained::QueueSettings;
 use weir_model::{Bytes, Span};
 
 /// One thing about a policy that can be set.
@@ -145,6 +147,12 @@ impl Chosen {
     /// A fresh instance.
     pub fn create(&self) -> Box<dyn Policy> {
         (self.info.make)(&self.settings)
+    }
+
+    /// The queues of a policy that senders decide by them; `None` where the coordinator decides.
+    pub fn sender_queues(&self) -> Option<QueueSettings> {
+        let queues = super::dclas::settings(&self.settings);
+        local_rule(self.info.name, queues).map(|_| queues)
     }
 
     /// Reads `NAME` or `NAME:SETTING=VALUE[:...]`.

@@ -15,6 +15,12 @@ pub(super) trait TierOrder: Send {
         let _ = (now, view);
         None
     }
+
+    /// The queue of a coflow that was arranged last, if tiers are made of queues that senders are to know.
+    fn queue(&self, slot: Slot) -> Option<u32> {
+        let _ = slot;
+        None
+    }
 }
 
 /// Coflows in tiers.
@@ -80,5 +86,9 @@ impl<O: TierOrder> Policy for Tiered<O> {
 
     fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         self.order.next_change(now, view)
+    }
+
+    fn queue(&self, slot: Slot) -> Option<u32> {
+        self.order.queue(slot)
     }
 }

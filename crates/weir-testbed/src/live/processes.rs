@@ -81,6 +81,7 @@ impl Processes {
                 .args(["--bypass", &options.bypass.as_secs().to_string()])
                 .args(["--batch-window", &millis(options.batch_window)])
                 .args(["--ready-wait", &millis(options.ready_wait)])
+                .args(["--sync-interval", &millis(options.sync_interval)])
                 .stdin(Stdio::null());
             all.spawn(network, Role::Coordinator, command)?;
             all.coordinator = Some(address);
@@ -94,6 +95,7 @@ impl Processes {
                 .args(["--host", &host.to_string()])
                 .args(["--listen", &address.to_string()])
                 .args(["--batch-window", &millis(options.batch_window)])
+                .args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())])
                 .args(["--interface", if options.foreign_traffic { "auto" } else { "none" }])
                 .arg("--spool")
                 .arg(&spool)

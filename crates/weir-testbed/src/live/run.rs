@@ -88,6 +88,8 @@ pub struct LiveOptions {
     pub batch_window: Span,
     /// How long a coflow waits for the rest of its announced flows.
     pub ready_wait: Span,
+    /// Where senders decide: how often they report bytes and hear queues.
+    pub sync_interval: Span,
     /// Agents measure what on their links is not Weir's.
     pub foreign_traffic: bool,
 }

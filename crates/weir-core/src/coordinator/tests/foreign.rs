@@ -25,6 +25,7 @@ impl Measured {
                 incarnation: 1,
                 first_plan_wait: Span::from_millis(100),
                 report_interval: Span::from_millis(20),
+                uplink: None,
                 measures_interface: true,
             });
         }

@@ -1,0 +1,338 @@
+//! Where senders decide (D-CLAS): the agent divides its uplink itself, by the policy's local rule.
+//!
+//! # Problem
+//! Between two messages of the coordinator flows begin and end, and coflows outgrow their queues. The uplink
+//! must be full all the same, and in the right order.
+//!
+//! # Approach
+//! Whenever a flow begins or has handed over its last byte, when queues are heard, and once per report, the
+//! rule gives every flow a rate, from what is known here: heard queues, bytes sent here, and what each flow can
+//! use. That is the limit that the coordinator last told for its receiver, and less if the flow was offered more
+//! for a while and did not take it.
+//!
+//! # Terminology
+//! * held up: the flow's socket was full, or too much of it was unacknowledged.
+//! * earned: what the flow would have sent at the rates it was given.
+//!
+//! # Properties
+//! * A flow that begins is given its rate at once; it waits for no message.
+//! * Uplink that a flow was offered and does not take goes to others, at the first look after it was offered
+//!   [`JUDGED_BYTES`].
+//! * A flow that lost time to its host or its transport may go a quarter faster than its rate until it has caught
+//!   up, and no faster: as under plans.
+//! * Nothing that this module says to a coordinator has a size in it: it tells bytes once they were sent.
+//! * Without a lease nothing is decided here: flows share as TCP has them share, until the next message.
+
+use super::pacer::Pacing;
+use super::state::Agent;
+use std::collections::{BTreeMap, BTreeSet};
+use weir_model::{Bytes, Rate, Span, Time};
+use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
+use weir_policy::order::attained::QueueSettings;
+use weir_proto::v1;
+
+/// How often it is looked at which flows do not take what they are offered, and which fell behind.
+const LOOK_INTERVAL: Span = Span::from_nanos(50_000_000);
+/// Whatever a coordinator asks for.
+const SHORTEST_REPORT_INTERVAL: Span = Span::from_nanos(1_000_000);
+/// A flow is judged by what it did while it earned at least this: chunks are too large to judge by one or two.
+const JUDGED_BYTES: f64 = 49_152.0;
+/// A flow that was held up and sent less than this share of what it earned cannot use more,
+const TAKEN: f64 = 0.7;
+/// and is offered this much more than it took.
+const HEADROOM: f64 = 1.25;
+/// The least that a flow is offered, as a share of the uplink: it must be able to show that it can use more.
+const LEAST_OFFER: f64 = 1.0 / 64.0;
+
+/// A flow that fell behind what it was given may go this much faster until it is there again,
+const CATCH_UP: f64 = 0.25;
+/// as soon as it is so many bytes behind: less may be a chunk that is due.
+const BEHIND_BYTES: f64 = 8_192.0;
+/// No flow has to catch up more than it earns in this time.
+const LONGEST_BEHIND_S: f64 = 0.25;
+
+/// What an agent keeps where it decides itself.
+#[derive(Debug)]
+pub(super) struct Sender {
+    terms: v1::SenderRule,
+    /// `None` for a policy that this version does not know: its flows share as TCP has them share.
+    rule: Option<Box<dyn LocalRule>>,
+    uplink: Option<f64>,
+    heard: BTreeMap<u64, v1::CoflowQueue>,
+    offers: BTreeMap<u64, Offer>,
+    /// Coflows of which more was sent than was told.
+    untold: BTreeSet<u64>,
+    /// Something changed since rates were decided.
+    due: bool,
+    last_look: Time,
+}
+
+/// What a flow was offered and took.
+#[derive(Debug)]
+struct Offer {
+    rate: f64,
+    since: Time,
+    /// Since it was last judged: what it earned, took, and whether it was held up.
+    judged: Time,
+    earned: f64,
+    taken: u64,
+    held_up: bool,
+    /// Then, what it was behind what it had earned, and bytes per second by which it is to catch up.
+    behind: f64,
+    catch_up: f64,
+    /// Bytes per second that it can use, as far as it has shown.
+    usable: f64,
+}
+
+impl Offer {
+    fn new(now: Time) -> Offer {
+        Offer {
+            rate: 0.0,
+            since: now,
+            judged: now,
+            earned: 0.0,
+            taken: 0,
+            held_up: false,
+            behind: 0.0,
+            catch_up: 0.0,
+            usable: f64::INFINITY,
+        }
+    }
+
+    fn settle(&mut self, now: Time) {
+        self.earned += self.rate * now.since(self.since).as_secs();
+        self.since = now;
+    }
+
+    /// Judges by what happened since the last time, if that is enough to judge by.
+    fn look(&mut self, now: Time, uplink: f64) {
+        self.settle(now);
+        if self.earned < JUDGED_BYTES {
+            return;
+        }
+        let (taken, secs) = (self.taken as f64, now.since(self.judged).as_secs());
+        let most = self.earned / secs * LONGEST_BEHIND_S;
+        self.behind = (self.behind + self.earned - taken).clamp(-BEHIND_BYTES, most);
+        if self.held_up && taken < TAKEN * self.earned {
+            self.usable = (taken / secs * HEADROOM).max(uplink * LEAST_OFFER);
+            self.behind = 0.0;
+        } else {
+            self.usable *= 2.0;
+        }
+        if self.usable >= uplink {
+            self.usable = f64::INFINITY;
+        }
+        self.catch_up = if self.behind > BEHIND_BYTES { self.behind / secs } else { 0.0 };
+        (self.judged, self.earned, self.taken, self.held_up) = (now, 0.0, 0, false);
+    }
+
+    /// Takes a new rate; returns the one to go at, which is more while the flow has to catch up.
+    fn take_rate(&mut self, now: Time, rate: Rate) -> Rate {
+        self.settle(now);
+        self.rate = rate.bytes_per_sec();
+        Rate::from_bytes_per_sec(self.rate + self.catch_up.min(CATCH_UP * self.rate))
+    }
+}
+
+impl Sender {
+    fn new(terms: v1::SenderRule) -> Sender {
+        let settings = QueueSettings {
+            queues: terms.queues.clamp(1, 64),
+            exponent: terms.exponent,
+            first_bytes: terms.first_threshold,
+            sync_interval: Span::from_nanos(terms.sync_interval_ns),
+        };
+        Sender {
+            rule: local_rule(&terms.policy, settings),
+            terms,
+            uplink: None,
+            heard: BTreeMap::new(),
+            offers: BTreeMap::new(),
+            untold: BTreeSet::new(),
+            due: true,
+            last_look: Time::ZERO,
+        }
+    }
+
+    /// Takes over what was heard. A coflow never moves up, whatever a coordinator that began anew knows of it.
+    fn hear(&mut self, queues: v1::Queues) {
+        let mut before = BTreeMap::new();
+        if queues.complete {
+            before = std::mem::take(&mut self.heard);
+        }
+        for mut heard in queues.coflows {
+            let known = before.get(&heard.coflow).or_else(|| self.heard.get(&heard.coflow));
+            heard.queue = heard.queue.max(known.map_or(0, |known| known.queue));
+            self.heard.insert(heard.coflow, heard);
+        }
+        if queues.uplink > 0.0 && queues.uplink.is_finite() {
+            self.uplink = Some(queues.uplink);
+        }
+        self.due = true;
+    }
+
+    /// What the receiver's link has for a flow, as last heard.
+    fn limit(&self, coflow: u64, receiver: u32) -> f64 {
+        let limits = self.heard.get(&coflow).map_or(&[][..], |heard| &heard.limits);
+        let limit = limits.iter().find(|limit| limit.host == receiver).map(|limit| limit.bytes_per_s);
+        limit.filter(|limit| *limit >= 0.0).unwrap_or(f64::INFINITY)
+    }
+}
+
+impl Agent {
+    /// What the coordinator of the session that is about to begin wants of agents.
+    pub fn handle_terms(&mut self, now: Time, terms: v1::TermsReply) {
+        if self.sender.as_ref().map(|sender| &sender.terms) != terms.sender_rule.as_ref() {
+            self.sender = terms.sender_rule.map(Sender::new);
+            // Until the new ones are heard, neither old plans nor old queues hold.
+            self.waiting.clear();
+            for (&id, flow) in &mut self.flows {
+                flow.planned = false;
+                self.pacer.set(now, id, Pacing::Unscheduled);
+            }
+        }
+        let sent = self.coflows.iter().filter(|(_, coflow)| coflow.sent_bytes > 0).map(|(&id, _)| id);
+        if let Some(sender) = &mut self.sender {
+            sender.untold.extend(sent);
+        }
+    }
+
+    /// A size as it goes to a coordinator: nothing where none is wanted.
+    pub(super) fn told_size(&self, size: u64) -> u64 {
+        if self.sender.is_some() { 0 } else { size }
+    }
+
+    /// How long after the first byte of which nothing was told that is told.
+    pub(super) fn report_interval(&self) -> Span {
+        let synced = self.sender.as_ref().map(|sender| Span::from_nanos(sender.terms.sync_interval_ns));
+        synced.map_or(self.config.report_interval, |interval| interval.max(SHORTEST_REPORT_INTERVAL))
+    }
+
+    /// Whether rates are decided here: a rule, an uplink and a lease.
+    pub(super) fn decides(&self, now: Time) -> bool {
+        let ready = self.sender.as_ref().is_some_and(|sender| sender.rule.is_some());
+        ready && self.lease_holds(now) && self.uplink().is_some()
+    }
+
+    /// Bytes per second that this host's uplink has for Weir.
+    fn uplink(&self) -> Option<f64> {
+        let heard = self.sender.as_ref()?.uplink;
+        let configured = self.config.uplink.map(Rate::bytes_per_sec);
+        heard.into_iter().chain(configured).reduce(f64::min)
+    }
+
+    /// Rates are to be decided again.
+    pub(super) fn disturb(&mut self) {
+        if let Some(sender) = &mut self.sender {
+            sender.due = true;
+        }
+    }
+
+    /// Whether rates are to be decided again.
+    pub(super) fn is_disturbed(&self) -> bool {
+        self.sender.as_ref().is_some_and(|sender| sender.due)
+    }
+
+    pub(super) fn handle_queues(&mut self, queues: v1::Queues) {
+        if let Some(sender) = &mut self.sender {
+            sender.hear(queues);
+        }
+    }
+
+    /// Limits are as old as the lease that ended.
+    pub(super) fn forget_limits(&mut self) {
+        if let Some(sender) = &mut self.sender {
+            sender.heard.values_mut().for_each(|heard| heard.limits.clear());
+            sender.offers.clear();
+        }
+    }
+
+    pub(super) fn forget_heard(&mut self, coflow: u64) {
+        if let Some(sender) = &mut self.sender {
+            sender.heard.remove(&coflow);
+            sender.untold.remove(&coflow);
+        }
+    }
+
+    /// The flow could not take what it was offered.
+    pub(super) fn note_held_up(&mut self, flow: u64) {
+        if let Some(offer) = self.sender.as_mut().and_then(|sender| sender.offers.get_mut(&flow)) {
+            offer.held_up = true;
+        }
+    }
+
+    /// Bytes of a flow were sent.
+    pub(super) fn note_taken(&mut self, coflow: u64, flow: u64, bytes: u64) {
+        let Some(sender) = self.sender.as_mut().filter(|_| bytes > 0) else { return };
+        sender.untold.insert(coflow);
+        if let Some(offer) = sender.offers.get_mut(&flow) {
+            offer.taken += bytes;
+        }
+    }
+
+    /// Tells what was sent of coflows since that was last told.
+    pub(super) fn report_attained(&mut self) {
+        let Some(sender) = &mut self.sender else { return };
+        let untold = std::mem::take(&mut sender.untold);
+        sender.due = true;
+        let known =
+            untold.into_iter().filter_map(|coflow| Some((coflow, self.coflows.get(&coflow)?.sent_bytes)));
+        let coflows: Vec<_> = known.map(|(coflow, bytes)| v1::CoflowAttained { coflow, bytes }).collect();
+        if !coflows.is_empty() {
+            self.send(v1::agent_event::Kind::Attained(v1::Attained { coflows }));
+        }
+    }
+
+    /// Gives every flow its rate, if anything changed.
+    pub(super) fn decide(&mut self, now: Time) {
+        if !self.is_disturbed() {
+            return;
+        }
+        let decides = self.decides(now);
+        let Some(uplink) = self.uplink().filter(|_| decides) else {
+            return self.sender.iter_mut().for_each(|sender| sender.due = false);
+        };
+        let Some(mut sender) = self.sender.take() else { return };
+        sender.due = false;
+        if now.since(sender.last_look) >= LOOK_INTERVAL {
+            sender.last_look = now;
+            sender.offers.values_mut().for_each(|offer| offer.look(now, uplink));
+        }
+        let (flows, coflows) = self.in_order(&sender);
+        let mut rates = Vec::new();
+        if let Some(rule) = &sender.rule {
+            rule.share(now, Rate::from_bytes_per_sec(uplink), &coflows, &mut rates);
+        }
+        sender.offers.retain(|flow, _| self.flows.contains_key(flow));
+        for (flow, rate) in flows.into_iter().zip(rates) {
+            let offer = sender.offers.entry(flow).or_insert_with(|| Offer::new(now));
+            self.pacer.set(now, flow, Pacing::Rated(offer.take_rate(now, rate)));
+        }
+        self.sender = Some(sender);
+    }
+
+    /// Flows with something left to send, coflow by coflow in the order of places, and the coflows. A coflow
+    /// that nothing was heard of comes after the others of its queue.
+    fn in_order(&self, sender: &Sender) -> (Vec<u64>, Vec<LocalCoflow>) {
+        let mut by_coflow: BTreeMap<(u64, Time, u64), Vec<u64>> = BTreeMap::new();
+        for (&id, flow) in self.flows.iter().filter(|(_, flow)| flow.left() > 0) {
+            let place = sender.heard.get(&flow.coflow).map_or(u64::MAX, |heard| heard.place_ns);
+            let opened = self.coflows.get(&flow.coflow).and_then(|coflow| coflow.first_opened);
+            let opened = if place == u64::MAX { opened.unwrap_or(Time::MAX) } else { Time::ZERO };
+            by_coflow.entry((place, opened, flow.coflow)).or_default().push(id);
+        }
+        let local = |(&(.., id), flows): (&(u64, Time, u64), &Vec<u64>)| LocalCoflow {
+            queue: sender.heard.get(&id).map_or(0, |heard| heard.queue),
+            sent: Bytes(self.coflows.get(&id).map_or(0, |coflow| coflow.sent_bytes)),
+            flows: flows.iter().map(|flow| self.usable(sender, id, *flow)).collect(),
+        };
+        let coflows = by_coflow.iter().map(local).collect();
+        (by_coflow.into_values().flatten().collect(), coflows)
+    }
+
+    fn usable(&self, sender: &Sender, coflow: u64, flow: u64) -> LocalFlow {
+        let limit = self.flows.get(&flow).map_or(0.0, |flow| sender.limit(coflow, flow.destination));
+        let shown = sender.offers.get(&flow).map_or(f64::INFINITY, |offer| offer.usable);
+        LocalFlow { usable: Rate::from_bytes_per_sec(limit.min(shown)) }
+    }
+}

@@ -1,0 +1,73 @@
+//! Which coflow of a queue comes first: jobs as they arrive, and within a job ancestors before descendants.
+//!
+//! # Problem
+//! A stage of a job waits for the one before it. Where the later stage's coflow is served first, both wait.
+//!
+//! # Approach
+//! Aalo orders a queue by coflow id, which is the job's id and the generation within it. Here ids count up, so a
+//! parent's is below those of its children; what is left is to give a whole job one place in time.
+//!
+//! # Terminology
+//! The place of a coflow is a time. A queue is served by (place, id).
+//!
+//! # Pseudo-code
+//! ```text
+//! when the first flow of coflow c is opened:
+//!     place = latest place of its ancestors, of those that have one; or now, if none has
+//!     place = the earliest of this and of the places that descendants have already
+//! ```
+//!
+//! # Properties
+//! * (place, id) of a coflow is above that of each of its ancestors, whichever arrived first.
+//! * A coflow without parents has its arrival for its place: first come, first served.
+//! * A child whose parents were unregistered after its own registration keeps the place that they had then.
+//!
+//! # Departures
+//! Aalo, section 5: ids there are of trees with one root. A coflow with parents of several jobs takes the place
+//! of the latest of them.
+
+use super::state::Coordinator;
+use std::collections::BTreeSet;
+use weir_model::Time;
+
+impl Coordinator {
+    /// Remembers, while parents are known, what place they give a coflow that was just registered.
+    pub(super) fn inherit_place(&mut self, id: u64) {
+        let inherited = self.place_of_ancestors(id);
+        if let Some(coflow) = self.coflows.get_mut(&id) {
+            coflow.inherited_place = inherited;
+        }
+    }
+
+    /// Gives a coflow that has arrived its place among others, once.
+    pub(super) fn take_place(&mut self, id: u64) {
+        let Some(coflow) = self.coflows.get(&id) else { return };
+        let (Some(arrived), None) = (coflow.arrived, coflow.place) else { return };
+        let of_ancestors = self.place_of_ancestors(id).max(coflow.inherited_place);
+        let later = self.coflows.range(id + 1..).filter(|(_, other)| !other.options.parents.is_empty());
+        let descends = |(other, _): &(&u64, _)| self.ancestors(**other).contains(&id);
+        let of_descendants = later.filter(descends).filter_map(|(_, other)| other.place).min();
+        let place = of_ancestors.unwrap_or(arrived);
+        let place = of_descendants.map_or(place, |first| place.min(first));
+        if let Some(coflow) = self.coflows.get_mut(&id) {
+            coflow.place = Some(place);
+        }
+    }
+
+    fn place_of_ancestors(&self, id: u64) -> Option<Time> {
+        let ancestors = self.ancestors(id);
+        let known = ancestors.iter().filter_map(|ancestor| self.coflows.get(ancestor));
+        known.filter_map(|ancestor| ancestor.place.max(ancestor.inherited_place)).max()
+    }
+
+    /// All coflows that this one descends from. Who names a later one for a parent is not heard: ids grow from
+    /// parents to children, so nobody descends from itself.
+    fn ancestors(&self, id: u64) -> BTreeSet<u64> {
+        let (mut found, mut open) = (BTreeSet::new(), vec![id]);
+        while let Some(child) = open.pop() {
+            let parents = self.coflows.get(&child).map_or(&[][..], |coflow| &coflow.options.parents);
+            open.extend(parents.iter().filter(|&&parent| parent < child && found.insert(parent)));
+        }
+        found
+    }
+}

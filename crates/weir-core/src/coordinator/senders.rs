@@ -1,0 +1,248 @@
+//! Loose coordination: what the coordinator does where every sender decides alone (D-CLAS).
+//!
+//! # Problem
+//! Under D-CLAS nobody knows sizes, and a plan of rates per event is not wanted: a sender divides its uplink by
+//! itself. But it cannot know what other senders sent of a coflow, nor who else sends to its receivers.
+//!
+//! # Approach
+//! Every sync interval in which something changed, the coordinator sums what agents say they sent of each
+//! coflow, lets the policy that the simulator runs put coflows into queues, and tells each agent the queues that
+//! changed. The policy also says how the downlinks would be shared; agents hear of it as limits.
+//!
+//! # Terminology
+//! * attained: bytes sent of a coflow, summed over agents.
+//! * place: what orders coflows of a queue; see `ancestry`.
+//! * limit: what a receiver's link has for each flow of a coflow, after the coflows before it.
+//!
+//! # Pseudo-code
+//! ```text
+//! every sync interval, if a flow began or ended or bytes were reported:
+//!     attained of each coflow in the table = sum over agents
+//!     plan; queue of each coflow = as the policy has it now
+//!     for each agent:
+//!         tell it every (coflow, queue, place) that is not what it was told last,
+//!         with the limits of the receivers of its own flows of the coflow
+//! ```
+//!
+//! # Properties
+//! * No size is used: the table counts on flows of [`UNKNOWN_SIZE`] bytes, and stands still between two syncs.
+//! * What is reported twice counts once: reports are sums since ever, and the largest counts.
+//! * A limit holds for one sync interval at the longest after what it followed from has changed.
+//!
+//! # Departures
+//! Aalo, section 5: its daemons share ports alone, and what meets at a receiver is left to TCP, which gives
+//! every flow the same. Limits are ours: they keep flows of later coflows from taking a receiver's link from
+//! earlier ones that other senders serve.
+
+use super::state::{Coordinator, CoordinatorConfig, SessionId, flow_key};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_model::{CoflowId, HostId, LinkId, Span, Time};
+use weir_policy::order::attained::QueueSettings;
+use weir_policy::{Chosen, Plan, Slot};
+use weir_proto::v1;
+use weir_proto::v1::coordinator_message::Kind;
+
+/// Size of a flow in the policy's table while nobody knows it: more than any has. Sums of as many as may live
+/// still fit into 64 bits.
+pub(super) const UNKNOWN_SIZE: u64 = 1 << 40;
+/// A limit that differs by less than this share from the one told is not told again.
+const LIMIT_TOLERANCE: f64 = 0.02;
+
+/// What a coordinator keeps where senders decide.
+#[derive(Debug)]
+pub(super) struct Senders {
+    /// The rule's policy.
+    policy: &'static str,
+    interval: Span,
+    settings: QueueSettings,
+    last_sync: Option<Time>,
+    /// Per coflow of the table and share, the rate that the policy has for each flow at a link; infinite where
+    /// the link limits none.
+    levels: BTreeMap<u64, Vec<BTreeMap<LinkId, f64>>>,
+}
+
+/// What one agent was told last.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    coflows: BTreeMap<u64, v1::CoflowQueue>,
+    uplink: f64,
+}
+
+impl Senders {
+    /// `None` where the coordinator decides.
+    pub(super) fn new(config: &CoordinatorConfig, policy: &Chosen) -> Option<Senders> {
+        let settings = policy.sender_queues()?;
+        let (policy, interval) = (policy.info.name, config.sync_interval);
+        Some(Senders { policy, interval, settings, last_sync: None, levels: BTreeMap::new() })
+    }
+
+    /// When to sync for something that wants it `at`.
+    pub(super) fn sync_due(&self, at: Time) -> Time {
+        self.last_sync.map_or(at, |last| at.max(last + self.interval))
+    }
+
+    /// Takes over the shares of a plan; it names those that changed.
+    fn note_levels(&mut self, plan: &Plan, coflow_of: impl Fn(Slot) -> u64) {
+        if !plan.continues {
+            self.levels.clear();
+        }
+        for together in plan.shares.chunk_by(|a, b| a.coflow == b.coflow) {
+            let levels = together.iter().map(|share| share.levels.iter().copied().collect());
+            self.levels.insert(coflow_of(together[0].coflow), levels.collect());
+        }
+    }
+
+    /// What a downlink has for a flow that comes over an uplink. Infinite where the last share leaves some of the
+    /// downlink. With several shares, each counts as far as the flow uses it: what it leaves of one is in the next.
+    fn limit(&self, coflow: u64, uplink: LinkId, downlink: LinkId) -> f64 {
+        let shares = self.levels.get(&coflow).map_or(&[][..], Vec::as_slice);
+        let level = |levels: &BTreeMap<LinkId, f64>, link| levels.get(&link).copied().unwrap_or(0.0);
+        match shares {
+            [] => f64::INFINITY,
+            [only] => level(only, downlink),
+            [.., last] if level(last, downlink).is_infinite() => f64::INFINITY,
+            _ => shares.iter().map(|levels| level(levels, uplink).min(level(levels, downlink))).sum(),
+        }
+    }
+}
+
+impl Coordinator {
+    /// What an agent must know before its session begins.
+    pub fn terms(&self) -> v1::TermsReply {
+        let sender_rule = self.senders.as_ref().map(|senders| v1::SenderRule {
+            policy: senders.policy.to_owned(),
+            sync_interval_ns: senders.interval.nanos(),
+            queues: senders.settings.queues,
+            first_threshold: senders.settings.first_bytes,
+            exponent: senders.settings.exponent,
+        });
+        v1::TermsReply { sender_rule }
+    }
+
+    /// What an agent sent of coflows.
+    pub(super) fn handle_attained(&mut self, now: Time, session: SessionId, report: &v1::Attained) {
+        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        for attained in &report.coflows {
+            self.note_attained(host, attained.coflow, attained.bytes);
+        }
+        if self.senders.is_some() {
+            self.want_plan(now);
+        }
+    }
+
+    /// Counts what a host sent of a coflow; it is never less than what was said before.
+    pub(super) fn note_attained(&mut self, host: u32, id: u64, bytes: u64) {
+        if let Some(coflow) = self.coflows.get_mut(&id) {
+            let known = coflow.attained.entry(host).or_default();
+            *known = bytes.max(*known);
+        }
+    }
+
+    /// Puts coflows into queues and tells agents what changed.
+    pub(super) fn sync(&mut self, now: Time) {
+        for slot in self.table.slots().to_vec() {
+            let id = self.table.coflow(slot).id().0;
+            let attained = self.coflows.get(&id).map_or(0, super::state::CoflowEntry::attained_bytes) as f64;
+            let news = attained - self.table.attained(slot);
+            if news > 0.0 {
+                self.table.add_attained(slot, news);
+            }
+        }
+        self.plan.clear();
+        self.policy.plan(now, &self.fabric, &self.table, &mut self.plan);
+        self.table.adopt(&self.plan);
+        if let Some(senders) = &mut self.senders {
+            senders.last_sync = Some(now);
+            let live = |id: &u64| self.table.find_coflow(CoflowId(*id)).is_some();
+            senders.levels.retain(|id, _| live(id));
+            senders.note_levels(&self.plan, |slot| self.table.coflow(slot).id().0);
+        }
+        self.count("syncs");
+        let queues = self.queues();
+        let sessions: Vec<SessionId> = self.agents.keys().copied().collect();
+        for session in sessions {
+            if let Some(message) = self.news_for(now, session, &queues) {
+                self.send(now, session, Kind::Queues(message));
+            }
+        }
+    }
+
+    /// Every coflow of the table, its queue and its place.
+    fn queues(&self) -> Vec<v1::CoflowQueue> {
+        let of = |(slot, coflow): (Slot, &weir_policy::Coflow)| v1::CoflowQueue {
+            coflow: coflow.id().0,
+            queue: self.policy.queue(slot).unwrap_or(0),
+            place_ns: coflow.arrival().nanos(),
+            limits: Vec::new(),
+        };
+        self.table.coflows().map(of).collect()
+    }
+
+    /// What an agent is to be told; it is told now.
+    fn news_for(&mut self, now: Time, session: SessionId, queues: &[v1::CoflowQueue]) -> Option<v1::Queues> {
+        let host = self.agents.get(&session)?.host;
+        let limits = self.limits(session);
+        let uplink = self.fabric.uplink(HostId(host));
+        let uplink = uplink.map_or(0.0, |link| self.fabric.capacity(link).bytes_per_sec());
+        let agent = self.agents.get_mut(&session)?;
+        let complete = agent.planned.is_none();
+        if complete {
+            agent.planned = Some(now);
+            agent.told = Told::default();
+        }
+        let told = &mut agent.told;
+        let mut changed = Vec::new();
+        for queue in queues {
+            let limits = limits.get(&queue.coflow).cloned().unwrap_or_default();
+            let queue = v1::CoflowQueue { limits, ..queue.clone() };
+            if !told.coflows.get(&queue.coflow).is_some_and(|told| is_close(told, &queue)) {
+                told.coflows.insert(queue.coflow, queue.clone());
+                changed.push(queue);
+            }
+        }
+        told.coflows.retain(|coflow, _| self.coflows.contains_key(coflow));
+        let uplink_changed = uplink != told.uplink;
+        told.uplink = uplink;
+        let news = complete || !changed.is_empty() || uplink_changed;
+        news.then_some(v1::Queues { complete, coflows: changed, uplink })
+    }
+
+    /// By coflow, what receivers' links have for the flows that an agent serves.
+    pub(super) fn limits(&self, session: SessionId) -> BTreeMap<u64, Vec<v1::ReceiverLimit>> {
+        let (Some(senders), Some(agent)) = (&self.senders, self.agents.get(&session)) else {
+            return BTreeMap::new();
+        };
+        let flows = agent.flows.iter().filter_map(|key| self.flows.get(key));
+        let pairs: BTreeSet<(u64, u32)> =
+            flows.filter(|flow| flow.at.is_some()).map(|flow| (flow.coflow, flow.destination)).collect();
+        let mut limits: BTreeMap<u64, Vec<v1::ReceiverLimit>> = BTreeMap::new();
+        for (coflow, host) in pairs {
+            let uplink = self.fabric.uplink(HostId(agent.host));
+            let Some(links) = uplink.zip(self.fabric.downlink(HostId(host))) else { continue };
+            let bytes_per_s = senders.limit(coflow, links.0, links.1);
+            if bytes_per_s.is_finite() {
+                limits.entry(coflow).or_default().push(v1::ReceiverLimit { host, bytes_per_s });
+            }
+        }
+        limits
+    }
+
+    /// Ends a flow of unknown size: what was sent of it is its size.
+    pub(super) fn note_size(&mut self, host: u32, closed: &v1::FlowClosed) {
+        if self.senders.is_some()
+            && let Some(flow) = self.flows.get_mut(&flow_key(host, closed.flow))
+        {
+            flow.size = closed.sent;
+        }
+    }
+}
+
+/// Whether an agent that was told one need not be told the other.
+fn is_close(told: &v1::CoflowQueue, new: &v1::CoflowQueue) -> bool {
+    let close = |(a, b): (&v1::ReceiverLimit, &v1::ReceiverLimit)| {
+        let (low, high) = (a.bytes_per_s.min(b.bytes_per_s), a.bytes_per_s.max(b.bytes_per_s));
+        a.host == b.host && high - low <= LIMIT_TOLERANCE * high
+    };
+    (told.queue, told.place_ns, told.limits.len()) == (new.queue, new.place_ns, new.limits.len())
+        && told.limits.iter().zip(&new.limits).all(close)
+}

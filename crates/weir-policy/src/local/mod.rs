@@ -1,0 +1,47 @@
+//! What a sender decides alone: how it divides its own uplink between two messages of the coordinator.
+//!
+//! A [`crate::Policy`] decides for all from one place. Some need not: the paper has every sender apply a rule to what
+//! it knows itself and what it last heard, so that nothing waits for a coordinator. [`LocalRule`] is that rule,
+//! [`local_rule`] knows the policies that have one.
+
+mod dclas;
+
+use crate::order::attained::QueueSettings;
+use weir_model::{Bytes, Rate, Time};
+
+/// A flow that leaves a sender.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LocalFlow {
+    /// The most that it can use, as far as is known: what other links of its path have for it. Infinite where
+    /// nothing is known.
+    pub usable: Rate,
+}
+
+/// A coflow with flows at one sender, as that sender knows it. Sizes are not among what it knows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LocalCoflow {
+    /// Its queue as last heard; 0 if nothing was heard of it yet.
+    pub queue: u32,
+    /// What this sender alone has sent of it.
+    pub sent: Bytes,
+    /// Its flows at this sender.
+    pub flows: Vec<LocalFlow>,
+}
+
+/// How one sender divides its uplink among its flows.
+///
+/// A function of its arguments alone. Rates are at most what flows can use, and together at most the uplink's;
+/// they use all of it, unless all flows have all that they can use.
+pub trait LocalRule: std::fmt::Debug + Send {
+    /// Replaces `rates` by one for every flow, in their order. Coflows come in the order of their arrival.
+    fn share(&self, now: Time, uplink: Rate, coflows: &[LocalCoflow], rates: &mut Vec<Rate>);
+}
+
+/// A sender's rule under the policy of that name (without settings); `None` where the coordinator decides.
+pub fn local_rule(policy: &str, queues: QueueSettings) -> Option<Box<dyn LocalRule>> {
+    match policy {
+        "dclas" => Some(Box::new(dclas::Weighted::new(queues))),
+        "dclas-strict" => Some(Box::new(dclas::Strict::new(queues))),
+        _ => None,
+    }
+}
