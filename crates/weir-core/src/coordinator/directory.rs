@@ -1,7 +1,7 @@
 //! Coflows and blocks: registration, location, the end of a coflow.
 
 use super::readiness::Stage;
-use super::state::{CoflowEntry, Coordinator, SessionId};
+use super::state::{CoflowEntry, Coordinator, SessionId, host_of};
 use weir_model::{Span, Time};
 use weir_proto::{limits, v1};
 
@@ -111,9 +111,13 @@ impl Coordinator {
             self.flows.iter().filter(|(_, flow)| flow.coflow == coflow).map(|(&key, _)| key).collect();
         for key in keys {
             self.drop_flow(key);
-            for agent in self.agents.values_mut() {
+            let session = self.hosts.get(&host_of(key));
+            if let Some(agent) = session.and_then(|session| self.agents.get_mut(session)) {
                 agent.flows.remove(&key);
             }
+        }
+        for agent in self.agents.values_mut() {
+            agent.bypassed.remove(&coflow);
         }
         let known = self.coflows.remove(&coflow);
         if let Some(entry) = &known {

@@ -1,5 +1,6 @@
 //! The coordinator: what is registered, where blocks are, what moves, and the plan for it.
 
+mod differences;
 mod directory;
 mod foreign;
 mod holders;

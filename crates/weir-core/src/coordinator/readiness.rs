@@ -129,7 +129,7 @@ impl Coordinator {
     fn tell_bypassed(&mut self, now: Time, host: u32, id: u64) {
         let Some(&session) = self.hosts.get(&host) else { return };
         let Some(agent) = self.agents.get_mut(&session) else { return };
-        if agent.enforced.bypass(id) {
+        if agent.bypassed.insert(id) {
             let latest_flow = agent.latest_flow;
             let plan = v1::Plan { bypassed: vec![id], latest_flow, ..v1::Plan::default() };
             self.send(now, session, Kind::Plan(plan));
@@ -184,7 +184,7 @@ impl Coordinator {
             self.schedule_flow(key);
         }
         for agent in self.agents.values_mut() {
-            agent.enforced.forget(id);
+            agent.bypassed.remove(&id);
         }
         self.want_plan(now);
     }
@@ -201,7 +201,7 @@ impl Coordinator {
         };
         let Some(slot) = self.slot_of(coflow) else { return };
         let at = self.table.add_flow(slot, FlowId(id), &spec, &self.config.fabric);
-        self.keys.insert(id, key);
+        self.places.enter(at, key);
         if let Some(flow) = self.flows.get_mut(&key) {
             flow.at = Some(at);
         }

@@ -1,9 +1,9 @@
 //! State and events of the coordinator.
 
+use super::differences::{Places, Told};
 use super::directory::{Answer, Waiting};
 use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
-use super::planning::Enforced;
 use super::readiness::{Demand, Stage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{CoflowId, Fabric, Span, Time};
@@ -62,7 +62,8 @@ pub(super) struct AgentEntry {
     pub(super) latest_flow: u64,
     /// The first of its flows, by its own ids, that ended since the last plan.
     pub(super) completed: Option<u64>,
-    pub(super) enforced: Enforced,
+    /// Coflows with flows there that it was told to leave to TCP.
+    pub(super) bypassed: BTreeSet<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +86,10 @@ pub(super) struct CoflowEntry {
     pub(super) demand: Demand,
     /// Its live flows that the policy does not see, by key.
     pub(super) outside: BTreeSet<u64>,
+    /// What its agents do by the last plans, all of them but those in `news`.
+    pub(super) told: Option<Told>,
+    /// Hosts that must hear of it again even if nothing changed.
+    pub(super) news: BTreeSet<u32>,
 }
 
 impl CoflowEntry {
@@ -141,8 +146,8 @@ pub struct Coordinator {
     /// Coflows that wait for announced flows, by the end of their wait.
     pub(super) gathering: BTreeSet<(Time, u64)>,
     pub(super) flows: BTreeMap<u64, FlowEntry>,
-    /// From ids of the policy's table to keys of `flows`.
-    pub(super) keys: BTreeMap<u64, u64>,
+    /// What agents do with the flows of the policy's table.
+    pub(super) places: Places,
     pub(super) next_flow: u64,
     pub(super) holders: BTreeMap<(u64, String), BTreeMap<u32, u64>>,
     pub(super) promises: Promises,
@@ -164,6 +169,11 @@ const FLOW_BITS: u32 = 40;
 /// A flow's key at the coordinator: the serving host and the agent's own id.
 pub(super) fn flow_key(host: u32, flow: u64) -> u64 {
     (u64::from(host) << FLOW_BITS) | (flow & ((1 << FLOW_BITS) - 1))
+}
+
+/// The serving host in a flow's key.
+pub(super) fn host_of(key: u64) -> u32 {
+    (key >> FLOW_BITS) as u32
 }
 
 /// The agent's own id of a flow.
@@ -191,7 +201,7 @@ impl Coordinator {
             coflows: BTreeMap::new(),
             gathering: BTreeSet::new(),
             flows: BTreeMap::new(),
-            keys: BTreeMap::new(),
+            places: Places::default(),
             next_flow: 0,
             holders: BTreeMap::new(),
             promises: Promises::default(),
@@ -233,7 +243,7 @@ impl Coordinator {
             planned: None,
             latest_flow: 0,
             completed: None,
-            enforced: Enforced::default(),
+            bypassed: BTreeSet::new(),
         };
         self.agents.insert(session, entry);
         let mut named: BTreeSet<u64> = hello.coflows.iter().map(|note| note.coflow).collect();
@@ -372,6 +382,7 @@ impl Coordinator {
             CoflowEntry { registered: now, ..CoflowEntry::default() }
         });
         coflow.opened += 1;
+        coflow.news.insert(host);
         coflow.arrived.get_or_insert(now);
         coflow.complete = false;
         *coflow.live.entry(host).or_default() += 1;
@@ -388,7 +399,6 @@ impl Coordinator {
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.flows.insert(key);
             agent.latest_flow = agent.latest_flow.max(flow.flow);
-            agent.enforced.expect_news(flow.coflow);
         }
         self.take_in(now, key);
     }
@@ -405,6 +415,7 @@ impl Coordinator {
             let Some(at) = flow.at else { continue };
             if left == 0 {
                 flow.at = None;
+                self.places.leave(at);
                 self.table.finish_flow(at);
                 let coflow = flow.coflow;
                 self.drop_idle_coflow(coflow);
@@ -451,8 +462,8 @@ impl Coordinator {
     pub(super) fn drop_flow(&mut self, key: u64) {
         self.forget_demand(key);
         let Some(flow) = self.flows.remove(&key) else { return };
-        self.keys.remove(&flow.id);
         if let Some(at) = flow.at {
+            self.places.leave(at);
             self.table.remove_flow(at);
         }
         if let Some(coflow) = self.coflows.get_mut(&flow.coflow) {
@@ -473,6 +484,9 @@ impl Coordinator {
             && self.table.coflow(slot).live_flows() == 0
         {
             self.table.remove(slot);
+            if let Some(coflow) = self.coflows.get_mut(&coflow) {
+                coflow.told = None;
+            }
         }
     }
 

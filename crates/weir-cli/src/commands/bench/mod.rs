@@ -1,6 +1,9 @@
-//! `weir bench`: measurements whose results are ratios within one run.
+//! `weir bench`: measurements on this machine.
 
+mod load;
 mod loopback;
+mod planning;
+mod played;
 mod receive;
 
 use crate::Failure;
@@ -10,6 +13,8 @@ use clap::Subcommand;
 pub(crate) enum BenchCommand {
     /// Unscheduled throughput over loopback beside that of iperf3
     Loopback(loopback::LoopbackArgs),
+    /// How long one plan takes, by the kind of event it follows
+    Planning(planning::PlanningArgs),
     /// The receiving process of `weir bench loopback`
     #[command(hide = true)]
     Receive(receive::ReceiveArgs),
@@ -18,6 +23,7 @@ pub(crate) enum BenchCommand {
 pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
     match command {
         BenchCommand::Loopback(args) => loopback::loopback(&args),
+        BenchCommand::Planning(args) => planning::planning(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }
 }
