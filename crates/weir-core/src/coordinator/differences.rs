@@ -34,7 +34,7 @@
 use super::state::{CoflowEntry, Coordinator, SessionId, agent_flow, host_of};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::Time;
-use weir_policy::FlowRef;
+use weir_policy::{FlowRef, Slot};
 use weir_proto::v1;
 
 /// A plan never lets a coflow end sooner than this: what is left is known no better.
@@ -108,6 +108,11 @@ impl Places {
         if let Some(place) = self.get(at) {
             place.grant = 0.0;
         }
+    }
+
+    /// The key of a flow in the table.
+    pub(super) fn key(&self, slot: Slot, flow: u32) -> Option<u64> {
+        self.of_slot.get(slot.0 as usize)?.get(flow as usize).map(|place| place.key)
     }
 
     fn get(&mut self, at: FlowRef) -> Option<&mut Place> {
@@ -195,6 +200,7 @@ impl Coordinator {
             if let Some(mut plan) = plan {
                 plan.latest_flow = agent.latest_flow;
                 plan.completed_flow = completed.unwrap_or(0);
+                plan.number = self.places.plans;
                 plans.push((session, plan));
             }
         }

@@ -1,5 +1,6 @@
 //! The coordinator: what is registered, where blocks are, what moves, and the plan for it.
 
+mod admission;
 mod differences;
 mod directory;
 mod foreign;
@@ -9,6 +10,7 @@ mod readiness;
 mod state;
 mod status;
 
+pub use admission::{DeadlineMargin, Decision};
 pub use directory::{Answer, RegisterError, SealError};
 pub use foreign::Wire;
 pub use state::{Coordinator, CoordinatorConfig, HelloError, SessionId};

@@ -16,6 +16,7 @@ impl Coordinator {
     /// Lets time pass: keepalives, time limits, the policy's own wake-ups.
     pub fn handle_timeout(&mut self, now: Time) {
         self.expire_waiting(now);
+        self.expire_awaited(now);
         self.end_gathering(now);
         let quiet: Vec<SessionId> = self
             .agents
@@ -47,7 +48,7 @@ impl Coordinator {
             self.agents.values().map(|agent| agent.last_message + self.keepalive_interval()).min();
         let moving = self.agents.values().filter(|agent| !agent.flows.is_empty());
         let repeat = moving.filter_map(|agent| agent.planned).min().map(|at| at + self.config.lease);
-        let waits = [self.next_expiry(), self.next_ready()];
+        let waits = [self.next_expiry(), self.next_awaited(), self.next_ready()];
         [keepalive, repeat, self.policy_wakeup()].into_iter().chain(waits).flatten().min()
     }
 
@@ -66,6 +67,7 @@ impl Coordinator {
         self.policy.plan(now, &self.fabric, &self.table, &mut self.plan);
         self.table.adopt(&self.plan);
         self.count("plans");
+        self.act_on_judgement(now);
         let messages = self.differences(now);
         for (session, plan) in messages {
             self.send(now, session, Kind::Plan(plan));
@@ -85,6 +87,7 @@ impl Coordinator {
         let lease_ms = self.config.lease.nanos() / 1_000_000;
         let message = v1::CoordinatorMessage { epoch: self.epoch, lease_ms, kind: Some(kind) };
         self.messages.push_back((session, message));
+        self.count("coordinator_messages");
     }
 
     /// Moves the table of live coflows to `now` under the plan in force.

@@ -1,5 +1,6 @@
 //! State and events of the coordinator.
 
+use super::admission::{Awaited, DeadlineMargin, Verdict};
 use super::differences::{Places, Told};
 use super::directory::{Answer, Waiting};
 use super::foreign::{Traffic, Wire};
@@ -27,6 +28,8 @@ pub struct CoordinatorConfig {
     pub bypass: Span,
     /// How long a coflow waits for the rest of its announced flows, from its first get on.
     pub ready_wait: Span,
+    /// What deadlines are shortened by for the policy.
+    pub deadline_margin: DeadlineMargin,
     /// What interfaces count, for agents that measure.
     pub wire: Wire,
 }
@@ -82,6 +85,7 @@ pub(super) struct CoflowEntry {
     pub(super) last_done: Option<Time>,
     pub(super) complete: bool,
     pub(super) stage: Stage,
+    pub(super) verdict: Verdict,
     /// What is known of its bytes until it is scheduled.
     pub(super) demand: Demand,
     /// Its live flows that the policy does not see, by key.
@@ -158,6 +162,7 @@ pub struct Coordinator {
     pub(super) waiting: BTreeMap<(u64, String), Vec<Waiting>>,
     pub(super) waiting_count: usize,
     pub(super) answers: VecDeque<Answer>,
+    pub(super) awaited: Awaited,
     pub(super) messages: VecDeque<(SessionId, v1::CoordinatorMessage)>,
     pub(super) completed: VecDeque<v1::CoflowRecord>,
     pub(super) counters: BTreeMap<&'static str, u64>,
@@ -210,6 +215,7 @@ impl Coordinator {
             waiting: BTreeMap::new(),
             waiting_count: 0,
             answers: VecDeque::new(),
+            awaited: Awaited::default(),
             messages: VecDeque::new(),
             completed: VecDeque::new(),
             counters: BTreeMap::new(),
@@ -281,6 +287,7 @@ impl Coordinator {
             return;
         }
         self.count("agent_messages");
+        self.count_many("agent_events", message.events.len() as u64);
         for event in message.events {
             match event.kind {
                 Some(Kind::BlockAdded(block)) => self.handle_block(now, session, block),
@@ -332,6 +339,9 @@ impl Coordinator {
             ..CoflowEntry::default()
         });
         entry.sealed |= note.sealed;
+        if !note.refused.is_empty() && matches!(entry.stage, Stage::Bypassed | Stage::Refused) {
+            (entry.stage, entry.verdict) = (Stage::Refused, Verdict::Refused(note.refused));
+        }
         if note.moving_age_ns > 0 {
             let opened = Time::from_nanos(now.nanos().saturating_sub(note.moving_age_ns));
             entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
@@ -503,6 +513,11 @@ impl Coordinator {
         }
         coflow.sealed = true;
         coflow.complete = true;
+        if coflow.verdict == Verdict::Undecided {
+            // All of it had moved before any plan could count it.
+            coflow.verdict = Verdict::Admitted;
+            self.answer_awaited(id);
+        }
         let record = self.record(now, id);
         // It may have seemed complete before: to a coordinator whose agents were not all back.
         self.completed.retain(|other| other.coflow != id);
@@ -516,6 +531,10 @@ impl Coordinator {
     }
 
     pub(super) fn count(&mut self, name: &'static str) {
-        *self.counters.entry(name).or_default() += 1;
+        self.count_many(name, 1);
+    }
+
+    pub(super) fn count_many(&mut self, name: &'static str, count: u64) {
+        *self.counters.entry(name).or_default() += count;
     }
 }

@@ -81,6 +81,8 @@ impl Processes {
                 .args(["--bypass", &options.bypass.as_secs().to_string()])
                 .args(["--batch-window", &millis(options.batch_window)])
                 .args(["--ready-wait", &millis(options.ready_wait)])
+                .args(["--deadline-margin", &options.deadline_margin.0.to_string()])
+                .args(["--deadline-margin-ms", &millis(options.deadline_margin.1)])
                 .stdin(Stdio::null());
             all.spawn(network, Role::Coordinator, command)?;
             all.coordinator = Some(address);

@@ -7,7 +7,7 @@ use crate::output::percentile;
 use clap::Args;
 use std::collections::VecDeque;
 use std::time::Instant;
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId, Wire};
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_policy::PolicyInfo;
 use weir_proto::v1;
@@ -68,6 +68,7 @@ impl Cluster {
             first_coflow: 1,
             bypass: Span::ZERO,
             ready_wait: Span::ZERO,
+            deadline_margin: DeadlineMargin::NONE,
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
         };
         let width = (args.flows / args.coflows) as usize;
@@ -125,7 +126,7 @@ impl Cluster {
         }
         self.now = self.now.max(next);
         for host in 0..self.agents.len() {
-            let mut events = self.agents[host].take_ends(self.now);
+            let (mut events, _) = self.agents[host].take_ends(self.now);
             if !events.is_empty() {
                 events.extend(self.agents[host].progress(self.now));
                 self.tell(host, events);

@@ -123,23 +123,19 @@ impl PlayedAgent {
         self.flows.values().map(PlayedFlow::end).min().unwrap_or(Time::MAX)
     }
 
-    /// Ends the flows that have nothing left by now: their last bytes are reported, and acknowledged.
-    pub(super) fn take_ends(&mut self, now: Time) -> Vec<v1::AgentEvent> {
+    /// Ends the flows that have nothing left by now: their last bytes are reported, and acknowledged. Flows with
+    /// their coflows.
+    pub(super) fn take_ends(&mut self, now: Time) -> (Vec<v1::AgentEvent>, Vec<(u64, u64)>) {
         let ended = |flow: &PlayedFlow| {
             let mut flow = *flow;
             flow.settle(now);
             flow.left <= NOTHING_BYTES
         };
-        let due: Vec<u64> =
-            self.flows.iter().filter(|(_, flow)| ended(flow)).map(|(&flow, _)| flow).collect();
-        self.end(&due)
-    }
-
-    /// Ends these flows, whatever they have left.
-    pub(super) fn end(&mut self, flows: &[u64]) -> Vec<v1::AgentEvent> {
+        let due = self.flows.iter().filter(|(_, flow)| ended(flow));
+        let due: Vec<(u64, u64)> = due.map(|(&id, flow)| (id, flow.coflow)).collect();
         let mut progress = v1::Progress::default();
         let mut closed = Vec::new();
-        for &flow in flows {
+        for &(flow, _) in &due {
             let Some(played) = self.flows.remove(&flow) else { continue };
             if let Some(others) = self.of_coflow.get_mut(&played.coflow) {
                 others.remove(&flow);
@@ -149,9 +145,16 @@ impl PlayedAgent {
             closed.push(event(Kind::FlowClosed(end)));
         }
         if progress.flows.is_empty() {
-            return Vec::new();
+            return (Vec::new(), due);
         }
-        std::iter::once(event(Kind::Progress(progress))).chain(closed).collect()
+        (std::iter::once(event(Kind::Progress(progress))).chain(closed).collect(), due)
+    }
+
+    /// What was said of a flow last, once more.
+    pub(super) fn one_report(&self) -> Option<v1::AgentEvent> {
+        let (&flow, played) = self.flows.iter().next()?;
+        let flows = vec![v1::FlowProgress { flow, sent: played.reported }];
+        Some(event(Kind::Progress(v1::Progress { flows })))
     }
 
     /// How far its flows came that moved since they were reported.

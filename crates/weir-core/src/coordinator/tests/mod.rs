@@ -1,5 +1,6 @@
 //! A coordinator and its agents on virtual time, without sockets.
 
+mod admission;
 mod defects;
 mod differences;
 mod foreign;
@@ -7,7 +8,7 @@ mod holders;
 mod readiness;
 mod repair;
 
-use super::{Coordinator, CoordinatorConfig, SessionId, Wire};
+use super::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_proto::data::{Request, Status};
@@ -30,7 +31,8 @@ fn config(hosts: u32, first_coflow: u64) -> CoordinatorConfig {
     let fabric = Fabric::big_switch(hosts, Rate::from_bytes_per_sec(CAPACITY)).unwrap();
     let (bypass, ready_wait) = (Span::ZERO, Span::ZERO);
     let wire = Wire { bytes_per_byte: 1.0, headroom: 1.0 };
-    CoordinatorConfig { fabric, lease: LEASE, first_coflow, bypass, ready_wait, wire }
+    let deadline_margin = DeadlineMargin::NONE;
+    CoordinatorConfig { fabric, lease: LEASE, first_coflow, bypass, ready_wait, deadline_margin, wire }
 }
 
 fn coordinator(hosts: u32, first_coflow: u64) -> Coordinator {
@@ -55,6 +57,10 @@ impl Pair {
     }
 
     fn with(config: CoordinatorConfig) -> Pair {
+        Pair::under(config, "varys")
+    }
+
+    fn under(config: CoordinatorConfig, policy: &str) -> Pair {
         let hosts = config.fabric.hosts();
         let agents = (0..hosts).map(|host| {
             Agent::new(AgentConfig {
@@ -68,7 +74,7 @@ impl Pair {
         });
         let mut pair = Pair {
             now: Time::from_millis(1_000_000),
-            coordinator: Coordinator::new(config, weir_policy::find("varys").unwrap()),
+            coordinator: Coordinator::new(config, weir_policy::find(policy).unwrap()),
             agents: agents.collect(),
             sessions: vec![None; hosts as usize],
             next_session: 0,
