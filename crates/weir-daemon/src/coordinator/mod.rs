@@ -20,8 +20,10 @@ use weir_policy::PolicyInfo;
 use weir_proto::v1::coordinator_server::CoordinatorServer;
 use weir_proto::{limits, v1};
 
-/// Events that may wait for the state machine; senders wait beyond that.
-const MAX_QUEUED_EVENTS: usize = 65_536;
+/// Events that may wait for the state machine; senders wait beyond that. What waits longer is planned for later.
+const MAX_QUEUED_EVENTS: usize = 4_096;
+/// Events taken in before plans and replies go out, at most: a flood of them must not hold those up.
+const MAX_EVENTS_AT_ONCE: usize = 512;
 /// Bits of a coflow id left to count coflows of one process; the rest is its start in milliseconds, so
 /// that ids never repeat after a restart, however soon.
 const COFLOW_COUNTER_BITS: u32 = 22;
@@ -147,7 +149,8 @@ async fn run(
             },
             expired = timer => expired?,
         }
-        while let Ok(event) = inbox.try_recv() {
+        for _ in 0..MAX_EVENTS_AT_ONCE {
+            let Ok(event) = inbox.try_recv() else { break };
             owner.handle(event);
         }
         owner.settle();
