@@ -1,6 +1,7 @@
 # make run    everything for a first look: set-up, build, and one workload live beside its simulation
 # make test   everything a change has to pass
-# make bench  how much CPU time the simulator takes and how that grows; throughput beside iperf3
+# make bench  how much CPU time the simulator takes and how that grows; the coordinator under load; throughput
+#             beside iperf3
 
 CARGO ?= cargo
 CARGO_TARGET_DIR ?= target
@@ -51,6 +52,10 @@ bench: build
 	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys
 	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys --arrival-scale 0.5
 	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys --arrival-scale 0.25
+	$(WEIR) bench planning --coflows 100 --ports 100 --flows 10000
+	$(WEIR) bench planning --coflows 1000 --ports 1000 --flows 100000
+	$(WEIR) bench coordinator --agents 100 --coflows 100 --flows 10000
+	$(WEIR) bench coordinator --agents 1000 --coflows 1000 --flows 100000
 	@if command -v iperf3 >/dev/null 2>&1; then \
 		$(WEIR) bench loopback; \
 	else \

@@ -60,6 +60,14 @@ pub enum GetError {
     /// The coflow was unregistered.
     #[error("coflow {0} has ended")]
     CoflowEnded(u64),
+    /// The coflow's deadline cannot be met, and it was registered to stop then.
+    #[error("coflow {coflow} was refused: {reason}")]
+    CoflowRefused {
+        /// The coflow.
+        coflow: u64,
+        /// Which link lacks how much.
+        reason: String,
+    },
     /// The holder refused the request for good.
     #[error("the holder refused: {0}")]
     Refused(&'static str),

@@ -311,6 +311,10 @@ impl BlockReader {
         if reply.ended {
             return Err(Obstacle::Final(GetError::CoflowEnded(self.coflow)));
         }
+        if !reply.refused.is_empty() {
+            let (coflow, reason) = (self.coflow, reply.refused);
+            return Err(Obstacle::Final(GetError::CoflowRefused { coflow, reason }));
+        }
         Ok(reply.holders.iter().filter_map(|holder| holder.data_address.parse().ok()).collect())
     }
 
@@ -351,6 +355,10 @@ impl BlockReader {
             }
             Status::Unreadable => return Err(Obstacle::Again("it cannot read the block's file".to_owned())),
             Status::CoflowEnded => return Err(Obstacle::Final(GetError::CoflowEnded(self.coflow))),
+            Status::CoflowRefused => {
+                let (coflow, reason) = (self.coflow, self.client.refusal(self.coflow).await);
+                return Err(Obstacle::Final(GetError::CoflowRefused { coflow, reason }));
+            }
             Status::BadRequest => return Err(Obstacle::Final(GetError::Refused("bad request"))),
         }
         if let Some(before) = self.size.filter(|&before| before != response.size) {

@@ -45,15 +45,18 @@
 //! }
 //! ```
 
+mod admission;
 mod error;
 mod get;
 mod memory;
 mod stream;
 
+pub use admission::Admission;
 pub use error::{Error, GetError};
 pub use get::{BlockReader, GetOptions};
 pub use memory::MemoryBlock;
 pub use stream::BlockStream;
+pub use weir_proto::v1::Admission as AdmissionState;
 pub use weir_proto::v1::{CoflowOptions, CoflowRecord, DescribeReply, Pattern, StatusReply};
 
 use std::net::SocketAddr;

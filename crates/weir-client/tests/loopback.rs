@@ -234,5 +234,9 @@ async fn a_receiver_is_sent_to_the_holder_that_is_free() {
     clients[0].put_file(coflow, "long", &path, 0, LONG_BLOCK).await.unwrap();
     let mut long = clients[2].get(coflow, "long", GetOptions::default());
     assert!(long.next().await.unwrap().is_some());
+    // Bytes may be here before the coordinator hears of them.
+    while clients[2].status().await.unwrap().agents[0].flows == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     assert_eq!(sent_by(&clients[2]).await, 1, "host 0 has a long block to send");
 }

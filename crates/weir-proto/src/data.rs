@@ -66,6 +66,8 @@ pub enum Status {
     Busy,
     /// The agent cannot read the block's file any more.
     Unreadable,
+    /// The coflow was refused, and its driver wants it to stop then.
+    CoflowRefused,
 }
 
 /// Leads a frame.
@@ -163,6 +165,7 @@ impl Response {
             3 => Status::CoflowEnded,
             4 => Status::Busy,
             5 => Status::Unreadable,
+            6 => Status::CoflowRefused,
             _ => return Err(DecodeError::Field("status")),
         };
         Ok(Response { status, size: u64_at(bytes, 8) })

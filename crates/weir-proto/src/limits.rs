@@ -27,5 +27,7 @@ pub const MAX_ENDED_TOLD: usize = 10_000;
 pub const MAX_WAITING_LOCATES: usize = 1_000_000;
 /// Blocks for which a coordinator remembers whom it told of which holder; told beyond that, it forgets at once.
 pub const MAX_PROMISED_BLOCKS: usize = 10_000;
-/// Longest time in milliseconds that `Locate` waits.
+/// Most `AwaitAdmission` calls that wait at a coordinator; a further one is answered at once, undecided.
+pub const MAX_WAITING_ADMISSIONS: usize = 100_000;
+/// Longest time in milliseconds that `Locate` or `AwaitAdmission` waits.
 pub const MAX_LOCATE_WAIT_MS: u64 = 600_000;

@@ -5,7 +5,7 @@ use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_daemon::agent::{AgentOptions, InterfaceChoice};
-use weir_daemon::coordinator::{CoordinatorOptions, Wire};
+use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Wire};
 use weir_model::{Fabric, Rate, Span};
 
 #[derive(Args)]
@@ -30,9 +30,28 @@ pub(crate) struct CoordinatorArgs {
     lease_ms: u64,
     #[command(flatten)]
     control: ControlArgs,
+    #[command(flatten)]
+    margin: MarginArgs,
     /// Coflows whose bottleneck on the empty network takes less than this are left to TCP; 0: none is
     #[arg(long, value_name = "SECONDS", default_value = "0.25", value_parser = seconds)]
     bypass: Span,
+}
+
+/// What deadlines are shortened by when a policy decides which of them can be met. What moves really is a little
+/// behind what was planned; the simulator, where it is not, shortens nothing.
+#[derive(Args, Clone)]
+pub(crate) struct MarginArgs {
+    /// Deadlines are shortened by this share of them when coflows are let in,
+    #[arg(long, value_name = "SHARE", default_value = "0.05", value_parser = share)]
+    pub(crate) deadline_margin: f64,
+    /// and by this much besides; 60 s at most
+    #[arg(long, value_name = "MS", default_value = "20", value_parser = minute_of_millis)]
+    pub(crate) deadline_margin_ms: Span,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.0..1.0).contains(&value) { Ok(value) } else { Err("not at least 0 and below 1".to_owned()) }
 }
 
 /// How coordinator and agents talk, and what a coflow waits for.
@@ -44,7 +63,7 @@ pub(crate) struct ControlArgs {
     pub(crate) batch_window: Span,
     /// A coflow whose number of flows was announced is planned once all were asked for, or so long after the
     /// first was; 60 s at most
-    #[arg(long, value_name = "MS", default_value = "3", value_parser = ready_millis)]
+    #[arg(long, value_name = "MS", default_value = "3", value_parser = minute_of_millis)]
     pub(crate) ready_wait: Span,
     /// Under a policy that senders decide (dclas, dclas-strict): how often they report bytes and hear queues;
     /// 1 to 1000
@@ -64,7 +83,7 @@ fn sync_millis(text: &str) -> Result<Span, String> {
 }
 
 /// A time in milliseconds, a minute at most.
-fn ready_millis(text: &str) -> Result<Span, String> {
+fn minute_of_millis(text: &str) -> Result<Span, String> {
     span(text, 1e-3, 60e3)
 }
 
@@ -146,6 +165,8 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
     options.ready_wait = args.control.ready_wait;
     options.bypass = args.bypass;
     options.sync_interval = args.control.sync_interval;
+    let MarginArgs { deadline_margin: share, deadline_margin_ms: time } = args.margin;
+    options.deadline_margin = DeadlineMargin { share, time };
     options.wire =
         Wire { bytes_per_byte: 1.0 / weir_testbed::live::PAYLOAD_SHARE, headroom: 1.0 / args.plan_share };
     run(async move {

@@ -1,6 +1,6 @@
 //! `weir live`: the same workload as real bytes over shaped links, beside its simulation.
 
-use super::daemons::{ControlArgs, seconds};
+use super::daemons::{ControlArgs, MarginArgs, seconds};
 use super::sim::{find_policies, simulated_rows};
 use super::workload::{self, SliceArgs};
 use crate::output::{self, CoflowRow, Mode, OutputFile, Results, Run, percentile};
@@ -48,10 +48,16 @@ pub(crate) struct LiveArgs {
     bypass: Span,
     #[command(flatten)]
     control: ControlArgs,
+    /// Give every coflow a deadline: isolation time * (1 + U(0, X)), at least 200 ms, drawn by the seed. Coflows
+    /// that are refused do not move
+    #[arg(long, value_name = "X", conflicts_with = "scenario", value_parser = spread)]
+    deadlines: Option<f64>,
+    #[command(flatten)]
+    margin: MarginArgs,
     /// Let agents measure foreign traffic on their links, as they do outside of test beds
     #[arg(long)]
     foreign_traffic: bool,
-    /// Seed of a synthetic workload
+    /// Seed of a synthetic workload and of drawn deadlines
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Repeat everything this often
@@ -91,8 +97,12 @@ impl Work {
     fn from_trace(args: &LiveArgs) -> Result<Work, Failure> {
         let coflows = workload::load(&args.trace, args.seed)?.into_coflows();
         let piece = if args.slice.is_given() { args.slice.clone() } else { SliceArgs::live() };
-        let coflows = workload::cut(&coflows, &piece, args.hosts, args.link_rate)?;
+        let mut coflows = workload::cut(&coflows, &piece, args.hosts, args.link_rate)?;
         let fabric = big_switch(args.hosts, args.link_rate)?;
+        if let Some(spread) = args.deadlines {
+            let isolation = |coflow: &CoflowSpec| weir_sim::isolation(&fabric, coflow);
+            weir_trace::draw_deadlines(&mut coflows, spread, args.seed, isolation);
+        }
         Ok(Work { name: args.trace.clone(), hosts: args.hosts, coflows, fabric, expect: BTreeMap::new() })
     }
 
@@ -140,6 +150,12 @@ impl Work {
     }
 }
 
+/// A number of at least 0.
+fn spread(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("not a number of at least 0".to_owned()) }
+}
+
 fn big_switch(hosts: u32, link_rate: Rate) -> Result<Fabric, Failure> {
     Fabric::big_switch(hosts, live::payload_rate(link_rate))
         .map_err(|error| Failure::Input(error.to_string()))
@@ -175,6 +191,9 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
             let pair = run(args, policy, &label, &work, loopback)?;
             println!("{}", line(&label, &pair));
             work.print_expected(&pair);
+            for line in [&pair.live, &pair.simulated].into_iter().filter_map(deadlines) {
+                println!("  {line}");
+            }
             results.runs.extend([pair.live.clone(), pair.simulated.clone()]);
             pairs.push(pair);
         }
@@ -245,6 +264,7 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         batch_window: args.control.batch_window,
         ready_wait: args.control.ready_wait,
         sync_interval: args.control.sync_interval,
+        deadline_margin: (args.margin.deadline_margin, args.margin.deadline_margin_ms),
         foreign_traffic: args.foreign_traffic,
     };
     let total: u64 = coflows.iter().map(|coflow| coflow.bytes().0).sum();
@@ -274,12 +294,14 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
 }
 
 fn live_rows(outcome: &LiveOutcome, coflows: &[CoflowSpec], fabric: &Fabric) -> Vec<CoflowRow> {
-    let records = coflows.iter().zip(outcome.completion.iter().zip(&outcome.arrival));
-    let records: Vec<weir_sim::CoflowRecord> = records
-        .map(|(coflow, (&cct, &arrival))| weir_sim::CoflowRecord {
+    let measured = outcome.completion.iter().zip(&outcome.arrival).zip(&outcome.refused);
+    let records: Vec<weir_sim::CoflowRecord> = coflows
+        .iter()
+        .zip(measured)
+        .map(|(coflow, ((&cct, &arrival), refused))| weir_sim::CoflowRecord {
             id: coflow.id,
             arrival: Time::ZERO + arrival,
-            admitted: true,
+            admitted: refused.is_none(),
             cct,
             isolation: weir_sim::isolation(fabric, coflow),
             width: coflow.width(),
@@ -305,12 +327,26 @@ fn setting(args: &LiveArgs, work: &Work, loopback: bool) -> String {
     )
 }
 
+/// What became of the deadlines of a run, if it had any.
+fn deadlines(run: &Run) -> Option<String> {
+    let (met, late) = (run.summary.deadlines_met?, run.summary.admitted_late?);
+    let admitted = met + late;
+    let stated = run.coflows.iter().filter(|row| row.met.is_some()).count();
+    let percent = |of: usize| 100.0 * met as f64 / of.max(1) as f64;
+    Some(format!(
+        "deadlines {}: {admitted} of {stated} let in; met by {met}, {:.1} % of those and {:.1} % of all",
+        run.mode,
+        percent(admitted),
+        percent(stated)
+    ))
+}
+
 /// Ratios of simulated completion times that are not short, and differences (ms) of those that are.
 fn deviations(pair: &Pair) -> (Vec<f64>, Vec<f64>) {
     let (mut ratios, mut extra_ms) = (Vec::new(), Vec::new());
     let simulated: std::collections::BTreeMap<u64, f64> =
-        pair.simulated.coflows.iter().map(|row| (row.id, row.cct_s)).collect();
-    for row in &pair.live.coflows {
+        pair.simulated.completed().map(|row| (row.id, row.cct_s)).collect();
+    for row in pair.live.completed() {
         let Some(&expected) = simulated.get(&row.id) else { continue };
         if expected > SHORT_S {
             ratios.push(row.cct_s / expected);

@@ -5,7 +5,7 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use std::net::SocketAddr;
 use std::time::Duration;
-use weir_client::{Client, ClientConfig, StatusReply};
+use weir_client::{AdmissionState, Client, ClientConfig, CoflowRecord, StatusReply};
 use weir_model::{Bytes, Rate};
 
 #[derive(Args)]
@@ -41,6 +41,17 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     })
 }
 
+/// What became of a record's deadline; nothing without one.
+fn deadline(record: &CoflowRecord) -> String {
+    let seconds = record.deadline_ms as f64 / 1e3;
+    match (record.deadline_ms, record.admission(), record.met) {
+        (0, ..) => String::new(),
+        (_, AdmissionState::Refused, _) => format!(", refused for its deadline of {seconds:.3} s"),
+        (_, _, true) => format!(", deadline of {seconds:.3} s met"),
+        (_, _, false) => format!(", deadline of {seconds:.3} s missed"),
+    }
+}
+
 fn render(reply: &StatusReply) -> String {
     let flows: u64 = reply.coflows.iter().map(|coflow| coflow.live_flows).sum();
     let mut text = format!(
@@ -64,7 +75,9 @@ fn render(reply: &StatusReply) -> String {
             coflow.live_flows.to_string(),
             coflow.done_flows.to_string(),
             Bytes(coflow.bytes_left).to_string(),
-            if coflow.bypassed {
+            if coflow.admission() == AdmissionState::Refused {
+                "refused".to_owned()
+            } else if coflow.bypassed {
                 "bypassed".to_owned()
             } else {
                 Rate::from_bytes_per_sec(coflow.rate_bytes_per_s).to_string()
@@ -85,12 +98,13 @@ fn render(reply: &StatusReply) -> String {
     }
     for record in &reply.completed {
         text.push_str(&format!(
-            "completed {} {}: {} flows, {} in {:.3} s\n",
+            "completed {} {}: {} flows, {} in {:.3} s{}\n",
             record.coflow,
             record.name,
             record.flows,
             Bytes(record.bytes),
-            record.cct_s
+            record.cct_s,
+            deadline(record)
         ));
     }
     text

@@ -92,6 +92,9 @@ impl Agent {
         // What this agent served is its own to count.
         entry.note = v1::CoflowNote { done_flows, done_bytes, ..note };
         entry.noted = now;
+        if entry.is_stopped() {
+            self.aborts.extend(&entry.flows);
+        }
         let encoded = weir_proto::encode_note(&entry.note);
         self.journal.push_back(JournalEntry::Coflow { coflow, note: encoded, noted_ns: now.nanos() });
     }

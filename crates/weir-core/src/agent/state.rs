@@ -29,6 +29,14 @@ pub(super) struct CoflowEntry {
     pub(super) sent_bytes: u64,
 }
 
+impl CoflowEntry {
+    /// Whether it was refused, and its driver wants it to stop then.
+    pub(super) fn is_stopped(&self) -> bool {
+        let stops = self.note.options.as_ref().is_some_and(|options| options.stop_if_refused);
+        stops && !self.note.refused.is_empty()
+    }
+}
+
 /// What the coordinator said of a coflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Treatment {
@@ -77,7 +85,7 @@ pub struct Agent {
     pub(super) next_full_report: Time,
     pub(super) events: VecDeque<v1::AgentEvent>,
     pub(super) journal: VecDeque<JournalEntry>,
-    aborts: VecDeque<u64>,
+    pub(super) aborts: VecDeque<u64>,
     discards: VecDeque<String>,
     pub(super) stale_dropped: u64,
     pub(super) latencies: Latencies,
@@ -187,6 +195,9 @@ impl Agent {
     pub fn handle_request(&mut self, now: Time, request: &Request) -> Result<OpenedFlow, Status> {
         if self.ended.contains(&request.coflow) {
             return Err(Status::CoflowEnded);
+        }
+        if self.coflows.get(&request.coflow).is_some_and(CoflowEntry::is_stopped) {
+            return Err(Status::CoflowRefused);
         }
         let key = (request.coflow, request.block.clone());
         let block = self.blocks.get(&key).ok_or(Status::NoSuchBlock)?.clone();

@@ -1,7 +1,7 @@
 //! Coflows and blocks: registration, location, the end of a coflow.
 
 use super::readiness::Stage;
-use super::state::{CoflowEntry, Coordinator, SessionId};
+use super::state::{CoflowEntry, Coordinator, SessionId, host_of};
 use weir_model::{Span, Time};
 use weir_proto::{limits, v1};
 
@@ -112,9 +112,13 @@ impl Coordinator {
             self.flows.iter().filter(|(_, flow)| flow.coflow == coflow).map(|(&key, _)| key).collect();
         for key in keys {
             self.drop_flow(key);
-            for agent in self.agents.values_mut() {
+            let session = self.hosts.get(&host_of(key));
+            if let Some(agent) = session.and_then(|session| self.agents.get_mut(session)) {
                 agent.flows.remove(&key);
             }
+        }
+        for agent in self.agents.values_mut() {
+            agent.bypassed.remove(&coflow);
         }
         let known = self.coflows.remove(&coflow);
         if let Some(entry) = &known {
@@ -124,7 +128,7 @@ impl Coordinator {
             }
         }
         let range = (coflow, String::new())..(coflow + 1, String::new());
-        let blocks: Vec<_> = self.holders.range(range.clone()).map(|(key, _)| key.clone()).collect();
+        let blocks: Vec<_> = self.holders.range(range).map(|(key, _)| key.clone()).collect();
         let held = !blocks.is_empty();
         for key in blocks {
             for host in self.holders.remove(&key).unwrap_or_default().into_keys() {
@@ -133,10 +137,8 @@ impl Coordinator {
                 }
             }
         }
-        let waited: Vec<_> = self.waiting.range(range).map(|(key, _)| key.clone()).collect();
-        for key in waited {
-            self.answer(now, &key);
-        }
+        self.answer_all_waiting(now, coflow);
+        self.answer_awaited(coflow);
         if known.is_some() || held {
             self.tell_all_of_end(now, coflow);
         }
@@ -169,7 +171,8 @@ impl Coordinator {
             until: now + wait,
         });
         self.waiting_count += 1;
-        let known = self.holders.contains_key(&key) || self.ended.contains(&key.0);
+        let stopped = self.coflows.get(&key.0).is_some_and(|coflow| !coflow.stopped().is_empty());
+        let known = stopped || self.holders.contains_key(&key) || self.ended.contains(&key.0);
         if known || full || wait == Span::ZERO {
             self.answer(now, &key);
         }
@@ -206,18 +209,30 @@ impl Coordinator {
         self.waiting.values().flatten().map(|wait| wait.until).min()
     }
 
+    /// Answers all who wait for any block of a coflow.
+    pub(super) fn answer_all_waiting(&mut self, now: Time, coflow: u64) {
+        let range = (coflow, String::new())..(coflow + 1, String::new());
+        let waited: Vec<_> = self.waiting.range(range).map(|(key, _)| key.clone()).collect();
+        for key in waited {
+            self.answer(now, &key);
+        }
+    }
+
     /// Answers all who wait for a block.
     fn answer(&mut self, now: Time, key: &(u64, String)) {
         self.advance(now);
         let ended = self.ended.contains(&key.0);
+        let refused = self.coflows.get(&key.0).map(CoflowEntry::stopped).unwrap_or_default();
         for wait in self.waiting.remove(key).unwrap_or_default() {
             self.waiting_count -= 1;
-            let holders = self.holders_for(now, key, wait.receiver);
-            self.answers.push_back(Answer { token: wait.token, reply: v1::LocateReply { holders, ended } });
+            let holders =
+                if refused.is_empty() { self.holders_for(now, key, wait.receiver) } else { Vec::new() };
+            let reply = v1::LocateReply { holders, ended, refused: refused.clone() };
+            self.answers.push_back(Answer { token: wait.token, reply });
         }
     }
 
-    fn broadcast_note(&mut self, now: Time, coflow: u64) {
+    pub(super) fn broadcast_note(&mut self, now: Time, coflow: u64) {
         let sessions: Vec<SessionId> = self.agents.keys().copied().collect();
         for session in sessions {
             self.send_note(now, session, coflow);
@@ -236,6 +251,7 @@ impl Coordinator {
             done_bytes: 0,
             moving_age_ns: 0,
             request_key: entry.request_key,
+            refused: entry.refusal(),
         };
         self.send(now, session, v1::coordinator_message::Kind::CoflowNote(note));
     }

@@ -1,6 +1,8 @@
 //! The coordinator: what is registered, where blocks are, what moves, and the plan for it.
 
+mod admission;
 mod ancestry;
+mod differences;
 mod directory;
 mod foreign;
 mod holders;
@@ -10,6 +12,7 @@ mod senders;
 mod state;
 mod status;
 
+pub use admission::{DeadlineMargin, Decision};
 pub use directory::{Answer, RegisterError, SealError};
 pub use foreign::Wire;
 pub use state::{Coordinator, CoordinatorConfig, HelloError, SessionId};

@@ -9,6 +9,7 @@
 //! bytes known of it keep its bottleneck below a bound: agents send its flows as TCP would, at once. Beyond
 //! the bound it *gathers*: it waits for the gets it announced, but no longer than a limit that counts from its
 //! first one. Then it is *scheduled*: its flows are in the policy's table, and later ones join them as they come.
+//! One with a deadline may then be *refused* (`admission`).
 //!
 //! # Terminology
 //! The bottleneck (Gamma) is the longest time that any link would need for the coflow's bytes if it had nothing
@@ -20,6 +21,7 @@
 //! a flow of coflow c is opened:
 //!     bytes of c on each link of its path += what is left of the flow
 //!     if c is scheduled:                        add it to the table
+//!     else if c was refused:                    tell its agent to send without a plan
 //!     else if bypass > 0, c has no deadline, and max over links (bytes / capacity) < bypass:
 //!                                               tell its agent to send without a plan
 //!     else if announced flows are missing and (now - first get) < ready_wait:
@@ -29,6 +31,7 @@
 //!
 //! # Properties
 //! - A missing get delays a coflow by `ready_wait` at most, counted from its first get.
+//! - A coflow with a deadline waits a little longer ([`JUDGED_WITHIN`]): what is judged should be all of it.
 //! - Capacity that bypassed coflows use is not taken from what the policy gives away.
 //!
 //! # Departures
@@ -48,6 +51,11 @@ use weir_proto::v1::coordinator_message::Kind;
 /// and a plan for every few of them would cost every agent more than it brings.
 const STRAGGLERS_TOGETHER: Span = Span::from_millis(3);
 
+/// A coflow with a deadline waits for its announced flows for this share of it,
+const JUDGED_WITHIN: f64 = 0.1;
+/// and no longer than this, unless coflows without one do: agents have its flows wait for so long.
+const JUDGED_SOON: Span = Span::from_millis(50);
+
 /// How far a coflow has come on its way to the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -58,6 +66,8 @@ pub(super) enum Stage {
     Gathering(Time),
     /// Its flows are in the policy's table.
     Scheduled,
+    /// The policy turned it away: its flows move as TCP has them move, or end.
+    Refused,
 }
 
 /// Bytes of a coflow by link, as far as they are known.
@@ -94,6 +104,9 @@ impl Coordinator {
             return self.want_plan(now + wait);
         }
         coflow.outside.insert(key);
+        if coflow.stage == Stage::Refused {
+            return self.tell_bypassed(now, host, id);
+        }
         if let Some(path) = path {
             coflow.demand.add(&path, left);
         }
@@ -116,7 +129,11 @@ impl Coordinator {
 
     /// Whether a coflow's live flows move without a plan.
     pub(super) fn is_bypassed(&self, id: u64) -> bool {
-        self.coflows.get(&id).is_some_and(|coflow| coflow.stage == Stage::Bypassed && coflow.opened > 0)
+        self.coflows.get(&id).is_some_and(|coflow| match coflow.stage {
+            Stage::Bypassed => coflow.opened > 0,
+            Stage::Refused => true,
+            Stage::Gathering(_) | Stage::Scheduled => false,
+        })
     }
 
     /// Bytes of one host's coflow below which its agent need not ask: the bound at the host's own link.
@@ -126,10 +143,10 @@ impl Coordinator {
         (self.config.bypass.as_secs() * rate) as u64
     }
 
-    fn tell_bypassed(&mut self, now: Time, host: u32, id: u64) {
+    pub(super) fn tell_bypassed(&mut self, now: Time, host: u32, id: u64) {
         let Some(&session) = self.hosts.get(&host) else { return };
         let Some(agent) = self.agents.get_mut(&session) else { return };
-        if agent.enforced.bypass(id) {
+        if agent.bypassed.insert(id) {
             let latest_flow = agent.latest_flow;
             let plan = v1::Plan { bypassed: vec![id], latest_flow, ..v1::Plan::default() };
             self.send(now, session, Kind::Plan(plan));
@@ -139,7 +156,9 @@ impl Coordinator {
     /// Schedules a coflow if its announced flows are there or were waited for long enough.
     fn gather(&mut self, now: Time, id: u64) {
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
-        let until = coflow.arrived.unwrap_or(now) + self.config.ready_wait;
+        let deadline = Span::from_millis(coflow.options.deadline_ms);
+        let judged = Span::from_secs_ceil(deadline.as_secs() * JUDGED_WITHIN).min(JUDGED_SOON);
+        let until = coflow.arrived.unwrap_or(now) + self.config.ready_wait.max(judged);
         if coflow.opened >= coflow.options.flows || coflow.sealed || until <= now {
             self.schedule(now, id);
         } else {
@@ -184,8 +203,9 @@ impl Coordinator {
             self.schedule_flow(key);
         }
         for agent in self.agents.values_mut() {
-            agent.enforced.forget(id);
+            agent.bypassed.remove(&id);
         }
+        self.expect_judgement(id);
         self.want_plan(now);
     }
 
@@ -201,7 +221,7 @@ impl Coordinator {
         };
         let Some(slot) = self.slot_of(coflow) else { return };
         let at = self.table.add_flow(slot, FlowId(id), &spec, &self.config.fabric);
-        self.keys.insert(id, key);
+        self.places.enter(at, key);
         if let Some(flow) = self.flows.get_mut(&key) {
             flow.at = Some(at);
         }
@@ -219,7 +239,8 @@ impl Coordinator {
             empty.weight = coflow.options.weight;
         }
         if coflow.options.deadline_ms > 0 {
-            empty.deadline = Some(Span::from_millis(coflow.options.deadline_ms));
+            let deadline = Span::from_millis(coflow.options.deadline_ms);
+            empty.deadline = Some(self.config.deadline_margin.shorten(deadline));
         }
         Some(self.table.insert(&empty, FlowId(self.next_flow), &self.config.fabric))
     }

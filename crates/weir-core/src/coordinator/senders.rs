@@ -63,7 +63,7 @@ pub(super) struct Senders {
 
 /// What one agent was told last.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Heard {
     coflows: BTreeMap<u64, v1::CoflowQueue>,
     uplink: f64,
 }
@@ -188,9 +188,9 @@ impl Coordinator {
         let complete = agent.planned.is_none();
         if complete {
             agent.planned = Some(now);
-            agent.told = Told::default();
+            agent.heard = Heard::default();
         }
-        let told = &mut agent.told;
+        let told = &mut agent.heard;
         let mut changed = Vec::new();
         for queue in queues {
             let limits = limits.get(&queue.coflow).cloned().unwrap_or_default();

@@ -1,11 +1,12 @@
 //! State and events of the coordinator.
 
+use super::admission::{Awaited, DeadlineMargin, Verdict};
+use super::differences::{Places, Told};
 use super::directory::{Answer, Waiting};
 use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
-use super::planning::Enforced;
 use super::readiness::{Demand, Stage};
-use super::senders::{Senders, Told, UNKNOWN_SIZE};
+use super::senders::{Heard, Senders, UNKNOWN_SIZE};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{CoflowId, Fabric, Span, Time};
 use weir_policy::{Chosen, CoflowTable, FlowRef, Plan, Policy};
@@ -28,6 +29,8 @@ pub struct CoordinatorConfig {
     pub bypass: Span,
     /// How long a coflow waits for the rest of its announced flows, from its first get on.
     pub ready_wait: Span,
+    /// What deadlines are shortened by for the policy.
+    pub deadline_margin: DeadlineMargin,
     /// What interfaces count, for agents that measure.
     pub wire: Wire,
     /// Where senders decide: how often they are told queues.
@@ -65,8 +68,10 @@ pub(super) struct AgentEntry {
     pub(super) latest_flow: u64,
     /// The first of its flows, by its own ids, that ended since the last plan.
     pub(super) completed: Option<u64>,
-    pub(super) enforced: Enforced,
-    pub(super) told: Told,
+    /// Where senders decide: what it heard last.
+    pub(super) heard: Heard,
+    /// Coflows with flows there that it was told to leave to TCP.
+    pub(super) bypassed: BTreeSet<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -91,10 +96,15 @@ pub(super) struct CoflowEntry {
     pub(super) last_done: Option<Time>,
     pub(super) complete: bool,
     pub(super) stage: Stage,
+    pub(super) verdict: Verdict,
     /// What is known of its bytes until it is scheduled.
     pub(super) demand: Demand,
     /// Its live flows that the policy does not see, by key.
     pub(super) outside: BTreeSet<u64>,
+    /// What its agents do by the last plans, all of them but those in `news`.
+    pub(super) told: Option<Told>,
+    /// Hosts that must hear of it again even if nothing changed.
+    pub(super) news: BTreeSet<u32>,
 }
 
 impl CoflowEntry {
@@ -156,8 +166,8 @@ pub struct Coordinator {
     /// Coflows that wait for announced flows, by the end of their wait.
     pub(super) gathering: BTreeSet<(Time, u64)>,
     pub(super) flows: BTreeMap<u64, FlowEntry>,
-    /// From ids of the policy's table to keys of `flows`.
-    pub(super) keys: BTreeMap<u64, u64>,
+    /// What agents do with the flows of the policy's table.
+    pub(super) places: Places,
     pub(super) next_flow: u64,
     pub(super) holders: BTreeMap<(u64, String), BTreeMap<u32, u64>>,
     pub(super) promises: Promises,
@@ -168,6 +178,7 @@ pub struct Coordinator {
     pub(super) waiting: BTreeMap<(u64, String), Vec<Waiting>>,
     pub(super) waiting_count: usize,
     pub(super) answers: VecDeque<Answer>,
+    pub(super) awaited: Awaited,
     pub(super) messages: VecDeque<(SessionId, v1::CoordinatorMessage)>,
     pub(super) completed: VecDeque<v1::CoflowRecord>,
     pub(super) counters: BTreeMap<&'static str, u64>,
@@ -179,6 +190,11 @@ const FLOW_BITS: u32 = 40;
 /// A flow's key at the coordinator: the serving host and the agent's own id.
 pub(super) fn flow_key(host: u32, flow: u64) -> u64 {
     (u64::from(host) << FLOW_BITS) | (flow & ((1 << FLOW_BITS) - 1))
+}
+
+/// The serving host in a flow's key.
+pub(super) fn host_of(key: u64) -> u32 {
+    (key >> FLOW_BITS) as u32
 }
 
 /// The agent's own id of a flow.
@@ -212,7 +228,7 @@ impl Coordinator {
             coflows: BTreeMap::new(),
             gathering: BTreeSet::new(),
             flows: BTreeMap::new(),
-            keys: BTreeMap::new(),
+            places: Places::default(),
             next_flow: 0,
             holders: BTreeMap::new(),
             promises: Promises::default(),
@@ -221,6 +237,7 @@ impl Coordinator {
             waiting: BTreeMap::new(),
             waiting_count: 0,
             answers: VecDeque::new(),
+            awaited: Awaited::default(),
             messages: VecDeque::new(),
             completed: VecDeque::new(),
             counters: BTreeMap::new(),
@@ -254,8 +271,8 @@ impl Coordinator {
             planned: None,
             latest_flow: 0,
             completed: None,
-            enforced: Enforced::default(),
-            told: Told::default(),
+            heard: Heard::default(),
+            bypassed: BTreeSet::new(),
         };
         self.agents.insert(session, entry);
         let mut named: BTreeSet<u64> = hello.coflows.iter().map(|note| note.coflow).collect();
@@ -293,6 +310,7 @@ impl Coordinator {
             return;
         }
         self.count("agent_messages");
+        self.count_many("agent_events", message.events.len() as u64);
         for event in message.events {
             match event.kind {
                 Some(Kind::BlockAdded(block)) => self.handle_block(now, session, block),
@@ -345,6 +363,9 @@ impl Coordinator {
             ..CoflowEntry::default()
         });
         entry.sealed |= note.sealed;
+        if !note.refused.is_empty() && matches!(entry.stage, Stage::Bypassed | Stage::Refused) {
+            (entry.stage, entry.verdict) = (Stage::Refused, Verdict::Refused(note.refused));
+        }
         if note.moving_age_ns > 0 {
             let opened = Time::from_nanos(now.nanos().saturating_sub(note.moving_age_ns));
             entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
@@ -399,6 +420,7 @@ impl Coordinator {
             CoflowEntry { registered: now, ..CoflowEntry::default() }
         });
         coflow.opened += 1;
+        coflow.news.insert(host);
         coflow.arrived.get_or_insert(now);
         coflow.complete = false;
         *coflow.live.entry(host).or_default() += 1;
@@ -418,7 +440,6 @@ impl Coordinator {
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.flows.insert(key);
             agent.latest_flow = agent.latest_flow.max(flow.flow);
-            agent.enforced.expect_news(flow.coflow);
         }
         self.take_in(now, key);
     }
@@ -438,6 +459,7 @@ impl Coordinator {
             let Some(at) = flow.at else { continue };
             if left == 0 {
                 flow.at = None;
+                self.places.leave(at);
                 self.table.finish_flow(at);
                 let coflow = flow.coflow;
                 self.drop_idle_coflow(coflow);
@@ -485,8 +507,8 @@ impl Coordinator {
     pub(super) fn drop_flow(&mut self, key: u64) {
         self.forget_demand(key);
         let Some(flow) = self.flows.remove(&key) else { return };
-        self.keys.remove(&flow.id);
         if let Some(at) = flow.at {
+            self.places.leave(at);
             self.table.remove_flow(at);
         }
         if let Some(coflow) = self.coflows.get_mut(&flow.coflow) {
@@ -507,6 +529,9 @@ impl Coordinator {
             && self.table.coflow(slot).live_flows() == 0
         {
             self.table.remove(slot);
+            if let Some(coflow) = self.coflows.get_mut(&coflow) {
+                coflow.told = None;
+            }
         }
     }
 
@@ -523,6 +548,11 @@ impl Coordinator {
         }
         coflow.sealed = true;
         coflow.complete = true;
+        if coflow.verdict == Verdict::Undecided {
+            // All of it had moved before any plan could count it.
+            coflow.verdict = Verdict::Admitted;
+            self.answer_awaited(id);
+        }
         let record = self.record(now, id);
         // It may have seemed complete before: to a coordinator whose agents were not all back.
         self.completed.retain(|other| other.coflow != id);
@@ -537,6 +567,10 @@ impl Coordinator {
     }
 
     pub(super) fn count(&mut self, name: &'static str) {
-        *self.counters.entry(name).or_default() += 1;
+        self.count_many(name, 1);
+    }
+
+    pub(super) fn count_many(&mut self, name: &'static str, count: u64) {
+        *self.counters.entry(name).or_default() += count;
     }
 }

@@ -2,7 +2,7 @@
 
 use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator};
-use weir_model::{CoflowId, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_policy::Slot;
 use weir_proto::v1;
 
@@ -53,10 +53,14 @@ impl Coordinator {
                 waits_for: self.waits_for(coflow, slot, rate, &used),
                 age_s: now.since(coflow.registered).as_secs(),
                 sealed: coflow.sealed,
-                bypassed: self.is_bypassed(id),
+                bypassed: coflow.stage == Stage::Bypassed && coflow.opened > 0,
+                admission: coflow.admission().into(),
+                refusal: coflow.refusal(),
             }
         });
         v1::StatusReply {
+            // Only its process has a clock to measure with.
+            planning: None,
             policy: self.policy_name.clone(),
             epoch: self.epoch,
             agents: self
@@ -103,6 +107,12 @@ impl Coordinator {
     ) -> String {
         match (slot, coflow.stage) {
             (None, Stage::Gathering(_)) => return "the rest of the flows it announced".to_owned(),
+            (None, Stage::Refused) if coflow.options.stop_if_refused => {
+                return format!("its driver: it was refused ({})", coflow.refusal());
+            }
+            (None, Stage::Refused) => {
+                return format!("its own bytes: it was refused ({}) and is left to TCP", coflow.refusal());
+            }
             (None, Stage::Bypassed) if !coflow.outside.is_empty() => {
                 return "its own bytes: it is small and left to TCP".to_owned();
             }
@@ -130,12 +140,16 @@ impl Coordinator {
     pub(super) fn record(&self, now: Time, id: u64) -> v1::CoflowRecord {
         let coflow = &self.coflows[&id];
         let end = coflow.last_done.unwrap_or(now);
+        let taken = end.since(coflow.arrived.unwrap_or(coflow.registered));
         v1::CoflowRecord {
             coflow: id,
             name: coflow.options.name.clone(),
             flows: coflow.done_flows(),
             bytes: coflow.done_bytes(),
-            cct_s: end.since(coflow.arrived.unwrap_or(coflow.registered)).as_secs(),
+            cct_s: taken.as_secs(),
+            deadline_ms: coflow.options.deadline_ms,
+            admission: coflow.admission().into(),
+            met: coflow.complete && taken <= Span::from_millis(coflow.options.deadline_ms),
         }
     }
 }

@@ -3,23 +3,27 @@
 //! [`CoordinatorOptions::batch`] of a plan share the next one. A wide coflow opens hundreds of flows within
 //! milliseconds, and a plan for each would cost every agent hundreds of messages.
 
+mod planning_time;
 mod service;
 
+use planning_time::PlanningTimes;
 use service::{Event, Service};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-pub use weir_core::coordinator::Wire;
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId};
+pub use weir_core::coordinator::{DeadlineMargin, Wire};
 use weir_model::{Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
 use weir_policy::Chosen;
 use weir_proto::v1::coordinator_server::CoordinatorServer;
 use weir_proto::{limits, v1};
 
-/// Events that may wait for the state machine; senders wait beyond that.
-const MAX_QUEUED_EVENTS: usize = 65_536;
+/// Events that may wait for the state machine; senders wait beyond that. What waits longer is planned for later.
+const MAX_QUEUED_EVENTS: usize = 4_096;
+/// Events taken in before plans and replies go out, at most: a flood of them must not hold those up.
+const MAX_EVENTS_AT_ONCE: usize = 512;
 /// Bits of a coflow id left to count coflows of one process; the rest is its start in milliseconds, so
 /// that ids never repeat after a restart, however soon.
 const COFLOW_COUNTER_BITS: u32 = 22;
@@ -38,6 +42,8 @@ pub struct CoordinatorOptions {
     pub bypass: Span,
     /// How long a coflow waits for the rest of its announced flows, from its first get on.
     pub ready_wait: Span,
+    /// What deadlines are shortened by for the policy.
+    pub deadline_margin: DeadlineMargin,
     /// What interfaces count, for agents that measure theirs.
     pub wire: Wire,
     /// Where senders decide: how often they are told queues.
@@ -46,7 +52,7 @@ pub struct CoordinatorOptions {
 
 impl CoordinatorOptions {
     /// Options with the defaults of the command line: a lease of 1 s, plans at least 1 ms apart, coflows below
-    /// 0.25 s left to TCP, 3 ms for announced flows, and queues told every 10 ms.
+    /// 0.25 s left to TCP, 3 ms for announced flows, queues told every 10 ms, and deadlines shortened by 5 % and 20 ms.
     pub fn new(fabric: Fabric, policy: Chosen) -> CoordinatorOptions {
         CoordinatorOptions {
             fabric,
@@ -55,6 +61,7 @@ impl CoordinatorOptions {
             batch: Span::from_millis(1),
             bypass: Span::from_millis(250),
             ready_wait: Span::from_millis(3),
+            deadline_margin: DeadlineMargin { share: 0.05, time: Span::from_millis(20) },
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
             sync_interval: Span::from_millis(10),
         }
@@ -95,9 +102,11 @@ struct Owner {
     core: Coordinator,
     sessions: BTreeMap<SessionId, mpsc::Sender<v1::CoordinatorMessage>>,
     locating: BTreeMap<u64, oneshot::Sender<v1::LocateReply>>,
+    awaiting: BTreeMap<u64, oneshot::Sender<v1::AdmissionReply>>,
     next_token: u64,
     batch: Span,
     last_plan: Time,
+    planning: PlanningTimes,
 }
 
 async fn run(
@@ -113,6 +122,7 @@ async fn run(
         first_coflow: (started_ms << COFLOW_COUNTER_BITS) + 1,
         bypass: options.bypass,
         ready_wait: options.ready_wait,
+        deadline_margin: options.deadline_margin,
         wire: options.wire,
         sync_interval: options.sync_interval,
     };
@@ -121,9 +131,11 @@ async fn run(
         core: Coordinator::new(config, &options.policy),
         sessions: BTreeMap::new(),
         locating: BTreeMap::new(),
+        awaiting: BTreeMap::new(),
         next_token: 0,
         batch: options.batch,
         last_plan: Time::ZERO,
+        planning: PlanningTimes::default(),
     };
     loop {
         let next_plan = owner.core.plan_due().map(|due| due.max(owner.last_plan + owner.batch));
@@ -141,7 +153,8 @@ async fn run(
             },
             expired = timer => expired?,
         }
-        while let Ok(event) = inbox.try_recv() {
+        for _ in 0..MAX_EVENTS_AT_ONCE {
+            let Ok(event) = inbox.try_recv() else { break };
             owner.handle(event);
         }
         owner.settle();
@@ -166,8 +179,14 @@ impl Owner {
                 self.locating.insert(self.next_token, reply);
                 self.core.handle_locate(now, self.next_token, request);
             }
+            Event::AwaitAdmission(request, reply) => {
+                self.next_token += 1;
+                self.awaiting.insert(self.next_token, reply);
+                self.core.handle_await_admission(now, self.next_token, &request);
+            }
             Event::Status(reply) => {
-                let _ = reply.send(self.core.status(now));
+                let planning = Some(self.planning.summary());
+                let _ = reply.send(v1::StatusReply { planning, ..self.core.status(now) });
             }
             Event::Terms(reply) => {
                 let _ = reply.send(self.core.terms());
@@ -194,6 +213,7 @@ impl Owner {
         let due = self.core.plan_due().is_some_and(|due| due.max(self.last_plan + self.batch) <= now);
         if due && self.core.poll_plan(now) {
             self.last_plan = now;
+            self.planning.note(self.clock.now().since(now));
         }
         while let Some((session, message)) = self.core.poll_message() {
             let Some(sender) = self.sessions.get(&session) else { continue };
@@ -203,6 +223,11 @@ impl Owner {
                 tracing::warn!(session = session.0, "agent does not keep up; its session is closed");
                 self.sessions.remove(&session);
                 self.core.handle_session_lost(now, session);
+            }
+        }
+        while let Some(decision) = self.core.poll_decision() {
+            if let Some(reply) = self.awaiting.remove(&decision.token) {
+                let _ = reply.send(decision.reply);
             }
         }
         while let Some(answer) = self.core.poll_answer() {

@@ -17,6 +17,7 @@ pub(super) enum Event {
     Seal(u64, oneshot::Sender<Result<(), SealError>>),
     Unregister(u64, oneshot::Sender<Option<v1::CoflowRecord>>),
     Locate(v1::LocateRequest, oneshot::Sender<v1::LocateReply>),
+    AwaitAdmission(v1::AdmissionRequest, oneshot::Sender<v1::AdmissionReply>),
     Status(oneshot::Sender<v1::StatusReply>),
     Terms(oneshot::Sender<v1::TermsReply>),
     SessionUp(
@@ -84,6 +85,14 @@ impl coordinator_server::Coordinator for Service {
             return Err(Status::invalid_argument("block name too long"));
         }
         Ok(Response::new(self.ask(|reply| Event::Locate(request, reply)).await?))
+    }
+
+    async fn await_admission(
+        &self,
+        request: Request<v1::AdmissionRequest>,
+    ) -> Result<Response<v1::AdmissionReply>, Status> {
+        let request = request.into_inner();
+        Ok(Response::new(self.ask(|reply| Event::AwaitAdmission(request, reply)).await?))
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {

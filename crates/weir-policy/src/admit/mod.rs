@@ -28,6 +28,7 @@
 //!     timetable = existing bookings; if the new one can be booked in it: let it in
 //!     else refuse it; bookings stay
 //! least rate of a flow now = what it has left * (share of the current piece / its length) / share ahead
+//!     (of coflows that come behind their bookings, in a running system: see `late`)
 //! ```
 //!
 //! # Properties
@@ -43,6 +44,7 @@
 //! on the capacity left *now* is short enough. Here capacity is looked at over time: what is free after an
 //! earlier deadline counts, and coflows with time to spare make way for one with less.
 
+mod late;
 mod timetable;
 
 use crate::{CoflowTable, Slot};
@@ -87,7 +89,9 @@ impl fmt::Display for Refusal {
 #[derive(Clone, Debug)]
 struct Booking {
     coflow: CoflowId,
-    raises: u64,
+    /// Flows that were ever part of it.
+    flows: usize,
+    arrival: Time,
     due: Time,
     pieces: Vec<Piece>,
     /// What its links had left to carry when it was made.
@@ -104,7 +108,7 @@ impl Booking {
     /// Its least drain now.
     fn drain(&self, now: Time) -> f64 {
         let Some(piece) = self.pieces.iter().find(|piece| piece.from <= now && now < piece.until) else {
-            return 0.0;
+            return self.drain_when_late(now);
         };
         let rest = piece.until.since(now).as_secs();
         let share = piece.share_after(now);
@@ -153,10 +157,12 @@ impl Admission {
         if booking.coflow != coflow.id() {
             return false;
         }
-        if booking.raises == coflow.raises() || booking.refused || booking.due <= now {
+        // One that only moves slower than planned, as a running system reports, is late and not larger.
+        let grown = booking.flows < coflow.flows().len();
+        if !grown || booking.refused || booking.due <= now {
             return true;
         }
-        booking.raises = coflow.raises();
+        booking.flows = coflow.flows().len();
         let ahead = booking.ahead(now) * (1.0 + ROUNDING);
         coflow.links().iter().all(|&link| {
             let promised =
@@ -188,7 +194,8 @@ impl Admission {
         let coflow = view.coflow(slot);
         self.bookings[slot.0 as usize] = Some(Booking {
             coflow: coflow.id(),
-            raises: coflow.raises(),
+            flows: coflow.flows().len(),
+            arrival: coflow.arrival(),
             due,
             refused: pieces.is_none(),
             pieces: pieces.unwrap_or_default(),
@@ -264,10 +271,11 @@ impl Admission {
     }
 
     /// Per slot, the least drain that keeps the promise from now until [`Admission::next_change`].
-    pub fn least_drains(&mut self, now: Time) -> &[f64] {
+    pub fn least_drains(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable) -> &[f64] {
         let drain = |booking: &Option<Booking>| booking.as_ref().map_or(0.0, |booking| booking.drain(now));
         self.drains.clear();
         self.drains.extend(self.bookings.iter().map(drain));
+        self.fit_drains(fabric, view);
         &self.drains
     }
 
@@ -349,7 +357,7 @@ mod tests {
         assert_eq!(judged(&mut admission, 0, &mut table), []);
         table.add_flow(slot, FlowId(1), &flow(2), &fabric());
         assert_eq!(judged(&mut admission, 0, &mut table), [], "4 fit by 4");
-        assert_eq!(admission.least_drains(Time::ZERO), [(1.0 + HASTE) / 4.0]);
+        assert_eq!(admission.least_drains(Time::ZERO, &fabric(), &table), [(1.0 + HASTE) / 4.0]);
         table.add_flow(slot, FlowId(2), &flow(1), &fabric());
         assert_eq!(judged(&mut admission, 0, &mut table), [slot], "5 do not");
     }
@@ -361,9 +369,13 @@ mod tests {
         let first = table.insert(&coflow(1, 0, 2, 4), FlowId(0), &fabric());
         let second = table.insert(&coflow(2, 0, 1, 1), FlowId(1), &fabric());
         assert_eq!(judged(&mut admission, 0, &mut table), []);
-        let drains = admission.least_drains(Time::ZERO);
+        let drains = admission.least_drains(Time::ZERO, &fabric(), &table);
         assert_eq!((drains[first.0 as usize], drains[second.0 as usize]), (0.0, 1.0 + HASTE));
         assert_eq!(admission.next_change(Time::ZERO), Some(Time::from_millis(1000)));
-        assert_eq!(admission.least_drains(Time::from_millis(1000))[first.0 as usize], (1.0 + HASTE) / 2.0);
+        table.remove(second);
+        assert_eq!(
+            admission.least_drains(Time::from_millis(1000), &fabric(), &table)[first.0 as usize],
+            (1.0 + HASTE) / 2.0
+        );
     }
 }

@@ -74,7 +74,7 @@ impl Policy for VarysDeadline {
             return;
         }
         self.residual.reset(fabric);
-        let least = self.admission.least_drains(now);
+        let least = self.admission.least_drains(now, fabric, view);
         self.madd.allocate_above(view, &self.sorted, least, &mut self.residual, plan);
         self.backfill.allocate(view, &self.sorted, &mut self.residual, plan);
         self.next_change = self.admission.next_change(now);

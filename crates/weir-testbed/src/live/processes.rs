@@ -82,6 +82,8 @@ impl Processes {
                 .args(["--batch-window", &millis(options.batch_window)])
                 .args(["--ready-wait", &millis(options.ready_wait)])
                 .args(["--sync-interval", &millis(options.sync_interval)])
+                .args(["--deadline-margin", &options.deadline_margin.0.to_string()])
+                .args(["--deadline-margin-ms", &millis(options.deadline_margin.1)])
                 .stdin(Stdio::null());
             all.spawn(network, Role::Coordinator, command)?;
             all.coordinator = Some(address);

@@ -39,6 +39,11 @@ pub(super) struct GetBlock {
 pub(super) enum FromTask {
     PutDone,
     Got(Got),
+    /// The flow's coflow was refused.
+    Refused {
+        flow: usize,
+        reason: String,
+    },
     /// A get failed, or wrong bytes arrived.
     Failed {
         flow: usize,

@@ -90,6 +90,8 @@ pub struct LiveOptions {
     pub ready_wait: Span,
     /// Where senders decide: how often they report bytes and hear queues.
     pub sync_interval: Span,
+    /// What the coordinator shortens deadlines by: a share of them, and a time.
+    pub deadline_margin: (f64, Span),
     /// Agents measure what on their links is not Weir's.
     pub foreign_traffic: bool,
 }
@@ -114,6 +116,8 @@ pub struct FlowOutcome {
 pub struct LiveOutcome {
     /// Per coflow: from its arrival to its last verified byte.
     pub completion: Vec<Span>,
+    /// Per coflow, why it was refused, if it was: then it stopped.
+    pub refused: Vec<Option<String>>,
     /// When each coflow arrived: when the driver told the tasks of it.
     pub arrival: Vec<Span>,
     /// All flows, in order of completion.
@@ -316,6 +320,9 @@ fn coflow_options(coflow: &CoflowSpec) -> CoflowOptions {
         pattern: Pattern::Shuffle.into(),
         flows: coflow.flows.len() as u64,
         weight: coflow.weight,
+        // Rounded down: met by the coordinator's clock is met. What is refused stops, as it does in a simulation.
+        deadline_ms: coflow.deadline.map_or(0, |deadline| (deadline.nanos() / 1_000_000).max(1)),
+        stop_if_refused: true,
         ..CoflowOptions::default()
     }
 }
@@ -390,11 +397,13 @@ fn move_all(
     let mut arrival = vec![Span::ZERO; coflows.len()];
     let mut completion = vec![Span::ZERO; coflows.len()];
     let mut left: Vec<usize> = coflows.iter().map(|coflow| coflow.flows.len()).collect();
+    let mut refused = vec![None; coflows.len()];
     let mut flows = Vec::with_capacity(blocks.len());
+    let mut stopped = 0;
     let mut bytes = 0;
     let mut next = 0;
     let mut news = Instant::now();
-    while flows.len() < blocks.len() {
+    while flows.len() + stopped < blocks.len() {
         while let Some(&coflow) = order.get(next) {
             let due = Duration::from_nanos(coflows[coflow].arrival.nanos() - first);
             if start.elapsed() < due {
@@ -411,6 +420,17 @@ fn move_all(
         });
         let got = match processes.said.recv_timeout(wait.min(Duration::from_secs(1))) {
             Ok((_, Ok(FromTask::Got(got)))) => got,
+            Ok((_, Ok(FromTask::Refused { flow, reason }))) => {
+                news = Instant::now();
+                let coflow = blocks[flow].coflow;
+                refused[coflow] = Some(reason);
+                stopped += 1;
+                left[coflow] -= 1;
+                if left[coflow] == 0 {
+                    driver.unregister(ids[coflow]);
+                }
+                continue;
+            }
             Ok((host, Ok(FromTask::Failed { flow, reason }))) => {
                 let name = block_name(&blocks[flow]);
                 return Err(LiveError::Task { host, reason: format!("block {name}: {reason}") });
@@ -422,7 +442,7 @@ fn move_all(
                     flows.iter().map(|done: &FlowOutcome| (done.coflow, done.flow)).collect();
                 let first = blocks.iter().find(|block| !ended.contains(&(block.coflow, block.flow)));
                 let which = first.map_or_else(String::new, |block| driver.describe(coflows, block, ids));
-                return Err(LiveError::Silence { left: blocks.len() - flows.len(), which });
+                return Err(LiveError::Silence { left: blocks.len() - flows.len() - stopped, which });
             }
             Err(_) => continue,
         };
@@ -448,7 +468,7 @@ fn move_all(
     }
     let bytes = Bytes(bytes);
     let (cpu_secs, first_byte_us, replan_us) = ([0.0; 3], Vec::new(), Vec::new());
-    Ok(LiveOutcome { completion, arrival, flows, bytes, cpu_secs, first_byte_us, replan_us })
+    Ok(LiveOutcome { completion, refused, arrival, flows, bytes, cpu_secs, first_byte_us, replan_us })
 }
 
 /// Bytes without pattern, from a fixed seed.

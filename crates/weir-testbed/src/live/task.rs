@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use weir_client::{Client, ClientConfig, GetOptions};
+use weir_client::{Client, ClientConfig, GetError, GetOptions};
 
 /// A get that takes longer has failed.
 const GET_LIMIT: Duration = Duration::from_secs(900);
@@ -51,7 +51,12 @@ pub fn run_task(
                             let flow = block.flow;
                             say(&match get(&client, &expected, block).await {
                                 Ok(got) => FromTask::Got(got),
-                                Err(error) => FromTask::Failed { flow, reason: format!("{error:#}") },
+                                Err(error) => match error.downcast_ref() {
+                                    Some(GetError::CoflowRefused { reason, .. }) => {
+                                        FromTask::Refused { flow, reason: reason.clone() }
+                                    }
+                                    _ => FromTask::Failed { flow, reason: format!("{error:#}") },
+                                },
                             });
                         });
                     }

@@ -1,7 +1,12 @@
-//! `weir bench`: measurements whose results are ratios within one run.
+//! `weir bench`: measurements on this machine.
 
+mod coordinator;
+mod load;
 mod loopback;
+mod planning;
+mod played;
 mod receive;
+mod rounds;
 
 use crate::Failure;
 use clap::Subcommand;
@@ -10,6 +15,10 @@ use clap::Subcommand;
 pub(crate) enum BenchCommand {
     /// Unscheduled throughput over loopback beside that of iperf3
     Loopback(loopback::LoopbackArgs),
+    /// The coordinator's process under the load of many agents, over its real control plane
+    Coordinator(coordinator::CoordinatorArgs),
+    /// How long one plan takes, by the kind of event it follows
+    Planning(planning::PlanningArgs),
     /// The receiving process of `weir bench loopback`
     #[command(hide = true)]
     Receive(receive::ReceiveArgs),
@@ -18,6 +27,8 @@ pub(crate) enum BenchCommand {
 pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
     match command {
         BenchCommand::Loopback(args) => loopback::loopback(&args),
+        BenchCommand::Coordinator(args) => coordinator::coordinator(&args),
+        BenchCommand::Planning(args) => planning::planning(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }
 }

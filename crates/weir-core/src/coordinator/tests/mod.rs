@@ -1,13 +1,15 @@
 //! A coordinator and its agents on virtual time, without sockets.
 
+mod admission;
 mod defects;
+mod differences;
 mod foreign;
 mod holders;
 mod readiness;
 mod repair;
 mod senders;
 
-use super::{Coordinator, CoordinatorConfig, SessionId, Wire};
+use super::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_proto::data::{Request, Status};
@@ -38,8 +40,17 @@ fn config(hosts: u32, first_coflow: u64) -> CoordinatorConfig {
     let fabric = Fabric::big_switch(hosts, Rate::from_bytes_per_sec(CAPACITY)).unwrap();
     let (bypass, ready_wait) = (Span::ZERO, Span::ZERO);
     let wire = Wire { bytes_per_byte: 1.0, headroom: 1.0 };
-    let sync_interval = Span::from_millis(10);
-    CoordinatorConfig { fabric, lease: LEASE, first_coflow, bypass, ready_wait, wire, sync_interval }
+    let (deadline_margin, sync_interval) = (DeadlineMargin::NONE, Span::from_millis(10));
+    CoordinatorConfig {
+        fabric,
+        lease: LEASE,
+        first_coflow,
+        bypass,
+        ready_wait,
+        deadline_margin,
+        wire,
+        sync_interval,
+    }
 }
 
 fn coordinator(hosts: u32, first_coflow: u64) -> Coordinator {
@@ -64,10 +75,10 @@ impl Pair {
     }
 
     fn with(config: CoordinatorConfig) -> Pair {
-        Pair::under("varys", config)
+        Pair::under(config, "varys")
     }
 
-    fn under(policy: &str, config: CoordinatorConfig) -> Pair {
+    fn under(config: CoordinatorConfig, policy: &str) -> Pair {
         let hosts = config.fabric.hosts();
         let agents = (0..hosts).map(|host| {
             Agent::new(AgentConfig {

@@ -399,7 +399,7 @@ impl History {
             // The first plan follows a get within the same moment here, so nobody has waited in vain.
             let unscheduled = self.pair.rate(flow.host as usize, key & 0xff_ffff_ffff) == TCP;
             match coflow.stage {
-                Stage::Bypassed => assert!(unscheduled),
+                Stage::Bypassed | Stage::Refused => assert!(unscheduled),
                 Stage::Gathering(until) => assert!(until > self.pair.now),
                 Stage::Scheduled => assert!(!unscheduled || flow.left() == 0),
             }

@@ -7,7 +7,7 @@ use crate::agent::{Crowd, Transmit};
 const FIRST: u64 = 1_000_000;
 
 fn senders(policy: &str, hosts: u32) -> Pair {
-    Pair::under(&format!("{policy}:first={FIRST}"), config(hosts, 1))
+    Pair::under(config(hosts, 1), &format!("{policy}:first={FIRST}"))
 }
 
 impl Pair {

@@ -1,0 +1,226 @@
+//! Deadlines: which coflows the policy lets in, and who is told.
+//!
+//! # Problem
+//! A policy that promises deadlines turns coflows away. Someone waits for their bytes all the same: a driver that
+//! could do without, or start again later, and receivers that would wait for ever.
+//!
+//! # Approach
+//! A coflow with a deadline is judged by the first plan that counts it, once the flows it announced are there
+//! (`readiness`). What the policy refuses leaves its table. By default the bytes move as without Weir; a driver
+//! may ask for the coflow to stop instead. Either way everyone who waits gets the reason, and a refusal is part of
+//! the coflow's note, so that it outlives this process.
+//!
+//! # Terminology
+//! The margin is what a deadline is shortened by for the policy: plans are in force a little late, and transports
+//! are never as even as their rates.
+//!
+//! # Pseudo-code
+//! ```text
+//! coflow c with a deadline enters the table: due for the policy = arrival + deadline * (1 - share) - time
+//! after every plan:
+//!     for c refused: take its flows out of the table; tell its agents to send as TCP does, or to stop
+//!     for c that the plan counts and did not refuse: it is admitted
+//!     answer who waits to know
+//! ```
+//!
+//! # Properties
+//! * Nobody who asks waits longer than they said, or than until the coflow is judged or ends.
+//! * A coflow is refused once and for all: to try again is to register anew.
+//!
+//! # Departures
+//! Varys, section 5.4, leaves what becomes of a refused coflow to its framework. The margin is ours: in the paper
+//! a quarter of the coflows that were let in came late in the running system.
+
+use super::readiness::Stage;
+use super::state::{CoflowEntry, Coordinator};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use weir_model::{CoflowId, Span, Time};
+use weir_policy::Slot;
+use weir_proto::{limits, v1};
+
+/// What deadlines are shortened by for the policy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DeadlineMargin {
+    /// A share of the deadline, 0 to 1.
+    pub share: f64,
+    /// And this much besides.
+    pub time: Span,
+}
+
+impl DeadlineMargin {
+    /// Nothing, as in the simulator.
+    pub const NONE: DeadlineMargin = DeadlineMargin { share: 0.0, time: Span::ZERO };
+
+    /// The deadline that the policy sees: no time at all where the margin leaves none.
+    pub(super) fn shorten(self, deadline: Span) -> Span {
+        let left = deadline.as_secs() * (1.0 - self.share) - self.time.as_secs();
+        if left > 0.0 { Span::from_secs_ceil(left) } else { Span::from_nanos(1) }
+    }
+}
+
+/// What became of a coflow's deadline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// No plan has counted it yet.
+    #[default]
+    Undecided,
+    Admitted,
+    /// For this reason.
+    Refused(String),
+}
+
+impl CoflowEntry {
+    pub(super) fn admission(&self) -> v1::Admission {
+        match self.verdict {
+            _ if self.options.deadline_ms == 0 => v1::Admission::NoDeadline,
+            Verdict::Undecided => v1::Admission::Undecided,
+            Verdict::Admitted => v1::Admission::Admitted,
+            Verdict::Refused(_) => v1::Admission::Refused,
+        }
+    }
+
+    /// Why it was refused; empty if it was not.
+    pub(super) fn refusal(&self) -> String {
+        if let Verdict::Refused(reason) = &self.verdict { reason.clone() } else { String::new() }
+    }
+
+    /// Why it was stopped; empty if it was not.
+    pub(super) fn stopped(&self) -> String {
+        if self.options.stop_if_refused { self.refusal() } else { String::new() }
+    }
+}
+
+/// The reply to an `AwaitAdmission` that may have waited.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// As given with the request.
+    pub token: u64,
+    /// What to reply.
+    pub reply: v1::AdmissionReply,
+}
+
+/// Who waits for what is decided.
+#[derive(Debug, Default)]
+pub(super) struct Awaited {
+    /// By coflow, tokens and time limits.
+    waiting: BTreeMap<u64, Vec<(u64, Time)>>,
+    count: usize,
+    decisions: VecDeque<Decision>,
+    /// Coflows with a deadline in the table that no plan has counted yet.
+    unjudged: BTreeSet<u64>,
+}
+
+impl Coordinator {
+    /// Whether a coflow was let in; answered through [`Coordinator::poll_decision`] now or when it is known.
+    pub fn handle_await_admission(&mut self, now: Time, token: u64, request: &v1::AdmissionRequest) {
+        let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
+        let awaited = &mut self.awaited;
+        awaited.waiting.entry(request.coflow).or_default().push((token, now + wait));
+        awaited.count += 1;
+        let full = awaited.count > limits::MAX_WAITING_ADMISSIONS;
+        let undecided = self.coflows.get(&request.coflow).map(CoflowEntry::admission);
+        if undecided != Some(v1::Admission::Undecided) || full || wait == Span::ZERO {
+            self.answer_awaited(request.coflow);
+        }
+    }
+
+    /// The next reply to an `AwaitAdmission`.
+    pub fn poll_decision(&mut self) -> Option<Decision> {
+        self.awaited.decisions.pop_front()
+    }
+
+    fn admission_reply(&self, id: u64) -> v1::AdmissionReply {
+        match self.coflows.get(&id) {
+            Some(coflow) => v1::AdmissionReply {
+                admission: coflow.admission().into(),
+                reason: coflow.refusal(),
+                ended: false,
+            },
+            None => v1::AdmissionReply { ended: true, ..v1::AdmissionReply::default() },
+        }
+    }
+
+    /// Answers all who wait to know of a coflow.
+    pub(super) fn answer_awaited(&mut self, id: u64) {
+        let reply = self.admission_reply(id);
+        for (token, _) in self.awaited.waiting.remove(&id).unwrap_or_default() {
+            self.awaited.count -= 1;
+            self.awaited.decisions.push_back(Decision { token, reply: reply.clone() });
+        }
+    }
+
+    /// Answers those whose time limit has passed.
+    pub(super) fn expire_awaited(&mut self, now: Time) {
+        let due = |waiting: &Vec<(u64, Time)>| waiting.iter().any(|&(_, until)| until <= now);
+        let coflows: Vec<u64> =
+            self.awaited.waiting.iter().filter(|(_, waiting)| due(waiting)).map(|(&id, _)| id).collect();
+        for id in coflows {
+            let reply = self.admission_reply(id);
+            let Awaited { waiting, count, decisions, .. } = &mut self.awaited;
+            let Some(waiting) = waiting.get_mut(&id) else { continue };
+            waiting.retain(|&(token, until)| {
+                if until <= now {
+                    *count -= 1;
+                    decisions.push_back(Decision { token, reply: reply.clone() });
+                }
+                until > now
+            });
+        }
+        self.awaited.waiting.retain(|_, waiting| !waiting.is_empty());
+    }
+
+    /// When the first time limit passes.
+    pub(super) fn next_awaited(&self) -> Option<Time> {
+        self.awaited.waiting.values().flatten().map(|&(_, until)| until).min()
+    }
+
+    /// The next plan judges a coflow, if it has a deadline.
+    pub(super) fn expect_judgement(&mut self, id: u64) {
+        if self.coflows.get(&id).is_some_and(|coflow| coflow.admission() == v1::Admission::Undecided) {
+            self.awaited.unjudged.insert(id);
+        }
+    }
+
+    /// Acts on what the plan just adopted lets in and refuses.
+    pub(super) fn act_on_judgement(&mut self, now: Time) {
+        for refusal in std::mem::take(&mut self.plan.refused) {
+            self.refuse(now, refusal.coflow, refusal.to_string());
+        }
+        for id in std::mem::take(&mut self.awaited.unjudged) {
+            if let Some(coflow) = self.coflows.get_mut(&id)
+                && coflow.verdict == Verdict::Undecided
+            {
+                coflow.verdict = Verdict::Admitted;
+                self.count("coflows_admitted");
+                self.answer_awaited(id);
+            }
+        }
+    }
+
+    /// Takes a coflow out of the policy's table for good.
+    fn refuse(&mut self, now: Time, slot: Slot, reason: String) {
+        let CoflowId(id) = self.table.coflow(slot).id();
+        let live = (0u32..).zip(self.table.coflow(slot).flows()).filter(|(_, flow)| flow.live());
+        let live: Vec<u32> = live.map(|(flow, _)| flow).collect();
+        let keys: Vec<u64> = live.iter().filter_map(|&flow| self.places.key(slot, flow)).collect();
+        self.table.remove(slot);
+        for key in &keys {
+            self.flows.get_mut(key).into_iter().for_each(|flow| flow.at = None);
+        }
+        let Some(coflow) = self.coflows.get_mut(&id) else { return };
+        coflow.outside.extend(keys);
+        (coflow.stage, coflow.told) = (Stage::Refused, None);
+        coflow.verdict = Verdict::Refused(reason);
+        let stops = coflow.options.stop_if_refused;
+        let hosts: Vec<u32> = coflow.live.keys().copied().collect();
+        self.count("coflows_refused");
+        for host in hosts.into_iter().filter(|_| !stops) {
+            self.tell_bypassed(now, host, id);
+        }
+        self.broadcast_note(now, id);
+        self.answer_awaited(id);
+        if stops {
+            self.answer_all_waiting(now, id);
+        }
+    }
+}

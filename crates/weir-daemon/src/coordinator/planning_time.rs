@@ -1,0 +1,50 @@
+//! How long the latest plans took.
+
+use std::collections::VecDeque;
+use weir_model::Span;
+use weir_proto::v1;
+
+/// Plans remembered.
+const LATEST: usize = 4_096;
+
+/// Microseconds of the latest plans, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct PlanningTimes(VecDeque<f64>);
+
+impl PlanningTimes {
+    pub(super) fn note(&mut self, taken: Span) {
+        if self.0.len() == LATEST {
+            self.0.pop_front();
+        }
+        self.0.push_back(taken.as_secs() * 1e6);
+    }
+
+    /// All 0 without a plan.
+    pub(super) fn summary(&self) -> v1::PlanningTime {
+        let mut micros: Vec<f64> = self.0.iter().copied().collect();
+        micros.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let index = ((micros.len() as f64 * share).ceil() as usize).saturating_sub(1);
+            micros.get(index).copied().unwrap_or(0.0)
+        };
+        v1::PlanningTime { plans: micros.len() as u64, median_us: at(0.5), p95_us: at(0.95) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_latest_plans_count() {
+        let mut times = PlanningTimes::default();
+        assert_eq!(times.summary(), v1::PlanningTime::default());
+        (0..LATEST).for_each(|_| times.note(Span::from_millis(9)));
+        (1..=LATEST as u64).for_each(|at| times.note(Span::from_nanos(at * 1000)));
+        let summary = times.summary();
+        assert_eq!(
+            (summary.plans, summary.median_us.round(), summary.p95_us.round()),
+            (4096, 2048.0, 3892.0)
+        );
+    }
+}
