@@ -32,7 +32,7 @@ const ROUNDING_BYTES: f64 = 0.5;
 /// Sizes of the queues, and when they become known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueSettings {
-    /// Number of queues.
+    /// Number of queues, 1 to [`MAX_QUEUES`]; others are taken for the nearest of these.
     pub queues: u32,
     /// Factor between thresholds, above 1.
     pub exponent: f64,
@@ -42,6 +42,9 @@ pub struct QueueSettings {
     pub sync_interval: Span,
 }
 
+/// Queues at most: more than there are bytes between thresholds help nobody, and a peer may ask for any number.
+pub const MAX_QUEUES: u32 = 1000;
+
 /// Bytes at which coflows move down.
 #[derive(Clone, Debug)]
 pub struct Thresholds(Vec<f64>);
@@ -49,7 +52,7 @@ pub struct Thresholds(Vec<f64>);
 impl Thresholds {
     /// Between queues of these sizes.
     pub fn new(settings: &QueueSettings) -> Thresholds {
-        let last = settings.queues.saturating_sub(1) as i32;
+        let last = settings.queues.clamp(1, MAX_QUEUES) as i32 - 1;
         Thresholds((0..last).map(|q| settings.first_bytes * settings.exponent.powi(q)).collect())
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Policy, PolicyInfo, known_names, registry};
 use crate::local::local_rule;
-use crate::order::attained::QueueSettings;
+use crate::order::attained::{MAX_QUEUES, QueueSettings};
 use weir_model::{Bytes, Span};
 
 /// One thing about a policy that can be set.
@@ -25,7 +25,7 @@ pub enum ParameterKind {
     Size,
     /// A length of time, as `200ms`, `2s` or `0`.
     Time,
-    /// A whole number of at least 1.
+    /// A whole number from 1 to 1000.
     Count,
     /// A number above 1.
     Factor,
@@ -89,7 +89,7 @@ impl ParameterKind {
         match self {
             ParameterKind::Size => "a size such as 10MB, above 0",
             ParameterKind::Time => "a time such as 200ms or 2s, or 0",
-            ParameterKind::Count => "a whole number of at least 1",
+            ParameterKind::Count => "a whole number from 1 to 1000",
             ParameterKind::Factor => "a number above 1",
         }
     }
@@ -101,7 +101,9 @@ impl ParameterKind {
                 (size > 0).then_some(Value::Size(size as f64))
             }
             ParameterKind::Time => text.parse().ok().map(Value::Time),
-            ParameterKind::Count => text.parse().ok().filter(|&count| count > 0).map(Value::Count),
+            ParameterKind::Count => {
+                text.parse().ok().filter(|count| (1..=MAX_QUEUES).contains(count)).map(Value::Count)
+            }
             ParameterKind::Factor => text
                 .parse()
                 .ok()
@@ -207,6 +209,10 @@ mod tests {
         assert_eq!(
             error("dclas:sync=soon"),
             "policy `dclas`: `sync=soon` is not a time such as 200ms or 2s, or 0"
+        );
+        assert_eq!(
+            error("dclas:queues=4000000000"),
+            "policy `dclas`: `queues=4000000000` is not a whole number from 1 to 1000"
         );
         assert_eq!(error("dclas:exponent=1"), "policy `dclas`: `exponent=1` is not a number above 1");
     }
