@@ -16,7 +16,7 @@ mod table;
 mod workload;
 
 pub use measure::Measures;
-pub use plot::plot;
+pub use plot::{escape, plot};
 pub use run::{PointResult, PolicyResult, Results, RunError, run};
 pub use spec::{Experiment, Paper, Plot, Point, Setup, SpecError};
 pub use table::{stem, table};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use weir_model::{CoflowId, CoflowSpec};
-use weir_sim::{CoflowRecord, Outcome};
+use weir_sim::{CoflowRecord, Outcome, mean, percentile};
 
 /// Measures of one policy at one point, by name; means over seeds.
 pub type Measures = BTreeMap<String, f64>;
@@ -49,18 +49,6 @@ pub(crate) fn describe(name: &str) -> String {
             format!("{name} of its time in communication: average completion time over the baseline's")
         }
     }
-}
-
-/// Percentile by linear interpolation between ranks; 0 of nothing.
-fn percentile(rising: &[f64], share: f64) -> f64 {
-    let rank = share * rising.len().saturating_sub(1) as f64;
-    let below = rising.get(rank as usize).copied().unwrap_or(0.0);
-    let above = rising.get(rank as usize + 1).copied().unwrap_or(below);
-    below + (above - below) * rank.fract()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
 /// Measures of one run on its own.

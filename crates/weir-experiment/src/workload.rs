@@ -1,9 +1,8 @@
 //! The workload of a point: what the trace has, changed as the point says.
 
 use crate::Setup;
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, RackSpec, Time};
+use weir_trace::synthetic::Draw;
 
 /// Hosts of a rack where links to the core are modelled.
 const HOSTS_PER_RACK: u32 = 10;
@@ -27,7 +26,7 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
         }),
     };
     let fabric = fabric.map_err(|error| error.to_string())?;
-    let mut draw = ChaCha8Rng::seed_from_u64(seed);
+    let mut draw = Draw::new(seed);
     let mut coflows = match (setup.concurrent, setup.mix) {
         (Some(count), _) => at_once(coflows, count, &mut draw),
         (None, Some(mix)) => mixed(coflows, mix, &mut draw)?,
@@ -42,25 +41,18 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
     Ok(Work { fabric, coflows })
 }
 
-/// Uniform among 0..n; the bias of at most n / 2^64 is nobody's concern here.
-fn below(draw: &mut ChaCha8Rng, n: usize) -> usize {
-    ((u128::from(draw.next_u64()) * n as u128) >> 64) as usize
-}
-
 /// So many different coflows, arriving together in the order of the trace.
-fn at_once(coflows: &[CoflowSpec], count: usize, draw: &mut ChaCha8Rng) -> Vec<CoflowSpec> {
+fn at_once(coflows: &[CoflowSpec], count: usize, draw: &mut Draw) -> Vec<CoflowSpec> {
     let mut order: Vec<usize> = (0..coflows.len()).collect();
-    for at in (1..order.len()).rev() {
-        order.swap(at, below(draw, at + 1));
-    }
+    draw.shuffle(&mut order);
     order.truncate(count);
     order.sort_unstable();
     order.iter().map(|&at| CoflowSpec { arrival: Time::ZERO, ..coflows[at].clone() }).collect()
 }
 
 /// So many coflows of each bin, drawn with repetition, at random times within those of the trace.
-fn mixed(coflows: &[CoflowSpec], mix: [usize; 4], draw: &mut ChaCha8Rng) -> Result<Vec<CoflowSpec>, String> {
-    let last = coflows.iter().map(|coflow| coflow.arrival.nanos()).max().unwrap_or(0) as usize;
+fn mixed(coflows: &[CoflowSpec], mix: [usize; 4], draw: &mut Draw) -> Result<Vec<CoflowSpec>, String> {
+    let last = coflows.iter().map(|coflow| coflow.arrival.nanos()).max().unwrap_or(0);
     let mut drawn = Vec::new();
     for (bin, count) in (1u8..).zip(mix) {
         let of_bin: Vec<&CoflowSpec> = coflows.iter().filter(|coflow| coflow.bin() == bin).collect();
@@ -68,8 +60,8 @@ fn mixed(coflows: &[CoflowSpec], mix: [usize; 4], draw: &mut ChaCha8Rng) -> Resu
             return Err(format!("the workload has no coflow of bin {bin}"));
         }
         for _ in 0..count {
-            let coflow = of_bin[below(draw, of_bin.len())];
-            let arrival = Time::from_nanos(below(draw, last + 1) as u64);
+            let coflow = of_bin[draw.below(of_bin.len() as u64) as usize];
+            let arrival = Time::from_nanos(draw.below(last + 1));
             drawn.push(CoflowSpec { arrival, ..coflow.clone() });
         }
     }
@@ -82,16 +74,14 @@ fn mixed(coflows: &[CoflowSpec], mix: [usize; 4], draw: &mut ChaCha8Rng) -> Resu
 
 /// Lets a reducer's bytes come from its mappers in unequal parts: the one of rank k, by a random order of the
 /// reducer's own, sends a part in proportion to `1 / k^skew`. What the reducer gets stays the same to the byte.
-fn skew_parts(coflow: &mut CoflowSpec, skew: f64, draw: &mut ChaCha8Rng) {
+fn skew_parts(coflow: &mut CoflowSpec, skew: f64, draw: &mut Draw) {
     let groups = coflow.flows.iter().map(|flow| (flow.destination, flow.group));
     let groups: std::collections::BTreeSet<_> = groups.collect();
     for group in groups {
         let mut flows: Vec<usize> = (0..coflow.flows.len())
             .filter(|&at| (coflow.flows[at].destination, coflow.flows[at].group) == group)
             .collect();
-        for at in (1..flows.len()).rev() {
-            flows.swap(at, below(draw, at + 1));
-        }
+        draw.shuffle(&mut flows);
         let total: u64 = flows.iter().map(|&at| coflow.flows[at].size.0).sum();
         let sum: f64 = (1..=flows.len()).map(|rank| (rank as f64).powf(-skew)).sum();
         // Everyone sends at least a byte; the first takes what rounding leaves.
@@ -119,7 +109,7 @@ mod tests {
     #[test]
     fn skew_keeps_what_a_reducer_gets_and_gives_ranks_their_parts() {
         let mut skewed = coflow(1, 3, 1_100_000);
-        skew_parts(&mut skewed, 1.0, &mut ChaCha8Rng::seed_from_u64(1));
+        skew_parts(&mut skewed, 1.0, &mut Draw::new(1));
         let mut sizes: Vec<u64> = skewed.flows.iter().map(|flow| flow.size.0).collect();
         sizes.sort_unstable();
         // 3.3 MB in the ratio 1 : 1/2 : 1/3, that is 6 : 3 : 2 of 11.
@@ -129,7 +119,7 @@ mod tests {
     #[test]
     fn tiny_parts_are_of_at_least_a_byte() {
         let mut skewed = coflow(1, 40, 1);
-        skew_parts(&mut skewed, 2.0, &mut ChaCha8Rng::seed_from_u64(1));
+        skew_parts(&mut skewed, 2.0, &mut Draw::new(1));
         assert!(skewed.flows.iter().all(|flow| flow.size == Bytes(1)));
     }
 

@@ -28,6 +28,8 @@
 mod completions;
 mod engine;
 mod outcome;
+mod statistics;
 
 pub use engine::{Options, Replan, SimError, isolation, simulate, simulate_observed};
 pub use outcome::{CoflowRecord, Counters, FlowRecord, Observer, Outcome, RefusedCoflow};
+pub use statistics::{mean, percentile};

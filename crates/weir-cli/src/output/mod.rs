@@ -3,10 +3,9 @@
 
 mod files;
 mod results;
-mod statistics;
 mod tables;
 
 pub(crate) use files::OutputFile;
 pub(crate) use results::{CoflowRow, Mode, Results, Run};
-pub(crate) use statistics::{mean, percentile};
 pub(crate) use tables::{BINS, bin_average, bins_table, number, ratio, summary_table, table, text};
+pub(crate) use weir_sim::{mean, percentile};

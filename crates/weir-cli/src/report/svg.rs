@@ -3,11 +3,7 @@
 
 use super::scale::{Scale, label};
 use std::fmt::Write;
-
-/// Text that is safe inside HTML and SVG.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
+pub(super) use weir_experiment::escape;
 
 /// A drawing under construction.
 pub(super) struct Drawing {

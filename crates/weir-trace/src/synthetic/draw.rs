@@ -4,10 +4,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A stream of draws.
-pub(crate) struct Draw(ChaCha8Rng);
+pub struct Draw(ChaCha8Rng);
 
 impl Draw {
-    pub(crate) fn new(seed: u64) -> Draw {
+    /// The stream of a seed.
+    pub fn new(seed: u64) -> Draw {
         Draw(ChaCha8Rng::seed_from_u64(seed))
     }
 
@@ -17,7 +18,7 @@ impl Draw {
     }
 
     /// Uniform among 0..n; the bias of at most n / 2^64 is nobody's concern here.
-    pub(super) fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
@@ -38,7 +39,7 @@ impl Draw {
     }
 
     /// Brings values into a random order (Fisher and Yates).
-    pub(super) fn shuffle<T>(&mut self, values: &mut [T]) {
+    pub fn shuffle<T>(&mut self, values: &mut [T]) {
         for last in (1..values.len()).rev() {
             values.swap(last, self.below(last as u64 + 1) as usize);
         }

@@ -6,7 +6,7 @@
 mod draw;
 mod fb2010;
 
-pub(crate) use draw::Draw;
+pub use draw::Draw;
 pub use fb2010::Fb2010;
 
 use crate::Workload;

@@ -1,13 +1,13 @@
 //! Means and percentiles.
 
 /// Arithmetic mean; 0 of nothing.
-pub(crate) fn mean(values: &[f64]) -> f64 {
+pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
 /// The `share` quantile (0 to 1) of rising values, by linear interpolation between the two closest ranks:
 /// the value at rank `share * (n - 1)`, ranks from 0. 0 of nothing.
-pub(crate) fn percentile(sorted: &[f64], share: f64) -> f64 {
+pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
     let rank = share * last as f64;
     let below = rank.floor() as usize;
