@@ -142,11 +142,6 @@ impl Residual {
         }
     }
 
-    /// Number of hosts where every path is the source's uplink and the destination's downlink, else 0.
-    pub(super) fn switch_hosts(&self) -> usize {
-        self.switch_hosts
-    }
-
     /// Number of links.
     pub fn links(&self) -> usize {
         self.capacity.len()

@@ -21,6 +21,7 @@ mod class;
 mod coflow;
 mod moving;
 mod paced;
+mod sharing;
 mod table;
 
 pub use class::{Class, ClassId};

@@ -56,6 +56,8 @@ pub struct Changes {
     pub classes: Vec<ClassId>,
     /// Flows that ended when their grant had moved all they had.
     pub ended: Vec<FlowRef>,
+    /// All flows that ended, in whatever way; their coflow may have been removed since.
+    pub gone: Vec<FlowRef>,
     /// Whether anything else happened: something came or went otherwise, or was corrected.
     pub disturbed: bool,
 }
@@ -182,7 +184,7 @@ impl CoflowTable {
         });
         self.order.insert(at, slot);
         if self.form == Form::Shares {
-            coflow.paced = Some(Box::new(Paced::new(self.moving.clock, 0.0)));
+            coflow.paced = Some(Box::new(Paced::new(self.links, self.moving.clock, 0.0)));
         }
         self.slots[slot.0 as usize] = Some(coflow);
         assert!(self.by_id.insert(spec.id, slot).is_none(), "coflow {} is already live", spec.id);
@@ -217,7 +219,7 @@ impl CoflowTable {
             base /= coflow.scale;
         }
         if let Some(paced) = &mut coflow.paced {
-            paced.push(spec.size.0 as f64, ends.as_ref().map(|(_, _, path)| path));
+            paced.push(spec.size.0 as f64, spec.size.0 as f64, ends.as_ref().map(|(_, _, path)| path));
         }
         let flow = coflow.add(id, spec.size, base, class, ends);
         self.changes.disturbed = true;
@@ -281,6 +283,7 @@ impl CoflowTable {
             self.touch(class, -1);
         }
         self.live_flows -= 1;
+        self.changes.gone.push(at);
         self.refresh_if_due(at.coflow);
     }
 
@@ -387,6 +390,7 @@ impl CoflowTable {
         self.changes.arrived.clear();
         self.changes.departed.clear();
         self.changes.ended.clear();
+        self.changes.gone.clear();
         self.changes.disturbed = false;
     }
 
@@ -399,11 +403,11 @@ impl CoflowTable {
                 (0..flows).map(|flow| self.remaining(FlowRef { coflow: slot, flow })).collect();
             let (classes, clock) = (&self.classes, self.moving.clock);
             let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
-            let mut paced = Paced::new(clock, attained);
+            let mut paced = Paced::new(self.links, clock, attained);
             let mut moved = 0.0;
             for (flow, &left) in coflow.flows.iter_mut().zip(&left) {
                 let class = flow.class.filter(|_| flow.live);
-                paced.push(left, class.map(|class| &classes.all[class.index()].path));
+                paced.push(flow.size.0 as f64, left, class.map(|class| &classes.all[class.index()].path));
                 let Some(class) = class else { continue };
                 moved += flow.size.0 as f64 - left;
                 flow.base = if form == Form::Levels { left + classes.service(class) } else { left };

@@ -25,6 +25,8 @@ pub(super) struct Listed {
     /// Per link, where its entries begin in `crossing`.
     begins: Vec<u32>,
     crossing: Vec<u32>,
+    /// How many of the flows are live.
+    live: usize,
 }
 
 impl Listed {
@@ -36,23 +38,31 @@ impl Listed {
         place: &[u32],
         links: usize,
     ) -> Listed {
-        let mut listed = Listed { entries: Vec::new(), begins: vec![0; links + 1], crossing: Vec::new() };
+        let begins = vec![0; links + 1];
+        let mut listed = Listed { entries: Vec::new(), begins, crossing: Vec::new(), live: 0 };
         for &slot in coflows {
             for (flow, known) in (0u32..).zip(view.coflow(slot).flows()).filter(|(_, flow)| flow.live()) {
                 let Some(class) = known.class() else { continue };
                 let mut links = [NO_LINK; MAX_PATH_LINKS];
                 let path = view.classes()[class.index()].path().iter();
                 path.zip(&mut links).for_each(|(link, at)| *at = place[link.index()]);
-                let weight = if weigh == Weigh::BySize { known.size().0 as f64 } else { 1.0 };
-                listed.entries.push(Entry { at: FlowRef { coflow: slot, flow }, weight, links });
+                let at = FlowRef { coflow: slot, flow };
+                listed.entries.push(Entry { at, weight: weigh.of(view, at), links });
             }
         }
         listed.sort_by_link();
+        listed.live = listed.entries.len();
         listed
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
+    /// Notes that so many of the flows have ended.
+    pub(super) fn leave(&mut self, number: usize) {
+        self.live = self.live.saturating_sub(number);
+    }
+
+    /// Whether most of the flows that it was made of have ended.
+    pub(super) fn is_thin(&self) -> bool {
+        self.live * 2 < self.entries.len()
     }
 
     /// Lists the entries of every link.
@@ -96,7 +106,7 @@ impl Listed {
         levels: &mut [f64],
         scratch: &mut Scratch,
     ) {
-        let Scratch { weights, open, .. } = scratch;
+        let Scratch { weights, open, candidates, .. } = scratch;
         weights.clear();
         weights.resize(left.len(), 0.0);
         open.clear();
@@ -107,7 +117,10 @@ impl Listed {
                 entry.links().for_each(|link| weights[link] += entry.weight);
             }
         }
-        while let Some((link, level)) = next_level(left, weights) {
+        // Weights are whole numbers: what is left of their sum is 0 or at least 1.
+        let share = |left: f64, weight: f64| (weight > 0.5).then(|| left.max(0.0) / weight);
+        candidates.start(left.iter().zip(&*weights).map(|(&left, &weight)| share(left, weight)));
+        while let Some((link, level)) = candidates.next(|link| share(left[link], weights[link])) {
             levels[link] = level;
             (left[link], weights[link]) = (0.0, 0.0);
             for &at in self.entries_on(link) {
@@ -122,16 +135,4 @@ impl Listed {
             }
         }
     }
-}
-
-/// The link with the least left per weight of its open flows.
-fn next_level(left: &[f64], weights: &[f64]) -> Option<(usize, f64)> {
-    let (mut least, mut best) = (f64::INFINITY, None);
-    for (link, (&left, &weight)) in left.iter().zip(weights).enumerate() {
-        // Weights are whole numbers: what is left of their sum is 0 or at least 1.
-        if weight > 0.5 && left < least * weight {
-            (least, best) = (left.max(0.0) / weight, Some(link));
-        }
-    }
-    best.map(|link| (link, least))
 }

@@ -6,9 +6,10 @@
 //! this costs as much as all flows together.
 //!
 //! # Approach
-//! Progressive filling, flow by flow, of one tier at a time. A tier whose flows are those of the last plan, on
-//! links that have as much left for it as then (or at least enough where it is not limited), needs no filling:
-//! it takes what it took.
+//! Progressive filling of one tier at a time. A tier whose flows are those of the last plan, on links that have
+//! as much left for it as then (or at least enough where it is not limited), needs no filling: it takes what it
+//! took. Where paths are of two links, all flows between the same two are one, and what is known of them is kept
+//! from one plan to the next ([`pairs`]); else flows stand in a list ([`listed`]).
 //!
 //! # Terminology
 //! * tier: coflows whose flows share links as equals, or by their sizes.
@@ -28,18 +29,21 @@
 //! * No flow of a tier could be faster without one of the tier that is not faster becoming slower, and no tier
 //!   without one before it: every flow crosses a full link.
 //! * Levels rise in the order of filling, so a flow's rate is the least level on its path.
-//! * Cost of a filling: one visit per flow and link of the tier, and (links that limit somebody) times links.
+//! * Cost of a filling: one visit per link of the tier, one per pair of links of which one limits the other's
+//!   flows, and searches in a heap of links; on longer paths one visit per flow and link.
 //!
 //! # Departures
 //! None: this is Bertsekas and Gallager's progressive filling (Data Networks, section 6.5.2) per tier.
 
-mod hosts;
+mod candidates;
 mod listed;
+mod pairs;
 
 use super::Residual;
-use crate::{CoflowTable, Share, Slot};
-use hosts::OpenHosts;
+use crate::{CoflowTable, FlowRef, Share, Slot};
+use candidates::Candidates;
 use listed::Listed;
+use pairs::Pairs;
 use weir_model::LinkId;
 
 /// A link that is not in a tier.
@@ -54,13 +58,36 @@ pub enum Weigh {
     BySize,
 }
 
+impl Weigh {
+    /// The weight of a flow, a whole number.
+    fn of(self, view: &CoflowTable, at: FlowRef) -> f64 {
+        match self {
+            Weigh::Equally => 1.0,
+            Weigh::BySize => view.flow(at).size().0 as f64,
+        }
+    }
+}
+
+/// The flows of a tier.
+#[derive(Debug)]
+enum Members {
+    /// Where all paths are of two links.
+    Pairs(Pairs),
+    Listed(Listed),
+}
+
+impl Default for Members {
+    fn default() -> Members {
+        Members::Pairs(Pairs::default())
+    }
+}
+
 /// A tier as last filled.
 #[derive(Debug, Default)]
 struct Tier {
-    members: Vec<Member>,
+    coflows: Vec<Member>,
     links: Vec<LinkId>,
-    /// Its flows, unless it is one coflow on a switch, whose sets of hosts say all.
-    listed: Option<Listed>,
+    flows: Members,
     /// Per link: what was left for the tier, what it took, and the level.
     offered: Vec<f64>,
     taken: Vec<f64>,
@@ -102,10 +129,7 @@ struct Scratch {
     place: Vec<u32>,
     weights: Vec<f64>,
     open: Vec<bool>,
-    /// Number of hosts where every path is the source's uplink and the destination's downlink, else 0.
-    switch_hosts: usize,
-    hosts: OpenHosts,
-    by_hosts: hosts::Links,
+    candidates: Candidates,
 }
 
 impl Member {
@@ -119,23 +143,44 @@ impl Tier {
     /// Takes over the flows of a tier.
     fn update(&mut self, view: &CoflowTable, coflows: &[Slot], weigh: Weigh, scratch: &mut Scratch) -> Flows {
         let members = coflows.iter().map(|&slot| Member::of(view, slot));
-        if self.members.iter().copied().eq(members.clone()) {
+        if self.coflows.iter().copied().eq(members.clone()) {
             return Flows::Same;
         }
         let but_ends = |member: Member| Member { live: 0, ..member };
-        let fewer = self.members.iter().copied().map(but_ends).eq(members.clone().map(but_ends));
-        self.members.clear();
-        self.members.extend(members);
-        let live: usize = self.members.iter().map(|member| member.live).sum();
-        let listed = self.listed.as_ref().map_or(live, Listed::len);
-        if !fewer || live * 2 < listed {
-            self.enter(view, coflows, weigh, scratch);
+        let fewer = self.coflows.iter().copied().map(but_ends).eq(members.clone().map(but_ends));
+        let live = |coflows: &[Member]| coflows.iter().map(|member| member.live).sum::<usize>();
+        let before = live(&self.coflows);
+        self.coflows.clear();
+        self.coflows.extend(members);
+        if !fewer || !self.leave(view, before - live(&self.coflows), weigh, &mut scratch.place) {
+            self.enter(view, coflows, weigh, &mut scratch.place);
         }
         if fewer { Flows::Fewer } else { Flows::Others }
     }
 
-    fn enter(&mut self, view: &CoflowTable, coflows: &[Slot], weigh: Weigh, scratch: &mut Scratch) {
-        let place = &mut scratch.place;
+    /// Takes out so many flows, which have ended since the last plan; whether they are all that is known to have
+    /// ended, and enough are left for the tier to be kept.
+    fn leave(&mut self, view: &CoflowTable, number: usize, weigh: Weigh, place: &mut [u32]) -> bool {
+        match &mut self.flows {
+            Members::Listed(listed) => {
+                listed.leave(number);
+                !listed.is_thin()
+            }
+            Members::Pairs(pairs) => {
+                let of_tier = |at: &&FlowRef| self.coflows.iter().any(|member| member.slot == at.coflow);
+                let gone = view.changes().gone.iter().filter(of_tier);
+                if gone.clone().count() != number {
+                    return false;
+                }
+                (0u32..).zip(&self.links).for_each(|(at, link)| place[link.index()] = at);
+                gone.for_each(|&at| pairs.end(view, at, weigh, place));
+                self.links.iter().for_each(|link| place[link.index()] = NO_LINK);
+                !pairs.is_thin()
+            }
+        }
+    }
+
+    fn enter(&mut self, view: &CoflowTable, coflows: &[Slot], weigh: Weigh, place: &mut [u32]) {
         self.links.clear();
         for link in coflows.iter().flat_map(|&slot| view.coflow(slot).links()) {
             if place[link.index()] == NO_LINK {
@@ -143,9 +188,11 @@ impl Tier {
                 self.links.push(*link);
             }
         }
-        let alone = coflows.len() == 1 && weigh == Weigh::Equally && scratch.switch_hosts > 0;
-        let by_hosts = alone && hosts::has_one_flow_per_pair(view.coflow(coflows[0]));
-        self.listed = (!by_hosts).then(|| Listed::new(view, coflows, weigh, place, self.links.len()));
+        let links = self.links.len();
+        self.flows = match Pairs::new(view, coflows, weigh, place, links) {
+            Some(pairs) => Members::Pairs(pairs),
+            None => Members::Listed(Listed::new(view, coflows, weigh, place, links)),
+        };
         self.links.iter().for_each(|link| place[link.index()] = NO_LINK);
     }
 
@@ -166,10 +213,10 @@ impl Tier {
     /// Whether rates may be others after offers have changed. They are not where a changed link limits nobody
     /// and still has what is taken of it: every flow has its limit where it had it. Nor where a link opens
     /// and all its flows cross other full ones.
-    fn is_moved(&self, view: &CoflowTable, changed: &[(usize, f64)], open: &OpenHosts) -> bool {
-        let has_open = |link: usize| match &self.listed {
-            Some(listed) => listed.has_open(view, link, &self.offered),
-            None => hosts::has_open(view.coflow(self.members[0].slot), self.links[link], open),
+    fn is_moved(&self, view: &CoflowTable, changed: &[(usize, f64)]) -> bool {
+        let has_open = |link: usize| match &self.flows {
+            Members::Listed(listed) => listed.has_open(view, link, &self.offered),
+            Members::Pairs(pairs) => pairs.has_open(link, &self.offered),
         };
         changed.iter().any(|&(link, before)| {
             let limits = self.taken[link] > 0.0 && self.levels[link].is_finite();
@@ -184,16 +231,11 @@ impl Fill {
     pub fn take(&mut self, view: &CoflowTable, coflows: &[Slot], weigh: Weigh, residual: &mut Residual) {
         let Some(first) = coflows.first().map(|slot| slot.0 as usize) else { return };
         self.scratch.place.resize(residual.links(), NO_LINK);
-        self.scratch.switch_hosts = residual.switch_hosts();
         self.tiers.resize_with(self.tiers.len().max(first + 1), Tier::default);
         let mut tier = std::mem::take(&mut self.tiers[first]);
         let flows = tier.update(view, coflows, weigh, &mut self.scratch);
         let moved = tier.take_offers(residual, &mut self.changed);
-        if tier.listed.is_none() {
-            self.scratch.hosts.set(&tier.links, &tier.offered, self.scratch.switch_hosts);
-        }
-        let stale =
-            flows != Flows::Same || (moved && tier.is_moved(view, &self.changed, &self.scratch.hosts));
+        let stale = flows != Flows::Same || (moved && tier.is_moved(view, &self.changed));
         if stale && (self.fill(view, &mut tier) || flows == Flows::Others) {
             self.versions += 1;
             tier.version = self.versions;
@@ -221,12 +263,12 @@ impl Fill {
     /// Computes the levels of a tier; whether they are others.
     fn fill(&mut self, view: &CoflowTable, tier: &mut Tier) -> bool {
         let before = std::mem::take(&mut tier.levels);
-        let Tier { members, links, listed, offered, taken, levels, .. } = tier;
+        let Tier { flows, offered, taken, levels, .. } = tier;
         levels.extend(offered.iter().map(|&left| if left > 0.0 { f64::INFINITY } else { 0.0 }));
         taken.clone_from(offered);
-        match listed {
-            Some(listed) => listed.fill(view, taken, levels, &mut self.scratch),
-            None => hosts::fill(view.coflow(members[0].slot), links, taken, levels, &mut self.scratch),
+        match flows {
+            Members::Listed(listed) => listed.fill(view, taken, levels, &mut self.scratch),
+            Members::Pairs(pairs) => pairs.fill(taken, levels, &mut self.scratch),
         }
         // What is left of each link so far.
         taken.iter_mut().zip(offered).for_each(|(taken, offered)| *taken = *offered - taken.max(0.0));
