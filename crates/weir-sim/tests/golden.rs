@@ -190,3 +190,13 @@ fn talk_continuous_least_attained_service_makes_equals_share_to_the_end() {
     assert_times(&run("clas", &coflows).0, &[6.0, 6.0]);
     assert_times(&run("dclas-strict:first=1TB", &coflows).0, &[3.0, 6.0]);
 }
+
+#[test]
+fn what_is_left_of_a_sender_goes_to_its_flows_in_the_ratio_of_their_rates() {
+    // Gamma 6 by the flow from port 2. Port 1 serves 1/6 and 2/6; its other half is divided 1 to 2, so that both end
+    // at 3. All of it to the flow found first would end that at 3/2.
+    let coflow = coflow(1, &[(1, 2, 1.0), (1, 3, 2.0), (2, 1, 6.0)]);
+    let (ccts, flows) = run("varys-paper-backfill", &[coflow]);
+    assert_times(&ccts, &[6.0]);
+    assert_times(&flows, &[3.0, 3.0, 6.0]);
+}

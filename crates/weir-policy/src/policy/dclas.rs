@@ -68,7 +68,7 @@ pub(super) const STRICT: PolicyInfo = PolicyInfo {
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
     parameters: &[QUEUES, EXPONENT, FIRST, SYNC],
-    make: |from| Box::new(Tiered::new(OneByOne(Queues::new(settings(from))), Weigh::Equally)),
+    make: |from| by_queues(from, Equals::InTurn),
 };
 
 pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
@@ -77,8 +77,12 @@ pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
     parameters: &[MANY, NARROW, FIRST, SYNC],
-    make: |from| Box::new(Tiered::new(SideBySide(Queues::new(settings(from))), Weigh::Equally)),
+    make: |from| by_queues(from, Equals::SideBySide),
 };
+
+fn by_queues(from: &Settings, equals: Equals) -> Box<dyn Policy> {
+    Box::new(Tiered::new(ByQueue { queues: Queues::new(settings(from)), equals }, Weigh::Equally))
+}
 
 /// All live coflows by (queue, arrival, id).
 fn by_queue(queues: &Queues, view: &CoflowTable) -> Vec<Slot> {
@@ -87,41 +91,40 @@ fn by_queue(queues: &Queues, view: &CoflowTable) -> Vec<Slot> {
     sorted
 }
 
-/// First come, first served within a queue.
-struct OneByOne(Queues);
+/// Coflows of one queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Equals {
+    /// First come, first served.
+    InTurn,
+    /// All share.
+    SideBySide,
+}
 
-impl TierOrder for OneByOne {
+/// Queue before queue.
+struct ByQueue {
+    queues: Queues,
+    equals: Equals,
+}
+
+impl TierOrder for ByQueue {
     fn arrange(&mut self, now: Time, view: &CoflowTable, tiers: &mut TierList) {
-        self.0.update(now, view);
-        for slot in by_queue(&self.0, view) {
-            tiers.push(slot);
+        self.queues.update(now, view);
+        let together = |&a: &Slot, &b: &Slot| {
+            self.equals == Equals::SideBySide && self.queues.queue(a) == self.queues.queue(b)
+        };
+        for tier in by_queue(&self.queues, view).chunk_by(together) {
+            tier.iter().for_each(|&slot| tiers.push(slot));
             tiers.end_tier();
         }
     }
 
     fn next_change(&self, now: Time, view: &CoflowTable) -> Option<Time> {
-        self.0.next_move(now, view)
+        self.queues.next_move(now, view)
     }
 
     fn queue(&self, slot: Slot) -> Option<u32> {
-        Some(self.0.queue(slot))
-    }
-}
-
-/// All coflows of a queue share.
-struct SideBySide(Queues);
-
-impl TierOrder for SideBySide {
-    fn arrange(&mut self, now: Time, view: &CoflowTable, tiers: &mut TierList) {
-        self.0.update(now, view);
-        for queue in by_queue(&self.0, view).chunk_by(|&a, &b| self.0.queue(a) == self.0.queue(b)) {
-            queue.iter().for_each(|&slot| tiers.push(slot));
-            tiers.end_tier();
-        }
-    }
-
-    fn next_change(&self, now: Time, view: &CoflowTable) -> Option<Time> {
-        self.0.next_move(now, view)
+        // Senders that share queues are not built: there is nobody to tell of them.
+        (self.equals == Equals::InTurn).then(|| self.queues.queue(slot))
     }
 }
 
