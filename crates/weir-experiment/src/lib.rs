@@ -8,6 +8,7 @@
 //! no bytes and decides nothing about scheduling.
 #![forbid(unsafe_code)]
 
+mod characteristics;
 mod measure;
 mod plot;
 mod run;

@@ -57,6 +57,15 @@ pub fn escape(text: &str) -> String {
 /// The drawing as SVG.
 pub fn plot(experiment: &Experiment, results: &Results) -> String {
     let measure = &experiment.plot.measure;
+    let (curves, words);
+    let results = if experiment.is_of_workload() {
+        curves = crate::characteristics::curves(results, measure);
+        words = "no more than that, % of all".to_owned();
+        &curves
+    } else {
+        words = crate::measure::describe(measure);
+        results
+    };
     let mut policies: Vec<&str> = Vec::new();
     for policy in results.points.iter().flat_map(|point| &point.policies) {
         if policy.measures.contains_key(measure) && !policies.contains(&policy.policy.as_str()) {
@@ -72,7 +81,7 @@ pub fn plot(experiment: &Experiment, results: &Results) -> String {
         (0..count).flat_map(|point| policies.iter().filter_map(move |policy| value(point, policy))).collect();
     let axis = Axis::over(&all, experiment.plot.log);
     let mut body = String::new();
-    draw_axis(&axis, &crate::measure::describe(measure), &mut body);
+    draw_axis(&axis, &words, &mut body);
     // Writing to a String cannot fail.
     let _ =
         writeln!(body, "<text x=\"{LEFT}\" y=\"18\" class=\"title\">{}</text>", escape(&experiment.title));

@@ -1,6 +1,8 @@
 //! Runs an experiment.
 
-use crate::measure::{compare, of_run};
+use crate::characteristics::of_workload;
+use crate::measure::{compare, of_run, spread};
+use crate::spec::WORKLOAD;
 use crate::workload::{Work, prepare};
 use crate::{Experiment, Measures, Point};
 use serde::{Deserialize, Serialize};
@@ -32,7 +34,7 @@ pub struct PointResult {
 /// Numbers of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyResult {
-    /// Its name, with settings.
+    /// Its name, with settings; `workload` where the workload itself is measured.
     pub policy: String,
     /// Means over seeds, to six significant digits.
     pub measures: Measures,
@@ -72,6 +74,9 @@ pub fn run(
     workload: &Workload,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Results, RunError> {
+    if experiment.is_of_workload() {
+        return measure_workload(experiment, workload, progress);
+    }
     let coflows = workload.coflows();
     let points = &experiment.point;
     let tasks: Vec<Task> = (0..points.len())
@@ -127,6 +132,37 @@ pub fn run(
     Ok(collect(experiment, workload, done))
 }
 
+/// Measures the work of every point instead of running it.
+fn measure_workload(
+    experiment: &Experiment,
+    workload: &Workload,
+    progress: &(dyn Fn() + Sync),
+) -> Result<Results, RunError> {
+    let coflows = workload.coflows();
+    let mut points = Vec::with_capacity(experiment.point.len());
+    for point in &experiment.point {
+        let setup = point.setup.over(&experiment.setup);
+        let mut sums = Measures::new();
+        for &seed in &experiment.seeds {
+            let work = prepare(&coflows, workload.hosts, &setup, seed)
+                .map_err(|reason| RunError::Work { point: point.name.clone(), reason })?;
+            add_part(&mut sums, of_workload(&work.coflows, workload.hosts), experiment.seeds.len());
+            progress();
+        }
+        sums.values_mut().for_each(|value| *value = six_digits(*value));
+        let policies = vec![PolicyResult { policy: WORKLOAD.to_owned(), measures: sums }];
+        points.push(PointResult { name: point.name.clone(), policies });
+    }
+    Ok(Results { schema: 1, workload: workload.name.clone(), points })
+}
+
+/// Adds the part of one seed to a mean over so many.
+fn add_part(means: &mut Measures, measures: Measures, seeds: usize) {
+    for (name, value) in measures {
+        *means.entry(name).or_default() += value / seeds as f64;
+    }
+}
+
 fn simulate(point: &Point, policy: &str, work: Work, options: &Options) -> Simulated {
     let failed =
         |reason: String| RunError::Run { point: point.name.clone(), policy: policy.to_owned(), reason };
@@ -146,15 +182,20 @@ fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Outcom
     let points = experiment.point.iter().enumerate().map(|(index, point)| {
         let policies = experiment.policies_of(point).iter().map(|policy| {
             let mut sums = Measures::new();
+            let mut of_seeds = Vec::with_capacity(experiment.seeds.len());
             for &seed in &experiment.seeds {
                 let Some((_, own, measures)) = find(index, seed, policy) else { continue };
-                let Some((_, base, baseline)) = find(index, seed, &experiment.baseline) else { continue };
+                let base = experiment.baseline.as_ref().and_then(|name| find(index, seed, name));
+                let Some((_, base, baseline)) = base else { continue };
                 let fair = find(index, seed, "fair").map(|(_, fair, _)| fair);
+                of_seeds.push(own);
                 let mut measures = measures.clone();
                 compare(&mut measures, baseline, own, base, fair);
-                for (name, value) in measures {
-                    *sums.entry(name).or_default() += value / experiment.seeds.len() as f64;
-                }
+                add_part(&mut sums, measures, experiment.seeds.len());
+            }
+            // Elsewhere seeds draw other coflows, or give an id to another one.
+            if point.setup.over(&experiment.setup).jitter.is_some() {
+                spread(&mut sums, &of_seeds);
             }
             sums.values_mut().for_each(|value| *value = six_digits(*value));
             PolicyResult { policy: policy.clone(), measures: sums }

@@ -14,9 +14,10 @@ pub struct Experiment {
     pub source: String,
     /// Why our numbers differ from the paper's where they do.
     pub why: String,
-    /// The policy that others are compared with.
-    pub baseline: String,
-    /// Policies of every point that names none.
+    /// The policy that others are compared with; none in an experiment on the workload itself.
+    pub baseline: Option<String>,
+    /// Policies of every point that names none. Without any, nothing is simulated: what is measured is the workload.
+    #[serde(default)]
     pub policies: Vec<String>,
     /// Names of measures to show, in order.
     pub show: Vec<String>,
@@ -46,6 +47,8 @@ pub struct Setup {
     pub arrival_scale: Option<f64>,
     /// Every coflow gets a deadline of its isolation time times `1 + U(0, deadlines)`.
     pub deadlines: Option<f64>,
+    /// Every coflow arrives up to so many seconds later than the workload says, each by a draw of its own.
+    pub jitter: Option<f64>,
     /// So many coflows, drawn at random, arrive at once.
     pub concurrent: Option<usize>,
     /// So many coflows of each bin of Varys' Table 4, drawn at random, arrive within the workload's time.
@@ -65,6 +68,7 @@ impl Setup {
             link_rate: self.link_rate.clone().or_else(|| base.link_rate.clone()),
             arrival_scale: self.arrival_scale.or(base.arrival_scale),
             deadlines: self.deadlines.or(base.deadlines),
+            jitter: self.jitter.or(base.jitter),
             concurrent: self.concurrent.or(base.concurrent),
             mix: self.mix.or(base.mix),
             skew: self.skew.or(base.skew),
@@ -83,6 +87,7 @@ impl Setup {
         let numbers = [
             ("arrival_scale", self.arrival_scale),
             ("deadlines", self.deadlines),
+            ("jitter", self.jitter),
             ("skew", self.skew),
             ("oversubscription", self.oversubscription),
         ];
@@ -118,7 +123,8 @@ pub struct Point {
 pub struct Paper {
     /// Which point; the first unless said.
     pub point: Option<String>,
-    /// Which policy.
+    /// Which policy; `workload` where the workload is what is measured.
+    #[serde(default = "of_workload")]
     pub policy: String,
     /// Which measure.
     pub measure: String,
@@ -129,7 +135,8 @@ pub struct Paper {
     pub read: bool,
 }
 
-/// What is drawn: a measure by point, a line per policy; or, of one point, by policy, a bar each.
+/// What is drawn: a measure by point, a line per policy; or, of one point, by policy, a bar each. Of the workload
+/// itself: the curves that are read where this measure, one of a curve, is.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
@@ -138,6 +145,13 @@ pub struct Plot {
     /// Whether its axis is logarithmic.
     #[serde(default)]
     pub log: bool,
+}
+
+/// What stands in a policy's place where the workload itself is measured.
+pub(crate) const WORKLOAD: &str = "workload";
+
+fn of_workload() -> String {
+    WORKLOAD.to_owned()
 }
 
 fn one_seed() -> Vec<u64> {
@@ -192,26 +206,57 @@ impl Experiment {
         let measures = self.show.iter().chain([&self.plot.measure]);
         let measures = measures.chain(self.paper.iter().map(|paper| &paper.measure));
         for name in measures {
-            crate::measure::check(name)?;
+            if self.is_of_workload() {
+                crate::characteristics::check(name)?;
+            } else {
+                crate::measure::check(name)?;
+            }
         }
         for point in &self.point {
             point.setup.over(&self.setup).check()?;
             for policy in self.policies_of(point) {
                 weir_policy::find(policy).map_err(|error| error.to_string())?;
             }
-            if !self.policies_of(point).contains(&self.baseline) {
-                return Err(format!("point {} does not run the baseline {}", point.name, self.baseline));
-            }
+            self.check_baseline(point)?;
         }
         for paper in &self.paper {
             let name = paper.point.as_ref().unwrap_or(&self.point[0].name);
             let point = self.point.iter().find(|point| point.name == *name);
-            let runs = point.is_some_and(|point| self.policies_of(point).contains(&paper.policy));
+            let runs = point.is_some_and(|point| {
+                self.policies_of(point).contains(&paper.policy)
+                    || (self.is_of_workload() && paper.policy == WORKLOAD)
+            });
             if !runs {
                 return Err(format!("the paper's number for {name}, {} has no run", paper.policy));
             }
         }
         Ok(())
+    }
+
+    /// Policies are compared with one that runs as well; a workload is compared with nothing.
+    fn check_baseline(&self, point: &Point) -> Result<(), String> {
+        let policies = self.policies_of(point);
+        match &self.baseline {
+            Some(baseline) if !policies.contains(baseline) => {
+                Err(format!("point {} does not run the baseline {baseline}", point.name))
+            }
+            None if !policies.is_empty() => Err("it has policies and no baseline".to_owned()),
+            Some(_) if self.is_of_workload() => {
+                Err(format!("point {} has policies and the experiment has none", point.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether nothing is simulated and the workload itself is measured.
+    pub(crate) fn is_of_workload(&self) -> bool {
+        self.policies.is_empty()
+    }
+
+    /// Number of simulations, or of measured workloads.
+    pub fn runs(&self) -> usize {
+        let of_point = |point| self.policies_of(point).len().max(1);
+        self.seeds.len() * self.point.iter().map(of_point).sum::<usize>()
     }
 
     /// The policies of a point.
@@ -251,6 +296,8 @@ mod tests {
             ("deadlines = 1.0", "deadlines = -1.0", "deadlines is not a number"),
             ("deadlines = 1.0", "deadline = 1.0", "unknown field `deadline`"),
             ("policy = \"fair\"", "policy = \"fifo\"", "has no run"),
+            ("baseline = \"varys\"", "", "no baseline"),
+            ("policies = [\"varys\", \"fair\"]", "", "`avg` is no measure of a workload"),
         ] {
             let error = Experiment::parse(&GOOD.replacen(from, to, 1)).expect_err(to);
             assert!(error.contains(reason), "{error}");

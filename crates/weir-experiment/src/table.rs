@@ -13,6 +13,24 @@ pub fn table(experiment: &Experiment, results: &Results, name: &str) -> String {
     let seeds = experiment.seeds.len();
     let seeds = if seeds > 1 { format!(" Means over {seeds} seeds.") } else { String::new() };
     let _ = writeln!(page, "\n`weir experiment run {name}` makes this page.{seeds}\n");
+    if experiment.is_of_workload() {
+        measures_by_point(experiment, results, &mut page);
+    } else {
+        policies_by_measure(experiment, results, &mut page);
+    }
+    papers_beside_ours(experiment, results, &mut page);
+    let _ = writeln!(
+        page,
+        "\n## Why they differ\n\n{}\n\n![{}]({})",
+        experiment.why.trim(),
+        experiment.title,
+        plot_name(results)
+    );
+    page
+}
+
+/// A row per policy of a point, a column per measure.
+fn policies_by_measure(experiment: &Experiment, results: &Results, page: &mut String) {
     let shown: Vec<&String> = experiment.show.iter().filter(|name| is_measured(results, name)).collect();
     let _ = writeln!(page, "| point | policy | {} |", join(shown.iter().map(|name| name.as_str())));
     let _ = writeln!(page, "|---|---|{}", "---:|".repeat(shown.len()));
@@ -28,15 +46,20 @@ pub fn table(experiment: &Experiment, results: &Results, name: &str) -> String {
     for name in shown {
         let _ = writeln!(page, "- {name}: {}", describe(name));
     }
-    papers_beside_ours(experiment, results, &mut page);
-    let _ = writeln!(
-        page,
-        "\n## Why they differ\n\n{}\n\n![{}]({})",
-        experiment.why.trim(),
-        experiment.title,
-        plot_name(results)
-    );
-    page
+}
+
+/// A row per measure, a column per point: of a workload there are many measures and nobody to compare.
+fn measures_by_point(experiment: &Experiment, results: &Results, page: &mut String) {
+    let _ =
+        writeln!(page, "| measure | {} | |", join(results.points.iter().map(|point| point.name.as_str())));
+    let _ = writeln!(page, "|---|{}---|", "---:|".repeat(results.points.len()));
+    for name in experiment.show.iter().filter(|name| is_measured(results, name)) {
+        let cells = results.points.iter().map(|point| {
+            let value = point.policies.first().and_then(|measured| measured.measures.get(name));
+            value.map_or("-".to_owned(), |value| number(*value))
+        });
+        let _ = writeln!(page, "| {name} | {} | {} |", join(cells), crate::characteristics::describe(name));
+    }
 }
 
 /// The stem of the files of a workload's results.

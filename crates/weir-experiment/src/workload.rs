@@ -1,7 +1,7 @@
 //! The workload of a point: what the trace has, changed as the point says.
 
 use crate::Setup;
-use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, RackSpec, Time};
+use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, RackSpec, Span, Time};
 use weir_trace::synthetic::Draw;
 
 /// Hosts of a rack where links to the core are modelled.
@@ -32,6 +32,9 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
         (None, Some(mix)) => mixed(coflows, mix, &mut draw)?,
         (None, None) => coflows.to_vec(),
     };
+    if let Some(most_secs) = setup.jitter {
+        delay(&mut coflows, Span::from_secs_ceil(most_secs), &mut draw);
+    }
     if let Some(skew) = setup.skew {
         coflows.iter_mut().for_each(|coflow| skew_parts(coflow, skew, &mut draw));
     }
@@ -70,6 +73,14 @@ fn mixed(coflows: &[CoflowSpec], mix: [usize; 4], draw: &mut Draw) -> Result<Vec
         coflow.id = CoflowId(id);
     }
     Ok(drawn)
+}
+
+/// Lets every coflow arrive up to `most` later, each by a draw of its own.
+fn delay(coflows: &mut [CoflowSpec], most: Span, draw: &mut Draw) {
+    for coflow in coflows.iter_mut() {
+        coflow.arrival = coflow.arrival + Span::from_nanos(draw.below(most.nanos().saturating_add(1)));
+    }
+    coflows.sort_by_key(|coflow| (coflow.arrival, coflow.id));
 }
 
 /// Lets a reducer's bytes come from its mappers in unequal parts: the one of rank k, by a random order of the
@@ -121,6 +132,18 @@ mod tests {
         let mut skewed = coflow(1, 40, 1);
         skew_parts(&mut skewed, 2.0, &mut Draw::new(1));
         assert!(skewed.flows.iter().all(|flow| flow.size == Bytes(1)));
+    }
+
+    #[test]
+    fn jitter_delays_every_coflow_by_its_own_draw_and_no_longer_than_asked() {
+        let coflows: Vec<CoflowSpec> = (0..50).map(|id| coflow(id, 1, 1000)).collect();
+        let setup = Setup { jitter: Some(2.0), ..Setup::default() };
+        let delayed = prepare(&coflows, 3, &setup, 1).expect("work").coflows;
+        let delay = |coflow: &CoflowSpec| coflow.arrival - Time::from_millis(coflow.id.0);
+        assert!(delayed.iter().all(|coflow| delay(coflow) <= Span::from_millis(2000)));
+        assert!(delayed.iter().any(|coflow| delay(coflow) > Span::from_millis(1500)));
+        assert!(delayed.iter().any(|coflow| delay(coflow) < Span::from_millis(500)));
+        assert!(delayed.is_sorted_by_key(|coflow| coflow.arrival));
     }
 
     #[test]

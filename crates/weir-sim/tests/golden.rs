@@ -200,3 +200,28 @@ fn what_is_left_of_a_sender_goes_to_its_flows_in_the_ratio_of_their_rates() {
     assert_times(&ccts, &[6.0]);
     assert_times(&flows, &[3.0, 3.0, 6.0]);
 }
+
+/// The talk's figure shows bottlenecks 4 and 5, totals 13 with and 19 without coordination; its input cannot be
+/// recovered. This one is ours, with its bottlenecks and its 13.
+#[test]
+fn talk_need_for_coordination_one_coflow_waits_for_the_sender_that_knows_no_better() {
+    // C1 first: 4, and C2's 4 + 5 on port 1. Alone, sender 2 has less of C2 and serves it first, until 2: C1 ends at
+    // 2 + 3, and C2 no sooner.
+    let coflows = [coflow(1, &[(1, 1, 4.0), (2, 2, 3.0)]), coflow(2, &[(1, 1, 5.0), (2, 2, 2.0)])];
+    assert_times(&run("varys", &coflows).0, &[4.0, 9.0]);
+    assert_times(&run("local-smallest", &coflows).0, &[5.0, 9.0]);
+}
+
+/// Ours: the more ports, the nearer the loss comes to a factor of 2.
+#[test]
+fn without_coordination_every_coflow_may_be_the_last_somewhere() {
+    // Every port carries 10 + 11 + 12 in another order: each coflow is served last on one port, at 33. In one order
+    // for all, C1 ends at 12 and has left C2 2, 1 and 0 units: 9, 11 and 10 are left, which C2 has at 23.
+    let coflows = [
+        coflow(1, &[(1, 1, 10.0), (2, 2, 11.0), (3, 3, 12.0)]),
+        coflow(2, &[(1, 1, 11.0), (2, 2, 12.0), (3, 3, 10.0)]),
+        coflow(3, &[(1, 1, 12.0), (2, 2, 10.0), (3, 3, 11.0)]),
+    ];
+    assert_times(&run("varys", &coflows).0, &[12.0, 23.0, 33.0]);
+    assert_times(&run("local-smallest", &coflows).0, &[33.0; 3]);
+}

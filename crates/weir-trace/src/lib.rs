@@ -6,6 +6,7 @@
 
 pub mod coflow_benchmark;
 mod deadlines;
+pub mod distributions;
 mod load;
 pub mod scenario;
 mod slice;

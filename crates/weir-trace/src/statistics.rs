@@ -161,7 +161,7 @@ impl Statistics {
 }
 
 /// Coefficient of variation (standard deviation / mean) of flow sizes rounded up to 1 MB.
-fn skew(coflow: &CoflowSpec) -> f64 {
+pub(crate) fn skew(coflow: &CoflowSpec) -> f64 {
     let rounded = || coflow.flows.iter().map(|flow| flow.size.0.div_ceil(SKEW_UNIT) as f64);
     let count = coflow.width() as f64;
     let mean = rounded().sum::<f64>() / count;

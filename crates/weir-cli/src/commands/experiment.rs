@@ -100,14 +100,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let workload = workload::load(&trace.to_string_lossy(), 1)?;
     let mut differ = Vec::new();
     for (name, folder, experiment) in experiments {
-        let runs: usize = experiment
-            .point
-            .iter()
-            .map(|point| {
-                experiment.seeds.len() * point.policies.as_ref().unwrap_or(&experiment.policies).len()
-            })
-            .sum();
-        let bar = progress::bar(runs as u64, name, "runs");
+        let bar = progress::bar(experiment.runs() as u64, name, "runs");
         let results = weir_experiment::run(&experiment, &workload, &|| bar.inc(1));
         bar.finish_and_clear();
         let results = results.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;

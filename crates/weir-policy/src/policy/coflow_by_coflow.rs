@@ -64,7 +64,7 @@ impl Policy for CoflowByCoflow {
         }
         std::mem::swap(&mut self.sorted, &mut self.last_sorted);
         self.order.sort(view, &mut self.sorted);
-        if self.goes_on(view) && self.backfill.go_on(view, &self.sorted, &self.residual, plan) {
+        if self.goes_on(view) && self.backfill.go_on(view, &self.sorted, &self.residual, &[], plan) {
             plan.continues = true;
             return;
         }

@@ -14,11 +14,21 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     make: |_| Box::new(FairCoflows::default()),
 };
 
-#[derive(Default)]
 pub(super) struct FairCoflows {
     residual: Residual,
     progress: EqualProgress,
     backfill: Backfill,
+}
+
+impl Default for FairCoflows {
+    fn default() -> FairCoflows {
+        // What backfill adds to a flow changes the Gamma of its coflow all the time: no plan goes on.
+        FairCoflows {
+            residual: Residual::default(),
+            progress: EqualProgress::default(),
+            backfill: Backfill::anew(),
+        }
+    }
 }
 
 impl Policy for FairCoflows {

@@ -91,6 +91,7 @@ pub fn registry() -> &'static [PolicyInfo] {
         fair_coflows::INFO,
         fifo::INFO,
         per_flow::FLOW_EDF,
+        per_flow::LOCAL_SMALLEST,
         heuristics::NCF,
         heuristics::NCF_STATIC,
         open_shop::INFO,

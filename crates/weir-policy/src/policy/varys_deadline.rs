@@ -69,7 +69,7 @@ impl Policy for VarysDeadline {
             plan.refused.extend_from_slice(self.admission.refusals());
         }
         self.sort(view);
-        if self.goes_on(now, view) && self.backfill.go_on(view, &self.sorted, &self.residual, plan) {
+        if self.goes_on(now, view) && self.backfill.go_on(view, &self.sorted, &self.residual, &[], plan) {
             plan.continues = true;
             return;
         }

@@ -39,41 +39,37 @@ use weir_model::LinkId;
 /// Drains by equal progress.
 #[derive(Debug, Default)]
 pub struct EqualProgress {
-    /// Coflows whose progress is not decided yet, and their weight over Gamma.
-    open: Vec<(Slot, f64)>,
-    /// Per link, how many of them cross it, and what they take of it at a progress of 1 per weight.
+    /// Coflows whose progress is not decided yet.
+    open: Vec<Open>,
+    /// What each of them takes of its links at a progress of 1 per weight, coflow by coflow, in the order of its links.
+    takes: Vec<f64>,
+    /// Per link, how many of them cross it, and what they take of it together.
     crossing: Vec<u32>,
     claims: Vec<f64>,
+}
+
+/// A coflow whose progress is not decided yet.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    slot: Slot,
+    /// Its weight over Gamma.
+    share: f64,
+    /// Where in the list what it takes begins.
+    takes: usize,
 }
 
 impl EqualProgress {
     /// Adds the drains of all coflows.
     pub fn allocate(&mut self, view: &CoflowTable, residual: &mut Residual, plan: &mut Plan) {
-        self.open.clear();
-        self.open.extend(view.coflows().filter_map(|(slot, coflow)| {
-            let times = coflow.links().iter().map(|&link| view.demand(slot, link) / residual.capacity(link));
-            let gamma = times.fold(0.0, f64::max);
-            (gamma > 0.0).then(|| (slot, coflow.weight() / gamma))
-        }));
-        self.claims.clear();
-        self.claims.resize(residual.links(), 0.0);
-        self.crossing.clear();
-        self.crossing.resize(residual.links(), 0);
-        for &(slot, share) in &self.open {
-            for &link in view.coflow(slot).links() {
-                self.claims[link.index()] += view.demand(slot, link) * share;
-                self.crossing[link.index()] += 1;
-            }
-        }
+        self.open_all(view, residual);
         while let Some((full, level)) = self.first_full(residual) {
-            let EqualProgress { open, crossing, claims } = self;
-            open.retain(|&(slot, share)| {
+            let EqualProgress { open, takes, crossing, claims } = self;
+            open.retain(|&Open { slot, share, takes: begin }| {
                 let coflow = view.coflow(slot);
                 if !coflow.link_set().contains(full.index()) {
                     return true;
                 }
-                for &link in coflow.links() {
-                    let claim = view.demand(slot, link) * share;
+                for (&link, &claim) in coflow.links().iter().zip(&takes[begin..]) {
                     claims[link.index()] -= claim;
                     crossing[link.index()] -= 1;
                     residual.take(link, claim * level);
@@ -82,6 +78,38 @@ impl EqualProgress {
                 false
             });
             residual.saturate(full);
+        }
+    }
+
+    /// Opens every coflow that has something left on a link, and sums their claims.
+    fn open_all(&mut self, view: &CoflowTable, residual: &Residual) {
+        let EqualProgress { open, takes, crossing, claims } = self;
+        open.clear();
+        takes.clear();
+        claims.clear();
+        claims.resize(residual.links(), 0.0);
+        crossing.clear();
+        crossing.resize(residual.links(), 0);
+        for (slot, coflow) in view.coflows() {
+            let begin = takes.len();
+            let mut gamma: f64 = 0.0;
+            for &link in coflow.links() {
+                let bytes = view.demand_base(coflow, link) * coflow.scale();
+                let secs = bytes / residual.capacity(link);
+                gamma = if secs > gamma { secs } else { gamma };
+                takes.push(bytes);
+            }
+            if gamma <= 0.0 {
+                takes.truncate(begin);
+                continue;
+            }
+            let share = coflow.weight() / gamma;
+            for (&link, take) in coflow.links().iter().zip(&mut takes[begin..]) {
+                *take *= share;
+                claims[link.index()] += *take;
+                crossing[link.index()] += 1;
+            }
+            open.push(Open { slot, share, takes: begin });
         }
     }
 

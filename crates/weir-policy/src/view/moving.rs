@@ -100,6 +100,8 @@ struct Granted {
     flow: FlowRef,
     bytes_per_sec: f64,
     line: Line,
+    /// Whether the plan that is being adopted has a grant for it, too.
+    stays: bool,
 }
 
 /// Everything that moves by drains and grants, and a clock.
@@ -233,11 +235,19 @@ impl CoflowTable {
         }
     }
 
-    /// Lets go of every drain and grant: amounts are those of now.
-    pub(super) fn stop_moving(&mut self) {
+    /// Lets go of every drain, and of every grant that the next plan has none in place of: amounts are those of now.
+    pub(super) fn stop_moving(&mut self, next: &Plan) {
+        for grant in next.grants.iter().filter(|grant| grant.bytes_per_sec > 0.0) {
+            let place = self.flow(grant.flow).granted;
+            if place != NONE {
+                self.moving.granted[place as usize].stays = true;
+            }
+        }
         for place in 0..self.moving.granted.len() {
-            if self.moving.granted[place].bytes_per_sec > 0.0 {
-                self.ungrant(self.moving.granted[place].flow);
+            let granted = &mut self.moving.granted[place];
+            if !std::mem::take(&mut granted.stays) && granted.bytes_per_sec > 0.0 {
+                let flow = granted.flow;
+                self.ungrant(flow);
             }
         }
         for (_, slot) in std::mem::take(&mut self.moving.draining) {
@@ -282,7 +292,7 @@ impl CoflowTable {
         if place == NONE {
             let left = (flow.base * coflow.scale).max(FLOOR_BYTES);
             let line = Line { left, per_sec: rate, since: clock };
-            place = self.moving.enter(Granted { flow: at, bytes_per_sec: rate, line });
+            place = self.moving.enter(Granted { flow: at, bytes_per_sec: rate, line, stays: false });
             flow.granted = place;
             let base = std::mem::replace(&mut flow.base, 0.0);
             coflow.begin_grant(path, base, &line);

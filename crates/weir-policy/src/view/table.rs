@@ -371,7 +371,7 @@ impl CoflowTable {
     /// [`CoflowTable::changes`].
     pub fn adopt(&mut self, plan: &Plan) {
         if !plan.continues {
-            self.stop_moving();
+            self.stop_moving(plan);
         }
         let form = Form::of(plan, self.form);
         if form != self.form {

@@ -38,6 +38,7 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
             "fair-coflows" => equal_progress(&flows, &capacity, &live),
             _ if tiers::knows(policy) => tiers::rates(policy, &flows, &capacity, &live, &attained),
             "smallest-flow" | "flow-edf" => flow_by_flow(&flows, &capacity, coflows, policy == "flow-edf"),
+            "local-smallest" => by_parts(fabric, &flows, &capacity, coflows),
             "open-shop" => {
                 let order = open_shop(&flows, &capacity, coflows);
                 coflow_by_coflow(&flows, &capacity, &order, backfill)
@@ -129,6 +130,23 @@ fn flow_by_flow(flows: &[Flow], capacity: &[f64], coflows: &[CoflowSpec], by_dea
         let (a, b) = (&flows[a], &flows[b]);
         key(a).partial_cmp(&key(b)).expect("numbers").then(tie(a).cmp(&tie(b)))
     });
+    one_by_one(flows, capacity, order)
+}
+
+/// Flows in order of the bytes that their coflow's flows have in all where their paths begin.
+fn by_parts(fabric: &Fabric, flows: &[Flow], capacity: &[f64], coflows: &[CoflowSpec]) -> Vec<f64> {
+    let key = |flow: &Flow| {
+        let part = flows_of(fabric, coflows, flow.coflow).into_iter().filter(|of| of.path[0] == flow.path[0]);
+        let coflow = &coflows[flow.coflow];
+        (part.map(|of| of.size as u64).sum::<u64>(), coflow.arrival, coflow.id, flow.index)
+    };
+    let mut order: Vec<usize> = (0..flows.len()).collect();
+    order.sort_by_key(|&at| key(&flows[at]));
+    one_by_one(flows, capacity, order)
+}
+
+/// Each flow takes all that its links have left.
+fn one_by_one(flows: &[Flow], capacity: &[f64], order: Vec<usize>) -> Vec<f64> {
     let mut left = capacity.to_vec();
     let mut rates = vec![0.0; flows.len()];
     for at in order {

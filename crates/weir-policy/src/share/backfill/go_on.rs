@@ -66,12 +66,14 @@ pub(super) struct Ripple {
 
 impl Backfill {
     /// Adds to a plan that continues the last one the grants that change because flows ended when their
-    /// grant had moved all they had. False if there is no walk to go on from.
+    /// grant had moved all they had. False if there is no walk to go on from. `reserved` is what was taken of each
+    /// link, beside what the coflows in order move by; none where it is empty.
     pub fn go_on(
         &mut self,
         view: &CoflowTable,
         order: &[Slot],
         residual: &Residual,
+        reserved: &[f64],
         plan: &mut Plan,
     ) -> bool {
         if !self.walk.is_known() {
@@ -79,8 +81,9 @@ impl Backfill {
         }
         let words = self.walk.hosts().div_ceil(64);
         self.ripple.stirred_at.resize(2 * self.walk.hosts(), 0);
+        // Coflows out of the order move within what is reserved.
         for (slot, drain) in view.drains() {
-            self.drains[slot.0 as usize] = drain;
+            self.drains[slot.0 as usize] = if self.walk.has_rank(slot) { drain } else { 0.0 };
         }
         self.ripple.open.iter_mut().for_each(|open| open.resize(words, 0));
         for &at in &view.changes().ended {
@@ -91,7 +94,7 @@ impl Backfill {
         }
         self.ripple.ended.sort_unstable_by(|a, b| b.cmp(a));
         let (walk, ripple, drains) = (&mut self.walk, &mut self.ripple, &self.drains);
-        GoOn { view, order, residual, drains, walk, ripple, plan }.run();
+        GoOn { view, order, residual, reserved, drains, walk, ripple, plan }.run();
         true
     }
 }
@@ -101,6 +104,7 @@ struct GoOn<'a> {
     view: &'a CoflowTable,
     order: &'a [Slot],
     residual: &'a Residual,
+    reserved: &'a [f64],
     /// Drain per slot, now.
     drains: &'a [f64],
     walk: &'a mut Walk,
@@ -221,7 +225,7 @@ impl GoOn<'_> {
             return stirred.left;
         }
         let id = LinkId(link as u32);
-        let mut left = self.residual.capacity(id);
+        let mut left = self.residual.capacity(id) - self.reserved.get(link).unwrap_or(&0.0);
         for (slot, _) in self.view.drains() {
             left -= self.drains[slot.0 as usize] * self.view.demand(slot, id);
         }

@@ -48,9 +48,16 @@ pub struct Backfill {
     drains: Vec<f64>,
     walk: Walk,
     ripple: Ripple,
+    /// Whether walks are never gone on from, so that none needs to be remembered.
+    anew: bool,
 }
 
 impl Backfill {
+    /// Backfill for plans of which none goes on from the last one.
+    pub fn anew() -> Backfill {
+        Backfill { anew: true, ..Backfill::default() }
+    }
+
     /// Adds grants until no live flow can go faster.
     pub fn allocate(&mut self, view: &CoflowTable, order: &[Slot], residual: &mut Residual, plan: &mut Plan) {
         self.drains.clear();
@@ -66,9 +73,13 @@ impl Backfill {
             self.add_drains(view, plan);
             return;
         };
-        self.walk.begin(order, view.slot_bound(), &links);
+        if !self.anew {
+            self.walk.begin(order, view.slot_bound(), &links);
+        }
         for (rank, &slot) in order.iter().enumerate() {
-            self.walk.enter_rank(&links);
+            if !self.anew {
+                self.walk.enter_rank(&links);
+            }
             self.walk_coflow(view.coflow(slot), (rank, slot), &mut links, plan);
         }
         self.add_drains(view, plan);

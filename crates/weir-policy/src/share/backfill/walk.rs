@@ -86,6 +86,11 @@ impl Walk {
         self.ranks[slot.0 as usize] as usize
     }
 
+    /// Whether a coflow has a turn.
+    pub(super) fn has_rank(&self, slot: Slot) -> bool {
+        self.ranks[slot.0 as usize] != u32::MAX
+    }
+
     /// Starts anew.
     pub(super) fn begin(&mut self, order: &[Slot], slots: usize, links: &HostLinks<'_>) {
         let hosts = links.up.len();

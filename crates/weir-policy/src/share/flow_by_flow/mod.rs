@@ -2,13 +2,14 @@
 //! 2014, section 7) compares with, as an ideal pFabric (SIGCOMM 2013) or PDQ (SIGCOMM 2012) would do.
 //!
 //! # Problem
-//! The network serves the most urgent flow first: the smallest, or the one whose deadline is next. A trace has
-//! hundreds of thousands of flows, and something ends at every moment.
+//! The network serves the most urgent flow first: the smallest, the one whose deadline is next, or one of the
+//! coflow of which its sender has least. A trace has hundreds of thousands of flows, and something ends at every
+//! moment.
 //!
 //! # Approach
 //! Go through the flows by urgency, each takes the least residual of its links. Since that fills a link of its
 //! path, only the first flow of every path class can get anything. Flows that wait do not move, so their
-//! urgency stays what it is: a queue per path class keeps them sorted.
+//! urgency stays what it is (a part counts with the size it had): a queue per path class keeps them sorted.
 //!
 //! On a switch of equal ports a flow gets a whole port or nothing, so the plan is a matching of senders and
 //! receivers, and the one that this rule makes is the only stable one: no waiting flow is more urgent than what
@@ -51,6 +52,9 @@ pub enum FlowOrder {
     SmallestFirst,
     /// The one whose coflow is due next, those without a deadline last; among equals the smallest.
     EarliestDeadlineFirst,
+    /// The one of the coflow that has the fewest bytes where the flow's path begins, ended flows counted too: what
+    /// a sender knows by itself. Among equals by (arrival, coflow id, index).
+    SmallestPartFirst,
 }
 
 /// Rates of single flows by urgency.
@@ -168,7 +172,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_mended_matching_is_the_walk_from_the_beginning(coflows in coflows(), pause in 1usize..9) {
-            for order in [FlowOrder::SmallestFirst, FlowOrder::EarliestDeadlineFirst] {
+            let orders =
+                [FlowOrder::SmallestFirst, FlowOrder::EarliestDeadlineFirst, FlowOrder::SmallestPartFirst];
+            for order in orders {
                 let fabric = Fabric::big_switch(HOSTS, Rate::from_bytes_per_sec(1e6)).unwrap();
                 let mut table = CoflowTable::new(&fabric);
                 let mut mended = FlowByFlow::new(order);

@@ -1,7 +1,7 @@
 //! The flows that wait, by path class and urgency, and the one of each class that is served.
 
 use super::FlowOrder;
-use crate::{ClassId, CoflowTable, FlowRef, Slot};
+use crate::{ClassId, Coflow, CoflowTable, Flow, FlowRef, Slot};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_model::{CoflowId, Time};
@@ -11,8 +11,8 @@ use weir_model::{CoflowId, Time};
 pub(super) struct FlowKey {
     /// When it is due; [`Time::MAX`] where that does not count.
     due: Time,
-    /// The bits of the bytes it has left, which are in the order of the numbers: none is below 0.
-    left: u64,
+    /// The bits of the bytes that count, which are in the order of the numbers: none is below 0.
+    bytes: u64,
     arrival: Time,
     coflow: CoflowId,
     flow: u32,
@@ -22,7 +22,7 @@ impl FlowKey {
     /// After every flow.
     pub(super) const LAST: FlowKey = FlowKey {
         due: Time::MAX,
-        left: u64::MAX,
+        bytes: u64::MAX,
         arrival: Time::MAX,
         coflow: CoflowId(u64::MAX),
         flow: u32::MAX,
@@ -38,15 +38,18 @@ struct Queued {
 }
 
 /// What the queues know of a coflow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     coflow: CoflowId,
     raises: u64,
     stamp: u64,
+    /// Per link, the bytes of the flows whose paths begin there, ended ones too: all that a port knows of the
+    /// coflow. Empty where nobody asks.
+    parts: Vec<u64>,
 }
 
 /// No entry has this stamp.
-const UNKNOWN: Known = Known { coflow: CoflowId(u64::MAX), raises: u64::MAX, stamp: 0 };
+const UNKNOWN: Known = Known { coflow: CoflowId(u64::MAX), raises: u64::MAX, stamp: 0, parts: Vec::new() };
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -80,16 +83,27 @@ impl Queues {
     pub(super) fn key(&self, view: &CoflowTable, at: FlowRef) -> FlowKey {
         let coflow = view.coflow(at.coflow);
         let due = match self.order {
-            FlowOrder::SmallestFirst => None,
+            FlowOrder::SmallestFirst | FlowOrder::SmallestPartFirst => None,
             FlowOrder::EarliestDeadlineFirst => view.due(at.coflow),
+        };
+        let bytes = match self.order {
+            FlowOrder::SmallestFirst | FlowOrder::EarliestDeadlineFirst => view.remaining(at).max(0.0),
+            FlowOrder::SmallestPartFirst => self.part(view, at),
         };
         FlowKey {
             due: due.unwrap_or(Time::MAX),
-            left: view.remaining(at).max(0.0).to_bits(),
+            bytes: bytes.to_bits(),
             arrival: coflow.arrival(),
             coflow: coflow.id(),
             flow: at.flow,
         }
+    }
+
+    /// What the first link of a flow's path has, or had, to carry of its coflow.
+    fn part(&self, view: &CoflowTable, at: FlowRef) -> f64 {
+        let parts = &self.known[at.coflow.0 as usize].parts;
+        let first = first_link(view, view.flow(at));
+        first.and_then(|link| parts.get(link)).map_or(0.0, |&bytes| bytes as f64)
     }
 
     /// Key of the first waiting flow of a class, [`FlowKey::LAST`] if none waits.
@@ -173,7 +187,12 @@ impl Queues {
             let known = &mut self.known[slot.0 as usize];
             if (known.coflow, known.raises) != (coflow.id(), coflow.raises()) {
                 self.last_stamp += 1;
-                *known = Known { coflow: coflow.id(), raises: coflow.raises(), stamp: self.last_stamp };
+                let parts = match self.order {
+                    FlowOrder::SmallestPartFirst => parts(view, coflow),
+                    FlowOrder::SmallestFirst | FlowOrder::EarliestDeadlineFirst => Vec::new(),
+                };
+                let (id, raises) = (coflow.id(), coflow.raises());
+                *known = Known { coflow: id, raises, stamp: self.last_stamp, parts };
                 changed.push(slot);
             }
         }
@@ -218,6 +237,25 @@ impl Queues {
         }
         self.heads[class] = waiting.peek().map_or(FlowKey::LAST, |Reverse(queued)| queued.key);
     }
+}
+
+/// Where a flow's path begins.
+fn first_link(view: &CoflowTable, flow: &Flow) -> Option<usize> {
+    let path = view.classes()[flow.class()?.index()].path();
+    path.first().map(|link| link.index())
+}
+
+/// The bytes of a coflow's flows by the links where their paths begin.
+fn parts(view: &CoflowTable, coflow: &Coflow) -> Vec<u64> {
+    let mut parts = Vec::new();
+    for flow in coflow.flows() {
+        let Some(link) = first_link(view, flow) else { continue };
+        if parts.len() <= link {
+            parts.resize(link + 1, 0u64);
+        }
+        parts[link] = parts[link].saturating_add(flow.size().0);
+    }
+    parts
 }
 
 /// Whether an entry is of a live flow as it is now.
