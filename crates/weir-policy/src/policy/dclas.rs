@@ -80,9 +80,12 @@ pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
     make: |from| Box::new(Tiered::new(SideBySide(Queues::new(settings(from))), Weigh::Equally)),
 };
 
-/// All live coflows by (queue, arrival, id).
+/// All live coflows by (queue, place, id): a job's coflows keep the job's place.
 fn by_queue(queues: &Queues, view: &CoflowTable) -> Vec<Slot> {
     let mut sorted = view.slots().to_vec();
+    if view.has_related_coflows() {
+        sorted.sort_by_key(|&slot| (view.coflow(slot).place(), view.coflow(slot).id()));
+    }
     sorted.sort_by_key(|&slot| queues.queue(slot));
     sorted
 }
