@@ -8,6 +8,7 @@
 //! no bytes and decides nothing about scheduling.
 #![forbid(unsafe_code)]
 
+mod jobs;
 mod measure;
 mod plot;
 mod run;
@@ -15,6 +16,7 @@ mod spec;
 mod table;
 mod workload;
 
+pub use jobs::JobSetup;
 pub use measure::Measures;
 pub use plot::{escape, plot};
 pub use run::{PointResult, PolicyResult, Results, RunError, run};
