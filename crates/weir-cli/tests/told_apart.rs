@@ -51,6 +51,17 @@ fn every_policy_is_told_apart_from_every_other() {
     assert!(alike.is_empty(), "no scenario tells these from those: {alike:#?}");
 }
 
+/// Ancestry makes a difference to whom it is meant for.
+#[test]
+fn ancestry_off_is_told_apart_from_ancestry_on() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/pipeline.toml");
+    let scenario = Scenario::load(&file).expect("a scenario");
+    for (policy, other) in [("varys", "varys:ancestry=off"), ("varys:ancestry=off", "varys")] {
+        assert!(differ(&scenario.expect[policy], &simulated(&scenario, other)), "{policy}");
+        assert!(!differ(&scenario.expect[policy], &simulated(&scenario, policy)), "{policy}");
+    }
+}
+
 #[test]
 fn policies_are_listed_with_what_can_be_set() {
     let output = Command::new(env!("CARGO_BIN_EXE_weir")).arg("policies").output().expect("weir runs");

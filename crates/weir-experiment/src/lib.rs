@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod characteristics;
+mod jobs;
 mod measure;
 mod plot;
 mod run;
@@ -16,6 +17,7 @@ mod spec;
 mod table;
 mod workload;
 
+pub use jobs::JobSetup;
 pub use measure::Measures;
 pub use plot::{escape, plot};
 pub use run::{PointResult, PolicyResult, Results, RunError, run};

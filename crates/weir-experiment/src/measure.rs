@@ -1,16 +1,12 @@
 //! What is measured of a run, by name.
 
+use crate::jobs::{Classes, JOB_CLASSES};
 use std::collections::BTreeMap;
 use weir_model::{CoflowId, CoflowSpec};
 use weir_sim::{CoflowRecord, Outcome, mean, percentile};
 
 /// Measures of one policy at one point, by name; means over seeds.
 pub type Measures = BTreeMap<String, f64>;
-
-/// Shares of a job's time that it spends in communication under fair sharing, for the classes of Varys' Table 3: the
-/// middle of each class.
-const JOB_CLASSES: [(&str, f64); 4] =
-    [("<25 %", 0.125), ("25-49 %", 0.375), ("50-74 %", 0.625), (">=75 %", 0.875)];
 
 /// What every measure is, for tables.
 const MEASURES: &[(&str, &str)] = &[
@@ -24,6 +20,10 @@ const MEASURES: &[(&str, &str)] = &[
     ("factor avg", "average CCT over the baseline's"),
     ("factor p95", "95th percentile of CCT over the baseline's"),
     ("factor makespan", "last end over the baseline's"),
+    ("jct", "average completion time of jobs, s"),
+    ("jct p95", "95th percentile of completion times of jobs, s"),
+    ("factor jct", "average completion time of jobs over the baseline's"),
+    ("factor jct p95", "95th percentile of completion times of jobs over the baseline's"),
     ("met", "coflows in time, % of all"),
     ("admitted", "coflows let in, % of all"),
     ("late", "coflows let in and late, % of all"),
@@ -31,17 +31,30 @@ const MEASURES: &[(&str, &str)] = &[
     ("within 100 %", "coflows late by up to their deadline, % of all"),
 ];
 
-/// Whether there is such a measure: one of the list, one with ` bin 1` to ` bin 4` behind it, or `job ` and a class.
+/// A name without the class of Varys' Table 3 that it may end with.
+fn without_class(name: &str) -> (&str, Option<&str>) {
+    let class = JOB_CLASSES
+        .iter()
+        .find_map(|(class, _)| Some((name.strip_suffix(class)?.strip_suffix(' ')?, *class)));
+    class.map_or((name, None), |(stem, class)| (stem, Some(class)))
+}
+
+/// Whether there is such a measure: one of the list, one with ` bin 1` to ` bin 4` behind it (of coflows) or a class
+/// (`jct` and `factor jct`), or `job ` and a class.
 pub(crate) fn check(name: &str) -> Result<(), String> {
+    if matches!(without_class(name), ("jct" | "factor jct" | "job", Some(_))) {
+        return Ok(());
+    }
     let stem = ["1", "2", "3", "4"].iter().find_map(|bin| name.strip_suffix(&format!(" bin {bin}")));
     let known = MEASURES.iter().any(|(known, _)| *known == stem.unwrap_or(name));
-    let job =
-        name.strip_prefix("job ").is_some_and(|class| JOB_CLASSES.iter().any(|(known, _)| *known == class));
-    if known || job { Ok(()) } else { Err(format!("`{name}` is no measure")) }
+    if known { Ok(()) } else { Err(format!("`{name}` is no measure")) }
 }
 
 /// What a measure is, in words.
 pub(crate) fn describe(name: &str) -> String {
+    if let (stem @ ("jct" | "factor jct"), Some(class)) = without_class(name) {
+        return format!("{}, jobs with {class} of their time in communication", describe(stem));
+    }
     let (stem, bin) = name.rsplit_once(" bin ").map_or((name, None), |(stem, bin)| (stem, Some(bin)));
     let words = MEASURES.iter().find(|(known, _)| *known == stem).map(|(_, words)| *words);
     match (words, bin) {
@@ -54,7 +67,7 @@ pub(crate) fn describe(name: &str) -> String {
 }
 
 /// Measures of one run on its own.
-pub(crate) fn of_run(outcome: &Outcome, coflows: &[CoflowSpec]) -> Measures {
+pub(crate) fn of_run(outcome: &Outcome, coflows: &[CoflowSpec], classes: &Classes) -> Measures {
     let mut measures = Measures::new();
     let completed: Vec<&CoflowRecord> = outcome.coflows.iter().filter(|record| record.admitted).collect();
     for bin in 0..=4u8 {
@@ -75,7 +88,23 @@ pub(crate) fn of_run(outcome: &Outcome, coflows: &[CoflowSpec]) -> Measures {
     if coflows.iter().any(|coflow| coflow.deadline.is_some()) {
         deadlines(outcome, coflows, &mut measures);
     }
+    if !classes.is_empty() {
+        jobs(outcome, classes, &mut measures);
+    }
     measures
+}
+
+/// Completion times of jobs, of all and by class.
+fn jobs(outcome: &Outcome, classes: &Classes, measures: &mut Measures) {
+    let mut jcts = outcome.jcts_secs();
+    jcts.sort_by(f64::total_cmp);
+    measures.insert("jct".to_owned(), mean(&jcts));
+    measures.insert("jct p95".to_owned(), percentile(&jcts, 0.95));
+    for (class, (name, _)) in JOB_CLASSES.iter().enumerate() {
+        let of_class = outcome.jobs.iter().filter(|job| classes.get(&job.id) == Some(&class));
+        let jcts: Vec<f64> = of_class.filter_map(|job| Some(job.jct?.as_secs())).collect();
+        measures.insert(format!("jct {name}"), mean(&jcts));
+    }
 }
 
 /// Shares of all coflows by how they stand to their deadlines.
@@ -117,6 +146,11 @@ pub(crate) fn compare(
                 measures.insert(format!("factor {name}"), factor);
             }
         }
+    }
+    let of_jobs: Vec<String> = baseline.keys().filter(|name| name.starts_with("jct")).cloned().collect();
+    for name in of_jobs {
+        let (own, base) = (measures.get(&name).copied().unwrap_or(0.0), baseline[&name]);
+        measures.insert(format!("factor {name}"), if base > 0.0 { own / base } else { 1.0 });
     }
     let Some(fair) = fair else { return };
     for (class, share) in JOB_CLASSES {
@@ -162,7 +196,8 @@ fn job_times(outcome: &Outcome, fair: &Outcome, share: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::{Bytes, Span, Time};
+    use weir_model::{Bytes, JobId, Span, Time};
+    use weir_sim::JobRecord;
 
     fn record(id: u64, cct_ms: u64, bin: u8) -> CoflowRecord {
         CoflowRecord {
@@ -191,7 +226,7 @@ mod tests {
                 ..CoflowSpec::new(CoflowId(id), Time::ZERO, Vec::new())
             })
             .collect();
-        let measures = of_run(&outcome(&[1000, 1400, 1900, 3000]), &coflows);
+        let measures = of_run(&outcome(&[1000, 1400, 1900, 3000]), &coflows, &Classes::new());
         let of = |name: &str| measures[name];
         assert_eq!((of("met"), of("late"), of("within 50 %"), of("within 100 %")), (25.0, 75.0, 25.0, 50.0));
         assert_eq!((of("avg"), of("avg bin 2"), of("p50"), of("slowdown")), (1.825, 1.45, 1.65, 1.825));
@@ -215,10 +250,42 @@ mod tests {
     fn a_job_gains_what_its_share_of_communication_lets_it() {
         // Under fair sharing 2 s, else 1 s. At a share of 1/8 the job computes for 14 s: 16 over 15.
         let (fair, base) = (outcome(&[2000]), outcome(&[1000]));
-        let (mut own, baseline) = (of_run(&fair, &[]), of_run(&base, &[]));
+        let (mut own, baseline) = (of_run(&fair, &[], &Classes::new()), of_run(&base, &[], &Classes::new()));
         compare(&mut own, &baseline, &fair, &base, Some(&fair));
         assert_eq!((own["factor avg"], own["job <25 %"]), (2.0, 16.0 / 15.0));
         assert!(check("job <25 %").is_ok() && check("factor p95 bin 4").is_ok());
         assert!(check("job some").is_err() && check("avg bin 5").is_err());
+    }
+
+    #[test]
+    fn completion_times_of_jobs_are_averaged_by_class() {
+        let job = |id, secs: Option<u64>| JobRecord {
+            id: JobId(id),
+            arrival: Time::ZERO,
+            jct: secs.map(|secs| Span::from_millis(1000 * secs)),
+            coflows: 2,
+        };
+        let classes = Classes::from([(JobId(1), 0), (JobId(2), 0), (JobId(3), 3), (JobId(4), 3)]);
+        let of = |jcts: [Option<u64>; 4]| {
+            let jobs = (1..).zip(jcts).map(|(id, secs)| job(id, secs)).collect();
+            let outcome = Outcome { jobs, ..outcome(&[1000]) };
+            (of_run(&outcome, &[], &classes), outcome)
+        };
+        // One was refused and has no completion time.
+        let ((mut own, outcome), (baseline, base)) =
+            (of([Some(2), Some(4), Some(9), None]), of([Some(1), Some(3), Some(8), Some(8)]));
+        compare(&mut own, &baseline, &outcome, &base, None);
+        assert_eq!(
+            (own["jct"], own["jct <25 %"], own["jct >=75 %"], own["jct 25-49 %"]),
+            (5.0, 3.0, 9.0, 0.0)
+        );
+        assert_eq!((own["factor jct"], own["factor jct <25 %"], own["factor jct 25-49 %"]), (1.0, 1.5, 1.0));
+        assert!(
+            check("factor jct <25 %").is_ok() && check("jct p95").is_ok() && check("jct p95 <25 %").is_err()
+        );
+        assert_eq!(
+            describe("jct <25 %"),
+            "average completion time of jobs, s, jobs with <25 % of their time in communication"
+        );
     }
 }

@@ -169,7 +169,7 @@ fn simulate(point: &Point, policy: &str, work: Work, options: &Options) -> Simul
     let mut instance = weir_policy::create(policy).map_err(|error| failed(error.to_string()))?;
     let outcome = weir_sim::simulate(&work.fabric, work.coflows.clone(), instance.as_mut(), options);
     let outcome = outcome.map_err(|error| failed(error.to_string()))?;
-    let measures = of_run(&outcome, &work.coflows);
+    let measures = of_run(&outcome, &work.coflows, &work.classes);
     Ok((outcome, measures))
 }
 

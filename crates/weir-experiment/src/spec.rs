@@ -1,5 +1,6 @@
 //! What an experiment is: the file `experiment.toml`.
 
+use crate::JobSetup;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use weir_model::Rate;
@@ -59,6 +60,8 @@ pub struct Setup {
     pub oversubscription: Option<f64>,
     /// Plan at arrivals and ends of coflows only, as the paper's system does.
     pub plan_at_coflows: Option<bool>,
+    /// Coflows become stages of jobs that compute.
+    pub jobs: Option<JobSetup>,
 }
 
 impl Setup {
@@ -74,6 +77,7 @@ impl Setup {
             skew: self.skew.or(base.skew),
             oversubscription: self.oversubscription.or(base.oversubscription),
             plan_at_coflows: self.plan_at_coflows.or(base.plan_at_coflows),
+            jobs: self.jobs.or(base.jobs),
         }
     }
 
@@ -99,6 +103,7 @@ impl Setup {
             None if self.oversubscription.is_some_and(|factor| factor <= 0.0) => {
                 Err("oversubscription is not above 0".to_owned())
             }
+            None if self.jobs.is_some_and(|jobs| jobs.stages == 0) => Err("jobs have no stage".to_owned()),
             None => Ok(()),
         }
     }
@@ -295,6 +300,7 @@ mod tests {
             ("baseline = \"varys\"", "baseline = \"fifo\"", "does not run the baseline fifo"),
             ("deadlines = 1.0", "deadlines = -1.0", "deadlines is not a number"),
             ("deadlines = 1.0", "deadline = 1.0", "unknown field `deadline`"),
+            ("deadlines = 1.0", "jobs = { stages = 0 }", "jobs have no stage"),
             ("policy = \"fair\"", "policy = \"fifo\"", "has no run"),
             ("baseline = \"varys\"", "", "no baseline"),
             ("policies = [\"varys\", \"fair\"]", "", "`avg` is no measure of a workload"),

@@ -1,6 +1,7 @@
 //! The workload of a point: what the trace has, changed as the point says.
 
 use crate::Setup;
+use crate::jobs::{Classes, fair_times, into_jobs};
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, RackSpec, Span, Time};
 use weir_trace::synthetic::Draw;
 
@@ -11,6 +12,8 @@ const HOSTS_PER_RACK: u32 = 10;
 pub(crate) struct Work {
     pub(crate) fabric: Fabric,
     pub(crate) coflows: Vec<CoflowSpec>,
+    /// The classes of jobs, if coflows were made stages of them.
+    pub(crate) classes: Classes,
 }
 
 /// Makes the work of a point from the coflows of a trace.
@@ -41,7 +44,12 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
     if let Some(spread) = setup.deadlines {
         weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
     }
-    Ok(Work { fabric, coflows })
+    let mut classes = Classes::new();
+    if let Some(jobs) = setup.jobs {
+        let fair = fair_times(&fabric, &coflows)?;
+        (coflows, classes) = into_jobs(coflows, &fair, jobs, &mut draw);
+    }
+    Ok(Work { fabric, coflows, classes })
 }
 
 /// So many different coflows, arriving together in the order of the trace.

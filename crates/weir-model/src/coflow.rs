@@ -1,6 +1,6 @@
 //! The work: coflows and their flows, as they are known when they arrive.
 
-use crate::{Bytes, CoflowId, HostId, Span, Time};
+use crate::{Bytes, CoflowId, Dependencies, HostId, JobId, Span, Time};
 
 /// One transfer of a coflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,8 @@ pub enum Pattern {
 pub struct CoflowSpec {
     /// Identity, and the second key after `arrival` wherever coflows tie.
     pub id: CoflowId,
-    /// When its flows may start. Completion time counts from here.
+    /// When its flows may start; of a stage, when the stage may begin, if nothing else delays it (see
+    /// [`Dependencies`]). Completion time counts from when its flows may start.
     pub arrival: Time,
     /// Its transfers. May be empty in a live coflow whose flows join later.
     pub flows: Vec<FlowSpec>,
@@ -48,12 +49,27 @@ pub struct CoflowSpec {
     pub deadline: Option<Span>,
     /// Declared pattern.
     pub pattern: Pattern,
+    /// How it stands to others of its job.
+    pub dependencies: Dependencies,
 }
 
 impl CoflowSpec {
-    /// A coflow of weight 1 without deadline or declared pattern.
+    /// A coflow of weight 1 without deadline, declared pattern or dependencies.
     pub fn new(id: CoflowId, arrival: Time, flows: Vec<FlowSpec>) -> CoflowSpec {
-        CoflowSpec { id, arrival, flows, weight: 1.0, deadline: None, pattern: Pattern::Any }
+        CoflowSpec {
+            id,
+            arrival,
+            flows,
+            weight: 1.0,
+            deadline: None,
+            pattern: Pattern::Any,
+            dependencies: Dependencies::default(),
+        }
+    }
+
+    /// The job it belongs to; without one stated, a job of its own.
+    pub fn job(&self) -> JobId {
+        self.dependencies.job.unwrap_or(JobId(self.id.0))
     }
 
     /// Bytes of all flows (the coflow's size).

@@ -1,15 +1,20 @@
-//! Vocabulary of Weir: ids, units, the network ([`Fabric`]) and the work ([`CoflowSpec`], [`FlowSpec`]).
+//! Vocabulary of Weir: ids, units, the network ([`Fabric`]) and the work ([`CoflowSpec`], [`FlowSpec`]),
+//! with what waits for what ([`Arrivals`]).
 //!
 //! Everything here is plain data with its invariants. The crate makes no decision, does no I/O and
 //! reads no clock; it depends on nothing else of ours.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod coflow;
+mod dependencies;
 mod fabric;
 mod ids;
 mod units;
 
+pub use arrivals::Arrivals;
 pub use coflow::{CoflowSpec, FlowSpec, Pattern};
+pub use dependencies::{Dependencies, Tail};
 pub use fabric::{Fabric, FabricError, Link, LinkKind, MAX_PATH_LINKS, Path, RackSpec, SiteSpec};
 pub use ids::{CoflowId, FlowId, HostId, JobId, LinkId};
 pub use units::{Bytes, ParseUnitError, Rate, Span, Time};

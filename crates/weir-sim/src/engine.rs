@@ -1,8 +1,9 @@
 //! The event loop.
 
 use crate::completions::{Completions, Due};
+use crate::jobs::{Jobs, set_tails};
 use crate::{CoflowRecord, FlowRecord, Observer, Outcome, RefusedCoflow};
-use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, Span, Time};
+use weir_model::{Arrivals, Bytes, CoflowId, CoflowSpec, Fabric, FlowId, Span, Time};
 use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Policy, Refusal, Slot};
 
 /// When the policy plans again.
@@ -47,9 +48,16 @@ pub enum SimError {
         /// The first coflow left.
         coflow: CoflowId,
     },
+    /// Coflows wait for each other in a circle.
+    #[error("coflow {coflow} waits for coflows that never complete")]
+    NeverArrives {
+        /// The first of them.
+        coflow: CoflowId,
+    },
 }
 
-/// Runs coflows (in any order) through a fresh policy until all are complete.
+/// Runs coflows (in any order) through a fresh policy until all are complete. A coflow that waits for others (see
+/// [`weir_model::Dependencies`]) arrives when they are complete and its stage has computed.
 pub fn simulate(
     fabric: &Fabric,
     coflows: Vec<CoflowSpec>,
@@ -73,15 +81,11 @@ pub fn simulate_observed(
             coflow.arrival = Time::ZERO + Span::from_secs_ceil(coflow.arrival.as_secs() * scale);
         }
     }
-    coflows.sort_by_key(|coflow| (coflow.arrival, coflow.id));
-    Engine::new(fabric, policy, options, observer).run(coflows)
-}
-
-/// What is known of a live coflow besides the table.
-#[derive(Clone, Copy)]
-struct Live {
-    record: CoflowRecord,
-    rank: usize,
+    set_tails(fabric, &mut coflows);
+    let jobs = Jobs::of(&coflows);
+    let mut outcome = Engine::new(fabric, Arrivals::new(coflows), policy, options, observer).run()?;
+    outcome.jobs = jobs.records(&outcome.coflows);
+    Ok(outcome)
 }
 
 struct Engine<'a> {
@@ -89,24 +93,26 @@ struct Engine<'a> {
     policy: &'a mut dyn Policy,
     replan: Replan,
     observer: &'a mut dyn Observer,
+    arrivals: Arrivals,
     table: CoflowTable,
     plan: Plan,
     completions: Completions,
     now: Time,
     wakeup: Time,
-    live: Vec<Option<Live>>,
+    /// What is known of live coflows besides the table, by slot.
+    live: Vec<Option<CoflowRecord>>,
     arrived: Vec<Slot>,
     touched: Vec<ClassId>,
     /// Whether something happened after which the policy plans.
     stale: bool,
     next_flow: u64,
-    finished: Vec<(usize, CoflowRecord)>,
     outcome: Outcome,
 }
 
 impl<'a> Engine<'a> {
     fn new(
         fabric: &'a Fabric,
+        arrivals: Arrivals,
         policy: &'a mut dyn Policy,
         options: &Options,
         observer: &'a mut dyn Observer,
@@ -116,6 +122,7 @@ impl<'a> Engine<'a> {
             policy,
             replan: options.replan,
             observer,
+            arrivals,
             table: CoflowTable::new(fabric),
             plan: Plan::default(),
             completions: Completions::default(),
@@ -126,16 +133,14 @@ impl<'a> Engine<'a> {
             touched: Vec::new(),
             stale: false,
             next_flow: 0,
-            finished: Vec::new(),
             outcome: Outcome::default(),
         }
     }
 
-    fn run(mut self, coflows: Vec<CoflowSpec>) -> Result<Outcome, SimError> {
-        let mut waiting = coflows.into_iter().enumerate().peekable();
+    fn run(mut self) -> Result<Outcome, SimError> {
         let mut due = Due::default();
         loop {
-            let arrival = waiting.peek().map_or(Time::MAX, |(_, coflow)| coflow.arrival);
+            let arrival = self.arrivals.next_arrival();
             let next = arrival.min(self.completions.next(self.now, &self.table)).min(self.wakeup);
             if next == Time::MAX {
                 if self.is_frozen() {
@@ -147,8 +152,8 @@ impl<'a> Engine<'a> {
             self.move_to(next);
             self.completions.take_due(self.now, &self.table, &mut due);
             self.complete(&due);
-            while let Some((rank, coflow)) = waiting.next_if(|(_, coflow)| coflow.arrival <= self.now) {
-                self.arrive(rank, &coflow);
+            while let Some(coflow) = self.arrivals.pop(self.now) {
+                self.arrive(&coflow);
             }
             self.stale |= self.wakeup <= self.now;
             if self.stale {
@@ -162,8 +167,10 @@ impl<'a> Engine<'a> {
                 coflow: coflow.id(),
             });
         }
-        self.finished.sort_by_key(|&(rank, _)| rank);
-        self.outcome.coflows = self.finished.into_iter().map(|(_, record)| record).collect();
+        if let Some(coflow) = self.arrivals.any_waiting() {
+            return Err(SimError::NeverArrives { coflow });
+        }
+        self.outcome.coflows.sort_by_key(|record| (record.arrival, record.id));
         Ok(self.outcome)
     }
 
@@ -211,6 +218,7 @@ impl<'a> Engine<'a> {
         self.observer.flow_completed(FlowRecord {
             id: flow.id(),
             coflow: coflow.id(),
+            index: at.flow as usize,
             completed: self.now,
             size: flow.size(),
         });
@@ -218,21 +226,31 @@ impl<'a> Engine<'a> {
 
     /// Records a coflow that has left the table.
     fn record_coflow(&mut self, slot: Slot) {
-        let Live { mut record, rank } =
-            self.live[slot.0 as usize].take().expect("every live coflow is known");
+        let mut record = self.live[slot.0 as usize].take().expect("every live coflow is known");
         record.cct = self.now - record.arrival;
         self.observer.coflow_completed(&record);
-        self.finished.push((rank, record));
+        self.outcome.coflows.push(record);
+        self.arrivals.complete(record.id, self.now);
         self.outcome.makespan = self.now;
         self.stale = true;
     }
 
-    fn arrive(&mut self, rank: usize, coflow: &CoflowSpec) {
+    fn arrive(&mut self, coflow: &CoflowSpec) {
         let first = FlowId(self.next_flow);
         self.next_flow += coflow.flows.len() as u64;
         let slot = self.table.insert(coflow, first, self.fabric);
         self.live.resize(self.table.slot_bound(), None);
-        let record = CoflowRecord {
+        self.live[slot.0 as usize] = Some(self.record_of(coflow));
+        self.arrived.push(slot);
+        self.stale = true;
+        self.complete_linkless(slot);
+        let counters = &mut self.outcome.counters;
+        counters.most_coflows = counters.most_coflows.max(self.table.slots().len());
+        counters.most_flows = counters.most_flows.max(self.table.live_flows());
+    }
+
+    fn record_of(&self, coflow: &CoflowSpec) -> CoflowRecord {
+        CoflowRecord {
             id: coflow.id,
             arrival: coflow.arrival,
             admitted: true,
@@ -241,14 +259,7 @@ impl<'a> Engine<'a> {
             width: coflow.width(),
             bytes: coflow.bytes(),
             bin: coflow.bin(),
-        };
-        self.live[slot.0 as usize] = Some(Live { record, rank });
-        self.arrived.push(slot);
-        self.stale = true;
-        self.complete_linkless(slot);
-        let counters = &mut self.outcome.counters;
-        counters.most_coflows = counters.most_coflows.max(self.table.slots().len());
-        counters.most_flows = counters.most_flows.max(self.table.live_flows());
+        }
     }
 
     /// Flows that cross no link, and coflows without flows, are complete at once.
@@ -282,15 +293,26 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Lets a coflow leave as it came. The plan gives it nothing, so it needs no other.
+    /// Lets a coflow leave as it came, and with it those that wait for it: their stages never begin. The plan gives
+    /// it nothing, so it needs no other.
     fn refuse(&mut self, refusal: &Refusal) {
-        let Live { mut record, rank } =
-            self.live[refusal.coflow.0 as usize].take().expect("every live coflow is known");
+        let record = self.live[refusal.coflow.0 as usize].take().expect("every live coflow is known");
         self.table.remove(refusal.coflow);
+        self.record_refusal(record, refusal.to_string());
+        for coflow in self.arrivals.refuse(record.id) {
+            let waiting = CoflowRecord { arrival: self.now, ..self.record_of(&coflow) };
+            self.record_refusal(
+                waiting,
+                format!("its stage would follow on coflow {}, which was refused", record.id),
+            );
+        }
+    }
+
+    fn record_refusal(&mut self, mut record: CoflowRecord, reason: String) {
         (record.admitted, record.cct) = (false, self.now - record.arrival);
         self.observer.coflow_refused(&record);
-        self.outcome.refused.push(RefusedCoflow { id: record.id, reason: refusal.to_string() });
-        self.finished.push((rank, record));
+        self.outcome.refused.push(RefusedCoflow { id: record.id, reason });
+        self.outcome.coflows.push(record);
     }
 }
 

@@ -20,16 +20,22 @@
 //! * **Equal times**: all completions of an instant come before its arrivals, and both before the plan.
 //!   Coflows that arrive together are inserted by id.
 //! * A flow that crosses no link is complete when it arrives.
+//! * **Stages**: a stage begins at its coflow's `arrival`, or when the last of the coflows it waits for is complete if
+//!   that is later, and its coflow arrives when it has computed: at once if it computes nothing. Coflows that are not
+//!   part of the run are not waited for. How long stages compute is not scaled with arrivals.
 //! * A coflow that the policy refuses ([`weir_policy::Plan::refused`]) leaves at once and moves nothing.
+//!   Stages that wait for it never begin: their coflows are refused with it, and their job has no completion time.
 //!
 //! The crate reads no file, no clock and draws no random number: equal arguments give equal results.
 #![forbid(unsafe_code)]
 
 mod completions;
 mod engine;
+mod jobs;
 mod outcome;
 mod statistics;
 
 pub use engine::{Options, Replan, SimError, isolation, simulate, simulate_observed};
+pub use jobs::{JobRecord, Jobs, set_tails};
 pub use outcome::{CoflowRecord, Counters, FlowRecord, Observer, Outcome, RefusedCoflow};
 pub use statistics::{mean, percentile};

@@ -1,5 +1,6 @@
 //! What a run gives back, and what may watch it.
 
+use crate::JobRecord;
 use weir_model::{Bytes, CoflowId, FlowId, Span, Time};
 use weir_policy::{CoflowTable, Plan};
 
@@ -27,10 +28,12 @@ pub struct CoflowRecord {
 /// One completed flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
-    /// Identity: flows count from 0 over all coflows by (arrival, id), in the order of their coflow.
+    /// Identity: flows count from 0 over all coflows as they arrive, in the order of their coflow.
     pub id: FlowId,
     /// Its coflow.
     pub coflow: CoflowId,
+    /// Its index among the coflow's flows.
+    pub index: usize,
     /// When its last byte arrived.
     pub completed: Time,
     /// Bytes moved.
@@ -68,6 +71,8 @@ pub struct Counters {
 pub struct Outcome {
     /// One record per coflow, by (arrival, id).
     pub coflows: Vec<CoflowRecord>,
+    /// One record per job, by (arrival, id); none where every job is a bare coflow.
+    pub jobs: Vec<JobRecord>,
     /// The coflows that were refused, in the order in which they were.
     pub refused: Vec<RefusedCoflow>,
     /// How much work it was.
@@ -94,6 +99,11 @@ impl Outcome {
         let nanos: u128 = admitted().map(|record| u128::from(span(record).nanos())).sum();
         let count = admitted().count();
         if count == 0 { 0.0 } else { nanos as f64 / 1e9 / count as f64 }
+    }
+
+    /// Completion times of the jobs that were complete, in seconds.
+    pub fn jcts_secs(&self) -> Vec<f64> {
+        self.jobs.iter().filter_map(|job| Some(job.jct?.as_secs())).collect()
     }
 }
 

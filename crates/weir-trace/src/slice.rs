@@ -1,13 +1,14 @@
 //! A piece of a workload, small enough to be moved live by a few hosts.
 
 use std::collections::BTreeMap;
-use weir_model::{Bytes, CoflowSpec, FlowSpec, HostId, Rate, Span, Time};
+use weir_model::{Bytes, CoflowSpec, Dependencies, FlowSpec, HostId, Rate, Span, Time};
 
 /// Which piece, and how it is made small.
 ///
 /// Coflows are taken by (arrival, id); their hosts wrap around; flows of one coflow with the same ends
 /// become one, and those inside a host are left out (they would cross no link). Then sizes and arrivals
-/// are divided, and coflows that would take too long are scaled down as a whole.
+/// are divided, and coflows that would take too long are scaled down as a whole. A stage does not wait for coflows
+/// that are not in the piece.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slice {
     /// Index of the first coflow, by (arrival, id).
@@ -18,7 +19,7 @@ pub struct Slice {
     pub hosts: u32,
     /// Sizes are divided by this, rounded down, at least 1 byte. At least 1.
     pub bytes_divisor: u64,
-    /// Time since the first arrival, and deadlines, are divided by this, rounded down. At least 1.
+    /// Time since the first arrival, deadlines and compute times are divided by this, rounded down. At least 1.
     pub time_divisor: u64,
     /// Coflows whose isolation time T exceeds half of this cap C are scaled down to C - C^2 / 4T: none takes
     /// longer than the cap, and the longer of two stays the longer. Were they cut off at the cap, many would be
@@ -50,11 +51,13 @@ impl Slice {
                 shrink(&mut flows, self.hosts, link_rate, cap);
             }
             let divided = |span: Span| Span::from_nanos(span.nanos() / self.time_divisor.max(1));
+            let compute = divided(coflow.dependencies.compute);
             piece.push(CoflowSpec {
                 arrival: Time::ZERO + divided(coflow.arrival - start),
                 deadline: coflow.deadline.map(divided),
                 flows,
-                ..coflow.clone()
+                dependencies: Dependencies { compute, ..coflow.dependencies.clone() },
+                ..*coflow
             });
         }
         piece

@@ -1,6 +1,6 @@
 //! A workload: jobs of stages, each of which computes and then waits for a coflow.
 
-use weir_model::{CoflowSpec, JobId, Span, Time};
+use weir_model::{CoflowId, CoflowSpec, Dependencies, JobId, Span, Time};
 
 /// Jobs over a number of hosts.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,11 +55,6 @@ impl Job {
             && stage.after.is_empty()
     }
 
-    /// Whether a stage waits for another, so that its coflow arrives when the network is done with one.
-    pub fn has_dependencies(&self) -> bool {
-        self.stages.iter().any(|stage| !stage.after.is_empty())
-    }
-
     /// Sets every coflow's arrival to the earliest possible one: all compute times on the longest chain of
     /// stages up to its own, as if transfers took no time. Entries of `after` that are not earlier stages
     /// are left out.
@@ -71,6 +66,25 @@ impl Job {
             stage.coflow.arrival = start + stage.compute;
         }
     }
+
+    /// Its coflows in the order of its stages. Entries of `after` that are no stages are left out.
+    fn into_coflows(self) -> Vec<CoflowSpec> {
+        if self.is_bare() {
+            return self.stages.into_iter().map(|stage| stage.coflow).collect();
+        }
+        let ids: Vec<CoflowId> = self.stages.iter().map(|stage| stage.coflow.id).collect();
+        let coflow = |stage: Stage| {
+            let after = stage.after.iter().filter_map(|&other| ids.get(other).copied()).collect();
+            let dependencies = Dependencies {
+                job: Some(self.id),
+                after,
+                compute: stage.compute,
+                ..stage.coflow.dependencies
+            };
+            CoflowSpec { arrival: self.arrival, dependencies, ..stage.coflow }
+        };
+        self.stages.into_iter().map(coflow).collect()
+    }
 }
 
 impl Workload {
@@ -79,14 +93,10 @@ impl Workload {
         Workload { name: name.into(), hosts, jobs: coflows.into_iter().map(Job::bare).collect() }
     }
 
-    /// All coflows of all jobs with their earliest possible arrivals (see [`Job::set_arrivals`]), by
-    /// (arrival, id). Exact for jobs whose stages wait for no other.
+    /// All coflows of all jobs, each with what it waits for, by (arrival, id). Those of stages have the arrival of
+    /// their job: when the stage may begin, if it waits for no other.
     pub fn into_coflows(self) -> Vec<CoflowSpec> {
-        let stages = self.jobs.into_iter().flat_map(|mut job| {
-            job.set_arrivals();
-            job.stages
-        });
-        let mut coflows: Vec<CoflowSpec> = stages.map(|stage| stage.coflow).collect();
+        let mut coflows: Vec<CoflowSpec> = self.jobs.into_iter().flat_map(Job::into_coflows).collect();
         coflows.sort_by_key(|coflow| (coflow.arrival, coflow.id));
         coflows
     }
@@ -94,11 +104,6 @@ impl Workload {
     /// Like [`Workload::into_coflows`], leaving the workload as it is.
     pub fn coflows(&self) -> Vec<CoflowSpec> {
         self.clone().into_coflows()
-    }
-
-    /// Number of jobs with a stage that waits for another.
-    pub fn dependent_jobs(&self) -> usize {
-        self.jobs.iter().filter(|job| job.has_dependencies()).count()
     }
 }
 
@@ -112,16 +117,30 @@ mod tests {
         Stage { compute: Span::from_millis(compute_ms), after: after.to_vec(), coflow }
     }
 
-    #[test]
-    fn coflows_arrive_after_the_longest_chain_of_compute() {
-        // 0 -> 1 -> 3 takes 10 + 20 + 5, 0 -> 2 -> 3 takes 10 + 3 + 5: the first decides.
+    fn diamond() -> Job {
         let stages = vec![stage(1, 10, &[]), stage(2, 20, &[0]), stage(3, 3, &[0]), stage(4, 5, &[1, 2])];
-        let job = Job { id: JobId(1), arrival: Time::from_millis(100), name: None, stages };
-        let workload = Workload { name: String::new(), hosts: 1, jobs: vec![job] };
-        assert_eq!(workload.dependent_jobs(), 1);
-        let arrivals: Vec<_> = workload.into_coflows().iter().map(|c| (c.id.0, c.arrival)).collect();
-        let ms = Time::from_millis;
-        assert_eq!(arrivals, [(1, ms(110)), (3, ms(113)), (2, ms(130)), (4, ms(135))]);
+        Job { id: JobId(9), arrival: Time::from_millis(100), name: None, stages }
+    }
+
+    #[test]
+    fn the_earliest_arrival_is_after_the_longest_chain_of_compute() {
+        // 0 -> 1 -> 3 takes 10 + 20 + 5, 0 -> 2 -> 3 takes 10 + 3 + 5: the first decides.
+        let mut job = diamond();
+        job.set_arrivals();
+        let arrivals: Vec<_> = job.stages.iter().map(|stage| stage.coflow.arrival).collect();
+        assert_eq!(arrivals, [110, 130, 113, 135].map(Time::from_millis));
+    }
+
+    #[test]
+    fn coflows_of_stages_say_what_they_wait_for() {
+        let workload = Workload { name: String::new(), hosts: 1, jobs: vec![diamond()] };
+        let coflows = workload.into_coflows();
+        let after: Vec<Vec<u64>> =
+            coflows.iter().map(|coflow| coflow.dependencies.after.iter().map(|id| id.0).collect()).collect();
+        assert_eq!(after, [vec![], vec![1], vec![1], vec![2, 3]]);
+        let same = |coflow: &CoflowSpec| (coflow.arrival, coflow.job()) == (Time::from_millis(100), JobId(9));
+        assert!(coflows.iter().all(same));
+        assert_eq!(coflows[3].dependencies.compute, Span::from_millis(5));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::daemons::{ControlArgs, MarginArgs, seconds};
 use super::sim::{find_policies, simulated_rows};
 use super::workload::{self, SliceArgs};
-use crate::output::{self, CoflowRow, Mode, OutputFile, Results, Run, percentile};
+use crate::output::{self, Mode, OutputFile, Results, Run, percentile};
 use crate::report::{self, LinkUse, ReportInput, ReportRun, Transfer};
 use crate::{Failure, progress};
 use clap::Args;
@@ -103,6 +103,8 @@ impl Work {
             let isolation = |coflow: &CoflowSpec| weir_sim::isolation(&fabric, coflow);
             weir_trace::draw_deadlines(&mut coflows, spread, args.seed, isolation);
         }
+        // What drivers know in advance, live as in the simulation.
+        weir_sim::set_tails(&fabric, &mut coflows);
         Ok(Work { name: args.trace.clone(), hosts: args.hosts, coflows, fabric, expect: BTreeMap::new() })
     }
 
@@ -130,6 +132,7 @@ impl Work {
         };
         let expect = scenario.expect.iter().map(seconds).collect();
         let fabric = big_switch(2 * ports, args.link_rate)?;
+        weir_sim::set_tails(&fabric, &mut coflows);
         Ok(Work { name: scenario.name.clone(), hosts: 2 * ports, coflows, fabric, expect })
     }
 
@@ -191,7 +194,8 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
             let pair = run(args, policy, &label, &work, loopback)?;
             println!("{}", line(&label, &pair));
             work.print_expected(&pair);
-            for line in [&pair.live, &pair.simulated].into_iter().filter_map(deadlines) {
+            let of_deadlines = [&pair.live, &pair.simulated].into_iter().filter_map(deadlines);
+            for line in of_deadlines.chain(jobs(&pair)) {
                 println!("  {line}");
             }
             results.runs.extend([pair.live.clone(), pair.simulated.clone()]);
@@ -245,7 +249,8 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let info = weir_policy::find(twin)?;
     let simulated =
         weir_sim::simulate(fabric, coflows.clone(), info.create().as_mut(), &weir_sim::Options::default())?;
-    let simulated = Run::new(twin, Mode::Simulated, simulated_rows(&simulated.coflows, coflows), 0.0);
+    let rows = simulated_rows(&simulated.coflows, coflows);
+    let simulated = Run::new(twin, Mode::Simulated, rows, 0.0).with_jobs(&simulated.jobs);
 
     let network = if loopback {
         Network::Loopback
@@ -272,7 +277,9 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let outcome = live::run(&options, &network, coflows, |bytes| bar.set_position(bytes));
     bar.finish_and_clear();
     let outcome = outcome?;
-    let rows = live_rows(&outcome, coflows, fabric);
+    let records = live_records(&outcome, coflows, fabric);
+    let jobs = weir_sim::Jobs::of(&live::from_start(coflows)).records(&records);
+    let rows = simulated_rows(&records, coflows);
     let transfers: Vec<Transfer> = outcome
         .flows
         .iter()
@@ -289,13 +296,18 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         .collect();
     let link_use = LinkUse::from_transfers(fabric, &transfers);
     let LiveOutcome { first_byte_us, replan_us, cpu_secs, .. } = outcome;
-    let live = Run::new(policy, Mode::Live, rows, cpu_secs.iter().sum());
+    let live = Run::new(policy, Mode::Live, rows, cpu_secs.iter().sum()).with_jobs(&jobs);
     Ok(Pair { policy: policy.to_owned(), live, simulated, cpu_secs, first_byte_us, replan_us, link_use })
 }
 
-fn live_rows(outcome: &LiveOutcome, coflows: &[CoflowSpec], fabric: &Fabric) -> Vec<CoflowRow> {
+/// What was measured, as the simulator would have it.
+fn live_records(
+    outcome: &LiveOutcome,
+    coflows: &[CoflowSpec],
+    fabric: &Fabric,
+) -> Vec<weir_sim::CoflowRecord> {
     let measured = outcome.completion.iter().zip(&outcome.arrival).zip(&outcome.refused);
-    let records: Vec<weir_sim::CoflowRecord> = coflows
+    coflows
         .iter()
         .zip(measured)
         .map(|(coflow, ((&cct, &arrival), refused))| weir_sim::CoflowRecord {
@@ -308,8 +320,7 @@ fn live_rows(outcome: &LiveOutcome, coflows: &[CoflowSpec], fabric: &Fabric) -> 
             bytes: coflow.bytes(),
             bin: coflow.bin(),
         })
-        .collect();
-    simulated_rows(&records, coflows)
+        .collect()
 }
 
 /// One sentence on workload and network.
@@ -339,6 +350,14 @@ fn deadlines(run: &Run) -> Option<String> {
         percent(admitted),
         percent(stated)
     ))
+}
+
+/// Completion times of jobs, where they are more than bare coflows.
+fn jobs(pair: &Pair) -> Option<String> {
+    let (live, simulated) = (pair.live.summary.jobs?, pair.simulated.summary.jobs?);
+    let (measured, exact) = (live.avg_jct_s, simulated.avg_jct_s);
+    let ratio = measured / exact;
+    Some(format!("{} jobs: average JCT {measured:.3} s live, {exact:.3} s simulated, {ratio:.3}x", live.jobs))
 }
 
 /// Ratios of simulated completion times that are not short, and differences (ms) of those that are.

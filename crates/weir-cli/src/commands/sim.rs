@@ -120,12 +120,6 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
         return Err(Failure::Input(format!("--deadlines {spread} is not a number of at least 0")));
     }
     let workload = workload::load(args.trace.as_deref().unwrap_or_default(), args.seed)?;
-    let dependent = workload.dependent_jobs();
-    if dependent > 0 {
-        eprintln!(
-            "weir: {dependent} jobs have stages that wait for others: their coflows arrive as if transfers took no time"
-        );
-    }
     let (name, mut hosts) = (workload.name.clone(), workload.hosts);
     let mut coflows = workload.into_coflows();
     if args.hosts.is_some() || args.slice.is_given() {
@@ -213,7 +207,7 @@ pub(crate) fn simulate(
     let Simulation { fabric, coflows, options, .. } = simulation;
     let mut watch = Watch {
         bar: progress::bar(coflows.len() as u64, &policy.name, "coflows"),
-        recorder: record.then(|| LinkRecorder::new(fabric, coflows, options)),
+        recorder: record.then(|| LinkRecorder::new(fabric, coflows)),
     };
     let copy = coflows.clone();
     let before = thread_cpu_secs();
@@ -222,7 +216,7 @@ pub(crate) fn simulate(
     watch.bar.finish_and_clear();
     let outcome: Outcome = outcome.map_err(|error| anyhow::anyhow!("{}: {error}", policy.name))?;
     let rows = simulated_rows(&outcome.coflows, coflows);
-    let run = Run::new(&policy.name, Mode::Simulated, rows, cpu_s);
+    let run = Run::new(&policy.name, Mode::Simulated, rows, cpu_s).with_jobs(&outcome.jobs);
     Ok((run, watch.recorder.map(LinkRecorder::finish)))
 }
 

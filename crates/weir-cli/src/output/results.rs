@@ -4,7 +4,7 @@
 use super::{mean, percentile};
 use serde::Serialize;
 use weir_model::{Rate, Span};
-use weir_sim::CoflowRecord;
+use weir_sim::{CoflowRecord, JobRecord};
 
 /// Everything one invocation gives back.
 #[derive(Clone, Debug, Serialize)]
@@ -53,6 +53,20 @@ pub(crate) struct Run {
     pub(crate) mode: Mode,
     pub(crate) summary: Summary,
     pub(crate) coflows: Vec<CoflowRow>,
+    /// Absent where every job is a bare coflow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) jobs: Vec<JobRow>,
+}
+
+/// One job of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct JobRow {
+    pub(crate) id: u64,
+    pub(crate) arrival_s: f64,
+    /// Completion time, from the job's arrival to the last byte of its last coflow; null if one was refused.
+    pub(crate) jct_s: Option<f64>,
+    /// Number of coflows.
+    pub(crate) coflows: usize,
 }
 
 /// One coflow of a run.
@@ -114,8 +128,20 @@ pub(crate) struct Summary {
     pub(crate) deadlines_met: Option<usize>,
     /// Coflows that were let in and missed their deadline; null if none has one.
     pub(crate) admitted_late: Option<usize>,
+    /// Of the jobs that were complete; absent where every job is a bare coflow.
+    #[serde(flatten)]
+    pub(crate) jobs: Option<JobSummary>,
     /// Processor time the run took (of this process and those it started).
     pub(crate) cpu_s: f64,
+}
+
+/// Statistics over jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct JobSummary {
+    /// Number of jobs, those with a refused coflow included.
+    pub(crate) jobs: usize,
+    pub(crate) avg_jct_s: f64,
+    pub(crate) p95_jct_s: f64,
 }
 
 impl Run {
@@ -141,9 +167,27 @@ impl Run {
             makespan_s: completed().map(|row| row.arrival_s + row.cct_s).fold(0.0, f64::max),
             deadlines_met: count(true, true),
             admitted_late: count(false, true),
+            jobs: None,
             cpu_s,
         };
-        Run { policy: policy.into(), mode, summary, coflows }
+        Run { policy: policy.into(), mode, summary, coflows, jobs: Vec::new() }
+    }
+
+    /// The same with its jobs, of which there are none where every job is a bare coflow.
+    pub(crate) fn with_jobs(mut self, jobs: &[JobRecord]) -> Run {
+        let row = |job: &JobRecord| JobRow {
+            id: job.id.0,
+            arrival_s: job.arrival.as_secs(),
+            jct_s: job.jct.map(Span::as_secs),
+            coflows: job.coflows,
+        };
+        self.jobs = jobs.iter().map(row).collect();
+        let mut jcts: Vec<f64> = self.jobs.iter().filter_map(|job| job.jct_s).collect();
+        jcts.sort_by(f64::total_cmp);
+        let (avg_jct_s, p95_jct_s) = (mean(&jcts), percentile(&jcts, 0.95));
+        self.summary.jobs =
+            (!jobs.is_empty()).then_some(JobSummary { jobs: jobs.len(), avg_jct_s, p95_jct_s });
+        self
     }
 
     /// The coflows that were let in: they have a completion time.
@@ -190,6 +234,25 @@ mod tests {
         assert_eq!((run.summary.deadlines_met, run.summary.admitted_late), (Some(1), Some(0)));
         let text = serde_json::to_string(&run).unwrap();
         assert!(text.contains(r#""id":1,"arrival_s":1.0,"cct_s":null,"#), "{text}");
+    }
+
+    #[test]
+    fn jobs_are_summed_up_where_there_are_any() {
+        let job = |id, jct: Option<u64>| JobRecord {
+            id: weir_model::JobId(id),
+            arrival: weir_model::Time::from_millis(500),
+            jct: jct.map(Span::from_millis),
+            coflows: 2,
+        };
+        let run = Run::new("x", Mode::Simulated, vec![row(1, 4.0, None)], 0.5);
+        let run = run.with_jobs(&[job(1, Some(2000)), job(2, Some(4000)), job(3, None)]);
+        let text = serde_json::to_string(&run).unwrap();
+        assert!(
+            text.contains(r#""admitted_late":null,"jobs":3,"avg_jct_s":3.0,"p95_jct_s":3.9,"cpu_s""#),
+            "{text}"
+        );
+        assert!(text.contains(r#""jobs":[{"id":1,"arrival_s":0.5,"jct_s":2.0,"coflows":2},"#), "{text}");
+        assert!(text.ends_with(r#"{"id":3,"arrival_s":0.5,"jct_s":null,"coflows":2}]}"#), "{text}");
     }
 
     #[test]

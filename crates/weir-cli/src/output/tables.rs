@@ -43,10 +43,12 @@ fn title(run: &Run, results: &Results) -> String {
     if mixed { format!("{} {}", run.policy, run.mode) } else { run.policy.clone() }
 }
 
-/// One row per run; `avg gain` and `p95 gain` are the first run's completion time over this one's.
+/// One row per run; `avg gain`, `p95 gain` and `JCT gain` are the first run's completion time over
+/// this one's.
 pub(crate) fn summary_table(results: &Results) -> String {
     let Some(first) = results.runs.first() else { return String::new() };
     let deadlines = results.runs.iter().any(|run| run.summary.deadlines_met.is_some());
+    let first_jct = first.summary.jobs.map(|jobs| jobs.avg_jct_s);
     let mut header = vec![
         "policy",
         "avg CCT s",
@@ -60,6 +62,9 @@ pub(crate) fn summary_table(results: &Results) -> String {
     ];
     if deadlines {
         header.extend(["deadlines met", "admitted", "late"]);
+    }
+    if first_jct.is_some() {
+        header.extend(["avg JCT s", "p95 JCT s", "JCT gain"]);
     }
     header.push("CPU s");
     let mut table = table(&header, 1);
@@ -84,6 +89,9 @@ pub(crate) fn summary_table(results: &Results) -> String {
             row.push(summary.deadlines_met.map_or("-".to_owned(), share));
             row.push(summary.admitted.to_string());
             row.push(summary.admitted_late.map_or("-".to_owned(), |late| late.to_string()));
+        }
+        if let (Some(first), Some(jobs)) = (first_jct, summary.jobs) {
+            row.extend([number(jobs.avg_jct_s), number(jobs.p95_jct_s), ratio(first, jobs.avg_jct_s)]);
         }
         row.push(format!("{:.2}", summary.cpu_s));
         table.add_row(row);

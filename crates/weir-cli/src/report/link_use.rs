@@ -1,9 +1,9 @@
 //! How busy links are over time, from a simulation or from measured transfers.
 
 use std::collections::BTreeMap;
-use weir_model::{CoflowSpec, Fabric, HostId, Span, Time};
+use weir_model::{CoflowSpec, Fabric, HostId, Time};
 use weir_policy::{CoflowTable, FlowRef, Plan};
-use weir_sim::{FlowRecord, Observer, Options};
+use weir_sim::{FlowRecord, Observer};
 
 /// Samples kept, at most; when they are used up they are taken twice as far apart.
 const SAMPLES: usize = 512;
@@ -89,9 +89,9 @@ impl LinkUse {
 /// ones have moved. Between two notes the mean is exact. Each note visits all live flows.
 pub(crate) struct LinkRecorder<'a> {
     fabric: &'a Fabric,
-    /// Ends of every flow, by flow id.
+    /// Ends of every flow, coflow by coflow.
     ends: Vec<(HostId, HostId)>,
-    /// First flow id of every coflow.
+    /// Where a coflow's flows begin there.
     first_flow: BTreeMap<u64, usize>,
     completed: Vec<f64>,
     last_completed: Time,
@@ -101,15 +101,11 @@ pub(crate) struct LinkRecorder<'a> {
 }
 
 impl<'a> LinkRecorder<'a> {
-    /// For a run of these coflows with these options: the simulator numbers flows by the arrival that the
-    /// options make of theirs, then by id.
-    pub(crate) fn new(fabric: &'a Fabric, coflows: &[CoflowSpec], options: &Options) -> LinkRecorder<'a> {
-        let scale = if options.offline { 0.0 } else { options.arrival_scale };
-        let mut order: Vec<&CoflowSpec> = coflows.iter().collect();
-        order.sort_by_key(|coflow| (Span::from_secs_ceil(coflow.arrival.as_secs() * scale), coflow.id));
+    /// For a run of these coflows.
+    pub(crate) fn new(fabric: &'a Fabric, coflows: &[CoflowSpec]) -> LinkRecorder<'a> {
         let mut ends = Vec::new();
         let mut first_flow = BTreeMap::new();
-        for coflow in order {
+        for coflow in coflows {
             first_flow.insert(coflow.id.0, ends.len());
             ends.extend(coflow.flows.iter().map(|flow| (flow.source, flow.destination)));
         }
@@ -178,7 +174,8 @@ impl Observer for LinkRecorder<'_> {
 
     fn flow_completed(&mut self, flow: FlowRecord) {
         self.last_completed = flow.completed;
-        if let Some(&ends) = self.ends.get(flow.id.0 as usize) {
+        let first = self.first_flow.get(&flow.coflow.0).copied().unwrap_or(0);
+        if let Some(&ends) = self.ends.get(first + flow.index) {
             LinkRecorder::add(self.fabric, ends, flow.size.0 as f64, &mut self.completed);
         }
     }
@@ -188,7 +185,7 @@ impl Observer for LinkRecorder<'_> {
 mod tests {
     use super::*;
     use weir_model::{Bytes, CoflowId, FlowSpec, Rate};
-    use weir_sim::simulate_observed;
+    use weir_sim::{Options, simulate_observed};
 
     #[test]
     fn transfers_fill_their_links_while_they_last() {
@@ -216,7 +213,7 @@ mod tests {
             .map(|id| CoflowSpec::new(CoflowId(id), Time::from_millis(7 * id), vec![flow(5000 + id)]))
             .collect();
         for policy in ["fair", "varys"] {
-            let mut recorder = LinkRecorder::new(&fabric, &coflows, &Options::default());
+            let mut recorder = LinkRecorder::new(&fabric, &coflows);
             let mut policy = weir_policy::create(policy).unwrap();
             simulate_observed(&fabric, coflows.clone(), policy.as_mut(), &Options::default(), &mut recorder)
                 .unwrap();

@@ -1,14 +1,18 @@
-//! Which coflow of a queue comes first: jobs as they arrive, and within a job ancestors before descendants.
+//! What the policy is told of jobs: who descends from whom, what follows, and, where senders decide, whose turn it is.
 //!
 //! # Problem
 //! A stage of a job waits for the one before it. Where the later stage's coflow is served first, both wait.
 //!
 //! # Approach
-//! Aalo orders a queue by coflow id, which is the job's id and the generation within it. Here ids count up, so a
-//! parent's is below those of its children; what is left is to give a whole job one place in time.
+//! Plans by the coordinator: the policy hears of every coflow's ancestors that are known here, of its job, and of what
+//! the driver said will follow, and orders by that (`order/ancestry.rs` and `order/critical_path.rs` of the policies).
+//!
+//! Where senders decide: Aalo orders a queue by coflow id, which is the job's id and the generation within it. Here
+//! ids count up, so a parent's is below those of its children; what is left is to give a whole job one place in time.
 //!
 //! # Terminology
-//! The place of a coflow is a time. A queue is served by (place, id).
+//! The place of a coflow is a time. A queue is served by (place, id). The root of a coflow stands for its job: the
+//! first that it descends from, unless its driver named another.
 //!
 //! # Pseudo-code
 //! ```text
@@ -20,22 +24,52 @@
 //! # Properties
 //! * (place, id) of a coflow is above that of each of its ancestors, whichever arrived first.
 //! * A coflow without parents has its arrival for its place: first come, first served.
-//! * A child whose parents were unregistered after its own registration keeps the place that they had then.
+//! * A child whose parents were unregistered after its own registration keeps the place and the root that they had
+//!   then. A coordinator that restarted in between does not know them any more.
 //!
 //! # Departures
 //! Aalo, section 5: ids there are of trees with one root. A coflow with parents of several jobs takes the place
-//! of the latest of them.
+//! of the latest of them, and the first root.
 
 use super::state::Coordinator;
 use std::collections::BTreeSet;
-use weir_model::Time;
+use weir_model::{CoflowId, Dependencies, JobId, Span, Tail, Time};
 
 impl Coordinator {
-    /// Remembers, while parents are known, what place they give a coflow that was just registered.
-    pub(super) fn inherit_place(&mut self, id: u64) {
-        let inherited = self.place_of_ancestors(id);
+    /// Remembers, while parents are known, what place and root they give a coflow that was just registered.
+    pub(super) fn inherit(&mut self, id: u64) {
+        let (inherited, root) = (self.place_of_ancestors(id), self.root(id));
         if let Some(coflow) = self.coflows.get_mut(&id) {
             coflow.inherited_place = inherited;
+            coflow.root = Some(root);
+        }
+    }
+
+    /// The coflow that its driver said stands for its job; else the first that it descends from, or itself.
+    fn root(&self, id: u64) -> u64 {
+        let stated = |id: u64| {
+            let coflow = self.coflows.get(&id)?;
+            if coflow.options.job > 0 { Some(coflow.options.job) } else { coflow.root }
+        };
+        let of_ancestors =
+            || self.ancestors(id).into_iter().map(|other| stated(other).unwrap_or(other)).min();
+        stated(id).or_else(of_ancestors).unwrap_or(id)
+    }
+
+    /// What the policy is told of a coflow's job.
+    pub(super) fn dependencies(&self, id: u64) -> Dependencies {
+        let Some(coflow) = self.coflows.get(&id) else { return Dependencies::default() };
+        let known = self.ancestors(id).into_iter().filter(|ancestor| self.coflows.contains_key(ancestor));
+        let micros = |micros: u64| Span::from_nanos(micros.saturating_mul(1000));
+        Dependencies {
+            job: Some(JobId(self.root(id))),
+            ancestors: known.map(CoflowId).collect(),
+            tail: Tail {
+                time: micros(coflow.options.tail_us),
+                transfer: micros(coflow.options.tail_transfer_us),
+            },
+            place: coflow.place,
+            ..Dependencies::default()
         }
     }
 

@@ -66,7 +66,7 @@ impl Coordinator {
         }
         let entry = CoflowEntry { options, request_key, registered: now, ..CoflowEntry::default() };
         self.coflows.insert(coflow, entry);
-        self.inherit_place(coflow);
+        self.inherit(coflow);
         self.broadcast_note(now, coflow);
         Ok(coflow)
     }

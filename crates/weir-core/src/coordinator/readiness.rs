@@ -233,8 +233,8 @@ impl Coordinator {
             return Some(slot);
         }
         let coflow = self.coflows.get(&id)?;
-        let arrived = coflow.place.or(coflow.arrived)?;
-        let mut empty = CoflowSpec::new(CoflowId(id), arrived, Vec::new());
+        let mut empty = CoflowSpec::new(CoflowId(id), coflow.arrived?, Vec::new());
+        empty.dependencies = self.dependencies(id);
         if coflow.options.weight > 0.0 && coflow.options.weight.is_finite() {
             empty.weight = coflow.options.weight;
         }

@@ -172,7 +172,7 @@ impl Coordinator {
         let of = |(slot, coflow): (Slot, &weir_policy::Coflow)| v1::CoflowQueue {
             coflow: coflow.id().0,
             queue: self.policy.queue(slot).unwrap_or(0),
-            place_ns: coflow.arrival().nanos(),
+            place_ns: coflow.place().nanos(),
             limits: Vec::new(),
         };
         self.table.coflows().map(of).collect()

@@ -91,6 +91,8 @@ pub(super) struct CoflowEntry {
     pub(super) place: Option<Time>,
     /// and what its ancestors had of that when it was registered.
     pub(super) inherited_place: Option<Time>,
+    /// The first coflow that it descends from, as known when it was registered.
+    pub(super) root: Option<u64>,
     /// Live flows (scheduled or all sent but not yet acknowledged), by serving host.
     pub(super) live: BTreeMap<u32, u64>,
     pub(super) last_done: Option<Time>,

@@ -1,6 +1,8 @@
 //! Which coflow goes first.
 
+mod ancestry;
 pub mod attained;
+mod critical_path;
 mod fifo;
 pub mod left;
 mod open_shop;
@@ -10,6 +12,8 @@ pub mod whole;
 use crate::{Coflow, CoflowTable, Slot};
 use weir_model::Fabric;
 
+pub use ancestry::AncestorsFirst;
+pub use critical_path::CriticalPath;
 pub use fifo::ByArrival;
 pub use open_shop::OpenShop;
 pub use sebf::Sebf;

@@ -35,10 +35,16 @@ use weir_model::{Fabric, LinkId};
 /// SEBF with the peaks of the last plan.
 #[derive(Default)]
 pub struct Sebf {
+    bottlenecks: Bottlenecks,
+    keyed: Keyed,
+}
+
+/// Gammas of live coflows, from the peaks of the last plan where they still hold.
+#[derive(Default)]
+pub(super) struct Bottlenecks {
     inverse_capacity: Vec<f64>,
     /// Per slot, the peak at the last plan.
     peaks: Vec<Peak>,
-    keyed: Keyed,
 }
 
 /// The effective bottleneck of a coflow as last computed.
@@ -79,22 +85,37 @@ impl Peak {
     }
 }
 
-impl Order for Sebf {
-    fn set_fabric(&mut self, fabric: &Fabric) {
+impl Bottlenecks {
+    /// Says what the links are, before the first Gamma and whenever capacities are not what they were.
+    pub(super) fn set_fabric(&mut self, fabric: &Fabric) {
         let inverse = fabric.links().iter().map(|link| 1.0 / link.capacity.bytes_per_sec());
         self.inverse_capacity = inverse.collect();
         self.peaks.clear();
     }
 
+    /// Makes room for all coflows of a table, before their Gammas are asked for.
+    pub(super) fn make_room(&mut self, view: &CoflowTable) {
+        self.peaks.resize(view.slot_bound(), UNKNOWN);
+    }
+
+    /// Seconds that the coflow would still need alone.
+    pub(super) fn gamma(&mut self, view: &CoflowTable, slot: Slot, coflow: &Coflow) -> f64 {
+        let peak = &mut self.peaks[slot.0 as usize];
+        if !peak.holds(view, coflow, &self.inverse_capacity) {
+            *peak = Peak::of(view, coflow, &self.inverse_capacity);
+        }
+        peak.time * coflow.scale()
+    }
+}
+
+impl Order for Sebf {
+    fn set_fabric(&mut self, fabric: &Fabric) {
+        self.bottlenecks.set_fabric(fabric);
+    }
+
     fn sort(&mut self, view: &CoflowTable, sorted: &mut Vec<Slot>) {
-        let Sebf { inverse_capacity, peaks, keyed } = self;
-        peaks.resize(view.slot_bound(), UNKNOWN);
-        keyed.sort(view, sorted, |slot, coflow| {
-            let peak = &mut peaks[slot.0 as usize];
-            if !peak.holds(view, coflow, inverse_capacity) {
-                *peak = Peak::of(view, coflow, inverse_capacity);
-            }
-            peak.time * coflow.scale()
-        });
+        let Sebf { bottlenecks, keyed } = self;
+        bottlenecks.make_room(view);
+        keyed.sort(view, sorted, |slot, coflow| bottlenecks.gamma(view, slot, coflow));
     }
 }

@@ -84,9 +84,12 @@ fn by_queues(from: &Settings, equals: Equals) -> Box<dyn Policy> {
     Box::new(Tiered::new(ByQueue { queues: Queues::new(settings(from)), equals }, Weigh::Equally))
 }
 
-/// All live coflows by (queue, arrival, id).
+/// All live coflows by (queue, place, id): a job's coflows keep the job's place.
 fn by_queue(queues: &Queues, view: &CoflowTable) -> Vec<Slot> {
     let mut sorted = view.slots().to_vec();
+    if view.has_related_coflows() {
+        sorted.sort_by_key(|&slot| (view.coflow(slot).place(), view.coflow(slot).id()));
+    }
     sorted.sort_by_key(|&slot| queues.queue(slot));
     sorted
 }

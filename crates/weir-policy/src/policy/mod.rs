@@ -103,6 +103,7 @@ pub fn registry() -> &'static [PolicyInfo] {
         heuristics::TCF,
         heuristics::TCF_STATIC,
         varys::INFO,
+        varys::CRITICAL_PATH,
         varys_deadline::INFO,
         ablation::MADD,
         ablation::PAPER_BACKFILL,

@@ -29,6 +29,8 @@ pub enum ParameterKind {
     Count,
     /// A number above 1.
     Factor,
+    /// `on` or `off`.
+    Switch,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,6 +39,7 @@ enum Value {
     Time(Span),
     Count(u32),
     Factor(f64),
+    Switch(bool),
 }
 
 /// Values of all parameters of one policy.
@@ -91,6 +94,7 @@ impl ParameterKind {
             ParameterKind::Time => "a time such as 200ms or 2s, or 0",
             ParameterKind::Count => "a whole number from 1 to 1000",
             ParameterKind::Factor => "a number above 1",
+            ParameterKind::Switch => "`on` or `off`",
         }
     }
 
@@ -109,6 +113,11 @@ impl ParameterKind {
                 .ok()
                 .filter(|factor: &f64| *factor > 1.0 && factor.is_finite())
                 .map(Value::Factor),
+            ParameterKind::Switch => match text {
+                "on" => Some(Value::Switch(true)),
+                "off" => Some(Value::Switch(false)),
+                _ => None,
+            },
         }
     }
 }
@@ -137,6 +146,11 @@ impl Settings {
     /// A count.
     pub(super) fn count(&self, name: &str) -> u32 {
         if let Some(Value::Count(count)) = self.value(name) { count } else { 1 }
+    }
+
+    /// Whether something is on.
+    pub(super) fn switch(&self, name: &str) -> bool {
+        matches!(self.value(name), Some(Value::Switch(true)))
     }
 
     /// A factor.
@@ -215,5 +229,8 @@ mod tests {
             "policy `dclas`: `queues=4000000000` is not a whole number from 1 to 1000"
         );
         assert_eq!(error("dclas:exponent=1"), "policy `dclas`: `exponent=1` is not a number above 1");
+        assert_eq!(error("varys:ancestry=no"), "policy `varys`: `ancestry=no` is not `on` or `off`");
+        let switched = |text: &str| find(text).expect("a policy").settings.switch("ancestry");
+        assert_eq!((switched("varys"), switched("varys:ancestry=off")), (true, false));
     }
 }

@@ -1,8 +1,8 @@
-//! `varys`: smallest effective bottleneck first.
+//! `varys`: smallest effective bottleneck first; `varys-critical-path`: the job with least to do first.
 
 use super::fair_coflows::FairCoflows;
 use super::{Claims, CoflowByCoflow, Parameter, ParameterKind, Policy, PolicyInfo};
-use crate::order::Sebf;
+use crate::order::{AncestorsFirst, CriticalPath, Order, Sebf};
 use crate::{CoflowTable, Plan};
 use weir_model::{Fabric, Span, Time};
 
@@ -11,9 +11,13 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "smallest effective bottleneck first, MADD on residual capacity, work-conserving backfill",
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 5.3",
     claims: Claims { work_conserving: true, starvation_free: false },
-    parameters: &[DELTA, INTERVAL],
+    parameters: &[ANCESTRY, DELTA, INTERVAL],
     make: |from| {
-        let sebf = CoflowByCoflow::new(Box::<Sebf>::default());
+        let order: Box<dyn Order> = match from.switch("ancestry") {
+            true => Box::new(AncestorsFirst::new(Box::<Sebf>::default())),
+            false => Box::<Sebf>::default(),
+        };
+        let sebf = CoflowByCoflow::new(order);
         match (from.span("T"), from.span("delta")) {
             (_, Span::ZERO) => Box::new(sebf),
             (interval, delta) => Box::new(Guarded { sebf, fair: FairCoflows::default(), interval, delta }),
@@ -21,6 +25,24 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     },
 };
 
+pub(super) const CRITICAL_PATH: PolicyInfo = PolicyInfo {
+    name: "varys-critical-path",
+    summary: "jobs by the longest path of what they still transfer, in a job the longest path first; else as varys",
+    paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 8 (named, not given)",
+    claims: Claims { work_conserving: true, starvation_free: false },
+    parameters: &[],
+    make: |_| {
+        let order = AncestorsFirst::new(Box::<CriticalPath>::default());
+        Box::new(CoflowByCoflow::new(Box::new(order)))
+    },
+};
+
+const ANCESTRY: Parameter = Parameter {
+    name: "ancestry",
+    kind: ParameterKind::Switch,
+    default: "on",
+    about: "on: a coflow goes behind those that it descends from while they are live; off: by its bottleneck alone",
+};
 const DELTA: Parameter = Parameter {
     name: "delta",
     kind: ParameterKind::Time,

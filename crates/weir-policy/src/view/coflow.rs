@@ -4,7 +4,7 @@ use super::ClassId;
 use super::moving::{Drain, Line, Moving};
 use super::paced::Paced;
 use crate::bits::BitSet;
-use weir_model::{Bytes, CoflowId, FlowId, HostId, LinkId, Path, Span, Time};
+use weir_model::{Bytes, CoflowId, Dependencies, FlowId, HostId, JobId, LinkId, Path, Span, Time};
 
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -162,6 +162,7 @@ pub struct Coflow {
     pub(super) arrival: Time,
     pub(super) weight: f64,
     pub(super) deadline: Option<Span>,
+    pub(super) dependencies: Dependencies,
     pub(super) flows: Vec<Flow>,
     pub(super) live_flows: usize,
     pub(super) scale: f64,
@@ -201,6 +202,7 @@ impl Coflow {
             arrival,
             weight: 1.0,
             deadline: None,
+            dependencies: Dependencies::default(),
             flows: Vec::new(),
             live_flows: 0,
             scale: 1.0,
@@ -241,6 +243,22 @@ impl Coflow {
     /// Time allowed from arrival, if any.
     pub fn deadline(&self) -> Option<Span> {
         self.deadline
+    }
+    /// How it stands to others of its job.
+    pub fn dependencies(&self) -> &Dependencies {
+        &self.dependencies
+    }
+    /// Its job; if none was stated, a job of its own.
+    pub fn job(&self) -> JobId {
+        self.dependencies.job.unwrap_or(JobId(self.id.0))
+    }
+    /// The place of its job among others: who came first.
+    pub fn place(&self) -> Time {
+        self.dependencies.place.unwrap_or(self.arrival)
+    }
+    /// Whether it has a place or ancestors of its own.
+    pub(super) fn is_related(&self) -> bool {
+        self.dependencies.place.is_some() || !self.dependencies.ancestors.is_empty()
     }
     /// All flows ever added, finished ones too; a [`super::FlowRef`] holds an index into them.
     #[inline]

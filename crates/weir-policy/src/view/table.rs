@@ -76,6 +76,8 @@ pub struct CoflowTable {
     pub(super) classes: Classes,
     pub(super) form: Form,
     live_flows: usize,
+    /// Live coflows with a place or ancestors stated.
+    related: usize,
     pub(super) moving: Moving,
     pub(super) changes: Changes,
 }
@@ -95,6 +97,7 @@ impl CoflowTable {
             classes: Classes::new(fabric),
             form: Form::Drains,
             live_flows: 0,
+            related: 0,
             moving: Moving::default(),
             changes: Changes::default(),
         }
@@ -150,6 +153,11 @@ impl CoflowTable {
         self.live_flows
     }
 
+    /// Whether the place or ancestors of any live coflow were stated; without, there is no need to ask for them.
+    pub fn has_related_coflows(&self) -> bool {
+        self.related > 0
+    }
+
     /// Whether flows move by shares since the last plan.
     pub fn has_shares(&self) -> bool {
         self.form == Form::Shares
@@ -172,6 +180,8 @@ impl CoflowTable {
         let mut coflow = Box::new(Coflow::new(spec.id, spec.arrival, self.hosts, self.links));
         coflow.weight = spec.weight;
         coflow.deadline = spec.deadline;
+        coflow.dependencies.clone_from(&spec.dependencies);
+        self.related += usize::from(coflow.is_related());
         coflow.flows.reserve_exact(spec.flows.len());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -304,6 +314,7 @@ impl CoflowTable {
     pub fn remove(&mut self, slot: Slot) {
         let coflow = self.slots[slot.0 as usize].take().expect("a slot in use");
         self.moving.stop(slot);
+        self.related -= usize::from(coflow.is_related());
         self.changes.disturbed = true;
         for flow in coflow.flows.iter().filter(|flow| flow.live) {
             self.live_flows -= 1;

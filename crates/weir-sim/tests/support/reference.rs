@@ -1,8 +1,9 @@
 //! A slow, obvious simulator: a list of flows, floating-point seconds, textbook allocation. It shares no
 //! code with the policies it checks.
 
+use crate::graphs;
 use crate::tiers;
-use weir_model::{CoflowSpec, Fabric};
+use weir_model::{CoflowSpec, Fabric, Span, Time};
 
 const EPSILON: f64 = 1e-9;
 
@@ -21,22 +22,36 @@ pub(super) struct Flow {
 /// Completion time of every coflow in seconds from its arrival, in the order given.
 pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: &str) -> Vec<f64> {
     let capacity: Vec<f64> = fabric.links().iter().map(|link| link.capacity.bytes_per_sec()).collect();
-    let mut arrivals: Vec<usize> = (0..coflows.len()).collect();
-    arrivals.sort_by_key(|&at| (coflows[at].arrival, coflows[at].id));
-    let mut ends: Vec<f64> = coflows.iter().map(|coflow| coflow.arrival.as_secs()).collect();
-    let (mut now, mut next_arrival) = (0.0, 0);
+    let graph = graphs::Graph::new(coflows, |at| alone(fabric, coflows, at));
+    // Those that have arrived have their arrival in here.
+    let mut coflows = coflows.to_vec();
+    let mut arrivals = vec![None; coflows.len()];
+    let mut ends = vec![None; coflows.len()];
+    let mut now = 0.0;
     let mut flows: Vec<Flow> = Vec::new();
     let mut attained = vec![0.0; coflows.len()];
     loop {
-        while next_arrival < arrivals.len() && coflows[arrivals[next_arrival]].arrival.as_secs() <= now {
-            flows.extend(flows_of(fabric, coflows, arrivals[next_arrival]));
-            next_arrival += 1;
+        // Who has nothing to move is complete at once, and others may follow.
+        while let Some(at) = (0..coflows.len())
+            .find(|&at| arrivals[at].is_none() && graph.arrival(at, &ends).is_some_and(|secs| secs <= now))
+        {
+            arrivals[at] = graph.arrival(at, &ends);
+            coflows[at].arrival = Time::ZERO + Span::from_secs_ceil(now);
+            let new = flows_of(fabric, &coflows, at);
+            if new.is_empty() {
+                ends[at] = Some(now);
+            }
+            flows.extend(new);
         }
-        let live = by_arrival(&flows, coflows);
+        let live = by_arrival(&flows, &coflows);
+        let by_place = graph.by_place(&live, &arrivals);
+        let coflows = &coflows;
         let rates = match policy {
             "fair" => progressive_filling(&flows, &capacity),
             "fair-coflows" => equal_progress(&flows, &capacity, &live),
-            _ if tiers::knows(policy) => tiers::rates(policy, &flows, &capacity, &live, &attained),
+            _ if tiers::knows(policy) => {
+                tiers::rates(policy, &flows, &capacity, [&live, &by_place], &attained)
+            }
             "smallest-flow" | "flow-edf" => flow_by_flow(&flows, &capacity, coflows, policy == "flow-edf"),
             "local-smallest" => by_parts(fabric, &flows, &capacity, coflows),
             "open-shop" => {
@@ -44,7 +59,14 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
                 coflow_by_coflow(&flows, &capacity, &order, backfill)
             }
             _ => {
-                let order = order(fabric, &flows, &capacity, coflows, policy);
+                let order = match policy {
+                    "varys" => graph.ancestors_first(order(fabric, &flows, &capacity, coflows, policy)),
+                    "varys-critical-path" => {
+                        let gamma = |at: usize| gamma(&flows, at, &capacity);
+                        graph.ancestors_first(graph.by_path(&live, gamma))
+                    }
+                    _ => order(fabric, &flows, &capacity, coflows, policy),
+                };
                 let backfill = match policy {
                     "varys-madd" => no_backfill,
                     "varys-paper-backfill" => port_backfill,
@@ -55,7 +77,8 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
         };
         let completion = flows.iter().zip(&rates).map(|(flow, rate)| now + flow.left / rate);
         let completion = completion.fold(f64::INFINITY, f64::min);
-        let arrival = arrivals.get(next_arrival).map_or(f64::INFINITY, |&at| coflows[at].arrival.as_secs());
+        let waiting = (0..coflows.len()).filter(|&at| arrivals[at].is_none());
+        let arrival = waiting.filter_map(|at| graph.arrival(at, &ends)).fold(f64::INFINITY, f64::min);
         let moves =
             tiers::next_move(policy, &flows, &rates, &attained).map_or(f64::INFINITY, |secs| now + secs);
         let next = completion.min(arrival).min(moves);
@@ -66,15 +89,30 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
         for (flow, rate) in flows.iter_mut().zip(&rates) {
             flow.left -= rate * (next - now);
             attained[flow.coflow] += rate * (next - now);
-            if flow.left <= 1e-3 {
-                ends[flow.coflow] = next;
-            }
         }
         // A thousandth of a byte: rounding of the subtraction above.
         flows.retain(|flow| flow.left > 1e-3);
         now = next;
+        for (at, end) in
+            ends.iter_mut().enumerate().filter(|(at, end)| arrivals[*at].is_some() && end.is_none())
+        {
+            *end = flows.iter().all(|flow| flow.coflow != at).then_some(now);
+        }
     }
-    ends.iter().zip(coflows).map(|(end, coflow)| end - coflow.arrival.as_secs()).collect()
+    let taken =
+        |(end, arrival): (&Option<f64>, &Option<f64>)| end.zip(*arrival).map(|(end, arrival)| end - arrival);
+    ends.iter().zip(&arrivals).map(|pair| taken(pair).expect("every coflow is complete")).collect()
+}
+
+/// Seconds that a coflow needs on an empty fabric.
+fn alone(fabric: &Fabric, coflows: &[CoflowSpec], at: usize) -> f64 {
+    let capacity: Vec<f64> = fabric.links().iter().map(|link| link.capacity.bytes_per_sec()).collect();
+    gamma(&flows_of(fabric, coflows, at), at, &capacity)
+}
+
+fn gamma(flows: &[Flow], coflow: usize, capacity: &[f64]) -> f64 {
+    let demand = demand(flows, coflow, capacity.len());
+    demand.iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
 }
 
 fn flows_of(fabric: &Fabric, coflows: &[CoflowSpec], coflow: usize) -> Vec<Flow> {
@@ -202,10 +240,7 @@ fn order(
             | "varys-deadline"
             | "varys-madd"
             | "varys-paper-backfill"
-            | "virtual-cluster" => {
-                let demand = demand(&of, at, capacity.len());
-                demand.iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
-            }
+            | "virtual-cluster" => gamma(&of, at, capacity),
             other => panic!("the reference has no policy `{other}`"),
         }
     };

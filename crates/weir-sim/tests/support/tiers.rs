@@ -36,18 +36,18 @@ pub(super) fn next_move(policy: &str, flows: &[Flow], rates: &[f64], attained: &
     (0..attained.len()).filter_map(of_coflow).min_by(f64::total_cmp)
 }
 
-/// Rates of all flows. `live` are the coflows by (arrival, id).
+/// Rates of all flows. `live` are the coflows by (arrival, id), and by (place, id).
 pub(super) fn rates(
     policy: &str,
     flows: &[Flow],
     capacity: &[f64],
-    live: &[usize],
+    [live, by_place]: [&[usize]; 2],
     attained: &[f64],
 ) -> Vec<f64> {
     let mut rates = vec![0.0; flows.len()];
     let mut left = capacity.to_vec();
     let queue_of = |coflow: usize| queue(policy, attained[coflow]);
-    let mut by_queue = live.to_vec();
+    let mut by_queue = by_place.to_vec();
     by_queue.sort_by_key(|&coflow| queue_of(coflow));
     let by_size = ["orchestra", "wss"].contains(&policy);
     let mut fill = |tier: &[usize], left: &mut [f64]| fill(flows, capacity, tier, by_size, left, &mut rates);

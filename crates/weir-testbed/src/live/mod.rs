@@ -1,13 +1,19 @@
 //! Moves a workload's real bytes over a bed: separate processes for the coordinator, each host's agent and
 //! each host's task, over real sockets. The driver of the workload (this module) talks to the tasks as an
 //! application would, and to Weir through the client library alone.
+//!
+//! All coflows are registered, with their parents, and all blocks are put before the clock starts. What waits is the
+//! gets: those of a stage's coflow come when the coflows it waits for are complete and it has "computed". A coflow is
+//! unregistered once it has ended and all that follow on it have begun.
 
 mod processes;
 mod protocol;
 mod run;
+mod stages;
 mod task;
 
 pub use run::{FlowOutcome, LiveError, LiveOptions, LiveOutcome, Network, run};
+pub use stages::from_start;
 pub use task::run_task;
 
 use weir_model::Rate;

@@ -2,6 +2,7 @@
 
 use super::processes::{Processes, Role};
 use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
+use super::stages::{Stages, parents, parents_first};
 use crate::{Bed, BedError, Place};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -116,7 +117,7 @@ pub struct FlowOutcome {
 pub struct LiveOutcome {
     /// Per coflow: from its arrival to its last verified byte.
     pub completion: Vec<Span>,
-    /// Per coflow, why it was refused, if it was: then it stopped.
+    /// Per coflow, why it was refused, if it was: then it stopped. Stages that wait for one are refused with it.
     pub refused: Vec<Option<String>>,
     /// When each coflow arrived: when the driver told the tasks of it.
     pub arrival: Vec<Span>,
@@ -243,12 +244,20 @@ impl Driver {
             return Ok(coflows.iter().map(|coflow| coflow.id.0).collect());
         };
         let client = client.clone();
-        let names: Vec<CoflowOptions> = coflows.iter().map(coflow_options).collect();
+        let options: Vec<CoflowOptions> = coflows.iter().map(coflow_options).collect();
+        let jobs: Vec<_> = coflows.iter().map(|coflow| coflow.dependencies.job).collect();
+        let (order, parents) = (parents_first(coflows), parents(coflows));
         // Connections are made where the task runs: on the runtime's own thread.
         let registered = self.runtime.spawn(async move {
-            let mut ids = Vec::new();
-            for options in names {
-                ids.push(client.register(options).await?);
+            let mut ids = vec![0; order.len()];
+            let mut first_of = BTreeMap::new();
+            for at in order {
+                let parents = parents[at].iter().map(|&parent| ids[parent]).filter(|&id| id > 0).collect();
+                let job = jobs[at].and_then(|job| first_of.get(&job).copied()).unwrap_or(0);
+                ids[at] = client.register(CoflowOptions { parents, job, ..options[at].clone() }).await?;
+                if let Some(job) = jobs[at] {
+                    first_of.entry(job).or_insert(ids[at]);
+                }
             }
             Ok::<_, weir_client::Error>(ids)
         });
@@ -323,6 +332,8 @@ fn coflow_options(coflow: &CoflowSpec) -> CoflowOptions {
         // Rounded down: met by the coordinator's clock is met. What is refused stops, as it does in a simulation.
         deadline_ms: coflow.deadline.map_or(0, |deadline| (deadline.nanos() / 1_000_000).max(1)),
         stop_if_refused: true,
+        tail_us: coflow.dependencies.tail.time.nanos() / 1000,
+        tail_transfer_us: coflow.dependencies.tail.transfer.nanos() / 1000,
         ..CoflowOptions::default()
     }
 }
@@ -375,8 +386,7 @@ fn move_all(
     started: Started,
     progress: &mut dyn FnMut(u64),
 ) -> Result<LiveOutcome, LiveError> {
-    let mut order: Vec<usize> = (0..coflows.len()).collect();
-    order.sort_by_key(|&coflow| (coflows[coflow].arrival, coflows[coflow].id));
+    let mut stages = Stages::new(coflows);
     let mut gets: BTreeMap<usize, BTreeMap<usize, Vec<GetBlock>>> = BTreeMap::new();
     for (index, block) in blocks.iter().enumerate() {
         let flow = &coflows[block.coflow].flows[block.flow];
@@ -390,10 +400,9 @@ fn move_all(
             size: flow.size.0,
         });
     }
-    let start = Instant::now();
     let start_ns = started.monotonic_ns;
-    let first = order.first().map_or(0, |&coflow| coflows[coflow].arrival.nanos());
     let since_start = |ns: u64| Span::from_nanos(ns.saturating_sub(start_ns));
+    let elapsed = || since_start(weir_net::monotonic_nanos());
     let mut arrival = vec![Span::ZERO; coflows.len()];
     let mut completion = vec![Span::ZERO; coflows.len()];
     let mut left: Vec<usize> = coflows.iter().map(|coflow| coflow.flows.len()).collect();
@@ -401,33 +410,39 @@ fn move_all(
     let mut flows = Vec::with_capacity(blocks.len());
     let mut stopped = 0;
     let mut bytes = 0;
-    let mut next = 0;
     let mut news = Instant::now();
     while flows.len() + stopped < blocks.len() {
-        while let Some(&coflow) = order.get(next) {
-            let due = Duration::from_nanos(coflows[coflow].arrival.nanos() - first);
-            if start.elapsed() < due {
-                break;
-            }
-            arrival[coflow] = since_start(weir_net::monotonic_nanos());
+        while let Some(coflow) = stages.start(elapsed()) {
+            arrival[coflow] = elapsed();
             for (host, blocks) in gets.remove(&coflow).unwrap_or_default() {
                 processes.tell(host, &ToTask::Get(blocks))?;
             }
-            next += 1;
+            if left[coflow] == 0 {
+                stages.complete(coflows[coflow].id, elapsed());
+            }
         }
-        let wait = order.get(next).map_or(Duration::from_secs(1), |&coflow| {
-            Duration::from_nanos(coflows[coflow].arrival.nanos() - first).saturating_sub(start.elapsed())
-        });
+        while let Some(coflow) = stages.take_unneeded() {
+            driver.unregister(ids[coflow]);
+        }
+        let due = stages.wait(elapsed());
+        let wait = due.map_or(Duration::from_secs(1), |due| Duration::from_nanos(due.nanos()));
         let got = match processes.said.recv_timeout(wait.min(Duration::from_secs(1))) {
             Ok((_, Ok(FromTask::Got(got)))) => got,
             Ok((_, Ok(FromTask::Refused { flow, reason }))) => {
                 news = Instant::now();
                 let coflow = blocks[flow].coflow;
+                for follower in stages.refuse(coflows[coflow].id) {
+                    let id = coflows[coflow].id;
+                    refused[follower] =
+                        Some(format!("its stage would follow on coflow {id}, which was refused"));
+                    arrival[follower] = elapsed();
+                    stopped += left[follower];
+                }
                 refused[coflow] = Some(reason);
                 stopped += 1;
                 left[coflow] -= 1;
                 if left[coflow] == 0 {
-                    driver.unregister(ids[coflow]);
+                    stages.end(coflows[coflow].id);
                 }
                 continue;
             }
@@ -437,7 +452,7 @@ fn move_all(
             }
             Ok((_, Ok(FromTask::PutDone))) => continue,
             Ok((host, Err(error))) => return Err(LiveError::Task { host, reason: error.to_string() }),
-            Err(RecvTimeoutError::Timeout) if next == order.len() && news.elapsed() > SILENCE_LIMIT => {
+            Err(RecvTimeoutError::Timeout) if due.is_none() && news.elapsed() > SILENCE_LIMIT => {
                 let ended: BTreeSet<(usize, usize)> =
                     flows.iter().map(|done: &FlowOutcome| (done.coflow, done.flow)).collect();
                 let first = blocks.iter().find(|block| !ended.contains(&(block.coflow, block.flow)));
@@ -463,8 +478,11 @@ fn move_all(
         progress(bytes);
         left[coflow] -= 1;
         if left[coflow] == 0 {
-            driver.unregister(ids[coflow]);
+            stages.complete(coflows[coflow].id, elapsed());
         }
+    }
+    while let Some(coflow) = stages.take_unneeded() {
+        driver.unregister(ids[coflow]);
     }
     let bytes = Bytes(bytes);
     let (cpu_secs, first_byte_us, replan_us) = ([0.0; 3], Vec::new(), Vec::new());

@@ -4,7 +4,7 @@ use super::number::{Number, NumberOrRefused};
 use super::{CoflowUnits, Expected, FabricUnits, FlowUnits, Scenario};
 use crate::text::{MAX_HOSTS, quote};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 use weir_model::{Bytes, CoflowId, HostId, Rate};
 
@@ -46,6 +46,11 @@ struct CoflowFile {
     flows: Vec<Spanned<String>>,
     weight: Option<Spanned<Number>>,
     deadline: Option<Number>,
+    #[serde(default)]
+    after: Vec<Spanned<u64>>,
+    compute: Option<Number>,
+    #[serde(default)]
+    parents: Vec<Spanned<u64>>,
 }
 
 /// Line and reason.
@@ -95,7 +100,9 @@ pub(super) fn parse(text: &str) -> Result<Scenario, Wrong> {
         .map_err(|error| lines.wrong(&file.fabric, error.to_string()))?;
     let hosts = file.first_host..file.first_host.saturating_add(scenario.hosts());
     for coflow in &file.coflow {
-        let coflow = read_coflow(&lines, coflow, &hosts, &scenario)?;
+        let parents = earlier(&lines, &coflow.parents, &scenario)?;
+        let mut coflow = read_coflow(&lines, coflow, &hosts, &scenario)?;
+        relate(&mut coflow, &parents, &mut scenario.coflows);
         scenario.coflows.push(coflow);
     }
     for (policy, times) in &file.expect {
@@ -161,7 +168,42 @@ fn read_coflow(
         flows: file.flows.iter().map(flow).collect::<Result<_, _>>()?,
         weight,
         deadline: file.deadline.map(|deadline| deadline.0),
+        after: earlier(lines, &file.after, scenario)?,
+        compute: file.compute.map_or(0.0, |compute| compute.0),
+        ancestors: Vec::new(),
+        root: None,
     })
+}
+
+/// Coflows that must stand before this one in the file, so that no coflow waits for itself.
+fn earlier(lines: &Lines<'_>, ids: &[Spanned<u64>], scenario: &Scenario) -> Result<Vec<CoflowId>, Wrong> {
+    let known = |id: &Spanned<u64>| {
+        let found = scenario.coflows.iter().any(|coflow| coflow.id.0 == *id.get_ref());
+        let reason = || lines.wrong(id, format!("{} is no earlier coflow of this file", id.get_ref()));
+        if found { Ok(CoflowId(*id.get_ref())) } else { Err(reason()) }
+    };
+    ids.iter().map(known).collect()
+}
+
+/// Adds what follows from the coflows that it names: all ancestors it may be live with, and one job for all.
+fn relate(coflow: &mut CoflowUnits, parents: &[CoflowId], others: &mut [CoflowUnits]) {
+    let mut roots = BTreeSet::new();
+    for other in others.iter_mut() {
+        let piped = parents.contains(&other.id);
+        if piped {
+            coflow.ancestors.push(other.id);
+            coflow.ancestors.extend(&other.ancestors);
+        }
+        if piped || coflow.after.contains(&other.id) {
+            roots.insert(*other.root.get_or_insert(other.id));
+        }
+    }
+    coflow.ancestors.sort_unstable();
+    coflow.ancestors.dedup();
+    coflow.root = roots.first().copied().or_else(|| (coflow.compute > 0.0).then_some(coflow.id));
+    for other in others.iter_mut().filter(|other| other.root.is_some_and(|root| roots.contains(&root))) {
+        other.root = coflow.root;
+    }
 }
 
 /// `SOURCE->DESTINATION:SIZE`.
@@ -258,6 +300,28 @@ flows = ["1->2:1/2", "2->2:3"]
     }
 
     #[test]
+    fn coflows_of_a_job_know_what_they_descend_from() {
+        let more = |id: u32, named: &str| format!("[[coflow]]\nid = {id}\n{named}\nflows = []\n");
+        let text = [
+            GOOD.split("[expect").next().unwrap(),
+            &more(5, "parents = [4]"),
+            &more(6, "parents = [5]\ncompute = 2"),
+            &more(7, "after = [6]"),
+            &more(8, ""),
+            &more(9, ""),
+            &more(10, "after = [8, 9]"),
+            &more(11, ""),
+        ];
+        let scaled = parse(&text.concat()).unwrap().at(Rate::from_bytes_per_sec(500.0), Bytes(1000)).unwrap();
+        let of = |at: usize| &scaled.coflows[at].dependencies;
+        let ids = |ids: &[CoflowId]| ids.iter().map(|id| id.0).collect::<Vec<_>>();
+        assert_eq!((ids(&of(2).ancestors), of(2).compute), (vec![4, 5], Span::from_millis(4000)));
+        assert_eq!((ids(&of(3).after), ids(&of(3).ancestors)), (vec![6], vec![]));
+        let jobs: Vec<u64> = scaled.coflows.iter().map(|coflow| coflow.job().0).collect();
+        assert_eq!((jobs, of(7).job), (vec![4, 4, 4, 4, 8, 8, 8, 11], None));
+    }
+
+    #[test]
     fn racks_and_sites_read_too() {
         let racks = GOOD.replace(
             "kind = \"big-switch\"\nhosts = 2",
@@ -286,6 +350,8 @@ flows = ["1->2:1/2", "2->2:3"]
             ("4 = \"7/2\"", "5 = 1", 14, "`5` is no coflow of this file"),
             ("4 = \"7/2\"", "", 13, "no time is expected of coflow 4"),
             ("4 = \"7/2\"", "4 = \"soon\"", 14, "invalid value: string \"soon\""),
+            ("deadline = 3", "after = [5]", 10, "5 is no earlier coflow of this file"),
+            ("deadline = 3", "parents = [4]", 10, "4 is no earlier coflow of this file"),
             ("big-switch", "small-switch", 3, "unknown variant `small-switch`"),
             ("[expect.fair]", "[[coflow]]\nid = 4\nflows = []\n[expect.fair]", 14, "coflow 4 appears twice"),
         ] {

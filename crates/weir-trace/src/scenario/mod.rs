@@ -22,6 +22,9 @@
 //! flows = ["1->2:1", "1->3:1/2"]
 //! weight = 1                  # 1 unless said
 //! deadline = 4                # none unless said
+//! after = [2]                 # stages: earlier coflows of the file that must be complete; none unless said
+//! compute = "1/2"             # and how long the stage computes then; 0 unless said
+//! parents = [3]               # pipelines: earlier coflows that it descends from and may be live with
 //!
 //! [expect.varys]              # completion time of every coflow, from its arrival, or "refused"
 //! 1 = "3/2"
@@ -38,7 +41,8 @@ mod number;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir_model::{
-    Bytes, CoflowId, CoflowSpec, Fabric, FabricError, FlowSpec, HostId, RackSpec, Rate, SiteSpec, Span, Time,
+    Bytes, CoflowId, CoflowSpec, Dependencies, Fabric, FabricError, FlowSpec, HostId, JobId, RackSpec, Rate,
+    SiteSpec, Span, Time,
 };
 
 /// A network in units.
@@ -97,6 +101,14 @@ pub struct CoflowUnits {
     pub weight: f64,
     /// Time allowed from arrival.
     pub deadline: Option<f64>,
+    /// Coflows that must be complete before its stage begins.
+    pub after: Vec<CoflowId>,
+    /// How long its stage computes before its flows may start.
+    pub compute: f64,
+    /// Coflows that it descends from and that may be live when it is.
+    pub ancestors: Vec<CoflowId>,
+    /// The first coflow of its job; `None` for a bare coflow.
+    pub root: Option<CoflowId>,
 }
 
 /// What becomes of a coflow.
@@ -202,6 +214,13 @@ impl Scenario {
             let mut spec = CoflowSpec::new(coflow.id, Time::ZERO + span(coflow.arrival), flows);
             spec.weight = coflow.weight;
             spec.deadline = coflow.deadline.map(span);
+            spec.dependencies = Dependencies {
+                job: coflow.root.map(|root| JobId(root.0)),
+                after: coflow.after.clone(),
+                compute: span(coflow.compute),
+                ancestors: coflow.ancestors.clone(),
+                ..Dependencies::default()
+            };
             spec
         };
         let coflows = self.coflows.iter().map(coflow).collect();

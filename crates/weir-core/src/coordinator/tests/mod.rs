@@ -1,6 +1,7 @@
 //! A coordinator and its agents on virtual time, without sockets.
 
 mod admission;
+mod ancestry;
 mod defects;
 mod differences;
 mod foreign;
