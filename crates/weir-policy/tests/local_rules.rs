@@ -46,15 +46,16 @@ impl Network {
         }
     }
 
-    /// Levels are those of a plan from the beginning. One that goes on has the same rates, but where it left a coflow
-    /// without any it may say so at another link than the one that is full now.
+    /// Keeps the levels of coflows that the plan leaves as they were, as a coordinator does.
     fn plan(&mut self) {
         self.policy.plan(self.now, &self.fabric, &self.table, &mut self.plan);
         self.table.adopt(&self.plan);
-        let (mut fresh, mut plan) = (find(self.name).expect("a policy").create(), Plan::default());
-        fresh.plan(self.now, &self.fabric, &self.table, &mut plan);
-        let of_share = |share: &Share| (share.coflow, share.levels.iter().copied().collect());
-        self.levels = plan.shares.iter().map(of_share).collect();
+        if !self.plan.continues {
+            self.levels.clear();
+        }
+        for Share { coflow, levels, .. } in &self.plan.shares {
+            self.levels.insert(*coflow, levels.iter().copied().collect());
+        }
     }
 
     /// Moves on to the next event under the plan; false if nothing moves any more.

@@ -210,6 +210,20 @@ impl Tier {
         !changed.is_empty()
     }
 
+    /// Corrects the levels of links that became full, or are full no more, though no rate is another for it: senders
+    /// take them for what receivers have for them. Whether there were any.
+    fn relabel(&mut self, changed: &[(usize, f64)]) -> bool {
+        let mut any = false;
+        for &(link, before) in changed {
+            let is_full = self.offered[link] <= 0.0;
+            if is_full != (before <= 0.0) {
+                self.levels[link] = if is_full { 0.0 } else { f64::INFINITY };
+                any = true;
+            }
+        }
+        any
+    }
+
     /// Whether rates may be others after offers have changed. They are not where a changed link limits nobody
     /// and still has what is taken of it: every flow has its limit where it had it. Nor where a link opens
     /// and all its flows cross other full ones.
@@ -236,7 +250,8 @@ impl Fill {
         let flows = tier.update(view, coflows, weigh, &mut self.scratch);
         let moved = tier.take_offers(residual, &mut self.changed);
         let stale = flows != Flows::Same || (moved && tier.is_moved(view, &self.changed));
-        if stale && (self.fill(view, &mut tier) || flows == Flows::Others) {
+        let is_new = if stale { self.fill(view, &mut tier) || flows == Flows::Others } else { tier.relabel(&self.changed) };
+        if is_new {
             self.versions += 1;
             tier.version = self.versions;
         }
