@@ -70,8 +70,9 @@ impl EqualProgress {
                     return true;
                 }
                 for (&link, &claim) in coflow.links().iter().zip(&takes[begin..]) {
-                    claims[link.index()] -= claim;
                     crossing[link.index()] -= 1;
+                    claims[link.index()] =
+                        if crossing[link.index()] > 0 { claims[link.index()] - claim } else { 0.0 };
                     residual.take(link, claim * level);
                 }
                 plan.drains.push((slot, level * share));
@@ -116,11 +117,12 @@ impl EqualProgress {
     /// The link that is full first as the progress of all open coflows rises, and their progress per weight then.
     fn first_full(&self, residual: &Residual) -> Option<(LinkId, f64)> {
         let (mut least, mut best) = (f64::INFINITY, None);
-        for link in (0..self.claims.len() as u32).map(LinkId).filter(|link| self.crossing[link.index()] > 0) {
-            let level = residual.left(link) / self.claims[link.index()];
-            // A link that is full but for dust has no more than dust to give to those still open.
-            if level > 0.0 && level < least {
-                (least, best) = (level, Some((link, level)));
+        for (link, &claim) in (0u32..).map(LinkId).zip(&self.claims) {
+            let left = residual.left(link);
+            // A link that is full but for dust has no more than dust to give to those still open. Without a claim the
+            // product is 0 or no number.
+            if left > 0.0 && left < least * claim {
+                (least, best) = (left / claim, Some((link, left / claim)));
             }
         }
         best

@@ -250,7 +250,11 @@ impl Fill {
         let flows = tier.update(view, coflows, weigh, &mut self.scratch);
         let moved = tier.take_offers(residual, &mut self.changed);
         let stale = flows != Flows::Same || (moved && tier.is_moved(view, &self.changed));
-        let is_new = if stale { self.fill(view, &mut tier) || flows == Flows::Others } else { tier.relabel(&self.changed) };
+        let is_new = if stale {
+            self.fill(view, &mut tier) || flows == Flows::Others
+        } else {
+            tier.relabel(&self.changed)
+        };
         if is_new {
             self.versions += 1;
             tier.version = self.versions;
