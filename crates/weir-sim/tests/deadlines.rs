@@ -129,8 +129,8 @@ fn a_coflow_alone_is_let_in_just_when_its_deadline_is_not_below_its_isolation_ti
 
 #[test]
 fn a_refusal_says_which_link_lacks_how_much() {
-    // The uplink of host 0 moves 1 MB/s. The first has 3 MB to move in 4 s there, the second would need 2 MB in
-    // 4 s = 4 Mbit/s where 1 MB in 4 s = 2 Mbit/s is left.
+    // The uplink of host 0 moves 1 MB/s. The first has 2 MB to move in 4 s there, the second would need 3 MB in
+    // 4 s = 6 Mbit/s where 2 MB in 4 s = 4 Mbit/s is left.
     let fabric = Fabric::big_switch(2, Rate::from_bytes_per_sec(1e6)).expect("a fabric");
     let coflow = |id: u64, bytes: u64| {
         let flow = FlowSpec { source: HostId(0), destination: HostId(1), size: Bytes(bytes), group: 0 };
@@ -138,10 +138,10 @@ fn a_refusal_says_which_link_lacks_how_much() {
         CoflowSpec { deadline: Some(Span::from_millis(4000)), ..spec }
     };
     let outcome =
-        run(&fabric, &[coflow(1, 3_000_000), coflow(2, 2_000_000)], "varys-deadline", &Options::default());
+        run(&fabric, &[coflow(1, 2_000_000), coflow(2, 3_000_000)], "varys-deadline", &Options::default());
     assert_eq!(outcome.refused[0].id, CoflowId(2));
     assert_eq!(
         outcome.refused[0].reason,
-        "host 0 up: 4 Mbit/s needed for 4 s until the deadline, 2 Mbit/s left by coflows let in before"
+        "host 0 up: 6 Mbit/s needed for 4 s until the deadline, 4 Mbit/s left by coflows let in before"
     );
 }

@@ -20,7 +20,7 @@
 //!
 //! # Pseudo-code
 //! ```text
-//! on arrival of a coflow with a deadline:
+//! on arrival of a coflow with a deadline (of several at one moment: by Gamma, the least first):
 //!     for key of (due, due - Gamma):
 //!         timetable = empty; for coflow of those let in and the new one, by (key, arrival, id):
 //!             book it as early as the timetable lets it (see Timetable::book)
@@ -42,7 +42,8 @@
 //! # Departures
 //! Pseudocode 2 gives every coflow one rate, what is left over the time left, and lets a new one in if its Gamma
 //! on the capacity left *now* is short enough. Here capacity is looked at over time: what is free after an
-//! earlier deadline counts, and coflows with time to spare make way for one with less.
+//! earlier deadline counts, and coflows with time to spare make way for one with less. Of coflows that come at one
+//! moment, of which the paper does not speak, short ones are judged first: more of them fit.
 
 mod late;
 mod timetable;
@@ -141,12 +142,17 @@ impl Admission {
         for slot in view.changes().arrived.iter().chain(&view.changes().departed) {
             self.bookings[slot.0 as usize] = None;
         }
+        let mut waiting: Vec<(Span, Slot, Time)> = Vec::new();
         for &slot in view.slots() {
             let Some(due) = view.due(slot) else { continue };
             if !self.is_judged(now, view, slot) {
                 self.bookings[slot.0 as usize] = None;
-                self.judge_one(now, fabric, view, slot, due);
+                waiting.push((alone(view, fabric, slot), slot, due));
             }
+        }
+        waiting.sort_by_key(|&(alone, _, _)| alone);
+        for (_, slot, due) in waiting {
+            self.judge_one(now, fabric, view, slot, due);
         }
     }
 
@@ -340,6 +346,7 @@ mod tests {
     fn a_refused_coflow_may_come_again() {
         let (mut table, mut admission) = (CoflowTable::new(&fabric()), Admission::default());
         let first = table.insert(&coflow(1, 0, 3, 3), FlowId(0), &fabric());
+        assert_eq!(judged(&mut admission, 0, &mut table), []);
         let second = table.insert(&coflow(2, 0, 2, 4), FlowId(1), &fabric());
         assert_eq!(judged(&mut admission, 0, &mut table), [second], "3 + 2 by 4 are too much");
         assert!(admission.is_admitted(first) && admission.is_refused(second));
@@ -348,6 +355,15 @@ mod tests {
         table.insert(&coflow(2, 1, 2, 5), FlowId(1), &fabric());
         // Nothing has moved, so 3 are still to move by 3, which nobody can: as little as 2 + 3 by 6.
         assert_eq!(judged(&mut admission, 1, &mut table), [], "3 + 2 fit by 6");
+    }
+
+    #[test]
+    fn of_coflows_that_come_at_one_moment_short_ones_are_judged_first() {
+        let (mut table, mut admission) = (CoflowTable::new(&fabric()), Admission::default());
+        let first = table.insert(&coflow(1, 0, 4, 4), FlowId(0), &fabric());
+        table.insert(&coflow(2, 0, 1, 4), FlowId(1), &fabric());
+        table.insert(&coflow(3, 0, 2, 4), FlowId(2), &fabric());
+        assert_eq!(judged(&mut admission, 0, &mut table), [first], "1 + 2 fit by 4, and 4 + 1 do not");
     }
 
     #[test]
