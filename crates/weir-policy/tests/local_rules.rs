@@ -21,7 +21,6 @@ fn coflows() -> impl Strategy<Value = Vec<Vec<(u32, u32, u64)>>> {
 
 /// A network, and the policy for it.
 struct Network {
-    name: &'static str,
     fabric: Fabric,
     table: CoflowTable,
     policy: Box<dyn Policy>,
@@ -36,7 +35,6 @@ impl Network {
         let rates: Vec<Rate> = rates.iter().copied().map(Rate::from_bytes_per_sec).collect();
         let fabric = Fabric::big_switch_with(&rates).expect("rates above 0");
         Network {
-            name,
             table: CoflowTable::new(&fabric),
             fabric,
             policy: find(name).expect("a policy").create(),
