@@ -449,16 +449,27 @@ impl Round {
         }
     }
 
-    /// Whoever asks for a block of an ended coflow is told so, by the agent and by the coordinator.
+    /// Whoever asks for a block of an ended coflow is told so, by the coordinator and, as soon as that has told it, by
+    /// the agent.
     async fn check_late_gets(&self) -> Result<(), Failure> {
         let block = &self.plan.blocks[0];
         let coflow = self.coflows[block.coflow];
+        let end = Instant::now() + STATE_LIMIT;
         for holders in [vec![self.processes.agent_addresses[block.host as usize]], Vec::new()] {
-            let options = GetOptions { holders, time_limit: STATE_LIMIT, ..GetOptions::default() };
-            let get = self.clients[0].get_bytes(coflow, &block.name, options);
-            match timeout(STATE_LIMIT * 2, get).await {
-                Ok(Err(GetError::CoflowEnded(_))) => {}
-                other => return Err(Failure::Hang(format!("a get of an ended coflow: {other:?}"))),
+            loop {
+                let options =
+                    GetOptions { holders: holders.clone(), time_limit: STATE_LIMIT, ..GetOptions::default() };
+                let get = self.clients[0].get_bytes(coflow, &block.name, options);
+                match timeout(STATE_LIMIT * 2, get).await {
+                    Ok(Err(GetError::CoflowEnded(_))) => break,
+                    Ok(Ok(_)) if !holders.is_empty() && Instant::now() < end => {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    other => {
+                        let got = other.map(|got| got.map(|bytes| bytes.len()));
+                        return Err(Failure::Hang(format!("a get of an ended coflow: {got:?} bytes")));
+                    }
+                }
             }
         }
         Ok(())

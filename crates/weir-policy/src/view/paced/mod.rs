@@ -187,7 +187,8 @@ impl Paced {
 
     pub(in crate::view) fn left(&self, flow: u32, clock: u64) -> f64 {
         let left = |cell: &Cell| self.left_at(cell, clock) * self.weight(cell);
-        self.cell(flow).map_or(0.0, |cell| left(cell).max(FLOOR_BYTES))
+        // Rounding of what was served makes nothing more than it was.
+        self.cell(flow).map_or(0.0, |cell| left(cell).min(cell.size).max(FLOOR_BYTES))
     }
 
     pub(in crate::view) fn rate(&self, flow: u32) -> f64 {
