@@ -70,6 +70,24 @@ enum CellPath {
     Long(u32),
 }
 
+impl CellPath {
+    fn links<'a>(&'a self, long_paths: &'a [Vec<u32>]) -> &'a [u32] {
+        match self {
+            CellPath::Ends(ends) if ends[0] == ends[1] => &ends[..1],
+            CellPath::Ends(ends) => ends,
+            CellPath::Long(path) => &long_paths[*path as usize],
+        }
+    }
+}
+
+/// Enters a cell at all links of its path, each with the other link, where there are two.
+fn cross(limits: &mut [Limit], cell: u32, path: &[u32]) {
+    let ends = path.first().zip(path.last()).map_or(0, |(first, last)| first ^ last);
+    for &limit in path {
+        limits[limit as usize].cells.push((cell, ends ^ limit));
+    }
+}
+
 /// The live flows of one coflow that cross links.
 #[derive(Clone, Debug)]
 pub(in crate::view) struct Paced {
@@ -136,9 +154,7 @@ impl Paced {
         let path: Vec<u32> =
             path.iter().flat_map(|path| path.iter()).map(|link| self.limit_of(link.0)).collect();
         let Some((&first, &last)) = path.first().zip(path.last()) else { return self.places.push(NONE) };
-        for &limit in &path {
-            self.limits[limit as usize].cells.push((cell, first ^ last ^ limit));
-        }
+        cross(&mut self.limits, cell, &path);
         let path = if path.len() <= 2 {
             CellPath::Ends([first, last])
         } else {

@@ -1,7 +1,7 @@
 //! New levels: which flows have another limit, and from when on all move by them.
 
 use super::limit::is_current;
-use super::{CellPath, LOOSE, Levels, NONE, Paced};
+use super::{LOOSE, Levels, NONE, Paced, cross};
 use std::cmp::Reverse;
 
 impl Paced {
@@ -85,18 +85,7 @@ impl Paced {
             cell.amount /= if by_size { cell.size } else { 1.0 };
             self.places[cell.flow as usize] = place;
             self.fresh.push(place);
-            let ends;
-            let path = match cell.path {
-                CellPath::Ends(path) => {
-                    ends = path;
-                    &ends[..if path[0] == path[1] { 1 } else { 2 }]
-                }
-                CellPath::Long(path) => &self.long_paths[path as usize][..],
-            };
-            let (first, last) = (path[0], path[path.len() - 1]);
-            for &limit in path {
-                self.limits[limit as usize].cells.push((place, first ^ last ^ limit));
-            }
+            cross(&mut self.limits, place, cell.path.links(&self.long_paths));
         }
         (self.cells, self.gone) = (old, 0);
     }
@@ -136,15 +125,7 @@ impl Paced {
         if cell.flow == NONE {
             return;
         }
-        let ends;
-        let path = match cell.path {
-            CellPath::Ends(path) => {
-                ends = path;
-                &ends[..]
-            }
-            CellPath::Long(path) => &self.long_paths[path as usize][..],
-        };
-        let (limit, per_sec) = self.find_limit(cell.limit, path);
+        let (limit, per_sec) = self.find_limit(cell.limit, cell.path.links(&self.long_paths));
         if limit == cell.limit && limit != LOOSE {
             return;
         }
