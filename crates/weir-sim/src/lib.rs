@@ -15,6 +15,9 @@
 //!   one nanosecond to the other side, so completion and isolation times are exact to 1 ns. Under drains and
 //!   grants an end less than a hundredth of a nanosecond late counts as on time: flows that should end
 //!   together then do, and no policy comes between them.
+//!   An end that falls on the same fraction of a nanosecond as another, of a coflow that goes before it, may come
+//!   after it: what the rounding of earlier ends left of the flow, a small part of a byte, then waits its turn.
+//!   Both orders are right to within a nanosecond of every input.
 //! * **No epsilon decides.** The one other tolerance is in the policies (a link with less than 1e-9 of its
 //!   capacity left is full), and a test moves it by 100 either way.
 //! * **Equal times**: all completions of an instant come before its arrivals, and both before the plan.

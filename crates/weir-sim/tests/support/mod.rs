@@ -35,10 +35,11 @@ pub(crate) fn workloads() -> impl Strategy<Value = Vec<CoflowSpec>> {
 
 /// A switch of 8 hosts and up to 8 coflows of up to 40 flows that arrive within a second. All flows of a
 /// coflow are 1 to 3 times as large as its smallest, so that links fill at the same flow and flows end
-/// together; no two coflows are alike, so that their order is never a matter of rounding.
+/// together; no two coflows are alike, and they arrive at odd nanoseconds, so that neither their order nor which of
+/// two ends first is a matter of rounding.
 pub(crate) fn busy_switch() -> impl Strategy<Value = (Fabric, Vec<CoflowSpec>)> {
     let flow = (0u32..8, 0u32..8, 1u64..4);
-    let coflows = prop::collection::vec((0u64..1000, prop::collection::vec(flow, 1..40)), 1..8);
+    let coflows = prop::collection::vec((0u64..1_000_000_000, prop::collection::vec(flow, 1..40)), 1..8);
     let coflows = coflows.prop_map(|coflows| {
         let flow = |id, &(source, destination, units): &(u32, u32, u64)| FlowSpec {
             source: HostId(source),
@@ -46,9 +47,9 @@ pub(crate) fn busy_switch() -> impl Strategy<Value = (Fabric, Vec<CoflowSpec>)> 
             size: Bytes(units * (10_000_000 + 1_379_113 * id)),
             group: 0,
         };
-        let spec = |(id, (millis, flows)): (u64, &(u64, Vec<_>))| {
+        let spec = |(id, (nanos, flows)): (u64, &(u64, Vec<_>))| {
             let flows = flows.iter().map(|ends| flow(id, ends)).collect();
-            CoflowSpec::new(CoflowId(id), Time::from_millis(*millis), flows)
+            CoflowSpec::new(CoflowId(id), Time::from_nanos(*nanos), flows)
         };
         (1u64..).zip(&coflows).map(spec).collect()
     });
