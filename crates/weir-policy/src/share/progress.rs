@@ -43,9 +43,19 @@ pub struct EqualProgress {
     open: Vec<Open>,
     /// What each of them takes of its links at a progress of 1 per weight, coflow by coflow, in the order of its links.
     takes: Vec<f64>,
-    /// Per link, how many of them cross it, and what they take of it together.
-    crossing: Vec<u32>,
-    claims: Vec<f64>,
+    /// Per link of the fabric.
+    claims: Vec<Claim>,
+    /// Links with a claim that are not full.
+    claimed: Vec<LinkId>,
+}
+
+/// What open coflows want of a link.
+#[derive(Clone, Copy, Debug, Default)]
+struct Claim {
+    /// What they take of it together at a progress of 1 per weight.
+    sum: f64,
+    /// How many of them cross it.
+    coflows: u32,
 }
 
 /// A coflow whose progress is not decided yet.
@@ -63,17 +73,17 @@ impl EqualProgress {
     pub fn allocate(&mut self, view: &CoflowTable, residual: &mut Residual, plan: &mut Plan) {
         self.open_all(view, residual);
         while let Some((full, level)) = self.first_full(residual) {
-            let EqualProgress { open, takes, crossing, claims } = self;
+            let EqualProgress { open, takes, claims, .. } = self;
             open.retain(|&Open { slot, share, takes: begin }| {
                 let coflow = view.coflow(slot);
                 if !coflow.link_set().contains(full.index()) {
                     return true;
                 }
-                for (&link, &claim) in coflow.links().iter().zip(&takes[begin..]) {
-                    crossing[link.index()] -= 1;
-                    claims[link.index()] =
-                        if crossing[link.index()] > 0 { claims[link.index()] - claim } else { 0.0 };
-                    residual.take(link, claim * level);
+                for (&link, &take) in coflow.links().iter().zip(&takes[begin..]) {
+                    let claim = &mut claims[link.index()];
+                    claim.coflows -= 1;
+                    claim.sum = if claim.coflows > 0 { claim.sum - take } else { 0.0 };
+                    residual.take(link, take * level);
                 }
                 plan.drains.push((slot, level * share));
                 false
@@ -84,20 +94,21 @@ impl EqualProgress {
 
     /// Opens every coflow that has something left on a link, and sums their claims.
     fn open_all(&mut self, view: &CoflowTable, residual: &Residual) {
-        let EqualProgress { open, takes, crossing, claims } = self;
+        let EqualProgress { open, takes, claims, claimed } = self;
         open.clear();
         takes.clear();
         claims.clear();
-        claims.resize(residual.links(), 0.0);
-        crossing.clear();
-        crossing.resize(residual.links(), 0);
+        claims.resize(residual.links(), Claim::default());
+        claimed.clear();
         for (slot, coflow) in view.coflows() {
             let begin = takes.len();
             let mut gamma: f64 = 0.0;
             for &link in coflow.links() {
-                let bytes = view.demand_base(coflow, link) * coflow.scale();
-                let secs = bytes / residual.capacity(link);
-                gamma = if secs > gamma { secs } else { gamma };
+                let bytes = view.demand(slot, link);
+                // Few links have more to do than all before them: no division for the others.
+                if bytes > gamma * residual.capacity(link) {
+                    gamma = bytes / residual.capacity(link);
+                }
                 takes.push(bytes);
             }
             if gamma <= 0.0 {
@@ -107,24 +118,32 @@ impl EqualProgress {
             let share = coflow.weight() / gamma;
             for (&link, take) in coflow.links().iter().zip(&mut takes[begin..]) {
                 *take *= share;
-                claims[link.index()] += *take;
-                crossing[link.index()] += 1;
+                let claim = &mut claims[link.index()];
+                if claim.coflows == 0 {
+                    claimed.push(link);
+                }
+                claim.sum += *take;
+                claim.coflows += 1;
             }
             open.push(Open { slot, share, takes: begin });
         }
     }
 
     /// The link that is full first as the progress of all open coflows rises, and their progress per weight then.
-    fn first_full(&self, residual: &Residual) -> Option<(LinkId, f64)> {
+    fn first_full(&mut self, residual: &Residual) -> Option<(LinkId, f64)> {
         let (mut least, mut best) = (f64::INFINITY, None);
-        for (link, &claim) in (0u32..).map(LinkId).zip(&self.claims) {
-            let left = residual.left(link);
-            // A link that is full but for dust has no more than dust to give to those still open. Without a claim the
-            // product is 0 or no number.
-            if left > 0.0 && left < least * claim {
+        let claims = &self.claims;
+        self.claimed.retain(|&link| {
+            let (left, claim) = (residual.left(link), claims[link.index()].sum);
+            // A link that is full but for dust has no more than dust to give to those still open.
+            if left <= 0.0 || claim <= 0.0 {
+                return false;
+            }
+            if left < least * claim {
                 (least, best) = (left / claim, Some((link, left / claim)));
             }
-        }
+            true
+        });
         best
     }
 }

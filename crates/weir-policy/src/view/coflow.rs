@@ -285,6 +285,15 @@ impl Coflow {
             grants => load.base + load.granted.at(clock).max(FLOOR_BYTES * f64::from(grants)) / self.scale,
         }
     }
+    /// Remaining demand on a link in bytes.
+    #[inline]
+    pub(super) fn demand(&self, link: LinkId, clock: u64) -> f64 {
+        let load = &self.loads[link.index()];
+        match load.grants {
+            0 => load.base * self.scale,
+            grants => load.base * self.scale + load.granted.at(clock).max(FLOOR_BYTES * f64::from(grants)),
+        }
+    }
     /// The factor that shrinks all flows without a grant: bytes left = base * scale.
     #[inline]
     pub fn scale(&self) -> f64 {

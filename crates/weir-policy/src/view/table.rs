@@ -455,8 +455,7 @@ impl CoflowTable {
     /// Remaining demand of a coflow on a link in bytes. Meaningless while the table moves by levels.
     #[inline]
     pub fn demand(&self, slot: Slot, link: LinkId) -> f64 {
-        let coflow = self.coflow(slot);
-        coflow.demand_base(link, self.moving.clock) * coflow.scale
+        self.coflow(slot).demand(link, self.moving.clock)
     }
 
     /// The bytes a flow of the class must have been served, counted by the link it is attached to,
