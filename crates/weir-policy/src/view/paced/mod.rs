@@ -5,37 +5,43 @@
 //! own pays for all of them.
 //!
 //! # Approach
-//! A flow is attached to the link that limits it, and moves as fast as that link's level says. So a link counts
-//! how far a flow attached to it comes, and a flow ends when that count reaches the flow's target. A new level
-//! touches no flow but those that some other link limits from then on.
+//! In every share a flow is attached to the link that limits it there, and moves as fast as the levels of these
+//! links say together. So a link counts, per share, how far a flow attached to it comes, and a flow ends when the
+//! counts of its links reach its target together. A new level touches no flow but those that some other link
+//! limits from then on.
+//!
+//! With one share the count at which a flow ends is known. With several it depends on how fast each counts: what is
+//! left of the flow is split over its links as they count now, and before one of them has counted its part the flow
+//! cannot end. Only when a part is the first that any flow has counted is it looked at, and split anew if levels
+//! have changed since. (Countdowns of distributed monitoring do the same with messages.)
 //!
 //! # Terminology
 //! * cell: where a live flow stands.
 //! * amount: bytes, or parts of a flow's size where shares are by size.
-//! * served: how far flows attached to a link have come since it was last without any, as an amount.
-//! * target: what its link has served when a flow ends.
-//! * loose: a flow that one share limits here and another there; it is followed on its own.
+//! * meter: a link under one share. served: how far flows attached to it have come since it was last without any,
+//!   as an amount.
+//! * target: what the meters of a flow have served together when it ends.
+//! * checkpoint: what a meter of a flow has served when its part is done. With one share that is the target.
 //! * share: see [`crate::Share`]; a coflow has as many as its policy fills tiers in rounds.
 //!
 //! # Properties
-//! Cost of new levels: one visit per flow on a link whose level changes, a search in a heap per flow that
-//! changes its link, and one visit per loose flow. Nothing is paid while time passes.
+//! * The first of all checkpoints to be reached is no later than the first end.
+//! * Cost of new levels: a comparison per flow on a link whose level changes, and a search in a heap per flow that
+//!   changes its link. Nothing is paid while time passes.
 
-mod limit;
+mod meter;
 mod restart;
 
 use super::coflow::FLOOR_BYTES;
 use super::moving::{end_after, secs_between};
-use limit::{Limit, is_current};
+use meter::{Entry, Meter};
 use std::cmp::Reverse;
 use weir_model::Path;
 
 /// An end that never comes.
 pub(in crate::view) const NEVER: u64 = u64::MAX;
-/// No place, no link, no flow.
+/// No place, no meter, no flow.
 const NONE: u32 = u32::MAX;
-/// In place of a link: followed on its own.
-const LOOSE: u32 = u32::MAX - 1;
 
 /// What one share of a coflow says.
 #[derive(Clone, Debug)]
@@ -50,16 +56,11 @@ pub(in crate::view) struct Levels {
 struct Cell {
     /// Its place in the coflow; none once it has left.
     flow: u32,
-    /// What limits it: an index into links, loose, or nothing yet.
-    limit: u32,
     /// Its links.
     path: CellPath,
     size: f64,
-    /// The target if it is attached, else what was left at a reading of the clock.
-    amount: f64,
-    since: u64,
-    /// Amount per second while it is loose.
-    per_sec: f64,
+    /// What is left of it where it is attached to no meter.
+    target: f64,
 }
 
 /// Indices of a path's links among those of the coflow.
@@ -80,11 +81,19 @@ impl CellPath {
     }
 }
 
+/// A link of the coflow.
+#[derive(Clone, Debug)]
+struct Crossed {
+    link: u32,
+    /// All cells of flows that cross it, and of some that left, with the link at the other end of their paths.
+    cells: Vec<(u32, u32)>,
+}
+
 /// Enters a cell at all links of its path, each with the other link, where there are two.
-fn cross(limits: &mut [Limit], cell: u32, path: &[u32]) {
+fn cross(links: &mut [Crossed], cell: u32, path: &[u32]) {
     let ends = path.first().zip(path.last()).map_or(0, |(first, last)| first ^ last);
-    for &limit in path {
-        limits[limit as usize].cells.push((cell, ends ^ limit));
+    for &link in path {
+        links[link as usize].cells.push((cell, ends ^ link));
     }
 }
 
@@ -92,19 +101,25 @@ fn cross(limits: &mut [Limit], cell: u32, path: &[u32]) {
 #[derive(Clone, Debug)]
 pub(in crate::view) struct Paced {
     cells: Vec<Cell>,
-    limits: Vec<Limit>,
+    links: Vec<Crossed>,
     /// Per link of the fabric, its index among those of the coflow.
     index_of: Vec<u32>,
     long_paths: Vec<Vec<u32>>,
-    /// Per link of the coflow, its level in every share.
-    levels: Vec<f64>,
-    /// The same as of the last plan.
-    before: Vec<f64>,
     shares: usize,
     by_size: bool,
+    /// Per link and share, what the shares say, and what they said before.
+    levels: Vec<f64>,
+    before: Vec<f64>,
+    /// Per link and share.
+    meters: Vec<Meter>,
+    /// Per meter, when the first of its checkpoints is reached; 0 where that is to be found again.
+    ends: Vec<u64>,
+    stale: Vec<u32>,
+    /// Per cell and share, the meter it is attached to and the checkpoint there.
+    limits: Vec<u32>,
+    checks: Vec<f64>,
     /// Cells that were added since the last plan.
     fresh: Vec<u32>,
-    loose: Vec<u32>,
     /// How many cells have been left.
     gone: usize,
     /// Per flow of the coflow, its cell.
@@ -113,9 +128,8 @@ pub(in crate::view) struct Paced {
     attained: f64,
     since: u64,
     per_sec: f64,
-    /// No flow ends before this.
+    /// The first end of a flow, if that is known.
     end: u64,
-    /// Whether one ends then.
     is_exact: bool,
     /// Memory of one restart: links whose level is another, cells on one of them.
     changed: Vec<u32>,
@@ -127,15 +141,19 @@ impl Paced {
     pub(in crate::view) fn new(links: usize, clock: u64, attained: f64) -> Paced {
         Paced {
             cells: Vec::new(),
-            limits: Vec::new(),
+            links: Vec::new(),
             index_of: vec![NONE; links],
             long_paths: Vec::new(),
-            levels: Vec::new(),
-            before: Vec::new(),
             shares: 1,
             by_size: false,
+            levels: Vec::new(),
+            before: Vec::new(),
+            meters: Vec::new(),
+            ends: Vec::new(),
+            stale: Vec::new(),
+            limits: Vec::new(),
+            checks: Vec::new(),
             fresh: Vec::new(),
-            loose: Vec::new(),
             gone: 0,
             places: Vec::new(),
             attained,
@@ -150,11 +168,11 @@ impl Paced {
 
     /// Adds the next flow of the coflow, which stands still; one without a path has ended, or crosses no link.
     pub(in crate::view) fn push(&mut self, size: f64, left: f64, path: Option<&Path>) {
-        let cell = self.cells.len() as u32;
         let path: Vec<u32> =
-            path.iter().flat_map(|path| path.iter()).map(|link| self.limit_of(link.0)).collect();
+            path.iter().flat_map(|path| path.iter()).map(|link| self.link_of(link.0)).collect();
         let Some((&first, &last)) = path.first().zip(path.last()) else { return self.places.push(NONE) };
-        cross(&mut self.limits, cell, &path);
+        let place = self.cells.len() as u32;
+        cross(&mut self.links, place, &path);
         let path = if path.len() <= 2 {
             CellPath::Ends([first, last])
         } else {
@@ -162,53 +180,86 @@ impl Paced {
             CellPath::Long(self.long_paths.len() as u32 - 1)
         };
         let flow = self.places.len() as u32;
-        self.places.push(cell);
-        self.fresh.push(cell);
-        let mut cell = Cell { flow, limit: NONE, path, size, amount: 0.0, since: self.since, per_sec: 0.0 };
-        cell.amount = left / self.weight(&cell);
-        self.cells.push(cell);
+        self.places.push(place);
+        let target = left / if self.by_size { size } else { 1.0 };
+        self.add_cell(Cell { flow, path, size, target });
     }
 
-    fn limit_of(&mut self, link: u32) -> u32 {
-        let index = &mut self.index_of[link as usize];
-        if *index == NONE {
-            *index = self.limits.len() as u32;
-            self.limits.push(Limit::new(link, self.since));
-            self.levels.resize(self.levels.len() + self.shares, 0.0);
-            self.before.resize(self.levels.len(), 0.0);
+    /// Adds a cell that stands still and is entered at its links.
+    fn add_cell(&mut self, cell: Cell) {
+        self.fresh.push(self.cells.len() as u32);
+        self.cells.push(cell);
+        self.limits.resize(self.limits.len() + self.shares, NONE);
+        self.checks.resize(self.limits.len(), 0.0);
+    }
+
+    fn link_of(&mut self, link: u32) -> u32 {
+        if self.index_of[link as usize] == NONE {
+            self.index_of[link as usize] = self.links.len() as u32;
+            self.links.push(Crossed { link, cells: Vec::new() });
+            self.add_meters();
         }
-        *index
+        self.index_of[link as usize]
+    }
+
+    /// Adds meters up to the last link.
+    fn add_meters(&mut self) {
+        let meters = self.links.len() * self.shares;
+        self.levels.resize(meters, 0.0);
+        self.before.resize(meters, 0.0);
+        self.meters.resize(meters, Meter::new(self.since));
+        self.ends.resize(meters, NEVER);
     }
 
     fn weight(&self, cell: &Cell) -> f64 {
         if self.by_size { cell.size } else { 1.0 }
     }
 
-    fn cell(&self, flow: u32) -> Option<&Cell> {
-        self.places.get(flow as usize).and_then(|&place| self.cells.get(place as usize))
+    fn place(&self, flow: u32) -> Option<usize> {
+        self.places.get(flow as usize).filter(|&&place| place != NONE).map(|&place| place as usize)
+    }
+
+    /// Where limits and checkpoints of a cell stand.
+    fn of_cell(&self, place: usize) -> std::ops::Range<usize> {
+        place * self.shares..(place + 1) * self.shares
+    }
+
+    /// The meters a cell is attached to.
+    fn meters_of(&self, place: usize) -> impl Iterator<Item = &Meter> {
+        self.limits[self.of_cell(place)].iter().filter_map(|&meter| self.meters.get(meter as usize))
     }
 
     /// Amount a cell has left.
-    fn left_at(&self, cell: &Cell, clock: u64) -> f64 {
-        match self.limits.get(cell.limit as usize) {
-            Some(limit) => cell.amount - limit.served(clock),
-            None => cell.amount - cell.per_sec * signed_secs(cell.since, clock),
-        }
+    fn left_at(&self, place: usize, clock: u64) -> f64 {
+        self.cells[place].target - self.meters_of(place).map(|meter| meter.served(clock)).sum::<f64>()
     }
 
     /// Amount per second.
-    fn pace(&self, cell: &Cell) -> f64 {
-        self.limits.get(cell.limit as usize).map_or(cell.per_sec, |limit| limit.level)
+    fn pace(&self, place: usize) -> f64 {
+        self.meters_of(place).map(|meter| meter.level).sum()
+    }
+
+    /// When a cell has nothing left.
+    fn end_of(&self, place: usize) -> u64 {
+        let pace = self.pace(place);
+        if pace > 0.0 {
+            end_after(self.since, self.left_at(place, self.since).max(0.0) / pace)
+        } else {
+            NEVER
+        }
     }
 
     pub(in crate::view) fn left(&self, flow: u32, clock: u64) -> f64 {
-        let left = |cell: &Cell| self.left_at(cell, clock) * self.weight(cell);
-        // Rounding of what was served makes nothing more than it was.
-        self.cell(flow).map_or(0.0, |cell| left(cell).min(cell.size).max(FLOOR_BYTES))
+        self.place(flow).map_or(0.0, |place| {
+            let cell = &self.cells[place];
+            let left = self.left_at(place, clock) * self.weight(cell);
+            // Rounding of what was served makes nothing more than it was.
+            left.min(cell.size).max(FLOOR_BYTES)
+        })
     }
 
     pub(in crate::view) fn rate(&self, flow: u32) -> f64 {
-        self.cell(flow).map_or(0.0, |cell| self.pace(cell) * self.weight(cell))
+        self.place(flow).map_or(0.0, |place| self.pace(place) * self.weight(&self.cells[place]))
     }
 
     /// Sum of the rates.
@@ -227,67 +278,117 @@ impl Paced {
     /// Corrects what a flow has left.
     pub(in crate::view) fn set_left(&mut self, flow: u32, bytes: f64, clock: u64) {
         let before = self.left(flow, clock);
-        let Some(place) = self.cell(flow).map(|_| self.places[flow as usize]) else { return };
+        let Some(place) = self.place(flow) else { return };
         let bytes = bytes.max(FLOOR_BYTES);
         self.attained += before - bytes;
-        let amount = bytes / self.weight(&self.cells[place as usize]);
-        let cell = &mut self.cells[place as usize];
-        if let Some(limit) = self.limits.get_mut(cell.limit as usize) {
-            cell.amount = amount + limit.served(clock);
-            limit.targets.push(Reverse((cell.amount.to_bits(), place)));
-            limit.is_stale = true;
-        } else {
-            (cell.amount, cell.since) = (amount, clock);
-        }
+        self.set_target(place, bytes / self.weight(&self.cells[place]), clock);
         self.is_exact = false;
     }
 
     /// Forgets a flow, which has moved all but `left` bytes.
     pub(in crate::view) fn leave(&mut self, flow: u32, left: f64) {
-        let Some(cell) = self.cell(flow) else { return };
-        let weight = self.weight(cell);
+        let Some(place) = self.place(flow) else { return };
+        let weight = self.weight(&self.cells[place]);
         // What it has moved since then is in the sum of rates no more.
-        let moved = self.left_at(cell, self.since) * weight - left;
-        let rate = self.pace(cell) * weight;
-        self.attained += moved;
-        self.per_sec -= rate;
+        self.attained += self.left_at(place, self.since) * weight - left;
+        self.per_sec -= self.pace(place) * weight;
         self.is_exact = false;
-        let place = std::mem::replace(&mut self.places[flow as usize], NONE);
-        let cell = &mut self.cells[place as usize];
-        if let Some(limit) = self.limits.get_mut(cell.limit as usize) {
-            limit.detach(weight);
+        for at in self.of_cell(place) {
+            self.detach(at, weight);
         }
-        (cell.flow, cell.limit, cell.per_sec) = (NONE, NONE, 0.0);
+        self.cells[place].flow = NONE;
+        self.places[flow as usize] = NONE;
         self.gone += 1;
     }
 
-    /// Finds sums and ends of everything that changed, and of what is loose.
-    fn settle_all(&mut self) {
-        let cells = &self.cells;
-        self.loose.retain(|&place| cells[place as usize].limit == LOOSE);
-        self.is_exact = false;
-        self.settle();
-        let attached: f64 = self.limits.iter().map(|limit| limit.level * limit.weight).sum();
-        let loose = self.loose.iter().map(|&place| &self.cells[place as usize]);
-        self.per_sec = attached + loose.map(|cell| cell.per_sec * self.weight(cell)).sum::<f64>();
+    /// Takes the meter from a cell under a share.
+    fn detach(&mut self, at: usize, weight: f64) {
+        let meter = std::mem::replace(&mut self.limits[at], NONE);
+        if meter != NONE {
+            self.meters[meter as usize].detach(weight);
+            self.mark(meter);
+        }
     }
 
-    /// Finds the first end again, if flows left or were corrected.
+    /// Lets the first checkpoint of a meter be found again.
+    fn mark(&mut self, meter: u32) {
+        if !std::mem::replace(&mut self.meters[meter as usize].is_stale, true) {
+            self.stale.push(meter);
+            self.ends[meter as usize] = 0;
+        }
+    }
+
+    /// Sets what is left of a cell, and splits that over its meters.
+    fn set_target(&mut self, place: usize, left: f64, clock: u64) {
+        let (pace, shares) = (self.pace(place), self.shares as f64);
+        let mut target = left;
+        for at in self.of_cell(place) {
+            let limit = self.limits[at];
+            let Some(meter) = self.meters.get_mut(limit as usize) else { continue };
+            let part = if pace > 0.0 { meter.level / pace } else { 1.0 / shares };
+            let served = meter.served(clock);
+            target += served;
+            self.checks[at] = served + left * part;
+            meter.checks.push(Reverse((self.checks[at].to_bits(), place as u32)));
+            self.mark(limit);
+        }
+        self.cells[place].target = target;
+    }
+
+    /// Whether an entry of a meter is the checkpoint of a cell that is attached to it.
+    fn is_current(&self, meter: u32, &Reverse((check, place)): &Entry) -> bool {
+        let at = place as usize * self.shares + meter as usize % self.shares;
+        self.limits[at] == meter && self.checks[at].to_bits() == check
+    }
+
+    /// Finds sums and ends of everything that changed.
+    fn settle_all(&mut self) {
+        self.is_exact = false;
+        self.settle();
+        self.per_sec = self.meters.iter().map(|meter| meter.level * meter.weight).sum();
+    }
+
+    /// Finds the first end again, if flows left, were corrected or move at other rates.
     pub(in crate::view) fn settle(&mut self) {
         if self.is_exact {
             return;
         }
-        let cells = &self.cells;
-        for (at, limit) in (0u32..).zip(&mut self.limits).filter(|(_, limit)| limit.is_stale) {
-            while limit.targets.peek().is_some_and(|target| !is_current(cells, at, target)) {
-                limit.targets.pop();
-            }
-            let first = limit.targets.peek().map(|&Reverse((target, _))| f64::from_bits(target));
-            limit.end = first.map_or(NEVER, |target| limit.end_of(target));
-            limit.is_stale = false;
-        }
-        self.end = self.first_end();
         self.is_exact = true;
+        loop {
+            self.find_checks();
+            let (end, meter) = self.ends.iter().zip(0u32..).min().map_or((NEVER, NONE), |(&end, at)| (end, at));
+            self.end = end;
+            if self.shares == 1 || end == NEVER {
+                return;
+            }
+            // Split as levels are now, its checkpoints are reached when it ends, but for rounding.
+            let Some(&Reverse((_, place))) = self.meters[meter as usize].checks.peek() else { return };
+            self.end = self.end_of(place as usize);
+            if self.end <= end.saturating_add(1) {
+                return;
+            }
+            let left = self.left_at(place as usize, self.since).max(0.0);
+            self.set_target(place as usize, left, self.since);
+        }
+    }
+
+    /// Finds the first checkpoint of every meter where that is to be found.
+    fn find_checks(&mut self) {
+        let mut stale = std::mem::take(&mut self.stale);
+        for meter in stale.drain(..) {
+            let mut checks = std::mem::take(&mut self.meters[meter as usize].checks);
+            if checks.len() > 2 * self.meters[meter as usize].attached as usize + 16 {
+                checks.retain(|entry| self.is_current(meter, entry));
+            }
+            while checks.peek().is_some_and(|entry| !self.is_current(meter, entry)) {
+                checks.pop();
+            }
+            let first = checks.peek().map(|&Reverse((check, _))| f64::from_bits(check));
+            let of = &mut self.meters[meter as usize];
+            self.ends[meter as usize] = first.map_or(NEVER, |check| of.end_of(check));
+            (of.checks, of.is_stale) = (checks, false);
+        }
+        self.stale = stale;
     }
 
     /// No flow ends before this.
@@ -295,16 +396,8 @@ impl Paced {
         if self.is_exact {
             return self.end;
         }
-        let end = |(at, limit): (u32, &Limit)| {
-            if !limit.is_stale {
-                return limit.end;
-            }
-            let current = limit.targets.iter().filter(|target| is_current(&self.cells, at, target));
-            current.map(|&Reverse((target, _))| limit.end_of(f64::from_bits(target))).min().unwrap_or(NEVER)
-        };
-        let attached = (0u32..).zip(&self.limits).map(end).min();
-        let loose = self.loose.iter().map(|&place| self.end_of(&self.cells[place as usize])).min();
-        attached.unwrap_or(NEVER).min(loose.unwrap_or(NEVER))
+        let live = (0..self.cells.len()).filter(|&place| self.cells[place].flow != NONE);
+        live.map(|place| self.end_of(place)).min().unwrap_or(NEVER)
     }
 
     /// Adds the flows that have nothing left at a time, by index.
@@ -312,29 +405,15 @@ impl Paced {
         if self.is_exact && self.end > clock {
             return;
         }
-        let due = (0u32..).zip(&self.limits).filter(|(_, limit)| limit.is_stale || limit.end <= clock);
-        for (at, limit) in due {
-            let current = limit.targets.iter().filter(|target| is_current(&self.cells, at, target));
-            let ended = current.filter(|Reverse((target, _))| limit.end_of(f64::from_bits(*target)) <= clock);
+        for (meter, _) in (0u32..).zip(&self.ends).filter(|(_, end)| **end <= clock) {
+            let of = &self.meters[meter as usize];
+            let reached = |&&Reverse((check, _)): &&Entry| of.end_of(f64::from_bits(check)) <= clock;
+            let current = of.checks.iter().filter(reached).filter(|entry| self.is_current(meter, entry));
+            let ended = current.filter(|Reverse((_, place))| self.end_of(*place as usize) <= clock);
             flows.extend(ended.map(|Reverse((_, place))| self.cells[*place as usize].flow));
         }
-        let loose = self.loose.iter().map(|&place| &self.cells[place as usize]);
-        flows.extend(loose.filter(|cell| self.end_of(cell) <= clock).map(|cell| cell.flow));
-        // A target may stand twice in its heap.
+        // A flow has a checkpoint at every meter, and may stand twice in a heap.
         flows.sort_unstable();
         flows.dedup();
     }
-
-    fn end_of(&self, loose: &Cell) -> u64 {
-        if loose.per_sec > 0.0 {
-            end_after(loose.since, loose.amount.max(0.0) / loose.per_sec)
-        } else {
-            NEVER
-        }
-    }
-}
-
-/// Seconds from one reading of the clock to another, negative if that is the earlier one.
-fn signed_secs(from: u64, to: u64) -> f64 {
-    if to >= from { secs_between(from, to) } else { -secs_between(to, from) }
 }
