@@ -61,6 +61,8 @@ struct Cell {
     size: f64,
     /// What is left of it where it is attached to no meter.
     target: f64,
+    /// The restart whose levels its checkpoints are split by.
+    split: u64,
 }
 
 /// Indices of a path's links among those of the coflow.
@@ -85,15 +87,23 @@ impl CellPath {
 #[derive(Clone, Debug)]
 struct Crossed {
     link: u32,
-    /// All cells of flows that cross it, and of some that left, with the link at the other end of their paths.
+    /// All cells of flows that cross it, and of some that left, with the first meter of the link at the other end of
+    /// their paths.
     cells: Vec<(u32, u32)>,
 }
 
+/// What a share says of a link, and what it said before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    before: f64,
+    now: f64,
+}
+
 /// Enters a cell at all links of its path, each with the other link, where there are two.
-fn cross(links: &mut [Crossed], cell: u32, path: &[u32]) {
+fn cross(links: &mut [Crossed], cell: u32, path: &[u32], shares: usize) {
     let ends = path.first().zip(path.last()).map_or(0, |(first, last)| first ^ last);
     for &link in path {
-        links[link as usize].cells.push((cell, ends ^ link));
+        links[link as usize].cells.push((cell, (ends ^ link) * shares as u32));
     }
 }
 
@@ -107,9 +117,8 @@ pub(in crate::view) struct Paced {
     long_paths: Vec<Vec<u32>>,
     shares: usize,
     by_size: bool,
-    /// Per link and share, what the shares say, and what they said before.
-    levels: Vec<f64>,
-    before: Vec<f64>,
+    /// Per link and share.
+    levels: Vec<Level>,
     /// Per link and share.
     meters: Vec<Meter>,
     /// Per meter, when the first of its checkpoints is reached; 0 where that is to be found again.
@@ -120,6 +129,8 @@ pub(in crate::view) struct Paced {
     checks: Vec<f64>,
     /// Cells that were added since the last plan.
     fresh: Vec<u32>,
+    /// Restarts so far.
+    restarts: u64,
     /// How many cells have been left.
     gone: usize,
     /// Per flow of the coflow, its cell.
@@ -131,7 +142,7 @@ pub(in crate::view) struct Paced {
     /// The first end of a flow, if that is known.
     end: u64,
     is_exact: bool,
-    /// Memory of one restart: links whose level is another, cells on one of them.
+    /// Memory of one restart: meters whose level is another, cells on the link of one of them.
     changed: Vec<u32>,
     switching: Vec<u32>,
 }
@@ -147,13 +158,13 @@ impl Paced {
             shares: 1,
             by_size: false,
             levels: Vec::new(),
-            before: Vec::new(),
             meters: Vec::new(),
             ends: Vec::new(),
             stale: Vec::new(),
             limits: Vec::new(),
             checks: Vec::new(),
             fresh: Vec::new(),
+            restarts: 0,
             gone: 0,
             places: Vec::new(),
             attained,
@@ -172,7 +183,7 @@ impl Paced {
             path.iter().flat_map(|path| path.iter()).map(|link| self.link_of(link.0)).collect();
         let Some((&first, &last)) = path.first().zip(path.last()) else { return self.places.push(NONE) };
         let place = self.cells.len() as u32;
-        cross(&mut self.links, place, &path);
+        cross(&mut self.links, place, &path, self.shares);
         let path = if path.len() <= 2 {
             CellPath::Ends([first, last])
         } else {
@@ -182,7 +193,7 @@ impl Paced {
         let flow = self.places.len() as u32;
         self.places.push(place);
         let target = left / if self.by_size { size } else { 1.0 };
-        self.add_cell(Cell { flow, path, size, target });
+        self.add_cell(Cell { flow, path, size, target, split: 0 });
     }
 
     /// Adds a cell that stands still and is entered at its links.
@@ -205,8 +216,7 @@ impl Paced {
     /// Adds meters up to the last link.
     fn add_meters(&mut self) {
         let meters = self.links.len() * self.shares;
-        self.levels.resize(meters, 0.0);
-        self.before.resize(meters, 0.0);
+        self.levels.resize(meters, Level::default());
         self.meters.resize(meters, Meter::new(self.since));
         self.ends.resize(meters, NEVER);
     }
@@ -241,6 +251,9 @@ impl Paced {
 
     /// When a cell has nothing left.
     fn end_of(&self, place: usize) -> u64 {
+        if self.shares == 1 {
+            return self.meters_of(place).next().map_or(NEVER, |meter| meter.end_of(self.checks[place]));
+        }
         let pace = self.pace(place);
         if pace > 0.0 {
             end_after(self.since, self.left_at(place, self.since).max(0.0) / pace)
@@ -332,7 +345,7 @@ impl Paced {
             meter.checks.push(Reverse((self.checks[at].to_bits(), place as u32)));
             self.mark(limit);
         }
-        self.cells[place].target = target;
+        (self.cells[place].target, self.cells[place].split) = (target, self.restarts);
     }
 
     /// Whether an entry of a meter is the checkpoint of a cell that is attached to it.
@@ -356,15 +369,16 @@ impl Paced {
         self.is_exact = true;
         loop {
             self.find_checks();
-            let (end, meter) = self.ends.iter().zip(0u32..).min().map_or((NEVER, NONE), |(&end, at)| (end, at));
+            let end = self.ends.iter().copied().fold(NEVER, u64::min);
             self.end = end;
             if self.shares == 1 || end == NEVER {
                 return;
             }
-            // Split as levels are now, its checkpoints are reached when it ends, but for rounding.
-            let Some(&Reverse((_, place))) = self.meters[meter as usize].checks.peek() else { return };
-            self.end = self.end_of(place as usize);
-            if self.end <= end.saturating_add(1) {
+            let Some(meter) = self.ends.iter().position(|other| *other == end) else { return };
+            let Some(&Reverse((_, place))) = self.meters[meter].checks.peek() else { return };
+            // Checkpoints that are split by the levels of now are reached when the flow ends.
+            if self.cells[place as usize].split == self.restarts {
+                self.end = self.end_of(place as usize);
                 return;
             }
             let left = self.left_at(place as usize, self.since).max(0.0);
@@ -411,6 +425,11 @@ impl Paced {
             let current = of.checks.iter().filter(reached).filter(|entry| self.is_current(meter, entry));
             let ended = current.filter(|Reverse((_, place))| self.end_of(*place as usize) <= clock);
             flows.extend(ended.map(|Reverse((_, place))| self.cells[*place as usize].flow));
+        }
+        if flows.is_empty() && self.shares > 1 && self.first_end() <= clock {
+            // Rounding has it that checkpoints are reached after the end.
+            let ended = (0..self.cells.len()).filter(|&place| self.end_of(place) <= clock);
+            flows.extend(ended.map(|place| self.cells[place].flow).filter(|&flow| flow != NONE));
         }
         // A flow has a checkpoint at every meter, and may stand twice in a heap.
         flows.sort_unstable();

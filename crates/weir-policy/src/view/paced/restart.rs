@@ -7,6 +7,7 @@ impl Paced {
     pub(in crate::view) fn restart(&mut self, clock: u64, shares: &[Levels]) {
         self.attained = self.attained(clock);
         self.since = clock;
+        self.restarts += 1;
         let by_size = shares.iter().any(|share| share.by_size);
         let others = shares.len() > self.shares || (by_size != self.by_size && !shares.is_empty());
         if others || self.gone * 2 > self.cells.len() {
@@ -15,40 +16,38 @@ impl Paced {
         self.set_levels(clock, shares);
         let mut switching = std::mem::take(&mut self.switching);
         for at in 0..self.changed.len() {
-            let link = self.changed[at];
-            match self.shares {
-                1 if self.long_paths.is_empty() => self.find_switching::<1>(link, &mut switching),
-                2 if self.long_paths.is_empty() => self.find_switching::<2>(link, &mut switching),
-                _ => switching.extend(self.links[link as usize].cells.iter().map(|&(cell, _)| cell)),
-            }
+            self.find_switching(self.changed[at], &mut switching);
             switching.drain(..).for_each(|cell| self.attach(cell as usize, clock));
         }
         self.switching = switching;
-        self.before.clone_from(&self.levels);
+        for meter in self.changed.drain(..) {
+            let level = &mut self.levels[meter as usize];
+            level.before = level.now;
+        }
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.drain(..).for_each(|cell| self.attach(cell as usize, clock));
         self.fresh = fresh;
         self.settle_all();
     }
 
-    /// Adds the cells on a link whose flows may have another limit than before in some share; by levels alone: most
-    /// flows on a link whose level changed are passed over without a look at them.
-    fn find_switching<const SHARES: usize>(&self, link: u32, switching: &mut Vec<u32>) {
-        let (before, _) = self.before.as_chunks::<SHARES>();
-        let (now, _) = self.levels.as_chunks::<SHARES>();
-        let (own_before, own) = (before[link as usize], now[link as usize]);
-        let cells = &self.links[link as usize].cells;
-        let first = switching.len();
-        switching.resize(first + cells.len(), 0);
-        let mut found = first;
+    /// Adds the cells on a link whose flows may have another limit than before in a share, because of what the share
+    /// says of this link; by levels alone: most flows on a link whose level changed are passed over without a look
+    /// at them.
+    fn find_switching(&self, meter: u32, switching: &mut Vec<u32>) {
+        let (link, share) = (meter as usize / self.shares, meter as usize % self.shares);
+        let cells = &self.links[link].cells;
+        if !self.long_paths.is_empty() {
+            switching.extend(cells.iter().map(|&(cell, _)| cell));
+            return;
+        }
+        let own = self.levels[meter as usize];
+        switching.resize(cells.len(), 0);
+        let mut found = 0;
         for &(cell, other) in cells {
-            let (other_before, other) = (before[other as usize], now[other as usize]);
-            // All of it without a branch, which could not be foretold.
-            let mut stays = true;
-            for share in 0..SHARES {
-                stays &= (own_before[share] < other_before[share]) == (own[share] < other[share]);
-                stays &= (other_before[share] < own_before[share]) == (other[share] < own[share]);
-            }
+            let other = self.levels[other as usize + share];
+            // Without a branch, which could not be foretold.
+            let stays = ((own.before < other.before) == (own.now < other.now))
+                & ((other.before < own.before) == (other.now < own.now));
             switching[found] = cell;
             found += usize::from(!stays);
         }
@@ -63,8 +62,7 @@ impl Paced {
         let old = std::mem::take(&mut self.cells);
         (self.by_size, self.shares, self.gone) = (by_size, shares, 0);
         self.links.iter_mut().for_each(|link| link.cells.clear());
-        (self.levels, self.before) = (Vec::new(), Vec::new());
-        (self.meters, self.ends) = (Vec::new(), Vec::new());
+        (self.levels, self.meters, self.ends) = (Vec::new(), Vec::new(), Vec::new());
         self.add_meters();
         self.stale.clear();
         self.limits.clear();
@@ -73,30 +71,25 @@ impl Paced {
         for (cell, left) in old.into_iter().zip(left).filter(|(cell, _)| cell.flow != NONE) {
             let place = self.cells.len() as u32;
             self.places[cell.flow as usize] = place;
-            cross(&mut self.links, place, cell.path.links(&self.long_paths));
+            cross(&mut self.links, place, cell.path.links(&self.long_paths), shares);
             let target = left / if by_size { cell.size } else { 1.0 };
             self.add_cell(super::Cell { target, ..cell });
         }
     }
 
-    /// Takes over levels, and notes the links where they are others.
+    /// Takes over levels, and notes the meters where they are others.
     fn set_levels(&mut self, clock: u64, shares: &[Levels]) {
-        self.changed.clear();
         for link in 0..self.links.len() as u32 {
             let of_fabric = self.links[link as usize].link as usize;
-            let mut is_changed = false;
             for share in 0..self.shares {
                 let meter = link as usize * self.shares + share;
                 let level = shares.get(share).map_or(0.0, |share| share.of[of_fabric]);
-                if self.levels[meter] != level {
-                    self.levels[meter] = level;
+                if self.levels[meter].now != level {
+                    self.levels[meter].now = level;
                     self.meters[meter].set_level(clock, level);
                     self.mark(meter as u32);
-                    is_changed = true;
+                    self.changed.push(meter as u32);
                 }
-            }
-            if is_changed {
-                self.changed.push(link);
             }
         }
     }
@@ -130,7 +123,7 @@ impl Paced {
         let meters = path.iter().map(|&link| link * self.shares as u32 + share as u32);
         let mut best = current;
         for meter in meters {
-            if best == NONE || self.levels[meter as usize] < self.levels[best as usize] {
+            if best == NONE || self.levels[meter as usize].now < self.levels[best as usize].now {
                 best = meter;
             }
         }
