@@ -376,9 +376,9 @@ impl Paced {
             }
             let Some(meter) = self.ends.iter().position(|other| *other == end) else { return };
             let Some(&Reverse((_, place))) = self.meters[meter].checks.peek() else { return };
-            // Checkpoints that are split by the levels of now are reached when the flow ends.
-            if self.cells[place as usize].split == self.restarts {
-                self.end = self.end_of(place as usize);
+            self.end = self.end_of(place as usize);
+            // Checkpoints that are split by the levels of now are reached when the flow ends, but for rounding.
+            if self.end <= end || self.cells[place as usize].split == self.restarts {
                 return;
             }
             let left = self.left_at(place as usize, self.since).max(0.0);
