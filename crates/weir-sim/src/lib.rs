@@ -18,8 +18,10 @@
 //!   An end that falls on the same fraction of a nanosecond as another, of a coflow that goes before it, may come
 //!   after it: what the rounding of earlier ends left of the flow, a small part of a byte, then waits its turn.
 //!   Both orders are right to within a nanosecond of every input.
-//! * **No epsilon decides.** The one other tolerance is in the policies (a link with less than 1e-9 of its
-//!   capacity left is full), and a test moves it by 100 either way.
+//! * **No epsilon decides.** Two other tolerances are in the policies: a link with less than 1e-9 of its capacity left
+//!   is full, and a test moves that by 100 either way; and a flow that is granted a rate for less than a thousandth of
+//!   a byte (8 picoseconds at 1 Gbit/s) ends at once. Without that, rates in proportion to what is left, planned anew
+//!   at every end of a flow, make ever more events of ever less.
 //! * **Equal times**: all completions of an instant come before its arrivals, and both before the plan.
 //!   Coflows that arrive together are inserted by id.
 //! * A flow that crosses no link is complete when it arrives.
