@@ -159,3 +159,22 @@ proptest! {
         }
     }
 }
+
+/// Rates in proportion to what is left would have a flow come nearer and nearer to its end, one plan at a time.
+#[test]
+fn a_rate_for_less_than_a_thousandth_of_a_byte_ends_its_flow() {
+    let fabric = Fabric::big_switch(HOSTS, Rate::from_bytes_per_sec(1e8)).expect("a fabric");
+    let ends_after = |left: f64| {
+        let mut table = CoflowTable::new(&fabric);
+        let flow = FlowSpec { source: HostId(0), destination: HostId(1), size: Bytes(1000), group: 0 };
+        let slot = table.insert(&CoflowSpec::new(CoflowId(1), Time::ZERO, vec![flow]), FlowId(1), &fabric);
+        let at = FlowRef { coflow: slot, flow: 0 };
+        table.set_remaining(at, left);
+        let mut plan = Plan::default();
+        plan.grants.push(weir_policy::Grant { flow: at, bytes_per_sec: left / 2.0 });
+        table.adopt(&plan);
+        table.next_end().expect("it moves")
+    };
+    assert_eq!(ends_after(0.01), Span::from_millis(2000));
+    assert_eq!(ends_after(9e-4), Span::ZERO);
+}
