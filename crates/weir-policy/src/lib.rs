@@ -12,6 +12,7 @@ pub mod local;
 pub mod order;
 mod plan;
 mod policy;
+pub mod route;
 pub mod share;
 pub mod view;
 
