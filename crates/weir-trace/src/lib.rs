@@ -1,7 +1,7 @@
 //! Workloads: what they are, the formats they are stored in, and pieces cut out of them.
 //!
 //! [`load`] gives what `--trace` names, [`open`] the same job by job; [`Slice`] cuts a piece that a few
-//! hosts can move live. The crate simulates nothing and decides nothing.
+//! hosts can move live; [`wan`] has bandwidths between datacenters. The crate simulates nothing and decides nothing.
 #![forbid(unsafe_code)]
 
 pub mod coflow_benchmark;
@@ -13,6 +13,7 @@ mod slice;
 pub mod statistics;
 pub mod synthetic;
 mod text;
+pub mod wan;
 pub mod weir_format;
 mod workload;
 
