@@ -1,13 +1,16 @@
 # make run    everything for a first look: set-up, build, and one workload live beside its simulation
 # make test   everything a change has to pass
-# make bench  how much CPU time the simulator takes and how that grows; the coordinator under load; throughput
-#             beside iperf3
+# make bench  how much CPU time the simulator takes and how that grows; the coordinator under load; routes
+#             between datacenters; throughput beside iperf3
 
 CARGO ?= cargo
 CARGO_TARGET_DIR ?= target
 export CARGO_TARGET_DIR
 # Where rustup puts cargo; a fresh shell may not know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# What plain `cargo build` leaves out, because it takes cmake, a C++ compiler and libclang.
+SOLVER = --features weir-cli/lp
 
 WEIR = $(CARGO_TARGET_DIR)/release/weir
 
@@ -18,25 +21,35 @@ run: build
 	$(WEIR) live --report out/report.html --json out/live.json
 	@echo "charts: out/report.html   all numbers: out/live.json"
 
-# Without `ip` and `tc`, `weir live` says so and runs on loopback: a failed installation is no reason to stop.
+# Without `ip` and `tc`, `weir live` says so and runs on loopback, and without the solver for linear programs `weir bench
+# routing` prints no bound: a failed installation is no reason to stop.
 build:
 	@./scripts/install-deps.sh || echo "make: going on without them"
-	$(CARGO) build --release --locked
+	@if ./scripts/install-deps.sh solver; then \
+		set -x; $(CARGO) build --release --locked $(SOLVER); \
+	else \
+		echo "make: building without the solver for linear programs"; \
+		set -x; $(CARGO) build --release --locked; \
+	fi
 
 # Tests come last, so that the last lines are the test runners' own counts.
 test: format lint docs licences
 	@./scripts/install-deps.sh
-	$(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO) test --workspace --locked --no-fail-fast $(SOLVER)
 
 format:
 	@./scripts/install-deps.sh rust
 	$(CARGO) fmt --all --check
 
+# As plain `cargo build` has it, then with everything.
 lint:
 	@./scripts/install-deps.sh rust
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@./scripts/install-deps.sh solver
+	$(CARGO) clippy --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(SOLVER) -- -D warnings
 
 docs:
+	@./scripts/install-deps.sh solver
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 # Advisories need a database from the network and are not asked for here.
@@ -56,6 +69,7 @@ bench: build
 	$(WEIR) bench planning --coflows 1000 --ports 1000 --flows 100000
 	$(WEIR) bench coordinator --agents 100 --coflows 100 --flows 10000
 	$(WEIR) bench coordinator --agents 1000 --coflows 1000 --flows 100000
+	$(WEIR) bench routing
 	@if command -v iperf3 >/dev/null 2>&1; then \
 		$(WEIR) bench loopback; \
 	else \

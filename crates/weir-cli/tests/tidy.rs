@@ -93,6 +93,17 @@ fn crates_use_what_the_architecture_says_and_nothing_else() {
     assert_eq!(stated, dependencies(), "left docs/ARCHITECTURE.md, right the Cargo.toml files");
 }
 
+/// Its solver is C++. All other crates are built by plain `cargo build`.
+#[test]
+fn only_the_crate_with_a_solver_is_left_out_of_a_plain_build() {
+    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let listed = manifest.split("default-members = [").nth(1).unwrap().split(']').next().unwrap();
+    let listed: BTreeSet<&str> = listed.lines().filter_map(|line| line.split('"').nth(1)).collect();
+    let crates = dependencies().into_keys().map(|name| format!("crates/{name}"));
+    let expected: BTreeSet<String> = crates.filter(|path| path != "crates/weir-lp").collect();
+    assert_eq!(listed, expected.iter().map(String::as_str).collect(), "default-members of Cargo.toml");
+}
+
 #[test]
 fn simulator_and_daemons_do_not_know_each_other() {
     let uses = dependencies();

@@ -7,6 +7,7 @@ mod planning;
 mod played;
 mod receive;
 mod rounds;
+mod routing;
 
 use crate::Failure;
 use clap::Subcommand;
@@ -19,6 +20,8 @@ pub(crate) enum BenchCommand {
     Coordinator(coordinator::CoordinatorArgs),
     /// How long one plan takes, by the kind of event it follows
     Planning(planning::PlanningArgs),
+    /// Routes between datacenters: water-filling beside direct links and the optimum
+    Routing(routing::RoutingArgs),
     /// The receiving process of `weir bench loopback`
     #[command(hide = true)]
     Receive(receive::ReceiveArgs),
@@ -29,6 +32,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Loopback(args) => loopback::loopback(&args),
         BenchCommand::Coordinator(args) => coordinator::coordinator(&args),
         BenchCommand::Planning(args) => planning::planning(&args),
+        BenchCommand::Routing(args) => routing::routing(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }
 }

@@ -1,0 +1,10 @@
+//! Linear programs: the optimum that routes between sites are measured against.
+//!
+//! [`least_makespan`] needs the solver HiGHS, which is built from C++: that takes cmake, a C++ compiler and libclang.
+//! Plain `cargo build` therefore leaves this crate out, and nothing but the feature `lp` of the command line uses it.
+//! The crate decides nothing for the simulator or the live system.
+#![forbid(unsafe_code)]
+
+mod routing;
+
+pub use routing::{LpError, least_makespan};

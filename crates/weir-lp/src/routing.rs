@@ -1,0 +1,107 @@
+//! The least makespan of a demand between sites, as the bound for Siphon's water-filling (ATC 2018, section 3.3).
+//!
+//! # Problem
+//! Split the bytes of every pair of sites over the direct link and all one-relay detours so that the link that is
+//! done last is done as early as possible.
+//!
+//! # Approach
+//! One linear program. It is Terra's for one coflow, seen from the other side: the largest share of the demand that
+//! can move per second is one over the least makespan.
+//!
+//! # Terminology
+//! * x(p, h): the share of the bytes d(p) of pair p that takes next hop h (the receiving site: the direct link).
+//! * T: the makespan, as a share of that of direct links.
+//!
+//! # Pseudo-code
+//! ```text
+//! minimise T
+//! for pair p:  sum over h of x(p, h) = 1,  0 <= x(p, h) <= 1
+//! for link l:  sum over (p, h) that cross l of x(p, h) d(p) / B(l)  <=  T * (makespan of direct links)
+//! ```
+//!
+//! # Properties
+//! * No split over the same ways has a smaller makespan, within the solver's tolerance (`TOLERANCE`).
+//! * The result is a [`Routes`]: every byte has a way, whatever the solver rounded.
+//!
+//! # Departures
+//! Terra's program has flows on paths of any length; here a path has one relay at most, as Siphon's have.
+
+use highs::{Col, HighsModelStatus, RowProblem, Sense};
+use weir_policy::route::{Routes, SiteDemand, links};
+
+/// What constraints of the program may be off by, as a share of the makespan of direct links.
+const TOLERANCE: f64 = 1e-7;
+
+/// Why the solver gave no optimum.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LpError {
+    /// There always is an optimum; the solver ended without it, out of memory for example.
+    #[error("the solver for linear programs ended with {0} instead of an optimum")]
+    NotOptimal(String),
+}
+
+/// One variable of the program: the share of a pair's bytes that takes a way.
+struct Way {
+    pair: (usize, usize),
+    next_hop: usize,
+}
+
+/// Routes whose makespan no others of direct links and one-relay detours can beat.
+pub fn least_makespan(demand: &SiteDemand) -> Result<Routes, LpError> {
+    let mut routes = Routes::direct(demand);
+    let direct_s = routes.makespan_s();
+    if direct_s == 0.0 {
+        return Ok(routes);
+    }
+    let (problem, ways) = program(demand, direct_s);
+    let mut model = problem.optimise(Sense::Minimise);
+    model.make_quiet();
+    for name in ["primal_feasibility_tolerance", "dual_feasibility_tolerance"] {
+        model.set_option(name, TOLERANCE);
+    }
+    let failed = |status: String| LpError::NotOptimal(status);
+    let solved = model.try_solve().map_err(|status| failed(format!("{status:?}")))?;
+    if solved.status() != HighsModelStatus::Optimal {
+        return Err(failed(format!("{:?}", solved.status())));
+    }
+    let solution = solved.get_solution();
+    // The first column is the makespan.
+    for (way, share) in ways.iter().zip(solution.columns().iter().skip(1)) {
+        let (from, to) = way.pair;
+        if way.next_hop != to {
+            routes.shift(way.pair, to, way.next_hop, share * demand.bytes(from, to).0 as f64);
+        }
+    }
+    Ok(routes)
+}
+
+/// The program, and what its columns after the first stand for. All variables are shares, so that the solver's
+/// absolute tolerances mean the same for bytes and for petabytes.
+fn program(demand: &SiteDemand, direct_s: f64) -> (RowProblem, Vec<Way>) {
+    let sites = demand.sites();
+    let mut problem = RowProblem::default();
+    let makespan = problem.add_column(1.0, 0.0..);
+    let mut times: Vec<Vec<(Col, f64)>> = vec![Vec::new(); sites * sites];
+    let mut ways = Vec::new();
+    for (from, to) in demand.pairs().filter(|&(from, to)| demand.bytes(from, to).0 > 0) {
+        let mut whole = Vec::new();
+        for next_hop in (0..sites).filter(|&hop| hop != from) {
+            let share = problem.add_column(0.0, 0.0..=1.0);
+            whole.push((share, 1.0));
+            ways.push(Way { pair: (from, to), next_hop });
+            for (start, end) in links((from, to), next_hop) {
+                let time_s = demand.bytes(from, to).0 as f64 / demand.capacity(start, end).bytes_per_sec();
+                times[start * sites + end].push((share, time_s / direct_s));
+            }
+        }
+        problem.add_row(1.0..=1.0, whole);
+    }
+    for mut link in times.into_iter().filter(|link| !link.is_empty()) {
+        link.push((makespan, -1.0));
+        problem.add_row(..=0.0, link);
+    }
+    (problem, ways)
+}
+
+#[cfg(test)]
+mod tests;
