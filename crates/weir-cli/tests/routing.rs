@@ -92,7 +92,8 @@ fn a_grid_of_ones_own_with_a_hole_is_left_out_or_refused() {
 
 #[test]
 fn values_that_make_no_sense_are_refused() {
-    assert!(refused(&["--skew", "5"]).contains("skew"));
+    assert!(refused(&["--skew", "5"]).contains("skew of 5"));
+    assert!(refused(&["--noise", "5"]).contains("noise of 5"));
     assert!(refused(&["--snapshot", "1999-12-31"]).contains("2022-01-24"));
     assert!(refused(&["--regions", "mars"]).contains("0 of the regions"));
     assert!(refused(&["--grid", "nowhere.csv"]).contains("nowhere.csv"));

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use weir_model::{Bytes, Rate};
 use weir_policy::route::Rule;
-use weir_trace::wan::{Measurements, SkewedDemands};
+use weir_trace::wan::{Measurements, Skew, SkewedDemands};
 
 fn demand(capacity: &[&[f64]], bytes: &[&[u64]]) -> SiteDemand {
     let capacity: Vec<Vec<Rate>> =
@@ -88,7 +88,7 @@ fn means_over_bound(rule: Rule) -> Vec<f64> {
     let measured = Measurements::open(path.as_ref()).unwrap();
     let over_bound = |snapshot: &str| {
         let grid = measured.grid(snapshot, &[]).unwrap();
-        let mut demands = SkewedDemands::new(grid.regions.len(), 1.0, 5).unwrap();
+        let mut demands = SkewedDemands::new(grid.regions.len(), Skew { zipf: 1.0, noise: 1.0 }, 5).unwrap();
         let ratios = (0..60).map(|_| {
             let demand = SiteDemand::new(&grid.rates, &demands.draw()).unwrap();
             rule.route(&demand).makespan_s() / least_makespan(&demand).unwrap().makespan_s()

@@ -9,7 +9,7 @@
 
 mod demand;
 
-pub use demand::{SkewError, SkewedDemands};
+pub use demand::{Skew, SkewError, SkewedDemands};
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
