@@ -20,8 +20,8 @@
 //! ```
 //!
 //! # Properties
-//! * No split over the same ways has a smaller makespan, within the solver's tolerance (`TOLERANCE`).
-//! * The result is a [`Routes`]: every byte has a way, whatever the solver rounded.
+//! * No split over the same paths has a smaller makespan, within the solver's tolerance (`TOLERANCE`).
+//! * The result is a [`Routes`]: every byte has a path, whatever the solver rounded.
 //!
 //! # Departures
 //! Terra's program has flows on paths of any length; here a path has one relay at most, as Siphon's have.
@@ -40,8 +40,8 @@ pub enum LpError {
     NotOptimal(String),
 }
 
-/// One variable of the program: the share of a pair's bytes that takes a way.
-struct Way {
+/// One variable of the program: the share of a pair's bytes that takes a path.
+struct SitePath {
     pair: (usize, usize),
     next_hop: usize,
 }
@@ -53,7 +53,7 @@ pub fn least_makespan(demand: &SiteDemand) -> Result<Routes, LpError> {
     if direct_s == 0.0 {
         return Ok(routes);
     }
-    let (problem, ways) = program(demand, direct_s);
+    let (problem, paths) = program(demand, direct_s);
     let mut model = problem.optimise(Sense::Minimise);
     model.make_quiet();
     for name in ["primal_feasibility_tolerance", "dual_feasibility_tolerance"] {
@@ -66,10 +66,10 @@ pub fn least_makespan(demand: &SiteDemand) -> Result<Routes, LpError> {
     }
     let solution = solved.get_solution();
     // The first column is the makespan.
-    for (way, share) in ways.iter().zip(solution.columns().iter().skip(1)) {
-        let (from, to) = way.pair;
-        if way.next_hop != to {
-            routes.shift(way.pair, to, way.next_hop, share * demand.bytes(from, to).0 as f64);
+    for (path, share) in paths.iter().zip(solution.columns().iter().skip(1)) {
+        let (from, to) = path.pair;
+        if path.next_hop != to {
+            routes.shift(path.pair, to, path.next_hop, share * demand.bytes(from, to).0 as f64);
         }
     }
     Ok(routes)
@@ -77,18 +77,18 @@ pub fn least_makespan(demand: &SiteDemand) -> Result<Routes, LpError> {
 
 /// The program, and what its columns after the first stand for. All variables are shares, so that the solver's
 /// absolute tolerances mean the same for bytes and for petabytes.
-fn program(demand: &SiteDemand, direct_s: f64) -> (RowProblem, Vec<Way>) {
+fn program(demand: &SiteDemand, direct_s: f64) -> (RowProblem, Vec<SitePath>) {
     let sites = demand.sites();
     let mut problem = RowProblem::default();
     let makespan = problem.add_column(1.0, 0.0..);
     let mut times: Vec<Vec<(Col, f64)>> = vec![Vec::new(); sites * sites];
-    let mut ways = Vec::new();
+    let mut paths = Vec::new();
     for (from, to) in demand.pairs().filter(|&(from, to)| demand.bytes(from, to).0 > 0) {
         let mut whole = Vec::new();
         for next_hop in (0..sites).filter(|&hop| hop != from) {
             let share = problem.add_column(0.0, 0.0..=1.0);
             whole.push((share, 1.0));
-            ways.push(Way { pair: (from, to), next_hop });
+            paths.push(SitePath { pair: (from, to), next_hop });
             for (start, end) in links((from, to), next_hop) {
                 let time_s = demand.bytes(from, to).0 as f64 / demand.capacity(start, end).bytes_per_sec();
                 times[start * sites + end].push((share, time_s / direct_s));
@@ -100,7 +100,7 @@ fn program(demand: &SiteDemand, direct_s: f64) -> (RowProblem, Vec<Way>) {
         link.push((makespan, -1.0));
         problem.add_row(..=0.0, link);
     }
-    (problem, ways)
+    (problem, paths)
 }
 
 #[cfg(test)]

@@ -104,11 +104,11 @@ fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..sites).flat_map(move |from| (0..sites).filter(move |&to| to != from).map(move |to| (from, to)))
 }
 
-/// How many bytes of each pair of sites take which way, and what that puts on every link. Bytes are fractional here:
+/// How many bytes of each pair of sites take which path, and what that puts on every link. Bytes are fractional here:
 /// a split is a share of a stream.
 ///
-/// A way of a pair is named by its next hop: the receiving site itself for the direct link, a relay otherwise. No two
-/// ways of one pair have a link in common.
+/// A path of a pair is named by its next hop: the receiving site itself for the direct link, a relay otherwise. No two
+/// paths of one pair have a link in common.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Routes {
     demand: SiteDemand,
@@ -136,7 +136,7 @@ impl Routes {
 
     /// Bytes from one site to another that go by this next hop.
     pub fn split_bytes(&self, from: usize, to: usize, next_hop: usize) -> f64 {
-        self.split[self.way(from, to, next_hop)]
+        self.split[self.index(from, to, next_hop)]
     }
 
     /// Bytes over the link from one site to another, those relayed included.
@@ -157,15 +157,18 @@ impl Routes {
 
     /// Bytes that go through a relay.
     pub fn relayed_bytes(&self) -> f64 {
-        let hops = |(from, to)| (0..self.demand.sites).filter(move |&hop| hop != to && hop != from);
-        let pairs = self.demand.pairs();
-        pairs.flat_map(|(from, to)| hops((from, to)).map(move |hop| self.split_bytes(from, to, hop))).sum()
+        let mut relayed = 0.0;
+        for (from, to) in self.demand.pairs() {
+            let hops = (0..self.demand.sites).filter(|&hop| hop != to && hop != from);
+            relayed += hops.map(|hop| self.split_bytes(from, to, hop)).sum::<f64>();
+        }
+        relayed
     }
 
-    /// Moves bytes of a pair from one way to another, at most what is there. Says how many were moved.
+    /// Moves bytes of a pair from one path to another, at most what is there. Says how many were moved.
     pub fn shift(&mut self, pair: (usize, usize), old_hop: usize, new_hop: usize, bytes: f64) -> f64 {
         let (from, to) = pair;
-        let (old, new) = (self.way(from, to, old_hop), self.way(from, to, new_hop));
+        let (old, new) = (self.index(from, to, old_hop), self.index(from, to, new_hop));
         let moved = bytes.clamp(0.0, self.split[old]);
         self.split[old] -= moved;
         self.split[new] += moved;
@@ -179,12 +182,12 @@ impl Routes {
         moved
     }
 
-    fn way(&self, from: usize, to: usize, next_hop: usize) -> usize {
+    fn index(&self, from: usize, to: usize, next_hop: usize) -> usize {
         (from * self.demand.sites + to) * self.demand.sites + next_hop
     }
 }
 
-/// The links of the way of a pair of sites by a next hop, in order: one where that is the receiving site, else two.
+/// The links of the path of a pair of sites by a next hop, in order: one where that is the receiving site, else two.
 pub fn links((from, to): (usize, usize), next_hop: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
     [(from, next_hop), (next_hop, to)].into_iter().take(if next_hop == to { 1 } else { 2 })
 }

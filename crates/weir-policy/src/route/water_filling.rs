@@ -13,7 +13,7 @@
 //! # Terminology
 //! * D(l), B(l): bytes over link l, relayed ones included, and its capacity. t(l) = D(l) / B(l) is its time.
 //! * bottleneck l*: the link with the largest time. The makespan is t(l*).
-//! * way: the direct link of a pair of sites, or one of its detours. Time of a way: that of its slower link.
+//! * path: the direct link of a pair of sites, or one of its detours. Time of a path: that of its slower link.
 //! * alpha: the share of D(l*) that is moved. With D*, B* of the bottleneck and D', B' of a link of the detour,
 //!   D* (1 - alpha) / B* = (D* alpha + D') / B' gives alpha = (D* B' - D' B*) / (D* (B' + B*)).
 //!
@@ -27,15 +27,15 @@
 //!     published: again, until alpha <= epsilon
 //! converged:
 //!     for link l in order of falling time:
-//!         for (pair, way) with bytes on l:
-//!             new way = the other one of the pair with the least time
+//!         for (pair, path) with bytes on l:
+//!             new path = the other one of the pair with the least time
 //!             move as above, with l in the place of l*
 //!     again, until a sweep moved nothing, or several did not lower the makespan
 //! ```
 //!
 //! # Properties
 //! * No step makes the makespan longer: links that gain end at the time of the link that is relieved, or before.
-//! * All bytes of a pair are on some way of it, and every link has what its ways put on it.
+//! * All bytes of a pair are on some path of it, and every link has what its paths put on it.
 //! * `converged` is never behind `published`: it goes on from there.
 //! * Ties break by (sending site, receiving site), then by relay.
 //!
@@ -43,7 +43,7 @@
 //! * The paper solves for the heavier link of the detour. The link that limits what can be moved may be the other one,
 //!   if it is smaller; the least of both keeps the makespan from rising.
 //! * `published` moves direct traffic of the bottleneck, and ends when none of it can move. Bytes that were moved onto
-//!   a detour stay there, also where that has become the bottleneck: one pair with three ways of equal links ends
+//!   a detour stay there, also where that has become the bottleneck: one pair with three paths of equal links ends
 //!   with 1/4, 1/2 and 1/4 of its bytes on them. `converged`, which is ours, moves whatever crosses a link, back to
 //!   the direct link too, and relieves links in the bottleneck's way that are not the bottleneck themselves. What it
 //!   misses of the optimum is what takes moves of several pairs at once.
@@ -65,7 +65,7 @@ pub enum Rule {
     OneIteration,
     /// The paper's iteration, until the bottleneck's direct traffic cannot be moved.
     Published,
-    /// From there on, until no traffic of any link can be moved to a faster way: ours.
+    /// From there on, until no traffic of any link can be moved to a faster path: ours.
     Converged,
 }
 
@@ -137,23 +137,24 @@ fn level(routes: &mut Routes) {
     }
 }
 
-/// All ways over a link: the direct one, then detours whose first link it is, or second, by the third site.
+/// All paths over a link: the direct one, then detours whose first link it is, or second, by the third site.
 fn crossing((from, to): Link, sites: usize) -> impl Iterator<Item = (Link, usize)> {
     let others = (0..sites).filter(move |&other| other != from && other != to);
     let detours = others.flat_map(move |other| [((from, other), to), ((other, to), from)]);
     std::iter::once(((from, to), to)).chain(detours)
 }
 
-/// Moves bytes of a pair that cross `link` by `next_hop` to the fastest other way of the pair, so many that link and
-/// way are done at the same time. Says whether it was worth it.
+/// Moves bytes of a pair that cross `link` by `next_hop` to the fastest other path of the pair, so many that link and
+/// path are done at the same time. Says whether it was worth it.
 fn relieve(routes: &mut Routes, link: Link, pair: Link, next_hop: usize) -> bool {
     let least = EPSILON * routes.link_bytes(link.0, link.1);
     if routes.split_bytes(pair.0, pair.1, next_hop) <= least {
         return false;
     }
     let others = (0..routes.demand().sites()).filter(|&hop| hop != pair.0 && hop != next_hop);
-    let ways = others.map(|hop| (links(pair, hop).map(|link| time_s(routes, link)).fold(0.0, f64::max), hop));
-    let Some((_, new_hop)) = ways.reduce(|one, other| if other.0 < one.0 { other } else { one }) else {
+    let paths =
+        others.map(|hop| (links(pair, hop).map(|link| time_s(routes, link)).fold(0.0, f64::max), hop));
+    let Some((_, new_hop)) = paths.reduce(|one, other| if other.0 < one.0 { other } else { one }) else {
         return false;
     };
     let bytes =
