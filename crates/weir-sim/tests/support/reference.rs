@@ -3,7 +3,7 @@
 
 use crate::graphs;
 use crate::tiers;
-use weir_model::{CoflowSpec, Fabric, Span, Time};
+use weir_model::{CapacityChange, CoflowSpec, Fabric, Span, Time};
 
 const EPSILON: f64 = 1e-9;
 
@@ -20,8 +20,13 @@ pub(super) struct Flow {
 }
 
 /// Completion time of every coflow in seconds from its arrival, in the order given.
-pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: &str) -> Vec<f64> {
-    let capacity: Vec<f64> = fabric.links().iter().map(|link| link.capacity.bytes_per_sec()).collect();
+pub(crate) fn completion_times(
+    fabric: &Fabric,
+    changes: &[CapacityChange],
+    coflows: &[CoflowSpec],
+    policy: &str,
+) -> Vec<f64> {
+    let mut capacity: Vec<f64> = fabric.links().iter().map(|link| link.capacity.bytes_per_sec()).collect();
     let graph = graphs::Graph::new(coflows, |at| alone(fabric, coflows, at));
     // Those that have arrived have their arrival in here.
     let mut coflows = coflows.to_vec();
@@ -42,6 +47,9 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
                 ends[at] = Some(now);
             }
             flows.extend(new);
+        }
+        for change in changes.iter().filter(|change| change.at.as_secs() <= now) {
+            capacity[change.link.index()] = change.capacity.bytes_per_sec();
         }
         let live = by_arrival(&flows, &coflows);
         let by_place = graph.by_place(&live, &arrivals);
@@ -86,6 +94,8 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
             assert!(flows.is_empty(), "flows starve");
             break;
         }
+        let to_come = changes.iter().map(|change| change.at.as_secs()).filter(|&at| at > now);
+        let next = to_come.fold(next, f64::min);
         for (flow, rate) in flows.iter_mut().zip(&rates) {
             flow.left -= rate * (next - now);
             attained[flow.coflow] += rate * (next - now);
