@@ -35,6 +35,9 @@ pub(crate) fn completion_times(
     let mut now = 0.0;
     let mut flows: Vec<Flow> = Vec::new();
     let mut attained = vec![0.0; coflows.len()];
+    // Per link, the capacities that it was seen to have.
+    let mut seen: Vec<Vec<f64>> = vec![Vec::new(); capacity.len()];
+    let changes_at_zero = changes.iter().any(|change| change.at == Time::ZERO);
     loop {
         // Who has nothing to move is complete at once, and others may follow.
         while let Some(at) = (0..coflows.len())
@@ -51,6 +54,13 @@ pub(crate) fn completion_times(
         for change in changes.iter().filter(|change| change.at.as_secs() <= now) {
             capacity[change.link.index()] = change.capacity.bytes_per_sec();
         }
+        // Who plans for the first time sees capacities for the first time.
+        let is_event = now > 0.0 || arrivals.iter().any(Option::is_some) || changes_at_zero;
+        for (seen, &capacity) in seen.iter_mut().zip(&capacity).filter(|_| is_event) {
+            if seen.last() != Some(&capacity) {
+                seen.push(capacity);
+            }
+        }
         let live = by_arrival(&flows, &coflows);
         let by_place = graph.by_place(&live, &arrivals);
         let coflows = &coflows;
@@ -62,6 +72,7 @@ pub(crate) fn completion_times(
             }
             "smallest-flow" | "flow-edf" => flow_by_flow(&flows, &capacity, coflows, policy == "flow-edf"),
             "local-smallest" => by_parts(fabric, &flows, &capacity, coflows),
+            "mrtf" => groups_in_turn(fabric, &flows, &capacity, coflows, &seen),
             "open-shop" => {
                 let order = open_shop(&flows, &capacity, coflows);
                 coflow_by_coflow(&flows, &capacity, &order, backfill)
@@ -190,6 +201,32 @@ fn by_parts(fabric: &Fabric, flows: &[Flow], capacity: &[f64], coflows: &[Coflow
     };
     let mut order: Vec<usize> = (0..flows.len()).collect();
     order.sort_by_key(|&at| key(&flows[at]));
+    one_by_one(flows, capacity, order)
+}
+
+/// Coflows by the time they would still need at the mean of the capacities seen; flows of each by the size of their
+/// group, which is all of the coflow's flows to one host here, largest first.
+fn groups_in_turn(
+    fabric: &Fabric,
+    flows: &[Flow],
+    capacity: &[f64],
+    coflows: &[CoflowSpec],
+    seen: &[Vec<f64>],
+) -> Vec<f64> {
+    let means: Vec<f64> = seen.iter().map(|seen| seen.iter().sum::<f64>() / seen.len() as f64).collect();
+    let key = |flow: &Flow| {
+        let group = flows_of(fabric, coflows, flow.coflow).into_iter();
+        let group = group.filter(|of| of.destination == flow.destination);
+        let bytes = group.map(|of| of.size as u64).sum::<u64>();
+        let coflow = &coflows[flow.coflow];
+        let order = (coflow.arrival, coflow.id, std::cmp::Reverse(bytes), flow.destination, flow.index);
+        (gamma(flows, flow.coflow, &means), order)
+    };
+    let mut order: Vec<usize> = (0..flows.len()).collect();
+    order.sort_by(|&a, &b| {
+        let (a, b) = (key(&flows[a]), key(&flows[b]));
+        a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+    });
     one_by_one(flows, capacity, order)
 }
 
