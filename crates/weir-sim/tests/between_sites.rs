@@ -104,6 +104,50 @@ fn the_estimate_of_bandwidth_decides_who_has_least_left() {
     assert_times(&after_a_slow_down("mrtf:estimate=last"), &[3.4, 1.5]);
 }
 
+/// Two coflows, each with 6 units on one link and a trifle on the other's. The first link was seen at 3 units a second
+/// three times of four, and once at 1; the second always at 2.6.
+fn on_links_of_different_spread(policy: &str) -> Vec<f64> {
+    let fabric = three_sites();
+    let change = |secs: u64, link: LinkId, units: f64| CapacityChange {
+        at: Time::from_millis(secs * 1000),
+        link,
+        capacity: Rate::from_bytes_per_sec(units * UNIT),
+    };
+    let (first, second) = (link(&fabric, 0, 1), link(&fabric, 2, 1));
+    let seen = [3.0, 1.0, 3.01, 3.02];
+    let mut changes: Vec<CapacityChange> =
+        (0u64..).zip(seen).map(|(secs, units)| change(secs, first, units)).collect();
+    changes.push(change(0, second, 2.6));
+    let coflows =
+        vec![coflow(1, 4, &[(0, 2, 6.0), (4, 2, 0.06)]), coflow(2, 4, &[(0, 3, 0.06), (4, 3, 6.0)])];
+    run(policy, changes, coflows).0
+}
+
+/// Siphon, Fig. 1: what is faster most often, and what is faster at the mean.
+#[test]
+fn siphon_figure_1_simulation_prefers_who_is_shorter_more_often() {
+    // The first link has 3.02 now. Whoever goes second waits for the other's trifle.
+    let shorter_more_often = [6.0 / 3.02, 6.06 / 2.6];
+    assert_times(&on_links_of_different_spread("monte-carlo"), &shorter_more_often);
+    // At the mean of 2.5075 units a second 6 units take longer than at 2.6. So the second coflow goes first, until all
+    // that the first has left is its trifle, and takes that on.
+    let shorter_at_the_mean = [6.06 / 3.02 + 0.06 / 2.6, 6.06 / 2.6];
+    assert_times(&on_links_of_different_spread("lookahead"), &shorter_at_the_mean);
+    // On average, too: the first may take 6 s. But once the second's trifle is out of the first's way, after 0.02 s, the
+    // first waits for its own trifle only, and that for 2.3 s: 2.995 + 2.311 s are less than 2.288 + 3.233.
+    let shorter_on_average = [6.06 / 3.02, 6.06 / 2.6];
+    assert_times(&on_links_of_different_spread("monte-carlo:decide=mean"), &shorter_on_average);
+}
+
+#[test]
+fn simulation_says_the_same_for_the_same_seed_and_needs_few_rounds_to_see_what_is_plain() {
+    let expected = on_links_of_different_spread("monte-carlo");
+    for settings in ["rounds=50", "seed=2", "depth=1:breadth=1", "depth=2:breadth=2:rounds=1000"] {
+        let policy = format!("monte-carlo:{settings}");
+        assert_times(&on_links_of_different_spread(&policy), &expected);
+    }
+}
+
 proptest! {
     /// Which flow group goes first changes when reducers have read, never when the last of them has.
     #[test]

@@ -3,6 +3,8 @@
 //! Nobody tells what a link will carry. Each capacity that a link was seen to have is a sample; what it has now is
 //! the last one.
 
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
 use weir_model::{Fabric, LinkId};
 
 /// Samples kept per link at most; the oldest goes first.
@@ -73,6 +75,15 @@ impl Bandwidths {
             Estimate::Median => samples.median(),
             Estimate::Last => samples.last,
         }
+    }
+}
+
+impl Bandwidths {
+    /// Any of the samples of a link, each as likely; above 0.
+    pub fn draw(&self, link: LinkId, random: &mut ChaCha8Rng) -> f64 {
+        let seen = &self.0[link.index()].seen;
+        // The bias of at most one in 2^64 / samples is nobody's concern here.
+        seen[((u128::from(random.next_u64()) * seen.len() as u128) >> 64) as usize]
     }
 }
 

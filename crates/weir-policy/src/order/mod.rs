@@ -3,9 +3,11 @@
 mod ancestry;
 pub mod attained;
 pub mod bandwidth;
+pub mod branches;
 mod critical_path;
 mod fifo;
 pub mod left;
+pub mod monte_carlo;
 mod mrtf;
 mod open_shop;
 mod sebf;

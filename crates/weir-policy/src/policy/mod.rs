@@ -93,6 +93,8 @@ pub fn registry() -> &'static [PolicyInfo] {
         fifo::INFO,
         per_flow::FLOW_EDF,
         per_flow::LOCAL_SMALLEST,
+        between_sites::LOOKAHEAD,
+        between_sites::MONTE_CARLO,
         between_sites::MRTF,
         heuristics::NCF,
         heuristics::NCF_STATIC,

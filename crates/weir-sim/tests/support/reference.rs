@@ -2,6 +2,7 @@
 //! code with the policies it checks.
 
 use crate::graphs;
+use crate::sites;
 use crate::tiers;
 use weir_model::{CapacityChange, CoflowSpec, Fabric, Span, Time};
 
@@ -11,12 +12,12 @@ const EPSILON: f64 = 1e-9;
 pub(super) struct Flow {
     pub(super) coflow: usize,
     source: u32,
-    destination: u32,
+    pub(super) destination: u32,
     pub(super) path: Vec<usize>,
     pub(super) size: f64,
     left: f64,
     /// Its place in the coflow as given.
-    index: usize,
+    pub(super) index: usize,
 }
 
 /// Completion time of every coflow in seconds from its arrival, in the order given.
@@ -72,7 +73,15 @@ pub(crate) fn completion_times(
             }
             "smallest-flow" | "flow-edf" => flow_by_flow(&flows, &capacity, coflows, policy == "flow-edf"),
             "local-smallest" => by_parts(fabric, &flows, &capacity, coflows),
-            "mrtf" => groups_in_turn(fabric, &flows, &capacity, coflows, &seen),
+            "mrtf" | "lookahead" | "monte-carlo" => {
+                let means = sites::estimates(&seen, sites::mean);
+                let in_turn = match policy {
+                    "mrtf" => sites::by_gamma(&flows, &live, &means),
+                    // With one bandwidth seen all rounds of a simulation are the same.
+                    _ => sites::lookahead(&flows, &live, &means, &sites::estimates(&seen, sites::median)),
+                };
+                one_by_one(&flows, &capacity, sites::groups_in_turn(fabric, &flows, coflows, &in_turn))
+            }
             "open-shop" => {
                 let order = open_shop(&flows, &capacity, coflows);
                 coflow_by_coflow(&flows, &capacity, &order, backfill)
@@ -131,12 +140,12 @@ fn alone(fabric: &Fabric, coflows: &[CoflowSpec], at: usize) -> f64 {
     gamma(&flows_of(fabric, coflows, at), at, &capacity)
 }
 
-fn gamma(flows: &[Flow], coflow: usize, capacity: &[f64]) -> f64 {
+pub(super) fn gamma(flows: &[Flow], coflow: usize, capacity: &[f64]) -> f64 {
     let demand = demand(flows, coflow, capacity.len());
     demand.iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
 }
 
-fn flows_of(fabric: &Fabric, coflows: &[CoflowSpec], coflow: usize) -> Vec<Flow> {
+pub(super) fn flows_of(fabric: &Fabric, coflows: &[CoflowSpec], coflow: usize) -> Vec<Flow> {
     let mut flows: Vec<Flow> = coflows[coflow]
         .flows
         .iter()
@@ -204,32 +213,6 @@ fn by_parts(fabric: &Fabric, flows: &[Flow], capacity: &[f64], coflows: &[Coflow
     one_by_one(flows, capacity, order)
 }
 
-/// Coflows by the time they would still need at the mean of the capacities seen; flows of each by the size of their
-/// group, which is all of the coflow's flows to one host here, largest first.
-fn groups_in_turn(
-    fabric: &Fabric,
-    flows: &[Flow],
-    capacity: &[f64],
-    coflows: &[CoflowSpec],
-    seen: &[Vec<f64>],
-) -> Vec<f64> {
-    let means: Vec<f64> = seen.iter().map(|seen| seen.iter().sum::<f64>() / seen.len() as f64).collect();
-    let key = |flow: &Flow| {
-        let group = flows_of(fabric, coflows, flow.coflow).into_iter();
-        let group = group.filter(|of| of.destination == flow.destination);
-        let bytes = group.map(|of| of.size as u64).sum::<u64>();
-        let coflow = &coflows[flow.coflow];
-        let order = (coflow.arrival, coflow.id, std::cmp::Reverse(bytes), flow.destination, flow.index);
-        (gamma(flows, flow.coflow, &means), order)
-    };
-    let mut order: Vec<usize> = (0..flows.len()).collect();
-    order.sort_by(|&a, &b| {
-        let (a, b) = (key(&flows[a]), key(&flows[b]));
-        a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
-    });
-    one_by_one(flows, capacity, order)
-}
-
 /// Each flow takes all that its links have left.
 fn one_by_one(flows: &[Flow], capacity: &[f64], order: Vec<usize>) -> Vec<f64> {
     let mut left = capacity.to_vec();
@@ -244,7 +227,7 @@ fn one_by_one(flows: &[Flow], capacity: &[f64], order: Vec<usize>) -> Vec<f64> {
 }
 
 /// Bytes left on every link for one coflow.
-fn demand(flows: &[Flow], coflow: usize, links: usize) -> Vec<f64> {
+pub(super) fn demand(flows: &[Flow], coflow: usize, links: usize) -> Vec<f64> {
     let mut demand = vec![0.0; links];
     for flow in flows.iter().filter(|flow| flow.coflow == coflow) {
         for &link in &flow.path {
