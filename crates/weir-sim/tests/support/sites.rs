@@ -42,6 +42,8 @@ pub(super) fn lookahead(flows: &[Flow], live: &[usize], means: &[f64], medians: 
         };
         begins = begins.iter().flat_map(longer).collect();
     }
+    let most = live.iter().copied().max().unwrap_or(0);
+    let demands: Vec<Vec<f64>> = (0..=most).map(|at| demand(flows, at, means.len())).collect();
     let mut best = (f64::INFINITY, Vec::new());
     for begin in begins {
         let rest = ranked.iter().copied().filter(|at| !begin.contains(at));
@@ -49,7 +51,7 @@ pub(super) fn lookahead(flows: &[Flow], live: &[usize], means: &[f64], medians: 
         let mut load = vec![0.0; means.len()];
         let mut cost = 0.0;
         for &at in &order {
-            let demand = demand(flows, at, means.len());
+            let demand = &demands[at];
             let mut end: f64 = 0.0;
             for link in (0..means.len()).filter(|&link| demand[link] > 0.0) {
                 load[link] += demand[link] / means[link];
