@@ -1,6 +1,6 @@
 //! The network: directed links with capacities, and the paths over them.
 
-use crate::{HostId, LinkId, Rate};
+use crate::{HostId, LinkId, Rate, Time};
 use std::fmt;
 
 /// Most links a path may have: host uplink, rack or site links of a one-relay detour, host downlink.
@@ -44,6 +44,17 @@ pub struct Link {
     /// What it stands for.
     pub kind: LinkKind,
     /// Payload bytes per second it can carry, above 0.
+    pub capacity: Rate,
+}
+
+/// A link gets another capacity, as links between sites do all the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CapacityChange {
+    /// When.
+    pub at: Time,
+    /// Which link.
+    pub link: LinkId,
+    /// Its capacity from then on, above 0.
     pub capacity: Rate,
 }
 

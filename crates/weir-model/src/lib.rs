@@ -15,6 +15,8 @@ mod units;
 pub use arrivals::Arrivals;
 pub use coflow::{CoflowSpec, FlowSpec, Pattern};
 pub use dependencies::{Dependencies, Tail};
-pub use fabric::{Fabric, FabricError, Link, LinkKind, MAX_PATH_LINKS, Path, RackSpec, SiteSpec};
+pub use fabric::{
+    CapacityChange, Fabric, FabricError, Link, LinkKind, MAX_PATH_LINKS, Path, RackSpec, SiteSpec,
+};
 pub use ids::{CoflowId, FlowId, HostId, JobId, LinkId};
 pub use units::{Bytes, ParseUnitError, Rate, Span, Time};

@@ -3,7 +3,9 @@
 use crate::completions::{Completions, Due};
 use crate::jobs::{Jobs, set_tails};
 use crate::{CoflowRecord, FlowRecord, Observer, Outcome, RefusedCoflow};
-use weir_model::{Arrivals, Bytes, CoflowId, CoflowSpec, Fabric, FlowId, Span, Time};
+use weir_model::{
+    Arrivals, Bytes, CapacityChange, CoflowId, CoflowSpec, Fabric, FabricError, FlowId, Span, Time,
+};
 use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Policy, Refusal, Slot};
 
 /// When the policy plans again.
@@ -48,6 +50,9 @@ pub enum SimError {
         /// The first coflow left.
         coflow: CoflowId,
     },
+    /// A link is to get a capacity that none can have.
+    #[error(transparent)]
+    Capacity(#[from] FabricError),
     /// Coflows wait for each other in a circle.
     #[error("coflow {coflow} waits for coflows that never complete")]
     NeverArrives {
@@ -70,26 +75,54 @@ pub fn simulate(
 /// [`simulate`] with an observer.
 pub fn simulate_observed(
     fabric: &Fabric,
+    coflows: Vec<CoflowSpec>,
+    policy: &mut dyn Policy,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, SimError> {
+    simulate_changing(fabric, Vec::new(), coflows, policy, options, observer)
+}
+
+/// [`simulate_observed`] on links whose capacities change: the fabric is as at the beginning, and changes come in any
+/// order. The policy plans at each, and learns of none before it comes. Isolation times are those
+/// of the capacities at arrival.
+pub fn simulate_changing(
+    fabric: &Fabric,
+    changes: Vec<CapacityChange>,
     mut coflows: Vec<CoflowSpec>,
     policy: &mut dyn Policy,
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, SimError> {
+    let at_the_beginning = fabric;
+    let mut fabric = fabric.clone();
+    for change in &changes {
+        // Refused now rather than when it comes.
+        fabric.set_capacity(change.link, change.capacity)?;
+    }
+    fabric.clone_from(at_the_beginning);
     for coflow in &mut coflows {
         let scale = if options.offline { 0.0 } else { options.arrival_scale };
         if scale != 1.0 {
             coflow.arrival = Time::ZERO + Span::from_secs_ceil(coflow.arrival.as_secs() * scale);
         }
     }
-    set_tails(fabric, &mut coflows);
+    set_tails(&fabric, &mut coflows);
     let jobs = Jobs::of(&coflows);
-    let mut outcome = Engine::new(fabric, Arrivals::new(coflows), policy, options, observer).run()?;
+    let mut engine = Engine::new(fabric, Arrivals::new(coflows), policy, options, observer);
+    engine.changes = changes;
+    // The next one last; of two changes of a link at one time the later of the list counts.
+    engine.changes.reverse();
+    engine.changes.sort_by_key(|change| std::cmp::Reverse(change.at));
+    let mut outcome = engine.run()?;
     outcome.jobs = jobs.records(&outcome.coflows);
     Ok(outcome)
 }
 
 struct Engine<'a> {
-    fabric: &'a Fabric,
+    fabric: Fabric,
+    /// Changes of capacities to come, the next one last.
+    changes: Vec<CapacityChange>,
     policy: &'a mut dyn Policy,
     replan: Replan,
     observer: &'a mut dyn Observer,
@@ -111,19 +144,20 @@ struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     fn new(
-        fabric: &'a Fabric,
+        fabric: Fabric,
         arrivals: Arrivals,
         policy: &'a mut dyn Policy,
         options: &Options,
         observer: &'a mut dyn Observer,
     ) -> Engine<'a> {
         Engine {
+            table: CoflowTable::new(&fabric),
             fabric,
+            changes: Vec::new(),
             policy,
             replan: options.replan,
             observer,
             arrivals,
-            table: CoflowTable::new(fabric),
             plan: Plan::default(),
             completions: Completions::default(),
             now: Time::ZERO,
@@ -149,12 +183,14 @@ impl<'a> Engine<'a> {
                 }
                 break;
             }
+            let next = next.min(self.changes.last().map_or(Time::MAX, |change| change.at));
             self.move_to(next);
             self.completions.take_due(self.now, &self.table, &mut due);
             self.complete(&due);
             while let Some(coflow) = self.arrivals.pop(self.now) {
                 self.arrive(&coflow);
             }
+            self.change_capacities();
             self.stale |= self.wakeup <= self.now;
             if self.stale {
                 self.make_plan();
@@ -186,6 +222,14 @@ impl<'a> Engine<'a> {
             self.observer.moved(self.now, to, &self.table, &self.plan);
             self.table.advance(&self.plan, to - self.now);
             self.now = to;
+        }
+    }
+
+    fn change_capacities(&mut self) {
+        while let Some(change) = self.changes.pop_if(|change| change.at <= self.now) {
+            let done = self.fabric.set_capacity(change.link, change.capacity);
+            done.expect("a capacity that was tried before");
+            self.stale = true;
         }
     }
 
@@ -238,7 +282,7 @@ impl<'a> Engine<'a> {
     fn arrive(&mut self, coflow: &CoflowSpec) {
         let first = FlowId(self.next_flow);
         self.next_flow += coflow.flows.len() as u64;
-        let slot = self.table.insert(coflow, first, self.fabric);
+        let slot = self.table.insert(coflow, first, &self.fabric);
         self.live.resize(self.table.slot_bound(), None);
         self.live[slot.0 as usize] = Some(self.record_of(coflow));
         self.arrived.push(slot);
@@ -255,7 +299,7 @@ impl<'a> Engine<'a> {
             arrival: coflow.arrival,
             admitted: true,
             cct: Span::ZERO,
-            isolation: isolation(self.fabric, coflow),
+            isolation: isolation(&self.fabric, coflow),
             width: coflow.width(),
             bytes: coflow.bytes(),
             bin: coflow.bin(),
@@ -279,7 +323,7 @@ impl<'a> Engine<'a> {
     }
 
     fn make_plan(&mut self) {
-        self.policy.plan(self.now, self.fabric, &self.table, &mut self.plan);
+        self.policy.plan(self.now, &self.fabric, &self.table, &mut self.plan);
         self.touched.clone_from(&self.table.changes().classes);
         self.table.adopt(&self.plan);
         self.completions.adopt(self.now, &self.table, &self.plan, &self.arrived, &self.touched);

@@ -24,6 +24,8 @@
 //!   at every end of a flow, make ever more events of ever less.
 //! * **Equal times**: all completions of an instant come before its arrivals, and both before the plan.
 //!   Coflows that arrive together are inserted by id.
+//! * **Capacities** may change; all changes of an instant come after its arrivals and before the plan, which sees
+//!   them, and none earlier.
 //! * A flow that crosses no link is complete when it arrives.
 //! * **Stages**: a stage begins at its coflow's `arrival`, or when the last of the coflows it waits for is complete if
 //!   that is later, and its coflow arrives when it has computed: at once if it computes nothing. Coflows that are not
@@ -40,7 +42,7 @@ mod jobs;
 mod outcome;
 mod statistics;
 
-pub use engine::{Options, Replan, SimError, isolation, simulate, simulate_observed};
+pub use engine::{Options, Replan, SimError, isolation, simulate, simulate_changing, simulate_observed};
 pub use jobs::{JobRecord, Jobs, set_tails};
 pub use outcome::{CoflowRecord, Counters, FlowRecord, Observer, Outcome, RefusedCoflow};
 pub use statistics::{mean, percentile};

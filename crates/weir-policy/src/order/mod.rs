@@ -2,9 +2,13 @@
 
 mod ancestry;
 pub mod attained;
+pub mod bandwidth;
+pub mod branches;
 mod critical_path;
 mod fifo;
 pub mod left;
+pub mod monte_carlo;
+mod mrtf;
 mod open_shop;
 mod sebf;
 pub mod whole;
@@ -15,6 +19,7 @@ use weir_model::Fabric;
 pub use ancestry::AncestorsFirst;
 pub use critical_path::CriticalPath;
 pub use fifo::ByArrival;
+pub use mrtf::MinimumRemainingTime;
 pub use open_shop::OpenShop;
 pub use sebf::Sebf;
 

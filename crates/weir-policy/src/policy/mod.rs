@@ -2,6 +2,7 @@
 
 mod ablation;
 mod baraat;
+mod between_sites;
 mod coflow_by_coflow;
 pub(crate) mod dclas;
 mod fair;
@@ -92,6 +93,9 @@ pub fn registry() -> &'static [PolicyInfo] {
         fifo::INFO,
         per_flow::FLOW_EDF,
         per_flow::LOCAL_SMALLEST,
+        between_sites::LOOKAHEAD,
+        between_sites::MONTE_CARLO,
+        between_sites::MRTF,
         heuristics::NCF,
         heuristics::NCF_STATIC,
         open_shop::INFO,

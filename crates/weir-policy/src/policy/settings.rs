@@ -31,6 +31,13 @@ pub enum ParameterKind {
     Factor,
     /// `on` or `off`.
     Switch,
+    /// One of some names.
+    Choice {
+        /// The names.
+        of: &'static [&'static str],
+        /// All of them, for an error.
+        expected: &'static str,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +47,7 @@ enum Value {
     Count(u32),
     Factor(f64),
     Switch(bool),
+    Choice(&'static str),
 }
 
 /// Values of all parameters of one policy.
@@ -95,6 +103,7 @@ impl ParameterKind {
             ParameterKind::Count => "a whole number from 1 to 1000",
             ParameterKind::Factor => "a number above 1",
             ParameterKind::Switch => "`on` or `off`",
+            ParameterKind::Choice { expected, .. } => expected,
         }
     }
 
@@ -118,6 +127,9 @@ impl ParameterKind {
                 "off" => Some(Value::Switch(false)),
                 _ => None,
             },
+            ParameterKind::Choice { of, .. } => {
+                of.iter().copied().find(|name| *name == text).map(Value::Choice)
+            }
         }
     }
 }
@@ -151,6 +163,11 @@ impl Settings {
     /// Whether something is on.
     pub(super) fn switch(&self, name: &str) -> bool {
         matches!(self.value(name), Some(Value::Switch(true)))
+    }
+
+    /// The name that was chosen.
+    pub(super) fn choice(&self, name: &str) -> &'static str {
+        if let Some(Value::Choice(chosen)) = self.value(name) { chosen } else { "" }
     }
 
     /// A factor.

@@ -3,6 +3,7 @@
 mod backfill;
 mod fill;
 mod flow_by_flow;
+mod flow_groups;
 mod madd;
 mod max_min;
 mod port_backfill;
@@ -13,6 +14,7 @@ mod tiers;
 pub use backfill::Backfill;
 pub use fill::{Fill, Weigh};
 pub use flow_by_flow::{FlowByFlow, FlowOrder};
+pub use flow_groups::{FlowGroups, GroupOrder};
 pub use madd::Madd;
 pub use max_min::MaxMin;
 pub use port_backfill::PortBackfill;

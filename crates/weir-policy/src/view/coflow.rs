@@ -28,6 +28,7 @@ pub struct Flow {
     pub(super) granted: u32,
     /// Next flow of the same source and destination.
     next: u32,
+    group: u32,
     pub(super) live: bool,
 }
 
@@ -39,6 +40,10 @@ impl Flow {
     /// Bytes to move in all.
     pub fn size(&self) -> Bytes {
         self.size
+    }
+    /// The task at its receiving end, as in [`weir_model::FlowSpec::group`].
+    pub fn group(&self) -> u32 {
+        self.group
     }
     /// Whether it has neither finished nor been removed.
     pub fn live(&self) -> bool {
@@ -354,13 +359,13 @@ impl Coflow {
     pub(super) fn add(
         &mut self,
         id: FlowId,
-        size: Bytes,
+        (size, group): (Bytes, u32),
         base: f64,
         class: Option<ClassId>,
         ends: Option<(HostId, HostId, Path)>,
     ) -> u32 {
         let index = self.flows.len() as u32;
-        self.flows.push(Flow { id, size, base, class, granted: NONE, next: NONE, live: true });
+        self.flows.push(Flow { id, size, base, class, granted: NONE, next: NONE, group, live: true });
         self.live_flows += 1;
         self.raises += 1;
         if let Some((source, destination, path)) = ends {

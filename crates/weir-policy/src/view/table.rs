@@ -231,7 +231,7 @@ impl CoflowTable {
         if let Some(paced) = &mut coflow.paced {
             paced.push(spec.size.0 as f64, spec.size.0 as f64, ends.as_ref().map(|(_, _, path)| path));
         }
-        let flow = coflow.add(id, spec.size, base, class, ends);
+        let flow = coflow.add(id, (spec.size, spec.group), base, class, ends);
         self.changes.disturbed = true;
         self.live_flows += 1;
         self.note_id(slot, id, flow);

@@ -2,8 +2,9 @@
 //! code with the policies it checks.
 
 use crate::graphs;
+use crate::sites;
 use crate::tiers;
-use weir_model::{CoflowSpec, Fabric, Span, Time};
+use weir_model::{CapacityChange, CoflowSpec, Fabric, Span, Time};
 
 const EPSILON: f64 = 1e-9;
 
@@ -11,17 +12,22 @@ const EPSILON: f64 = 1e-9;
 pub(super) struct Flow {
     pub(super) coflow: usize,
     source: u32,
-    destination: u32,
+    pub(super) destination: u32,
     pub(super) path: Vec<usize>,
     pub(super) size: f64,
     left: f64,
     /// Its place in the coflow as given.
-    index: usize,
+    pub(super) index: usize,
 }
 
 /// Completion time of every coflow in seconds from its arrival, in the order given.
-pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: &str) -> Vec<f64> {
-    let capacity: Vec<f64> = fabric.links().iter().map(|link| link.capacity.bytes_per_sec()).collect();
+pub(crate) fn completion_times(
+    fabric: &Fabric,
+    changes: &[CapacityChange],
+    coflows: &[CoflowSpec],
+    policy: &str,
+) -> Vec<f64> {
+    let mut capacity: Vec<f64> = fabric.links().iter().map(|link| link.capacity.bytes_per_sec()).collect();
     let graph = graphs::Graph::new(coflows, |at| alone(fabric, coflows, at));
     // Those that have arrived have their arrival in here.
     let mut coflows = coflows.to_vec();
@@ -30,6 +36,9 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
     let mut now = 0.0;
     let mut flows: Vec<Flow> = Vec::new();
     let mut attained = vec![0.0; coflows.len()];
+    // Per link, the capacities that it was seen to have.
+    let mut seen: Vec<Vec<f64>> = vec![Vec::new(); capacity.len()];
+    let changes_at_zero = changes.iter().any(|change| change.at == Time::ZERO);
     loop {
         // Who has nothing to move is complete at once, and others may follow.
         while let Some(at) = (0..coflows.len())
@@ -43,6 +52,16 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
             }
             flows.extend(new);
         }
+        for change in changes.iter().filter(|change| change.at.as_secs() <= now) {
+            capacity[change.link.index()] = change.capacity.bytes_per_sec();
+        }
+        // Who plans for the first time sees capacities for the first time.
+        let is_event = now > 0.0 || arrivals.iter().any(Option::is_some) || changes_at_zero;
+        for (seen, &capacity) in seen.iter_mut().zip(&capacity).filter(|_| is_event) {
+            if seen.last() != Some(&capacity) {
+                seen.push(capacity);
+            }
+        }
         let live = by_arrival(&flows, &coflows);
         let by_place = graph.by_place(&live, &arrivals);
         let coflows = &coflows;
@@ -54,6 +73,15 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
             }
             "smallest-flow" | "flow-edf" => flow_by_flow(&flows, &capacity, coflows, policy == "flow-edf"),
             "local-smallest" => by_parts(fabric, &flows, &capacity, coflows),
+            "mrtf" | "lookahead" | "monte-carlo" => {
+                let means = sites::estimates(&seen, sites::mean);
+                let in_turn = match policy {
+                    "mrtf" => sites::by_gamma(&flows, &live, &means),
+                    // With one bandwidth seen all rounds of a simulation are the same.
+                    _ => sites::lookahead(&flows, &live, &means, &sites::estimates(&seen, sites::median)),
+                };
+                one_by_one(&flows, &capacity, sites::groups_in_turn(fabric, &flows, coflows, &in_turn))
+            }
             "open-shop" => {
                 let order = open_shop(&flows, &capacity, coflows);
                 coflow_by_coflow(&flows, &capacity, &order, backfill)
@@ -86,6 +114,8 @@ pub(crate) fn completion_times(fabric: &Fabric, coflows: &[CoflowSpec], policy: 
             assert!(flows.is_empty(), "flows starve");
             break;
         }
+        let to_come = changes.iter().map(|change| change.at.as_secs()).filter(|&at| at > now);
+        let next = to_come.fold(next, f64::min);
         for (flow, rate) in flows.iter_mut().zip(&rates) {
             flow.left -= rate * (next - now);
             attained[flow.coflow] += rate * (next - now);
@@ -110,12 +140,12 @@ fn alone(fabric: &Fabric, coflows: &[CoflowSpec], at: usize) -> f64 {
     gamma(&flows_of(fabric, coflows, at), at, &capacity)
 }
 
-fn gamma(flows: &[Flow], coflow: usize, capacity: &[f64]) -> f64 {
+pub(super) fn gamma(flows: &[Flow], coflow: usize, capacity: &[f64]) -> f64 {
     let demand = demand(flows, coflow, capacity.len());
     demand.iter().zip(capacity).map(|(bytes, rate)| bytes / rate).fold(0.0, f64::max)
 }
 
-fn flows_of(fabric: &Fabric, coflows: &[CoflowSpec], coflow: usize) -> Vec<Flow> {
+pub(super) fn flows_of(fabric: &Fabric, coflows: &[CoflowSpec], coflow: usize) -> Vec<Flow> {
     let mut flows: Vec<Flow> = coflows[coflow]
         .flows
         .iter()
@@ -197,7 +227,7 @@ fn one_by_one(flows: &[Flow], capacity: &[f64], order: Vec<usize>) -> Vec<f64> {
 }
 
 /// Bytes left on every link for one coflow.
-fn demand(flows: &[Flow], coflow: usize, links: usize) -> Vec<f64> {
+pub(super) fn demand(flows: &[Flow], coflow: usize, links: usize) -> Vec<f64> {
     let mut demand = vec![0.0; links];
     for flow in flows.iter().filter(|flow| flow.coflow == coflow) {
         for &link in &flow.path {

@@ -1,0 +1,116 @@
+//! What is known of links whose capacities change: a distribution learned from what was seen.
+//!
+//! Nobody tells what a link will carry. Each capacity that a link was seen to have is a sample; what it has now is
+//! the last one.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use weir_model::{Fabric, LinkId};
+
+/// Samples kept per link at most; the oldest goes first.
+const MOST_SAMPLES: usize = 1000;
+
+/// What is taken for a link's bandwidth to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Estimate {
+    /// The mean of all samples.
+    Mean,
+    /// Their median.
+    Median,
+    /// The last of them.
+    Last,
+}
+
+/// The samples of every link, in bytes per second.
+#[derive(Clone, Debug, Default)]
+pub struct Bandwidths(Vec<Samples>);
+
+#[derive(Clone, Debug, Default)]
+struct Samples {
+    /// A ring once it is full; `next` is where the next one goes.
+    seen: Vec<f64>,
+    next: usize,
+    last: f64,
+    sum: f64,
+}
+
+impl Samples {
+    fn add(&mut self, sample: f64) {
+        if self.seen.len() < MOST_SAMPLES {
+            self.seen.push(sample);
+        } else {
+            self.sum -= self.seen[self.next];
+            self.seen[self.next] = sample;
+        }
+        self.next = (self.next + 1) % MOST_SAMPLES;
+        self.sum += sample;
+        self.last = sample;
+    }
+
+    fn median(&self) -> f64 {
+        let mut sorted = self.seen.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+    }
+}
+
+impl Bandwidths {
+    /// Adds a sample for every link whose capacity is not what it was.
+    pub fn observe(&mut self, fabric: &Fabric) {
+        self.0.resize_with(fabric.links().len(), Samples::default);
+        for (link, samples) in fabric.links().iter().zip(&mut self.0) {
+            let capacity = link.capacity.bytes_per_sec();
+            if capacity != samples.last {
+                samples.add(capacity);
+            }
+        }
+    }
+
+    /// Bytes per second that a link is taken to have; above 0 for every link of a fabric that was observed.
+    pub fn estimate(&self, link: LinkId, by: Estimate) -> f64 {
+        let samples = &self.0[link.index()];
+        match by {
+            Estimate::Mean => samples.sum / samples.seen.len() as f64,
+            Estimate::Median => samples.median(),
+            Estimate::Last => samples.last,
+        }
+    }
+}
+
+impl Bandwidths {
+    /// Any of the samples of a link, each as likely; above 0.
+    pub fn draw(&self, link: LinkId, random: &mut ChaCha8Rng) -> f64 {
+        let seen = &self.0[link.index()].seen;
+        // The bias of at most one in 2^64 / samples is nobody's concern here.
+        seen[((u128::from(random.next_u64()) * seen.len() as u128) >> 64) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::Rate;
+
+    #[test]
+    fn estimates_are_of_all_capacities_seen_and_old_ones_are_forgotten() {
+        let mut fabric = Fabric::big_switch(1, Rate::from_bytes_per_sec(10.0)).expect("a fabric");
+        let (link, mut bandwidths) = (LinkId(0), Bandwidths::default());
+        bandwidths.observe(&fabric);
+        for rate in [40.0, 40.0, 16.0] {
+            fabric.set_capacity(link, Rate::from_bytes_per_sec(rate)).expect("a capacity");
+            bandwidths.observe(&fabric);
+        }
+        let estimates = |bandwidths: &Bandwidths| {
+            [Estimate::Mean, Estimate::Median, Estimate::Last].map(|by| bandwidths.estimate(link, by))
+        };
+        // Seen: 10, 40, 16. The second time that 40 was looked at it was nothing new.
+        assert_eq!(estimates(&bandwidths), [22.0, 16.0, 16.0]);
+        for sample in 0..MOST_SAMPLES {
+            let rate = if sample % 2 == 0 { 1.0 } else { 3.0 };
+            fabric.set_capacity(link, Rate::from_bytes_per_sec(rate)).expect("a capacity");
+            bandwidths.observe(&fabric);
+        }
+        assert_eq!(estimates(&bandwidths), [2.0, 2.0, 3.0]);
+    }
+}

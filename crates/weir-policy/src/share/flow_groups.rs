@@ -1,0 +1,125 @@
+//! Coflow after coflow, and within each the flow groups in turn: Largest Flow Group First (Siphon, USENIX ATC 2018,
+//! section 3.2).
+//!
+//! # Problem
+//! A reducer begins when the last of its flows is there, and computes the longer the more it got. Flows of one
+//! coflow that share a link decide by their order which reducer begins first, though not when the last byte comes.
+//!
+//! # Approach
+//! The reducer with the most data has the most left to do after it has read: it reads first.
+//!
+//! # Terminology
+//! * flow group: all flows of a coflow to one reducer, which is a task at a host.
+//! * size of a group: bytes of all its flows, ended ones too, so that no group overtakes another by being served.
+//!
+//! # Pseudo-code
+//! ```text
+//! for coflow in order:
+//!     for group of coflow by size, largest first; for flow of group by index:
+//!         rate = least residual over the links of its path; take it from them
+//! ```
+//!
+//! # Properties
+//! * Every live flow crosses a link with nothing left (work conservation).
+//! * On fabrics whose paths are of one link, the last byte of a coflow comes at the same time whatever the order of
+//!   its groups: its links serve it one after the other, and none waits for another.
+//! * Ties break by (destination, group, index).
+//! * Cost: flows of the coflows whose links have something left.
+//!
+//! # Departures
+//! None.
+
+use super::Residual;
+use crate::{Coflow, CoflowTable, FlowRef, Grant, Plan, Slot};
+use std::collections::BTreeMap;
+
+/// In which order a coflow's groups are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupOrder {
+    /// Largest Flow Group First.
+    LargestFirst,
+    /// The reverse, which is what the paper compares with.
+    SmallestFirst,
+    /// Flows by index, whatever their group.
+    ByIndex,
+}
+
+/// Grants by strict priority, with the order of every coflow's flows.
+#[derive(Debug)]
+pub struct FlowGroups {
+    order: GroupOrder,
+    /// Per slot.
+    known: Vec<Known>,
+}
+
+/// Flows of a coflow in the order in which they are served.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    coflow: u64,
+    /// How many flows it had, ended ones too.
+    flows: usize,
+    sorted: Vec<u32>,
+}
+
+impl FlowGroups {
+    /// Groups in this order.
+    pub fn new(order: GroupOrder) -> FlowGroups {
+        FlowGroups { order, known: Vec::new() }
+    }
+
+    /// Adds the grants of all coflows to a plan, in this order.
+    pub fn allocate(&mut self, view: &CoflowTable, order: &[Slot], residual: &mut Residual, plan: &mut Plan) {
+        self.known.resize_with(view.slot_bound(), Known::default);
+        for &slot in order {
+            let coflow = view.coflow(slot);
+            if coflow.links().iter().all(|&link| residual.left(link) <= 0.0) {
+                continue;
+            }
+            for &flow in self.known[slot.0 as usize].follow(view, coflow, self.order) {
+                let Some(class) = coflow.flows()[flow as usize].class() else { continue };
+                let path = view.classes()[class.index()].path();
+                let rate = residual.least(path);
+                if rate > 0.0 {
+                    path.iter().for_each(|&link| residual.take(link, rate));
+                    plan.grants.push(Grant { flow: FlowRef { coflow: slot, flow }, bytes_per_sec: rate });
+                }
+            }
+        }
+    }
+}
+
+impl Known {
+    /// The live flows in order, sorted anew if some joined.
+    fn follow(&mut self, view: &CoflowTable, coflow: &Coflow, order: GroupOrder) -> &[u32] {
+        if (self.coflow, self.flows) != (coflow.id().0, coflow.flows().len()) {
+            *self = Known { coflow: coflow.id().0, flows: coflow.flows().len(), sorted: Vec::new() };
+            self.sort(view, coflow, order);
+        }
+        self.sorted.retain(|&flow| coflow.flows()[flow as usize].live());
+        &self.sorted
+    }
+
+    fn sort(&mut self, view: &CoflowTable, coflow: &Coflow, order: GroupOrder) {
+        let group_of = |flow: u32| {
+            let flow = &coflow.flows()[flow as usize];
+            let destination = flow.class().map(|class| view.classes()[class.index()].destination());
+            (destination, flow.group())
+        };
+        self.sorted = (0..coflow.flows().len() as u32).collect();
+        let mut bytes = BTreeMap::new();
+        for &flow in &self.sorted {
+            *bytes.entry(group_of(flow)).or_insert(0u64) += coflow.flows()[flow as usize].size().0;
+        }
+        match order {
+            GroupOrder::LargestFirst => self.sorted.sort_by_key(|&flow| {
+                let group = group_of(flow);
+                (std::cmp::Reverse(bytes[&group]), group)
+            }),
+            GroupOrder::SmallestFirst => self.sorted.sort_by_key(|&flow| {
+                let group = group_of(flow);
+                (bytes[&group], group)
+            }),
+            GroupOrder::ByIndex => {}
+        }
+    }
+}
