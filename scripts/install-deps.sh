@@ -2,7 +2,7 @@
 # Installs what the tests and `make run` need beyond rustup, gcc and make. Looks for the programs
 # themselves, so that nothing is fetched when all of them are there.
 #
-#   install-deps.sh          a Rust toolchain, the programs that shape links, and what `solver` installs
+#   install-deps.sh          a Rust toolchain, and the programs that shape links
 #   install-deps.sh rust     a Rust toolchain with rustfmt and clippy
 #   install-deps.sh solver   a Rust toolchain, and what it takes to build the solver for linear programs
 set -eu
@@ -25,15 +25,15 @@ fi
 # Each line: a program, and the Debian or Ubuntu package that brings it.
 
 needed='
-cmake   cmake
-c++     g++
-'
-[ "${1:-}" = solver ] || needed="$needed
 ip      iproute2
 bridge  iproute2
 tc      iproute2
 iperf3  iperf3
-"
+'
+[ "${1:-}" != solver ] || needed='
+cmake   cmake
+c++     g++
+'
 
 # The bindings to the solver are made with libclang: a library, and headers that come with the same package.
 has_libclang() {
@@ -51,7 +51,7 @@ missing=$({
     echo "$needed" | while read -r program package; do
         [ -z "$program" ] || command -v "$program" >/dev/null 2>&1 || echo "$package"
     done
-    has_libclang || echo libclang-dev
+    [ "${1:-}" != solver ] || has_libclang || echo libclang-dev
 } | sort -u | tr '\n' ' ')
 missing=${missing% }
 
