@@ -73,8 +73,23 @@ fn normal_user_gets_a_bed_in_a_user_namespace() {
     let binary = folder.path().join("bed");
     std::fs::set_permissions(&binary, open).expect("open the binary");
     let mut command = this_binary("rates::links_carry_no_more_than_their_rate", Ok(binary));
-    let status = command.uid(NOBODY).gid(NOBODY).current_dir("/").status().expect("start as nobody");
+    command.uid(NOBODY).gid(NOBODY).current_dir("/");
+    let status = once_nobody_writes_to_it(&mut command).expect("start as nobody");
     assert!(status.success(), "as nobody: {status}");
+}
+
+/// Runs a command whose binary was just written: a test beside this one that started a process at that moment has let
+/// it inherit the open file, until it is a process of its own.
+fn once_nobody_writes_to_it(command: &mut Command) -> std::io::Result<std::process::ExitStatus> {
+    for _ in 0..100 {
+        match command.status() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            other => return other,
+        }
+    }
+    command.status()
 }
 
 /// `None` if the process is not the machine's root.
