@@ -85,7 +85,8 @@ pub fn simulate_observed(
 
 /// [`simulate_observed`] on links whose capacities change: the fabric is as at the beginning, and changes come in any
 /// order. The policy plans at each, and learns of none before it comes. Isolation times are those
-/// of the capacities at arrival.
+/// of the capacities at arrival. Fails on a capacity that is not a finite number above 0; panics on a link that the
+/// fabric does not have.
 pub fn simulate_changing(
     fabric: &Fabric,
     changes: Vec<CapacityChange>,

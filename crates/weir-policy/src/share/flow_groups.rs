@@ -77,10 +77,8 @@ impl FlowGroups {
             }
             for &flow in self.known[slot.0 as usize].follow(view, coflow, self.order) {
                 let Some(class) = coflow.flows()[flow as usize].class() else { continue };
-                let path = view.classes()[class.index()].path();
-                let rate = residual.least(path);
+                let rate = residual.take_all(view.classes()[class.index()].path());
                 if rate > 0.0 {
-                    path.iter().for_each(|&link| residual.take(link, rate));
                     plan.grants.push(Grant { flow: FlowRef { coflow: slot, flow }, bytes_per_sec: rate });
                 }
             }

@@ -132,6 +132,15 @@ impl Residual {
         path.iter().map(|link| self.left[link.index()]).fold(f64::INFINITY, f64::min)
     }
 
+    /// Gives away all that a path has left, and says how much that was: 0 where one of its links is full.
+    pub(super) fn take_all(&mut self, path: &[LinkId]) -> f64 {
+        let rate = self.least(path);
+        if rate > 0.0 {
+            path.iter().for_each(|&link| self.take(link, rate));
+        }
+        rate
+    }
+
     /// Gives away `rate` bytes per second of a link.
     #[inline]
     pub fn take(&mut self, link: LinkId, rate: f64) {

@@ -185,10 +185,8 @@ fn row_on_any_fabric(
         for bit in members(live & residual.free_destinations().words()[word]) {
             let flow = row.first(word * 64 + bit);
             let Some(class) = coflow.flows()[flow as usize].class() else { continue };
-            let path = view.classes()[class.index()].path();
-            let rate = residual.least(path);
+            let rate = residual.take_all(view.classes()[class.index()].path());
             if rate > 0.0 {
-                path.iter().for_each(|&link| residual.take(link, rate));
                 plan.grants.push(Grant { flow: FlowRef { coflow: slot, flow }, bytes_per_sec: rate });
                 if !residual.free_sources().contains(source) {
                     return;

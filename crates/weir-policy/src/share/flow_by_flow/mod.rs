@@ -115,10 +115,8 @@ impl FlowByFlow {
         self.heads.extend(self.queues.heads());
         self.heads.sort_unstable();
         for &(_, class) in &self.heads {
-            let path = view.classes()[class].path();
-            let rate = self.residual.least(path);
+            let rate = self.residual.take_all(view.classes()[class].path());
             if rate > 0.0 {
-                path.iter().for_each(|&link| self.residual.take(link, rate));
                 let flow = self.queues.serve(class, view);
                 plan.grants.extend(flow.map(|flow| Grant { flow, bytes_per_sec: rate }));
             }
