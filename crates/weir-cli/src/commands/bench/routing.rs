@@ -168,7 +168,7 @@ pub(crate) fn routing(args: &RoutingArgs) -> Result<(), Failure> {
     }
     if cfg!(not(feature = "lp")) {
         println!(
-            "no bound: this build has no solver for linear programs. `make bench` makes one that has, as does\n\
+            "no bound: this build has no solver for linear programs. `make bench` builds it in, as does\n\
              `cargo build --release --features weir-cli/lp` where cmake, a C++ compiler and libclang are."
         );
     }
