@@ -1,7 +1,7 @@
 //! Runs an experiment.
 
 use crate::characteristics::of_workload;
-use crate::measure::{compare, of_run, spread};
+use crate::measure::{between_sites, compare, of_run, spread};
 use crate::spec::WORKLOAD;
 use crate::workload::{Work, prepare};
 use crate::{Experiment, Measures, Point};
@@ -167,9 +167,17 @@ fn simulate(point: &Point, policy: &str, work: Work, options: &Options) -> Simul
     let failed =
         |reason: String| RunError::Run { point: point.name.clone(), policy: policy.to_owned(), reason };
     let mut instance = weir_policy::create(policy).map_err(|error| failed(error.to_string()))?;
-    let outcome = weir_sim::simulate(&work.fabric, work.coflows.clone(), instance.as_mut(), options);
-    let outcome = outcome.map_err(|error| failed(error.to_string()))?;
-    let measures = of_run(&outcome, &work.coflows, &work.classes);
+    let Work { fabric, coflows, changes, bins, classes } = work;
+    let outcome =
+        weir_sim::simulate_changing(&fabric, changes, coflows.clone(), instance.as_mut(), options, &mut ());
+    let mut outcome = outcome.map_err(|error| failed(error.to_string()))?;
+    for record in &mut outcome.coflows {
+        record.bin = bins.get(&record.id).copied().unwrap_or(record.bin);
+    }
+    let mut measures = of_run(&outcome, &coflows, &classes);
+    if !bins.is_empty() {
+        between_sites(&outcome, &mut measures);
+    }
     Ok((outcome, measures))
 }
 

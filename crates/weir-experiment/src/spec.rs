@@ -1,6 +1,6 @@
 //! What an experiment is: the file `experiment.toml`.
 
-use crate::JobSetup;
+use crate::{JobSetup, SiteSetup};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use weir_model::Rate;
@@ -62,6 +62,8 @@ pub struct Setup {
     pub plan_at_coflows: Option<bool>,
     /// Coflows become stages of jobs that compute.
     pub jobs: Option<JobSetup>,
+    /// Hosts are spread over datacenters.
+    pub sites: Option<SiteSetup>,
 }
 
 impl Setup {
@@ -78,6 +80,7 @@ impl Setup {
             oversubscription: self.oversubscription.or(base.oversubscription),
             plan_at_coflows: self.plan_at_coflows.or(base.plan_at_coflows),
             jobs: self.jobs.or(base.jobs),
+            sites: self.sites.clone().or_else(|| base.sites.clone()),
         }
     }
 
@@ -104,7 +107,13 @@ impl Setup {
                 Err("oversubscription is not above 0".to_owned())
             }
             None if self.jobs.is_some_and(|jobs| jobs.stages == 0) => Err("jobs have no stage".to_owned()),
-            None => Ok(()),
+            None if self.sites.is_some() && self.oversubscription.is_some() => {
+                Err("sites have no racks: leave out sites or oversubscription".to_owned())
+            }
+            None if self.sites.is_some() && self.jobs.is_some() => {
+                Err("jobs between sites are not modelled: leave out sites or jobs".to_owned())
+            }
+            None => self.sites.as_ref().map_or(Ok(()), SiteSetup::check),
         }
     }
 }

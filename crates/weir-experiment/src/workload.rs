@@ -2,7 +2,8 @@
 
 use crate::Setup;
 use crate::jobs::{Classes, fair_times, into_jobs};
-use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, RackSpec, Span, Time};
+use std::collections::BTreeMap;
+use weir_model::{Bytes, CapacityChange, CoflowId, CoflowSpec, Fabric, RackSpec, Span, Time};
 use weir_trace::synthetic::Draw;
 
 /// Hosts of a rack where links to the core are modelled.
@@ -12,6 +13,10 @@ const HOSTS_PER_RACK: u32 = 10;
 pub(crate) struct Work {
     pub(crate) fabric: Fabric,
     pub(crate) coflows: Vec<CoflowSpec>,
+    /// How the capacities of links change.
+    pub(crate) changes: Vec<CapacityChange>,
+    /// Bins of coflows, if they are not those of Varys.
+    pub(crate) bins: BTreeMap<CoflowId, u8>,
     /// The classes of jobs, if coflows were made stages of them.
     pub(crate) classes: Classes,
 }
@@ -28,7 +33,7 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
             oversubscription,
         }),
     };
-    let fabric = fabric.map_err(|error| error.to_string())?;
+    let mut fabric = fabric.map_err(|error| error.to_string())?;
     let mut draw = Draw::new(seed);
     let mut coflows = match (setup.concurrent, setup.mix) {
         (Some(count), _) => at_once(coflows, count, &mut draw),
@@ -41,6 +46,11 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
     if let Some(skew) = setup.skew {
         coflows.iter_mut().for_each(|coflow| skew_parts(coflow, skew, &mut draw));
     }
+    let (mut changes, mut bins) = (Vec::new(), BTreeMap::new());
+    if let Some(sites) = &setup.sites {
+        let work = sites.spread(coflows, hosts, seed)?;
+        (fabric, changes, coflows, bins) = (work.fabric, work.changes, work.coflows, work.bins);
+    }
     if let Some(spread) = setup.deadlines {
         weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
     }
@@ -49,7 +59,7 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
         let fair = fair_times(&fabric, &coflows)?;
         (coflows, classes) = into_jobs(coflows, &fair, jobs, &mut draw);
     }
-    Ok(Work { fabric, coflows, classes })
+    Ok(Work { fabric, coflows, changes, bins, classes })
 }
 
 /// So many different coflows, arriving together in the order of the trace.

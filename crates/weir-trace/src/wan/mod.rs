@@ -8,8 +8,10 @@
 //! never pooled: they differ in machines and addresses.
 
 mod demand;
+mod excerpts;
 
 pub use demand::{Skew, SkewError, SkewedDemands};
+pub use excerpts::{Excerpt, UnknownExcerpt};
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -192,6 +194,11 @@ impl Measurements {
     /// Names of all snapshots, sorted.
     pub fn snapshots(&self) -> impl Iterator<Item = &str> {
         self.snapshots.keys().map(String::as_str)
+    }
+
+    /// The full grids of all snapshots, in their order; none if no snapshot has one.
+    pub fn grids(&self, prefixes: &[String]) -> Vec<Grid> {
+        self.snapshots().filter_map(|snapshot| self.grid(snapshot, prefixes).ok()).collect()
     }
 
     /// The grid of a snapshot over all its regions whose names begin with one of `prefixes`, in the order of names;

@@ -6,10 +6,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Instant;
 use weir_policy::route::{Routes, Rule, SiteDemand};
-use weir_trace::wan::{Grid, Measurements, Skew, SkewedDemands};
-
-/// Measurements that come along; see `data/wan/README.md`.
-const EXCERPT: &str = include_str!("../../../../../data/wan/skyplane-gcp5.csv");
+use weir_trace::wan::{Excerpt, Grid, Measurements, Skew, SkewedDemands};
 
 /// Draws random skewed demands between the regions of a grid of measured bandwidths, routes each by every rule, and
 /// prints, for each snapshot of the grid and each rule
@@ -157,7 +154,7 @@ fn measure_all(measured: &Measurements, args: &RoutingArgs) -> Result<(), Failur
 pub(crate) fn routing(args: &RoutingArgs) -> Result<(), Failure> {
     let (name, measured) = match &args.grid {
         Some(path) => (path.display().to_string(), Measurements::open(path)),
-        None => ("the grid that comes along".to_owned(), Measurements::read(EXCERPT.as_bytes())),
+        None => ("the grid that comes along".to_owned(), Excerpt::SkyplaneGcp5.read()),
     };
     let refuse = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
     let measured = measured.map_err(|error| refuse(&error))?;
