@@ -14,11 +14,17 @@ const MEASURES: &[(&str, &str)] = &[
     ("p50", "median CCT, s"),
     ("p90", "90th percentile of CCT, s"),
     ("p95", "95th percentile of CCT, s"),
+    (
+        "bound",
+        "average CCT below which no policy can be, s (shortest first on the cut of the sites that says most)",
+    ),
+    ("over bound", "average CCT over that bound"),
     ("slowdown", "average of CCT over isolation time"),
     ("makespan", "last end, s"),
     ("spread", "standard deviation of a coflow's CCT over seeds, % of its mean; average over coflows"),
     ("spread p95", "the same, 95th percentile over coflows"),
     ("factor avg", "average CCT over the baseline's"),
+    ("factor avg +-", "half of the 95 % confidence interval of that factor's mean over seeds"),
     ("factor p90", "90th percentile of CCT over the baseline's"),
     ("factor p95", "95th percentile of CCT over the baseline's"),
     ("factor makespan", "last end over the baseline's"),
@@ -68,8 +74,13 @@ pub(crate) fn describe(name: &str) -> String {
     }
 }
 
-/// Adds what Siphon's paper reports besides: the 90th percentiles.
-pub(crate) fn between_sites(outcome: &Outcome, measures: &mut Measures) {
+/// Adds what Siphon's paper reports besides, the 90th percentiles; and what no policy can beat, if that is known.
+pub(crate) fn between_sites(outcome: &Outcome, bound: Option<f64>, measures: &mut Measures) {
+    if let Some(bound) = bound {
+        measures.insert("bound".to_owned(), bound);
+        let average = measures.get("avg").copied().unwrap_or(0.0);
+        measures.insert("over bound".to_owned(), average / bound);
+    }
     for bin in 0..=4u8 {
         let of_bin = outcome.coflows.iter().filter(|record| bin == 0 || record.bin == bin);
         let mut ccts: Vec<f64> = of_bin.map(|record| record.cct.as_secs()).collect();
@@ -172,6 +183,24 @@ pub(crate) fn compare(
     }
 }
 
+/// Adds how far the mean of a factor over seeds is known, if there are several.
+pub(crate) fn confidence(measures: &mut Measures, factors: &[f64]) {
+    // Student's t at 97.5 %, by degrees of freedom from 1; beyond, the normal distribution's.
+    const T: [f64; 20] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+        2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    ];
+    let count = factors.len();
+    if count < 2 {
+        return;
+    }
+    let middle = mean(factors);
+    let squares: f64 = factors.iter().map(|factor| (factor - middle) * (factor - middle)).sum();
+    let deviation = (squares / (count - 1) as f64).sqrt();
+    let t = T.get(count - 2).copied().unwrap_or(1.96);
+    measures.insert("factor avg +-".to_owned(), t * deviation / (count as f64).sqrt());
+}
+
 /// Adds the measures that need the same coflows' runs under several seeds: how far a coflow's CCT can be foretold. Only
 /// coflows that were let in under more than one seed count.
 pub(crate) fn spread(measures: &mut Measures, of_seeds: &[&Outcome]) {
@@ -256,6 +285,17 @@ mod tests {
         assert_eq!((measures["spread"], measures["spread p95"]), (25.0, 47.5));
         let mut none = Measures::new();
         spread(&mut none, &[&first]);
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn the_confidence_of_a_factor_is_students() {
+        // 1, 2 and 3: deviation 1; 4.303 / sqrt(3).
+        let mut measures = Measures::new();
+        confidence(&mut measures, &[1.0, 2.0, 3.0]);
+        assert!((measures["factor avg +-"] - 2.4843).abs() < 1e-4);
+        let mut none = Measures::new();
+        confidence(&mut none, &[1.0]);
         assert!(none.is_empty());
     }
 

@@ -1,7 +1,8 @@
 //! Runs an experiment.
 
 use crate::characteristics::of_workload;
-use crate::measure::{between_sites, compare, of_run, spread};
+use crate::measure::{between_sites, compare, confidence, of_run, spread};
+use crate::sites::least_average_secs;
 use crate::spec::WORKLOAD;
 use crate::workload::{Work, prepare};
 use crate::{Experiment, Measures, Point};
@@ -168,6 +169,9 @@ fn simulate(point: &Point, policy: &str, work: Work, options: &Options) -> Simul
         |reason: String| RunError::Run { point: point.name.clone(), policy: policy.to_owned(), reason };
     let mut instance = weir_policy::create(policy).map_err(|error| failed(error.to_string()))?;
     let Work { fabric, coflows, changes, bins, classes } = work;
+    // Of the coflows as they are simulated.
+    let as_given = options.arrival_scale == 1.0;
+    let bound = least_average_secs(&fabric, &changes, &coflows).filter(|_| as_given);
     let outcome =
         weir_sim::simulate_changing(&fabric, changes, coflows.clone(), instance.as_mut(), options, &mut ());
     let mut outcome = outcome.map_err(|error| failed(error.to_string()))?;
@@ -176,7 +180,7 @@ fn simulate(point: &Point, policy: &str, work: Work, options: &Options) -> Simul
     }
     let mut measures = of_run(&outcome, &coflows, &classes);
     if !bins.is_empty() {
-        between_sites(&outcome, &mut measures);
+        between_sites(&outcome, bound, &mut measures);
     }
     Ok((outcome, measures))
 }
@@ -191,6 +195,7 @@ fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Outcom
         let policies = experiment.policies_of(point).iter().map(|policy| {
             let mut sums = Measures::new();
             let mut of_seeds = Vec::with_capacity(experiment.seeds.len());
+            let mut factors = Vec::with_capacity(experiment.seeds.len());
             for &seed in &experiment.seeds {
                 let Some((_, own, measures)) = find(index, seed, policy) else { continue };
                 let base = experiment.baseline.as_ref().and_then(|name| find(index, seed, name));
@@ -199,7 +204,11 @@ fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Outcom
                 of_seeds.push(own);
                 let mut measures = measures.clone();
                 compare(&mut measures, baseline, own, base, fair);
+                factors.extend(measures.get("factor avg"));
                 add_part(&mut sums, measures, experiment.seeds.len());
+            }
+            if point.setup.over(&experiment.setup).sites.is_some() {
+                confidence(&mut sums, &factors);
             }
             // Elsewhere seeds draw other coflows, or give an id to another one.
             if point.setup.over(&experiment.setup).jitter.is_some() {

@@ -243,6 +243,22 @@ impl Fabric {
         self.links[link.index()].capacity
     }
 
+    /// Number of sites; none where the fabric is not one of sites.
+    pub fn site_count(&self) -> u32 {
+        if let Layout::Sites { sites, .. } = self.layout { sites } else { 0 }
+    }
+
+    /// The site that a host is in; `None` where the fabric is not one of sites. Panics if the host is not of this
+    /// fabric.
+    pub fn site_of(&self, host: HostId) -> Option<u32> {
+        if let Layout::Sites { site_of, .. } = &self.layout { Some(site_of[host.index()]) } else { None }
+    }
+
+    /// The link from one site to another; `None` between a site and itself, and where there are no such sites.
+    pub fn between(&self, from: u32, to: u32) -> Option<LinkId> {
+        (from != to && from.max(to) < self.site_count()).then(|| self.site_link(from, to))
+    }
+
     /// The link from a host into the fabric; `None` where hosts are not constrained.
     pub fn uplink(&self, host: HostId) -> Option<LinkId> {
         self.host_link(LinkId(host.0), LinkKind::Uplink(host))
@@ -382,6 +398,11 @@ mod tests {
         );
         assert_eq!(paths.len(), 2);
         assert_eq!(fabric.path(HostId(1), HostId(2)), None);
+        assert_eq!([1, 2].map(|host| fabric.site_of(HostId(host))), [Some(1), Some(1)]);
+        assert_eq!(
+            (fabric.between(0, 2), fabric.between(2, 2), fabric.between(0, 3)),
+            (Some(paths[0][0]), None, None)
+        );
     }
 
     #[test]

@@ -142,6 +142,23 @@ fn used(host: &Host, rates: &[(FlowId, f64)]) -> Vec<f64> {
             used[link.index()] += rate;
         }
     }
+    let mut detoured = std::collections::BTreeMap::new();
+    for detour in &host.plan.detours {
+        let flow = host.table.flow(detour.flow);
+        *detoured.entry(flow.id()).or_insert(0.0) += detour.bytes_per_sec;
+        let class = &host.table.classes()[flow.class().expect("a flow that crosses a link").index()];
+        let site = |host_id| host.fabric.site_of(host_id).expect("a fabric of sites");
+        let (from, to) = (site(class.source()), site(class.destination()));
+        let link = |from, to| host.fabric.between(from, to).expect("two different sites").index();
+        assert!(detour.bytes_per_sec > 0.0);
+        used[link(from, to)] -= detour.bytes_per_sec;
+        used[link(from, detour.relay)] += detour.bytes_per_sec;
+        used[link(detour.relay, to)] += detour.bytes_per_sec;
+    }
+    for &(id, rate) in rates {
+        let detoured = detoured.get(&id).copied().unwrap_or(0.0);
+        assert!(detoured <= rate * (1.0 + ROUNDING), "flow {id}: {detoured} of {rate} by detours");
+    }
     used
 }
 

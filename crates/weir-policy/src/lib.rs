@@ -20,7 +20,7 @@ pub mod view;
 mod laws;
 
 pub use admit::Refusal;
-pub use plan::{Grant, Plan, Share};
+pub use plan::{Detour, Grant, Plan, Share};
 pub use policy::{
     Chosen, Claims, CoflowByCoflow, Parameter, ParameterKind, Policy, PolicyInfo, Settings, UnknownPolicy,
     create, find, registry,

@@ -13,6 +13,17 @@ pub struct Grant {
     pub bytes_per_sec: f64,
 }
 
+/// A part of a flow that goes by way of a relay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Detour {
+    /// The flow, which has a grant.
+    pub flow: FlowRef,
+    /// The site whose relay passes it on: neither the one it comes from nor the one it goes to.
+    pub relay: u32,
+    /// How much of its grant goes this way; what is left of the grant by all its detours goes directly.
+    pub bytes_per_sec: f64,
+}
+
 /// How the flows of one coflow share what links have for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
@@ -44,6 +55,9 @@ pub struct Plan {
     pub drains: Vec<(Slot, f64)>,
     /// Flows with a rate of their own (backfilled); at most one entry per flow.
     pub grants: Vec<Grant>,
+    /// Parts of grants that do not take the direct path; at most one entry per flow and relay, none in a plan that
+    /// continues the last one.
+    pub detours: Vec<Detour>,
     /// Per link, the rate of the flows that it limits; empty in a plan of drains and grants. Infinite
     /// where a link limits nobody.
     pub levels: Vec<f64>,
@@ -63,6 +77,7 @@ impl Plan {
         self.continues = false;
         self.drains.clear();
         self.grants.clear();
+        self.detours.clear();
         self.levels.clear();
         self.switched.clear();
         self.shares.clear();

@@ -362,7 +362,7 @@ impl<'a> Engine<'a> {
 }
 
 /// Completion time of a coflow that has the fabric to itself: Gamma (the largest demand / capacity over its
-/// links), rounded up.
+/// links), rounded up. Between sites it is that of direct links; policies that take detours may be below it.
 pub fn isolation(fabric: &Fabric, coflow: &CoflowSpec) -> Span {
     let mut sums = vec![Bytes(0); fabric.links().len()];
     for flow in &coflow.flows {

@@ -164,3 +164,61 @@ proptest! {
         }
     }
 }
+
+/// Four sites of one host each.
+fn four_sites(rates: &[u32]) -> Fabric {
+    let rate = |&rate: &u32| Rate::from_bytes_per_sec(f64::from(rate) * UNIT);
+    let rates = rates.chunks(4).map(|row| row.iter().map(rate).collect()).collect();
+    Fabric::sites(&SiteSpec { hosts_per_site: vec![1; 4], host_rate: None, rates }).expect("a fabric")
+}
+
+/// Bytes that a coflow has to get from one side of a cut to the other, over what the links between can carry: the
+/// longest such time. No way round a cut exists.
+fn slowest_cut_s(fabric: &Fabric, coflow: &CoflowSpec) -> f64 {
+    let near = |cut: u32, site: u32| cut & (1 << site) != 0;
+    let crosses = |cut: u32, from: u32, to: u32| near(cut, from) && !near(cut, to);
+    let secs = (1u32..15).map(|cut| {
+        let flows = coflow.flows.iter().filter(|flow| crosses(cut, flow.source.0, flow.destination.0));
+        let bytes: f64 = flows.map(|flow| flow.size.0 as f64).sum();
+        let links = fabric.links().iter().filter(|link| match link.kind {
+            LinkKind::Site { from, to } => crosses(cut, from, to),
+            _ => false,
+        });
+        bytes / links.map(|link| link.capacity.bytes_per_sec()).sum::<f64>()
+    });
+    secs.fold(0.0, f64::max)
+}
+
+proptest! {
+    /// Relays help, and nothing helps beyond what any cut lets through.
+    #[test]
+    fn routed_coflows_are_as_fast_as_their_routes_and_no_faster_than_cuts_allow(
+        rates in prop::collection::vec(1u32..9, 16),
+        sizes in prop::collection::vec(prop::collection::vec((0u32..4, 0u32..4, 1u32..50), 1..5), 1..6),
+    ) {
+        let fabric = four_sites(&rates);
+        let coflows: Vec<CoflowSpec> = (1u64..).zip(&sizes).map(|(id, flows)| {
+            let flows: Vec<_> = flows.iter().map(|&(from, to, units)| (from, to, f64::from(units))).collect();
+            coflow(id, id / 2, &flows)
+        }).collect();
+        for policy in ["siphon", "siphon:reroute=off", "siphon:routes=published", "sebf-routed"] {
+            let simulate = |coflows: &[CoflowSpec]| {
+                let mut policy = create(policy).expect("a policy");
+                let outcome = simulate_changing(
+                    &fabric, Vec::new(), coflows.to_vec(), policy.as_mut(), &Options::default(), &mut (),
+                );
+                outcome.expect("nobody starves").coflows
+            };
+            for record in simulate(&coflows) {
+                let coflow = coflows.iter().find(|coflow| coflow.id == record.id).expect("it was asked for");
+                let least = slowest_cut_s(&fabric, coflow);
+                prop_assert!(record.cct.as_secs() >= least - 1e-6, "{policy}: {} beats its cuts", record.id);
+            }
+            for coflow in &coflows {
+                let alone = simulate(std::slice::from_ref(coflow))[0];
+                let direct = weir_sim::isolation(&fabric, coflow).as_secs();
+                prop_assert!(alone.cct.as_secs() <= direct + 1e-6, "{policy}: relays slow {} down", coflow.id);
+            }
+        }
+    }
+}

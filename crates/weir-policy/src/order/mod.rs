@@ -10,6 +10,7 @@ pub mod left;
 pub mod monte_carlo;
 mod mrtf;
 mod open_shop;
+mod routed;
 mod sebf;
 pub mod whole;
 
@@ -21,6 +22,7 @@ pub use critical_path::CriticalPath;
 pub use fifo::ByArrival;
 pub use mrtf::MinimumRemainingTime;
 pub use open_shop::OpenShop;
+pub use routed::RoutedBottleneck;
 pub use sebf::Sebf;
 
 /// An order of the live coflows.

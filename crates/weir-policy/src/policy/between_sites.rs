@@ -10,7 +10,7 @@ use crate::share::{FlowGroups, GroupOrder, Residual};
 use crate::{CoflowTable, Plan, Slot};
 use weir_model::{Fabric, Time};
 
-const SIPHON: &str = "Liu, Chen, Li, Siphon: Expediting Inter-Datacenter Coflows in Wide-Area Data Analytics, USENIX ATC 2018, section 3";
+pub(super) const SIPHON: &str = "Liu, Chen, Li, Siphon: Expediting Inter-Datacenter Coflows in Wide-Area Data Analytics, USENIX ATC 2018, section 3";
 
 const ESTIMATE: Parameter = Parameter {
     name: "estimate",
@@ -18,7 +18,7 @@ const ESTIMATE: Parameter = Parameter {
     default: "mean",
     about: "what a link is taken to have, of the capacities it was seen to have; the paper does not say which",
 };
-const GROUPS: Parameter = Parameter {
+pub(super) const GROUPS: Parameter = Parameter {
     name: "groups",
     kind: ParameterKind::Choice {
         of: &["largest", "smallest", "off"],
@@ -44,31 +44,31 @@ pub(super) const MRTF: PolicyInfo = PolicyInfo {
     },
 };
 
-const DEPTH: Parameter = Parameter {
+pub(super) const DEPTH: Parameter = Parameter {
     name: "depth",
     kind: ParameterKind::Count,
     default: "3",
     about: "coflows whose order is looked at, at most 5; the paper has a bound d and does not say which",
 };
-const BREADTH: Parameter = Parameter {
+pub(super) const BREADTH: Parameter = Parameter {
     name: "breadth",
     kind: ParameterKind::Count,
     default: "10",
     about: "coflows that they are taken from, first by remaining time, at most 16",
 };
-const ROUNDS: Parameter = Parameter {
+pub(super) const ROUNDS: Parameter = Parameter {
     name: "rounds",
     kind: ParameterKind::Count,
     default: "200",
     about: "draws of bandwidth per decision, at most",
 };
-const DECIDE: Parameter = Parameter {
+pub(super) const DECIDE: Parameter = Parameter {
     name: "decide",
     kind: ParameterKind::Choice { of: &["wins", "mean"], expected: "`wins` or `mean`" },
     default: "wins",
     about: "whether the order that was best most often is taken, or the one that was best on average",
 };
-const SEED: Parameter =
+pub(super) const SEED: Parameter =
     Parameter { name: "seed", kind: ParameterKind::Count, default: "1", about: "seed of the draws" };
 
 pub(super) const LOOKAHEAD: PolicyInfo = PolicyInfo {
@@ -86,12 +86,24 @@ pub(super) const MONTE_CARLO: PolicyInfo = PolicyInfo {
     paper: SIPHON,
     claims: Claims { work_conserving: true, starvation_free: false },
     parameters: &[DEPTH, BREADTH, ROUNDS, DECIDE, SEED, GROUPS],
-    make: |from| {
-        let decide = if from.choice("decide") == "mean" { Decide::Mean } else { Decide::Wins };
-        let draw = Draw::Rounds { rounds: from.count("rounds"), decide, seed: from.count("seed").into() };
-        Box::new(BetweenSites::new(Box::new(Lookahead::new(reach(from), draw)), from))
-    },
+    make: |from| Box::new(BetweenSites::new(Box::new(monte_carlo(from)), from)),
 };
+
+/// The order of `monte-carlo`.
+pub(super) fn monte_carlo(from: &Settings) -> Lookahead {
+    let decide = if from.choice("decide") == "mean" { Decide::Mean } else { Decide::Wins };
+    let draw = Draw::Rounds { rounds: from.count("rounds"), decide, seed: from.count("seed").into() };
+    Lookahead::new(reach(from), draw)
+}
+
+/// Which group goes first, by the setting `groups`.
+pub(super) fn group_order(from: &Settings) -> GroupOrder {
+    match from.choice("groups") {
+        "smallest" => GroupOrder::SmallestFirst,
+        "off" => GroupOrder::ByIndex,
+        _ => GroupOrder::LargestFirst,
+    }
+}
 
 fn reach(from: &Settings) -> Reach {
     Reach { depth: from.count("depth") as usize, breadth: from.count("breadth") as usize }
@@ -107,17 +119,8 @@ struct BetweenSites {
 
 impl BetweenSites {
     fn new(order: Box<dyn Order>, from: &Settings) -> BetweenSites {
-        let groups = match from.choice("groups") {
-            "smallest" => GroupOrder::SmallestFirst,
-            "off" => GroupOrder::ByIndex,
-            _ => GroupOrder::LargestFirst,
-        };
-        BetweenSites {
-            order,
-            sorted: Vec::new(),
-            residual: Residual::default(),
-            groups: FlowGroups::new(groups),
-        }
+        let groups = FlowGroups::new(group_order(from));
+        BetweenSites { order, sorted: Vec::new(), residual: Residual::default(), groups }
     }
 }
 

@@ -12,6 +12,7 @@ mod heuristics;
 mod open_shop;
 mod orchestra;
 mod per_flow;
+mod routed;
 mod settings;
 mod tiered;
 mod varys;
@@ -102,7 +103,9 @@ pub fn registry() -> &'static [PolicyInfo] {
         orchestra::ORCHESTRA,
         heuristics::SCF,
         heuristics::SCF_STATIC,
+        routed::SEBF_ROUTED,
         heuristics::SEBF_STATIC,
+        routed::SIPHON,
         per_flow::SMALLEST_FLOW,
         heuristics::TCF,
         heuristics::TCF_STATIC,

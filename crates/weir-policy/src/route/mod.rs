@@ -4,11 +4,19 @@
 //! of water-filling splits; the optimum it is measured against is a linear program, in `weir-lp`. Orders of coflows and rates
 //! are not decided here.
 
+mod network;
 mod water_filling;
 
+pub use network::{Pair, SiteNetwork};
 pub use water_filling::Rule;
 
 use weir_model::{Bytes, Rate};
+
+/// Decides routes.
+pub trait Router: Send + Sync {
+    /// Splits a demand over direct links and detours.
+    fn route(&self, demand: &SiteDemand) -> Routes;
+}
 
 /// Most sites: tables of routes grow with the third power.
 pub const MAX_SITES: usize = 128;
@@ -42,7 +50,7 @@ pub enum RouteError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SiteDemand {
     sites: usize,
-    /// By sending, then receiving site; bytes per second. 0 on the diagonal.
+    /// By sending, then receiving site; bytes per second. 0 on the diagonal, and where others have taken all of it.
     capacity: Vec<f64>,
     /// As `capacity`.
     bytes: Vec<f64>,
@@ -129,6 +137,20 @@ impl Routes {
         Routes { demand: demand.clone(), split, load: demand.bytes.clone() }
     }
 
+    /// Another demand between the same sites, each pair of it split as this one's is; directly where this one has
+    /// nothing.
+    pub fn applied_to(&self, demand: SiteDemand) -> Routes {
+        let mut routes = Routes::direct(&demand);
+        for (from, to) in demand.pairs() {
+            let bytes = demand.bytes[from * self.demand.sites + to];
+            let routed = self.demand.bytes[from * self.demand.sites + to];
+            for hop in (0..self.demand.sites).filter(|&hop| hop != from && hop != to && routed > 0.0) {
+                routes.shift((from, to), to, hop, bytes * (self.split_bytes(from, to, hop) / routed));
+            }
+        }
+        routes
+    }
+
     /// What is routed.
     pub fn demand(&self) -> &SiteDemand {
         &self.demand
@@ -144,10 +166,11 @@ impl Routes {
         self.load[from * self.demand.sites + to]
     }
 
-    /// Seconds that the link from one site to another needs for its bytes.
+    /// Seconds that the link from one site to another needs for its bytes; infinite where it has bytes and carries
+    /// nothing.
     pub fn link_time_s(&self, from: usize, to: usize) -> f64 {
         let link = from * self.demand.sites + to;
-        self.load[link] / self.demand.capacity[link]
+        if self.load[link] > 0.0 { self.load[link] / self.demand.capacity[link] } else { 0.0 }
     }
 
     /// Seconds until the last link is done, when no link is ever idle before.

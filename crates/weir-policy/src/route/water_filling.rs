@@ -48,7 +48,7 @@
 //!   the direct link too, and relieves links in the bottleneck's way that are not the bottleneck themselves. What it
 //!   misses of the optimum is what takes moves of several pairs at once.
 
-use super::{Routes, SiteDemand, links};
+use super::{Router, Routes, SiteDemand, links};
 
 /// A share of a link's bytes too small to move.
 const EPSILON: f64 = 1e-4;
@@ -61,6 +61,8 @@ const MAX_ROUNDS: usize = 10_000;
 /// How far water-filling goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
+    /// No move at all.
+    Direct,
     /// One move, off the link that is slowest with direct links alone: the paper's first iteration.
     OneIteration,
     /// The paper's iteration, until the bottleneck's direct traffic cannot be moved.
@@ -71,11 +73,12 @@ pub enum Rule {
 
 impl Rule {
     /// All of them, from the least work to the most.
-    pub const ALL: [Rule; 3] = [Rule::OneIteration, Rule::Published, Rule::Converged];
+    pub const ALL: [Rule; 4] = [Rule::Direct, Rule::OneIteration, Rule::Published, Rule::Converged];
 
     /// What the rule is called in tables.
     pub fn name(self) -> &'static str {
         match self {
+            Rule::Direct => "direct",
             Rule::OneIteration => "one-iteration",
             Rule::Published => "published",
             Rule::Converged => "converged",
@@ -85,7 +88,7 @@ impl Rule {
     /// Splits a demand over direct links and detours.
     pub fn route(self, demand: &SiteDemand) -> Routes {
         let mut routes = Routes::direct(demand);
-        if !relieve_bottleneck(&mut routes) || self == Rule::OneIteration {
+        if self == Rule::Direct || !relieve_bottleneck(&mut routes) || self == Rule::OneIteration {
             return routes;
         }
         for _ in 0..MAX_ROUNDS {
@@ -97,6 +100,12 @@ impl Rule {
             level(&mut routes);
         }
         routes
+    }
+}
+
+impl Router for Rule {
+    fn route(&self, demand: &SiteDemand) -> Routes {
+        Rule::route(*self, demand)
     }
 }
 
@@ -152,8 +161,10 @@ fn relieve(routes: &mut Routes, link: Link, pair: Link, next_hop: usize) -> bool
         return false;
     }
     let others = (0..routes.demand().sites()).filter(|&hop| hop != pair.0 && hop != next_hop);
-    let paths =
-        others.map(|hop| (links(pair, hop).map(|link| time_s(routes, link)).fold(0.0, f64::max), hop));
+    let open = others.filter(|&hop| {
+        links(pair, hop).all(|(from, to)| routes.demand().capacity[from * routes.demand().sites + to] > 0.0)
+    });
+    let paths = open.map(|hop| (links(pair, hop).map(|link| time_s(routes, link)).fold(0.0, f64::max), hop));
     let Some((_, new_hop)) = paths.reduce(|one, other| if other.0 < one.0 { other } else { one }) else {
         return false;
     };

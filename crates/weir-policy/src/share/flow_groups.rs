@@ -32,6 +32,7 @@
 use super::Residual;
 use crate::{Coflow, CoflowTable, FlowRef, Grant, Plan, Slot};
 use std::collections::BTreeMap;
+use weir_model::LinkId;
 
 /// In which order a coflow's groups are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,20 +70,34 @@ impl FlowGroups {
 
     /// Adds the grants of all coflows to a plan, in this order.
     pub fn allocate(&mut self, view: &CoflowTable, order: &[Slot], residual: &mut Residual, plan: &mut Plan) {
-        self.known.resize_with(view.slot_bound(), Known::default);
         for &slot in order {
-            let coflow = view.coflow(slot);
-            if coflow.links().iter().all(|&link| residual.left(link) <= 0.0) {
+            if view.coflow(slot).links().iter().all(|&link| residual.left(link) <= 0.0) {
                 continue;
             }
-            for &flow in self.known[slot.0 as usize].follow(view, coflow, self.order) {
-                let Some(class) = coflow.flows()[flow as usize].class() else { continue };
-                let rate = residual.take_all(view.classes()[class.index()].path());
+            for (flow, path) in self.in_turn(view, slot) {
+                let rate = residual.take_all(path);
                 if rate > 0.0 {
-                    plan.grants.push(Grant { flow: FlowRef { coflow: slot, flow }, bytes_per_sec: rate });
+                    plan.grants.push(Grant { flow, bytes_per_sec: rate });
                 }
             }
         }
+    }
+
+    /// The live flows of a coflow that cross links, in their turn, with their direct paths.
+    pub fn in_turn<'a>(
+        &'a mut self,
+        view: &'a CoflowTable,
+        slot: Slot,
+    ) -> impl Iterator<Item = (FlowRef, &'a [LinkId])> + 'a {
+        if self.known.len() < view.slot_bound() {
+            self.known.resize_with(view.slot_bound(), Known::default);
+        }
+        let coflow = view.coflow(slot);
+        let sorted = self.known[slot.0 as usize].follow(view, coflow, self.order);
+        sorted.iter().filter_map(move |&flow| {
+            let class = coflow.flows()[flow as usize].class()?;
+            Some((FlowRef { coflow: slot, flow }, &**view.classes()[class.index()].path()))
+        })
     }
 }
 

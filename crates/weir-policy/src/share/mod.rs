@@ -1,6 +1,7 @@
 //! How much each flow gets.
 
 mod backfill;
+mod by_route;
 mod fill;
 mod flow_by_flow;
 mod flow_groups;
@@ -12,6 +13,7 @@ mod residual;
 mod tiers;
 
 pub use backfill::Backfill;
+pub use by_route::{ByRoute, Knowing};
 pub use fill::{Fill, Weigh};
 pub use flow_by_flow::{FlowByFlow, FlowOrder};
 pub use flow_groups::{FlowGroups, GroupOrder};

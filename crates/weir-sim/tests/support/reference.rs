@@ -73,10 +73,12 @@ pub(crate) fn completion_times(
             }
             "smallest-flow" | "flow-edf" => flow_by_flow(&flows, &capacity, coflows, policy == "flow-edf"),
             "local-smallest" => by_parts(fabric, &flows, &capacity, coflows),
-            "mrtf" | "lookahead" | "monte-carlo" => {
+            "mrtf" | "lookahead" | "monte-carlo" | "siphon" | "sebf-routed" => {
                 let means = sites::estimates(&seen, sites::mean);
                 let in_turn = match policy {
                     "mrtf" => sites::by_gamma(&flows, &live, &means),
+                    // Without sites there are no routes to decide.
+                    "sebf-routed" => sites::by_gamma(&flows, &live, &capacity),
                     // With one bandwidth seen all rounds of a simulation are the same.
                     _ => sites::lookahead(&flows, &live, &means, &sites::estimates(&seen, sites::median)),
                 };

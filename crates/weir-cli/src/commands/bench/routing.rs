@@ -63,9 +63,7 @@ fn bound_s(_demand: &SiteDemand) -> Result<Option<f64>, Failure> {
 
 /// What one rule did, demand by demand.
 struct Figures {
-    name: &'static str,
-    /// None for direct links.
-    rule: Option<Rule>,
+    rule: Rule,
     over_bound: Vec<f64>,
     below_direct: Vec<f64>,
     relayed: Vec<f64>,
@@ -78,14 +76,14 @@ fn percent(share: f64) -> String {
 }
 
 impl Figures {
-    fn new(name: &'static str, rule: Option<Rule>) -> Figures {
+    fn new(rule: Rule) -> Figures {
         let [over_bound, below_direct, relayed, micros] = [const { Vec::new() }; 4];
-        Figures { name, rule, over_bound, below_direct, relayed, micros }
+        Figures { rule, over_bound, below_direct, relayed, micros }
     }
 
     fn add(&mut self, demand: &SiteDemand, direct_s: f64, bound_s: Option<f64>) {
         let start = Instant::now();
-        let routes = self.rule.map_or_else(|| Routes::direct(demand), |rule| rule.route(demand));
+        let routes = self.rule.route(demand);
         self.micros.push(start.elapsed().as_secs_f64() * 1e6);
         let makespan_s = routes.makespan_s();
         self.below_direct.push(1.0 - makespan_s / direct_s);
@@ -103,7 +101,7 @@ impl Figures {
         self.micros.sort_by(f64::total_cmp);
         let time = |share| number(percentile(&self.micros, share));
         let [below_direct, relayed] = [&self.below_direct, &self.relayed].map(|shares| percent(mean(shares)));
-        [self.name.to_owned(), average, worst, below_direct, relayed, time(0.5), time(0.95)]
+        [self.rule.name().to_owned(), average, worst, below_direct, relayed, time(0.5), time(0.95)]
     }
 }
 
@@ -113,8 +111,7 @@ fn measure(grid: &Grid, args: &RoutingArgs) -> Result<(), Failure> {
     let skew = Skew { zipf: args.skew, noise: args.noise };
     let mut demands =
         SkewedDemands::new(grid.regions.len(), skew, args.seed).map_err(|error| input(&error))?;
-    let mut rules = vec![Figures::new("direct", None)];
-    rules.extend(Rule::ALL.map(|rule| Figures::new(rule.name(), Some(rule))));
+    let mut rules = Rule::ALL.map(Figures::new);
     for _ in 0..args.demands {
         let demand = SiteDemand::new(&grid.rates, &demands.draw()).map_err(|error| input(&error))?;
         // The bound first: it fills the processor's caches with other things.

@@ -1,5 +1,9 @@
 //! A trace of one cluster as it would be if the cluster were spread over datacenters.
 
+mod bound;
+
+pub(crate) use bound::least_average_secs;
+
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use weir_model::{

@@ -1,0 +1,120 @@
+//! The links between sites of a fabric, and what a coflow has to move over them.
+
+use super::SiteDemand;
+use crate::{Class, CoflowTable, FlowRef, Slot};
+use weir_model::{Fabric, LinkId};
+
+/// Sites of a fabric and the links between them.
+#[derive(Clone, Debug, Default)]
+pub struct SiteNetwork {
+    sites: usize,
+    /// Per host, its site.
+    site_of: Vec<u32>,
+    /// By sending, then receiving site; none on the diagonal.
+    links: Vec<Option<LinkId>>,
+    /// As `links`: bytes per second, 0 on the diagonal.
+    capacity: Vec<f64>,
+}
+
+/// A pair of sites, as an index.
+pub type Pair = (usize, usize);
+
+impl SiteNetwork {
+    /// Takes over the links of a fabric; without sites there are none.
+    pub fn of(fabric: &Fabric) -> SiteNetwork {
+        let sites = fabric.site_count();
+        let pairs = (0..sites).flat_map(|from| (0..sites).map(move |to| (from, to)));
+        let links: Vec<Option<LinkId>> = pairs.map(|(from, to)| fabric.between(from, to)).collect();
+        let capacity = |link: &Option<LinkId>| link.map_or(0.0, |link| fabric.capacity(link).bytes_per_sec());
+        let hosts = (0..fabric.hosts()).map(weir_model::HostId);
+        SiteNetwork {
+            sites: sites as usize,
+            site_of: hosts.filter_map(|host| fabric.site_of(host)).collect(),
+            capacity: links.iter().map(capacity).collect(),
+            links,
+        }
+    }
+
+    /// Number of sites.
+    pub fn sites(&self) -> usize {
+        self.sites
+    }
+
+    /// The link between two different sites.
+    pub fn link(&self, from: usize, to: usize) -> Option<LinkId> {
+        self.links[from * self.sites + to]
+    }
+
+    /// Whether a link is one between sites.
+    pub fn is_between_sites(&self, link: LinkId) -> bool {
+        // They are the last links of a fabric, in the order of pairs.
+        self.links.iter().flatten().next().is_some_and(|&first| link >= first)
+    }
+
+    /// The sites that a live flow goes between; `None` where it stays in one, or has ended.
+    pub fn pair(&self, view: &CoflowTable, at: FlowRef) -> Option<Pair> {
+        let flow = view.flow(at);
+        self.pair_of(&view.classes()[flow.class().filter(|_| flow.live())?.index()])
+    }
+
+    fn pair_of(&self, class: &Class) -> Option<Pair> {
+        let site = |host: weir_model::HostId| self.site_of.get(host.index()).map(|&site| site as usize);
+        let (from, to) = (site(class.source())?, site(class.destination())?);
+        (from != to).then_some((from, to))
+    }
+
+    /// The links of a flow's path by another next hop, given those of its direct path. By its own site there is no
+    /// other path.
+    pub fn path(&self, direct: &[LinkId], pair: Pair, next_hop: usize, path: &mut Vec<LinkId>) {
+        path.clear();
+        let between = self.link(pair.0, pair.1);
+        for &link in direct {
+            if Some(link) == between {
+                path.extend(super::links(pair, next_hop).filter_map(|(from, to)| self.link(from, to)));
+            } else {
+                path.push(link);
+            }
+        }
+    }
+
+    /// What a coflow has left to move between sites, over links that carry all they can. `None` if it has nothing.
+    pub fn demand(&self, view: &CoflowTable, slot: Slot) -> Option<SiteDemand> {
+        let mut bytes = vec![0.0; self.links.len()];
+        let mut any = false;
+        for flow in 0..view.coflow(slot).flows().len() as u32 {
+            let at = FlowRef { coflow: slot, flow };
+            if let Some((from, to)) = self.pair(view, at) {
+                bytes[from * self.sites + to] += view.remaining(at);
+                any = true;
+            }
+        }
+        any.then(|| SiteDemand { sites: self.sites, capacity: self.capacity.clone(), bytes })
+    }
+
+    /// The same over links that have so much left.
+    pub fn demand_on(
+        &self,
+        view: &CoflowTable,
+        slot: Slot,
+        left: impl Fn(LinkId) -> f64,
+    ) -> Option<SiteDemand> {
+        let mut demand = self.demand(view, slot)?;
+        for (capacity, link) in demand.capacity.iter_mut().zip(&self.links) {
+            *capacity = link.map_or(0.0, &left);
+        }
+        Some(demand)
+    }
+
+    /// What a coflow had to move between sites when it was whole.
+    pub fn whole_demand(&self, view: &CoflowTable, slot: Slot) -> SiteDemand {
+        let mut bytes = vec![0.0; self.links.len()];
+        for flow in view.coflow(slot).flows() {
+            if let Some((from, to)) =
+                flow.class().and_then(|class| self.pair_of(&view.classes()[class.index()]))
+            {
+                bytes[from * self.sites + to] += flow.size().0 as f64;
+            }
+        }
+        SiteDemand { sites: self.sites, capacity: self.capacity.clone(), bytes }
+    }
+}
