@@ -77,6 +77,8 @@ fn parse() -> Cli {
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "lp")]
+    weir_policy::add_policies(weir_lp::POLICIES);
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(
@@ -84,7 +86,7 @@ fn main() -> ExitCode {
         )
         .init();
     let command = parse().command;
-    if let Command::Live(_) = command {
+    if matches!(command, Command::Live(_) | Command::Bench(commands::bench::BenchCommand::Sites(_))) {
         // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
         // `weir live` then says what it does instead.
         let _ = weir_testbed::enter_user_namespace();

@@ -22,6 +22,6 @@ pub use jobs::JobSetup;
 pub use measure::Measures;
 pub use plot::{escape, plot};
 pub use run::{PointResult, PolicyResult, Results, RunError, run};
-pub use sites::SiteSetup;
+pub use sites::{ShuffleSetup, SiteSetup};
 pub use spec::{Experiment, Paper, Plot, Point, Setup, SpecError};
 pub use table::{stem, table};

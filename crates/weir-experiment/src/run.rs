@@ -2,14 +2,14 @@
 
 use crate::characteristics::of_workload;
 use crate::measure::{between_sites, compare, confidence, of_run, spread};
-use crate::sites::least_average_secs;
+use crate::sites::{Traffic, least_average_secs};
 use crate::spec::WORKLOAD;
 use crate::workload::{Work, prepare};
 use crate::{Experiment, Measures, Point};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use weir_sim::{Options, Outcome, Replan};
+use weir_sim::{Observer, Options, Outcome, Replan};
 use weir_trace::Workload;
 
 /// Numbers of an experiment on one workload.
@@ -168,12 +168,14 @@ fn simulate(point: &Point, policy: &str, work: Work, options: &Options) -> Simul
     let failed =
         |reason: String| RunError::Run { point: point.name.clone(), policy: policy.to_owned(), reason };
     let mut instance = weir_policy::create(policy).map_err(|error| failed(error.to_string()))?;
-    let Work { fabric, coflows, changes, bins, classes } = work;
+    let Work { fabric, coflows, changes, bins, reads, classes } = work;
     // Of the coflows as they are simulated.
     let as_given = options.arrival_scale == 1.0;
     let bound = least_average_secs(&fabric, &changes, &coflows).filter(|_| as_given);
-    let outcome =
-        weir_sim::simulate_changing(&fabric, changes, coflows.clone(), instance.as_mut(), options, &mut ());
+    let mut traffic = Traffic::of(&fabric, &coflows);
+    let observer: &mut dyn Observer = if reads { &mut traffic } else { &mut () };
+    let (policy, given) = (instance.as_mut(), coflows.clone());
+    let outcome = weir_sim::simulate_changing(&fabric, changes, given, policy, options, observer);
     let mut outcome = outcome.map_err(|error| failed(error.to_string()))?;
     for record in &mut outcome.coflows {
         record.bin = bins.get(&record.id).copied().unwrap_or(record.bin);
@@ -181,6 +183,9 @@ fn simulate(point: &Point, policy: &str, work: Work, options: &Options) -> Simul
     let mut measures = of_run(&outcome, &coflows, &classes);
     if !bins.is_empty() {
         between_sites(&outcome, bound, &mut measures);
+    }
+    if reads {
+        traffic.note(&mut measures);
     }
     Ok((outcome, measures))
 }

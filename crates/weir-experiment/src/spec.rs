@@ -228,9 +228,6 @@ impl Experiment {
         }
         for point in &self.point {
             point.setup.over(&self.setup).check()?;
-            for policy in self.policies_of(point) {
-                weir_policy::find(policy).map_err(|error| error.to_string())?;
-            }
             self.check_baseline(point)?;
         }
         for paper in &self.paper {
@@ -245,6 +242,13 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// Whether this program has all policies that are asked for: a build without the solver for linear programs lacks
+    /// those that need it.
+    pub fn check_policies(&self) -> Result<(), weir_policy::UnknownPolicy> {
+        let of_points = self.point.iter().flat_map(|point| self.policies_of(point));
+        of_points.map(|policy| weir_policy::find(policy)).find_map(Result::err).map_or(Ok(()), Err)
     }
 
     /// Policies are compared with one that runs as well; a workload is compared with nothing.
@@ -304,7 +308,6 @@ mod tests {
     fn what_makes_no_sense_is_answered_with_the_reason() {
         assert!(Experiment::parse(GOOD).is_ok());
         for (from, to, reason) in [
-            ("\"fair\"]", "\"fairy\"]", "unknown policy `fairy`"),
             ("measure = \"factor avg\" }", "measure = \"speed\" }", "`speed` is no measure"),
             ("baseline = \"varys\"", "baseline = \"fifo\"", "does not run the baseline fifo"),
             ("deadlines = 1.0", "deadlines = -1.0", "deadlines is not a number"),
@@ -317,5 +320,13 @@ mod tests {
             let error = Experiment::parse(&GOOD.replacen(from, to, 1)).expect_err(to);
             assert!(error.contains(reason), "{error}");
         }
+    }
+
+    #[test]
+    fn policies_that_this_program_lacks_are_named_before_anything_runs() {
+        let unknown = GOOD.replacen("\"fair\"]", "\"fairy\"]", 1).replace("\"fair\"", "\"fairy\"");
+        let experiment = Experiment::parse(&unknown).expect("a well-formed experiment");
+        let error = experiment.check_policies().expect_err("no such policy").to_string();
+        assert!(error.contains("unknown policy `fairy`"), "{error}");
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Work {
     pub(crate) changes: Vec<CapacityChange>,
     /// Bins of coflows, if they are not those of Varys.
     pub(crate) bins: BTreeMap<CoflowId, u8>,
+    /// Whether it matters when reducers have read.
+    pub(crate) reads: bool,
     /// The classes of jobs, if coflows were made stages of them.
     pub(crate) classes: Classes,
 }
@@ -46,10 +48,11 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
     if let Some(skew) = setup.skew {
         coflows.iter_mut().for_each(|coflow| skew_parts(coflow, skew, &mut draw));
     }
-    let (mut changes, mut bins) = (Vec::new(), BTreeMap::new());
+    let (mut changes, mut bins, mut reads) = (Vec::new(), BTreeMap::new(), false);
     if let Some(sites) = &setup.sites {
-        let work = sites.spread(coflows, hosts, seed)?;
+        let work = sites.work(coflows, hosts, seed)?;
         (fabric, changes, coflows, bins) = (work.fabric, work.changes, work.coflows, work.bins);
+        reads = sites.shuffles.is_some();
     }
     if let Some(spread) = setup.deadlines {
         weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
@@ -59,7 +62,7 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
         let fair = fair_times(&fabric, &coflows)?;
         (coflows, classes) = into_jobs(coflows, &fair, jobs, &mut draw);
     }
-    Ok(Work { fabric, coflows, changes, bins, classes })
+    Ok(Work { fabric, coflows, changes, bins, reads, classes })
 }
 
 /// So many different coflows, arriving together in the order of the trace.

@@ -14,7 +14,7 @@
 //!
 //! # Pseudo-code
 //! ```text
-//! minimise T
+//! minimise T    (paths over links that carry nothing are left out)
 //! for pair p:  sum over h of x(p, h) = 1,  0 <= x(p, h) <= 1
 //! for link l:  sum over (p, h) that cross l of x(p, h) d(p) / B(l)  <=  T * (makespan of direct links)
 //! ```
@@ -46,14 +46,20 @@ struct SitePath {
     next_hop: usize,
 }
 
-/// Routes whose makespan no others of direct links and one-relay detours can beat.
+/// Routes whose makespan no others of direct links and one-relay detours can beat. Links may carry nothing: if a pair
+/// of sites has no other way, all of the demand stays on direct links, and the makespan is infinite.
 pub fn least_makespan(demand: &SiteDemand) -> Result<Routes, LpError> {
     let mut routes = Routes::direct(demand);
-    let direct_s = routes.makespan_s();
-    if direct_s == 0.0 {
+    let mut scale_s = routes.makespan_s();
+    if scale_s == 0.0 || demand.pairs().any(|pair| is_stuck(demand, pair)) {
         return Ok(routes);
     }
-    let (problem, paths) = program(demand, direct_s);
+    if scale_s.is_infinite() {
+        // What would be the makespan if the slowest link carried everything; of use as a unit alone.
+        let rates = demand.pairs().map(|(from, to)| demand.capacity(from, to).bytes_per_sec());
+        scale_s = demand.total_bytes() / rates.filter(|rate| *rate > 0.0).fold(f64::INFINITY, f64::min);
+    }
+    let (problem, paths) = program(demand, scale_s);
     let mut model = problem.optimise(Sense::Minimise);
     model.make_quiet();
     for name in ["primal_feasibility_tolerance", "dual_feasibility_tolerance"] {
@@ -72,12 +78,27 @@ pub fn least_makespan(demand: &SiteDemand) -> Result<Routes, LpError> {
             routes.shift(path.pair, to, path.next_hop, share * demand.bytes(from, to).0 as f64);
         }
     }
+    for path in paths.iter().filter(|path| !is_open(demand, path.pair, path.pair.1)) {
+        // What rounding left where nothing can move.
+        routes.shift(path.pair, path.pair.1, path.next_hop, f64::INFINITY);
+    }
     Ok(routes)
+}
+
+/// Whether all links of a path carry anything.
+fn is_open(demand: &SiteDemand, pair: (usize, usize), next_hop: usize) -> bool {
+    links(pair, next_hop).all(|(from, to)| demand.capacity(from, to).bytes_per_sec() > 0.0)
+}
+
+/// Whether a pair has bytes and no way for them.
+fn is_stuck(demand: &SiteDemand, pair: (usize, usize)) -> bool {
+    let mut hops = (0..demand.sites()).filter(|&hop| hop != pair.0);
+    demand.bytes(pair.0, pair.1).0 > 0 && !hops.any(|hop| is_open(demand, pair, hop))
 }
 
 /// The program, and what its columns after the first stand for. All variables are shares, so that the solver's
 /// absolute tolerances mean the same for bytes and for petabytes.
-fn program(demand: &SiteDemand, direct_s: f64) -> (RowProblem, Vec<SitePath>) {
+fn program(demand: &SiteDemand, scale_s: f64) -> (RowProblem, Vec<SitePath>) {
     let sites = demand.sites();
     let mut problem = RowProblem::default();
     let makespan = problem.add_column(1.0, 0.0..);
@@ -85,13 +106,13 @@ fn program(demand: &SiteDemand, direct_s: f64) -> (RowProblem, Vec<SitePath>) {
     let mut paths = Vec::new();
     for (from, to) in demand.pairs().filter(|&(from, to)| demand.bytes(from, to).0 > 0) {
         let mut whole = Vec::new();
-        for next_hop in (0..sites).filter(|&hop| hop != from) {
+        for next_hop in (0..sites).filter(|&hop| hop != from && is_open(demand, (from, to), hop)) {
             let share = problem.add_column(0.0, 0.0..=1.0);
             whole.push((share, 1.0));
             paths.push(SitePath { pair: (from, to), next_hop });
             for (start, end) in links((from, to), next_hop) {
                 let time_s = demand.bytes(from, to).0 as f64 / demand.capacity(start, end).bytes_per_sec();
-                times[start * sites + end].push((share, time_s / direct_s));
+                times[start * sites + end].push((share, time_s / scale_s));
             }
         }
         problem.add_row(1.0..=1.0, whole);

@@ -19,6 +19,6 @@ pub use clock::{Clock, monotonic_nanos};
 pub use interface::{Interface, InterfaceCounters};
 pub use poller::{Event, Poller, Waker};
 pub use socket::{
-    CONGESTION_CONTROL, CONTROL_DSCP, TcpPath, control_listener, data_listener, mark_control, tcp_path,
-    tune_receiver, tune_scheduled, tune_served, unacknowledged, wake_at,
+    CONGESTION_CONTROL, CONTROL_DSCP, TcpPath, connect_to_send, control_listener, data_listener,
+    mark_control, tcp_path, tune_receiver, tune_scheduled, tune_served, unacknowledged, wake_at,
 };

@@ -5,7 +5,7 @@ use linux_raw_sys::net::tcp_info;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 use weir_model::Span;
@@ -85,6 +85,14 @@ pub fn tune_served<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
         socket.set_tos_v4(0)?;
     }
     Ok(())
+}
+
+/// A blocking connection for data, on which this end serves.
+pub fn connect_to_send(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    tune_served(&socket)?;
+    socket.connect(&address.into())?;
+    Ok(socket.into())
 }
 
 fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {

@@ -22,7 +22,7 @@ mod laws;
 pub use admit::Refusal;
 pub use plan::{Detour, Grant, Plan, Share};
 pub use policy::{
-    Chosen, Claims, CoflowByCoflow, Parameter, ParameterKind, Policy, PolicyInfo, Settings, UnknownPolicy,
-    create, find, registry,
+    Chosen, Claims, CoflowByCoflow, Parameter, ParameterKind, Policy, PolicyInfo, Routed, Settings,
+    UnknownPolicy, add_policies, create, find, registry,
 };
 pub use view::{Changes, Class, ClassId, Coflow, CoflowTable, Flow, FlowRef, Row, Slot};

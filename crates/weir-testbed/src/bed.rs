@@ -246,7 +246,7 @@ fn check(config: &BedConfig) -> Result<(), BedError> {
     check_rate(config.link_rate_bps)
 }
 
-fn check_rate(link_rate_bps: u64) -> Result<(), BedError> {
+pub(crate) fn check_rate(link_rate_bps: u64) -> Result<(), BedError> {
     let (lowest, highest) = (shape::MIN_LINK_RATE_BPS, shape::MAX_LINK_RATE_BPS);
     if (lowest..=highest).contains(&link_rate_bps) {
         return Ok(());
@@ -256,7 +256,7 @@ fn check_rate(link_rate_bps: u64) -> Result<(), BedError> {
 
 /// Finds a port in `/proc/net/dev`. Columns after the name: eight about receiving, bytes first, then those
 /// about sending, bytes first. What the switch receives is what the host sent.
-fn port_counters(table: &str, port: &str) -> Option<LinkCounters> {
+pub(crate) fn port_counters(table: &str, port: &str) -> Option<LinkCounters> {
     let columns = table.lines().find_map(|line| line.trim_start().strip_prefix(port)?.strip_prefix(':'))?;
     let columns: Vec<u64> = columns.split_ascii_whitespace().filter_map(|text| text.parse().ok()).collect();
     Some(LinkCounters { sent_bytes: *columns.first()?, received_bytes: *columns.get(8)? })

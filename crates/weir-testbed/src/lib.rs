@@ -8,6 +8,8 @@
 //!   host N-1 ...              |        |--- pc === eth0  control host, not shaped
 //! ```
 //!
+//! A [`SiteBed`] has hosts at several sites, and shaped links between these.
+//!
 //! Nothing of a [`Bed`] shows in the machine's own network: all namespaces are anonymous, held by open
 //! files of the owner and by the processes inside, so the kernel removes them when both are gone, however
 //! the owner ended.
@@ -23,6 +25,7 @@ mod namespace;
 mod process;
 mod rights;
 mod shape;
+mod sites;
 mod tool;
 mod topology;
 
@@ -30,4 +33,5 @@ pub use bed::{Bed, BedConfig, LinkCounters, Place};
 pub use error::{BedError, RightsError};
 pub use rights::{Rights, enter_user_namespace, give_user_namespace, has_rights};
 pub use shape::{DSCP_CONTROL_TOS, MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, QUEUE_DELAY_MS, queue_limit_bytes};
+pub use sites::{MAX_SITES, SiteBed, SiteBedConfig};
 pub use topology::MAX_HOSTS;

@@ -28,7 +28,7 @@ pub(crate) fn address(place: Place) -> Ipv4Addr {
 }
 
 /// Hardware address of a place, locally administered: 02:57 (a prefix of ours), then the IPv4 address.
-fn hardware_address(place: Place) -> String {
+pub(crate) fn hardware_address(place: Place) -> String {
     let [a, b, c, d] = address(place).octets();
     format!("02:57:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }

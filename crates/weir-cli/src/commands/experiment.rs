@@ -37,6 +37,12 @@ pub(crate) struct RunArgs {
     check: bool,
 }
 
+/// Why a policy of an experiment may be unknown.
+#[cfg(not(feature = "lp"))]
+const LACKING: &str = ". Policies by linear programming need a build with the solver: cargo build --release --features weir-cli/lp";
+#[cfg(feature = "lp")]
+const LACKING: &str = "";
+
 pub(crate) fn experiment(command: ExperimentCommand) -> Result<(), Failure> {
     match command {
         ExperimentCommand::List(args) => list(&args),
@@ -87,6 +93,9 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     let experiments = chosen.iter().map(|(name, folder)| Ok((name, folder, load(folder)?)));
     let experiments = experiments.collect::<Result<Vec<_>, Failure>>()?;
+    for (name, _, experiment) in &experiments {
+        experiment.check_policies().map_err(|error| Failure::Input(format!("{name}: {error}{LACKING}")))?;
+    }
     let trace = match args.trace.as_str() {
         "public" => weir_trace::find_public_trace().map_err(|places| {
             let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();

@@ -20,9 +20,11 @@ mod varys_deadline;
 mod virtual_cluster;
 
 use crate::{CoflowTable, Plan, Slot};
+use std::sync::OnceLock;
 use weir_model::{Fabric, Time};
 
 pub use coflow_by_coflow::CoflowByCoflow;
+pub use routed::Routed;
 pub use settings::{Chosen, Parameter, ParameterKind, Settings, UnknownPolicy};
 
 /// Decides the rates of all live flows.
@@ -72,7 +74,7 @@ pub struct PolicyInfo {
     /// What can be set.
     pub parameters: &'static [Parameter],
     /// Makes a fresh instance.
-    make: fn(&Settings) -> Box<dyn Policy>,
+    pub make: fn(&Settings) -> Box<dyn Policy>,
 }
 
 impl PolicyInfo {
@@ -82,9 +84,20 @@ impl PolicyInfo {
     }
 }
 
+/// Those of other crates.
+static ADDED: OnceLock<&'static [PolicyInfo]> = OnceLock::new();
+/// All of them, by name.
+static ALL: OnceLock<Vec<PolicyInfo>> = OnceLock::new();
+
+/// Registers policies of another crate, which this one cannot depend on. It is for the beginning of a program: once
+/// the registry was asked for anything, or others were added, it stays as it is, and the answer is false.
+pub fn add_policies(infos: &'static [PolicyInfo]) -> bool {
+    ALL.get().is_none() && ADDED.set(infos).is_ok()
+}
+
 /// All policies, by name.
 pub fn registry() -> &'static [PolicyInfo] {
-    const ALL: &[PolicyInfo] = &[
+    const OWN: &[PolicyInfo] = &[
         baraat::INFO,
         dclas::CONTINUOUS,
         dclas::WEIGHTED,
@@ -117,7 +130,11 @@ pub fn registry() -> &'static [PolicyInfo] {
         virtual_cluster::INFO,
         orchestra::WSS,
     ];
-    ALL
+    ALL.get_or_init(|| {
+        let mut all = [OWN, ADDED.get().copied().unwrap_or_default()].concat();
+        all.sort_by_key(|info| info.name);
+        all
+    })
 }
 
 fn known_names() -> String {

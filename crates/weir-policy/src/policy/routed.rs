@@ -4,7 +4,7 @@ use super::between_sites::{self, GROUPS};
 use super::{Claims, Parameter, ParameterKind, Policy, PolicyInfo, Settings};
 use crate::order::{Order, RoutedBottleneck};
 use crate::route::{Router, Rule, SiteNetwork};
-use crate::share::{ByRoute, Knowing, Residual};
+use crate::share::{ByRoute, GroupOrder, Knowing, Residual};
 use crate::{CoflowTable, Plan, Slot};
 use std::sync::Arc;
 use weir_model::{Fabric, Time};
@@ -44,7 +44,7 @@ pub(super) const SIPHON: PolicyInfo = PolicyInfo {
     make: |from| {
         let order = Box::new(between_sites::monte_carlo(from));
         let knowing = if from.switch("reroute") { Knowing::Capacity } else { Knowing::Beginning };
-        Box::new(Routed::new(order, router(from), knowing, from))
+        Box::new(Routed::new(order, router(from), knowing, between_sites::group_order(from)))
     },
 };
 
@@ -54,10 +54,7 @@ pub(super) const SEBF_ROUTED: PolicyInfo = PolicyInfo {
     paper: "Ours; after Varys (Chowdhury, Zhong, Stoica, SIGCOMM 2014), Siphon's water-filling, and Terra (You, Chowdhury, 2019), which solves linear programs",
     claims: Claims { work_conserving: true, starvation_free: false },
     parameters: &[GROUPS, ROUTES],
-    make: |from| {
-        let order = Box::new(RoutedBottleneck::new(router(from)));
-        Box::new(Routed::new(order, router(from), Knowing::Others, from))
-    },
+    make: |from| Box::new(Routed::together(router(from), between_sites::group_order(from))),
 };
 
 fn router(from: &Settings) -> Arc<dyn Router> {
@@ -70,7 +67,7 @@ fn router(from: &Settings) -> Arc<dyn Router> {
 }
 
 /// An order of coflows, and routes for each.
-struct Routed {
+pub struct Routed {
     order: Box<dyn Order>,
     sorted: Vec<Slot>,
     network: SiteNetwork,
@@ -79,13 +76,18 @@ struct Routed {
 }
 
 impl Routed {
-    fn new(order: Box<dyn Order>, router: Arc<dyn Router>, knowing: Knowing, from: &Settings) -> Routed {
+    /// Order, routes and rates together, by these routes: `sebf-routed` with another router.
+    pub fn together(router: Arc<dyn Router>, groups: GroupOrder) -> Routed {
+        Routed::new(Box::new(RoutedBottleneck::new(router.clone())), router, Knowing::Others, groups)
+    }
+
+    fn new(order: Box<dyn Order>, router: Arc<dyn Router>, knowing: Knowing, groups: GroupOrder) -> Routed {
         Routed {
             order,
             sorted: Vec::new(),
             network: SiteNetwork::default(),
             residual: Residual::default(),
-            share: ByRoute::new(router, knowing, between_sites::group_order(from)),
+            share: ByRoute::new(router, knowing, groups),
         }
     }
 }

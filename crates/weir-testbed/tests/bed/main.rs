@@ -6,6 +6,7 @@
 mod cleanup;
 mod rates;
 mod rights;
+mod sites;
 mod traffic;
 
 use std::io::Write;

@@ -14,7 +14,7 @@ const RATE_BPS: u64 = 100_000_000;
 /// What a link may pass beyond rate x time: its burst of 1 ms (12.5 kB at 100 Mbit/s), one segment that
 /// takes the tokens below zero (66 kB), and the small rates by right of the two classes (2 kB a second and
 /// twice 1.6 kB). Doubled.
-const BURST_BYTES: f64 = 170_000.0;
+pub(crate) const BURST_BYTES: f64 = 170_000.0;
 
 fn bed(hosts: usize) -> Result<Bed> {
     Ok(Bed::create(&BedConfig { hosts, link_rate_bps: RATE_BPS })?)

@@ -62,7 +62,7 @@ pub(crate) fn incast(
     })
 }
 
-fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
+pub(crate) fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_tcp_congestion(b"cubic")?;
     socket.bind(&SocketAddr::V4(address).into())?;
@@ -70,7 +70,7 @@ fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn connect(target: SocketAddrV4, class: Class) -> io::Result<TcpStream> {
+pub(crate) fn connect(target: SocketAddrV4, class: Class) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_tcp_congestion(b"cubic")?;
     if class == Class::Control {
@@ -81,7 +81,7 @@ fn connect(target: SocketAddrV4, class: Class) -> io::Result<TcpStream> {
 }
 
 /// Writes until `end`; what the receiver does not take then is cut off with the connection.
-fn send(mut stream: TcpStream, end: Instant) {
+pub(crate) fn send(mut stream: TcpStream, end: Instant) {
     let block = vec![0x5a_u8; 128 * 1024];
     while Instant::now() < end {
         if stream.write_all(&block).is_err() {
@@ -90,7 +90,7 @@ fn send(mut stream: TcpStream, end: Instant) {
     }
 }
 
-fn receive(mut stream: TcpStream, start: Instant, end: Instant) -> Result<Received> {
+pub(crate) fn receive(mut stream: TcpStream, start: Instant, end: Instant) -> Result<Received> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut block = vec![0_u8; 256 * 1024];
     let mut bytes = 0;

@@ -35,9 +35,15 @@ pub struct SkewedDemands {
     random: ChaCha8Rng,
     noise: f64,
     weights: Vec<f64>,
+    even_receivers: bool,
 }
 
 impl SkewedDemands {
+    /// The same with receivers that all weigh as the first: as in a sort whose ranges are even.
+    pub fn with_even_receivers(self) -> SkewedDemands {
+        SkewedDemands { even_receivers: true, ..self }
+    }
+
     /// Demands between so many sites.
     pub fn new(sites: usize, skew: Skew, seed: u64) -> Result<SkewedDemands, SkewError> {
         for (what, value) in [("a skew", skew.zipf), ("a noise", skew.noise)] {
@@ -46,7 +52,12 @@ impl SkewedDemands {
             }
         }
         let weights = (1..=sites).map(|rank| (rank as f64).powf(-skew.zipf)).collect();
-        Ok(SkewedDemands { random: ChaCha8Rng::seed_from_u64(seed), noise: skew.noise, weights })
+        Ok(SkewedDemands {
+            random: ChaCha8Rng::seed_from_u64(seed),
+            noise: skew.noise,
+            weights,
+            even_receivers: false,
+        })
     }
 
     fn ranked(&mut self) -> Vec<f64> {
@@ -64,7 +75,10 @@ impl SkewedDemands {
 
     /// The next demand, `[from][to]`; nothing from a site to itself.
     pub fn draw(&mut self) -> Vec<Vec<Bytes>> {
-        let (senders, receivers) = (self.ranked(), self.ranked());
+        let (senders, mut receivers) = (self.ranked(), self.ranked());
+        if self.even_receivers {
+            receivers.fill(1.0);
+        }
         let mut demand = vec![vec![Bytes(0); self.weights.len()]; self.weights.len()];
         for (from, sender) in senders.iter().enumerate() {
             for (to, receiver) in receivers.iter().enumerate() {

@@ -8,6 +8,7 @@ mod played;
 mod receive;
 mod rounds;
 mod routing;
+mod sites;
 
 use crate::Failure;
 use clap::Subcommand;
@@ -22,6 +23,8 @@ pub(crate) enum BenchCommand {
     Planning(planning::PlanningArgs),
     /// Routes between datacenters: water-filling beside direct links and the optimum
     Routing(routing::RoutingArgs),
+    /// How well links between sites of the test bed follow a sequence of rates
+    Sites(sites::SitesArgs),
     /// The receiving process of `weir bench loopback`
     #[command(hide = true)]
     Receive(receive::ReceiveArgs),
@@ -33,6 +36,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Coordinator(args) => coordinator::coordinator(&args),
         BenchCommand::Planning(args) => planning::planning(&args),
         BenchCommand::Routing(args) => routing::routing(&args),
+        BenchCommand::Sites(args) => sites::sites(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }
 }
