@@ -1,0 +1,5 @@
+-- ARGV: server.
+if forget(ARGV[1]) then
+  state_changed()
+end
+return 1
