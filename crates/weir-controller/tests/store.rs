@@ -60,10 +60,9 @@ fn a_state_gets_a_new_epoch_with_every_change_and_only_then() {
         };
         assert_eq!((documents("a"), documents("b")), (vec!["y2".to_owned()], vec!["x3".to_owned()]));
         assert_eq!((snapshot.epoch, snapshot.decision), (third, None));
-        store.retire("a").await.unwrap();
-        store.retire("a").await.unwrap();
-        let snapshot = store.read().await.unwrap();
-        assert_eq!((snapshot.epoch, snapshot.servers.len()), (third + 1, 1));
+        let none = Report { complete: true, ..report("a", &[]) };
+        assert!(store.report(&none).await.unwrap() > third);
+        assert_eq!(store.read().await.unwrap().servers["a"].len(), 0);
     });
 }
 
@@ -186,7 +185,6 @@ enum Call {
         text: Option<u8>,
     },
     Renew(u8),
-    Retire(u8),
     Issue(u64),
     /// Epochs are counted back from the current one.
     Share(u64, u8),
@@ -200,7 +198,6 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     let call = prop_oneof![
         3 => report,
         1 => (0u8..3).prop_map(Call::Renew),
-        1 => (0u8..3).prop_map(Call::Retire),
         1 => (0u64..60).prop_map(Call::Issue),
         2 => (0u64..2, 0u8..2).prop_map(|(back, maker)| Call::Share(back, maker)),
         3 => (0u64..2, any::<bool>()).prop_map(|(back, last)| Call::Propose(back, last)),
@@ -219,7 +216,6 @@ async fn answer(store: &dyn Store, call: &Call) -> String {
             format!("{:?}", store.report(&report).await.unwrap())
         }
         Call::Renew(server) => format!("{:?}", store.renew(&format!("s{server}")).await.unwrap()),
-        Call::Retire(server) => format!("{:?}", store.retire(&format!("s{server}")).await.unwrap()),
         Call::Issue(floor) => format!("{:?}", store.issue(floor).await.unwrap()),
         Call::Share(back, maker) => {
             let (name, own) = (maker.to_string(), tally(maker.into()));

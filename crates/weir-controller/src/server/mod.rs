@@ -29,8 +29,6 @@ use weir_proto::{limits, v1};
 const MAX_QUEUED_EVENTS: usize = 4_096;
 /// Events taken in before messages go out, at most.
 const MAX_EVENTS_AT_ONCE: usize = 512;
-/// How long the store may take to forget a server that ends.
-const RETIRE_LIMIT: Duration = Duration::from_millis(500);
 
 /// Serves relays on `listener` (see [`weir_net::control_listener`]) until `stop` resolves.
 pub async fn serve(
@@ -40,8 +38,7 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
-    let name = settings.name.clone();
-    let mut owner = tokio::spawn(run(settings, store.clone(), inbox));
+    let mut owner = tokio::spawn(run(settings, store, inbox));
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
     let service = RelayControlServer::new(Service::new(events))
@@ -57,8 +54,6 @@ pub async fn serve(
         () = stop => {}
     }
     owner.abort();
-    // Others need not wait until what it told expires. If the store is away, they do.
-    let _ = tokio::time::timeout(RETIRE_LIMIT, store.retire(&name)).await;
     Ok(())
 }
 
@@ -103,6 +98,7 @@ async fn run(settings: ServerSettings, store: Arc<dyn Store>, mut inbox: mpsc::R
     let mut relays: BTreeMap<SessionId, mpsc::Sender<v1::ToRelay>> = BTreeMap::new();
     let mut notices = store.listen();
     let mut asking: Option<Asking> = None;
+    let mut counts = Counts::default();
     loop {
         let sleep = Duration::from_nanos(core.next_timeout().since(clock.now()).nanos());
         let answer = async {
@@ -132,6 +128,10 @@ async fn run(settings: ServerSettings, store: Arc<dyn Store>, mut inbox: mpsc::R
             handle(&mut core, &mut relays, &clock, event);
         }
         core.handle_timeout(clock.now());
+        if core.counts() != counts {
+            counts = core.counts();
+            tracing::info!(?counts, "what should be rare happened");
+        }
         deliver(&mut core, &mut relays, &clock);
         if asking.is_none()
             && let Some(request) = core.poll_request(clock.now())

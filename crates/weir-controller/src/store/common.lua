@@ -30,12 +30,6 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Whether there was such a server.
-local function forget(server)
-  redis.call('DEL', prefix .. 'documents:' .. server)
-  return redis.call('HDEL', prefix .. 'servers', server) == 1
-end
-
 local function prolong(server, lifetime_ms)
   redis.call('HSET', prefix .. 'servers', server, text(now_ms() + lifetime_ms))
 end
@@ -45,7 +39,9 @@ local function forget_expired()
   local servers = redis.call('HGETALL', prefix .. 'servers')
   for at = 1, #servers, 2 do
     if tonumber(servers[at + 1]) <= now_ms() then
-      found = forget(servers[at]) or found
+      redis.call('DEL', prefix .. 'documents:' .. servers[at])
+      redis.call('HDEL', prefix .. 'servers', servers[at])
+      found = true
     end
   end
   return found

@@ -59,11 +59,6 @@ impl Store for EmbeddedStore {
         Ok(self.with(|ledger| ledger.renew(self.clock.now(), server)))
     }
 
-    async fn retire(&self, server: &str) -> Result<(), StoreError> {
-        self.with(|ledger| ledger.retire(server));
-        Ok(())
-    }
-
     async fn read(&self) -> Result<Snapshot, StoreError> {
         Ok(self.with(|ledger| ledger.read()))
     }

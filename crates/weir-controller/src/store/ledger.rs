@@ -62,13 +62,6 @@ impl Ledger {
         Renewal { known, decision: self.decision.as_ref().map_or(0, |decision| decision.number) }
     }
 
-    /// See [`super::Store::retire`].
-    pub fn retire(&mut self, server: &str) {
-        if self.servers.remove(server).is_some() {
-            self.state_changed();
-        }
-    }
-
     /// See [`super::Store::read`].
     pub fn read(&self) -> Snapshot {
         let documents = |(name, server): (&String, &Server)| (name.clone(), server.documents.clone());

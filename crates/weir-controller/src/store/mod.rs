@@ -96,11 +96,9 @@ pub trait Store: Send + Sync {
     /// Takes over what a server tells, and answers with the epoch of the state since.
     async fn report(&self, report: &Report) -> Result<u64, StoreError>;
 
-    /// Prolongs the life of a server's documents. Those of servers that did not for [`SERVER_LIFETIME`] go.
+    /// Prolongs the life of a server's documents. Those of servers that did not for [`SERVER_LIFETIME`] go, and not
+    /// before: what its relays had open is still open, and they are likely to attach to another server meanwhile.
     async fn renew(&self, server: &str) -> Result<Renewal, StoreError>;
-
-    /// Forgets a server that ends.
-    async fn retire(&self, server: &str) -> Result<(), StoreError>;
 
     /// What there is.
     async fn read(&self) -> Result<Snapshot, StoreError>;

@@ -32,7 +32,6 @@ pub struct RedisStore {
 struct Scripts {
     report: Script,
     renew: Script,
-    retire: Script,
     read: Script,
     issue: Script,
     share: Script,
@@ -45,7 +44,6 @@ impl Scripts {
         Scripts {
             report: script(include_str!("report.lua")),
             renew: script(include_str!("renew.lua")),
-            retire: script(include_str!("retire.lua")),
             read: script(include_str!("read.lua")),
             issue: script(include_str!("issue.lua")),
             share: script(include_str!("share.lua")),
@@ -139,13 +137,6 @@ impl Store for RedisStore {
         };
         let (known, decision): (u8, u64) = self.run(&self.scripts.renew, fill).await?;
         Ok(Renewal { known: known == 1, decision })
-    }
-
-    async fn retire(&self, server: &str) -> Result<(), StoreError> {
-        let fill = |script: &mut ScriptInvocation<'_>| {
-            script.arg(server);
-        };
-        self.run::<u8>(&self.scripts.retire, fill).await.map(drop)
     }
 
     async fn read(&self) -> Result<Snapshot, StoreError> {

@@ -194,8 +194,11 @@ impl Simulation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CoflowTable;
+    use crate::order::Order;
+    use crate::order::monte_carlo::{Draw as PolicyDraw, Lookahead};
     use proptest::prelude::*;
-    use weir_model::Rate;
+    use weir_model::{Bytes, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, LinkId, Rate, SiteSpec};
 
     const REACH: Reach = Reach { depth: 3, breadth: 6 };
 
@@ -278,6 +281,46 @@ mod tests {
         assert!(parts.add(&others));
         let both: Vec<u32> = wins(&whole).iter().zip(wins(&others)).map(|(one, other)| one + other).collect();
         assert_eq!((parts.rounds(), wins(&parts)), (600, both));
+    }
+
+    /// A decision maker's first order is that of the policy that knows what it knows.
+    #[test]
+    fn the_first_order_is_that_of_lookahead() {
+        let rate = |rate: f64| Rate::from_bytes_per_sec(rate);
+        let rates = vec![vec![rate(9.0), rate(1.0)], vec![rate(2.0), rate(9.0)]];
+        let fabric = Fabric::sites(&SiteSpec { hosts_per_site: vec![1, 1], host_rate: None, rates });
+        let fabric = fabric.expect("a fabric");
+        let mut table = CoflowTable::new(&fabric);
+        let mut coflows = Vec::new();
+        // Bytes from site 0 to site 1, and back. The first needs least, 20 s, and holds up the next two on a link each:
+        // 20 + 41 + 41.5 s; behind them 21 + 21.5 + 41.5 s.
+        for (id, there, back) in [(1, 20, 40), (2, 21, 0), (3, 0, 43), (4, 90, 2)] {
+            let flow = |source, destination, size| FlowSpec {
+                source: HostId(source),
+                destination: HostId(destination),
+                size: Bytes(size),
+                group: 0,
+            };
+            let spec = CoflowSpec::new(CoflowId(id), Time::ZERO, vec![flow(0, 1, there), flow(1, 0, back)]);
+            table.insert(&spec, FlowId(id * 10), &fabric);
+            let slot = table.coflows().find(|(_, coflow)| coflow.id() == CoflowId(id)).expect("a coflow").0;
+            let links = 0..fabric.links().len() as u32;
+            let bytes = links.map(|link| table.demand(slot, LinkId(link))).collect();
+            coflows.push(Waiting { id: CoflowId(id), arrival: Time::ZERO, bytes });
+        }
+        let mut policy = Lookahead::new(REACH, PolicyDraw::Mean);
+        policy.set_fabric(&fabric);
+        let mut sorted = Vec::new();
+        policy.sort(&table, &mut sorted);
+        let expected: Vec<CoflowId> = sorted.iter().map(|&slot| table.coflow(slot).id()).collect();
+
+        let measured: Vec<Vec<f64>> =
+            fabric.links().iter().map(|link| vec![link.capacity.bytes_per_sec()]).collect();
+        let mut simulation = Simulation::new(REACH, 1);
+        simulation.update(Bandwidths::measured(measured.iter().map(Vec::as_slice), rate(1.0)), coflows);
+        let first = simulation.first().expect("coflows");
+        assert_eq!(simulation.order(first), expected);
+        assert_ne!(first, 0, "it is not the order of ranks");
     }
 
     #[test]
