@@ -85,6 +85,12 @@ fn a_decision_is_made_once_per_stage_and_never_on_a_state_that_is_over() {
         assert!(next > last);
         assert_eq!(propose(Stage::Final, "one").await, None);
         assert!(store.propose(&proposal(next, Stage::Final, "one")).await.unwrap() > Some(next));
+        // A state that is over before anybody decided on it.
+        let skipped = store.report(&report("a", &[("x", Some("3"))])).await.unwrap();
+        store.report(&report("a", &[("x", Some("4"))])).await.unwrap();
+        for stage in [Stage::First, Stage::Final] {
+            assert_eq!(store.propose(&proposal(skipped, stage, "one")).await.unwrap(), None);
+        }
     });
 }
 

@@ -63,7 +63,7 @@ struct StoreArgs {
 #[derive(Args)]
 struct ServerArgs {
     /// Address to serve relays on
-    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7072")]
+    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7073")]
     listen: SocketAddr,
     /// How long relays count on a server that says nothing
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=60_000))]

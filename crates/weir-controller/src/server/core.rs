@@ -201,12 +201,12 @@ impl ServerCore {
             }
             FromRelay::Miss(miss) => {
                 self.counts.misses += 1;
-                // If there is a rule for it after all, it goes out again.
-                if let Some(key) = miss.key {
-                    of.rules.remove(&(key.coflow, None));
-                    of.rules.remove(&(key.coflow, Some(key.reducer)));
+                // A coflow without a place gets one with the next decision. What was told already is told again.
+                let prefixes = miss.key.map(|key| [(key.coflow, None), (key.coflow, Some(key.reducer))]);
+                let told = prefixes.into_iter().flatten().filter(|prefix| of.rules.remove(prefix).is_some());
+                if told.count() > 0 {
+                    self.issue_within(now, batch);
                 }
-                self.issue_within(now, batch);
             }
         }
     }
