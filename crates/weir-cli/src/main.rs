@@ -31,12 +31,12 @@ enum Command {
     /// Rebuild figures and tables of papers
     #[command(subcommand)]
     Experiment(commands::experiment::ExperimentCommand),
+    /// Run the controller between sites: orders and ways for relays
+    Controller(commands::controller::ControllerArgs),
     /// Run the coordinator: plans for all agents
     Coordinator(commands::daemons::CoordinatorArgs),
     /// Run a host's agent: holds blocks and serves them at the planned rates
     Agent(commands::daemons::AgentArgs),
-    /// Run the controller between sites: orders and ways for relays
-    Controller(commands::controller::ControllerArgs),
     /// Show what is moving, and what each coflow waits for
     Status(commands::status::StatusArgs),
     /// Measure on this machine
@@ -97,9 +97,9 @@ fn main() -> ExitCode {
         Command::Trace(command) => commands::trace::trace(command),
         Command::Policies => commands::policies::policies(),
         Command::Experiment(command) => commands::experiment::experiment(command),
+        Command::Controller(args) => commands::controller::controller(args),
         Command::Coordinator(args) => commands::daemons::coordinator(args),
         Command::Agent(args) => commands::daemons::agent(args),
-        Command::Controller(args) => commands::controller::controller(args),
         Command::Status(args) => commands::status::status(&args),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Task(args) => commands::daemons::task(args),
