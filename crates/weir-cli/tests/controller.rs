@@ -7,9 +7,11 @@
 mod redis;
 mod relays;
 
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use redis::RedisServer;
 use relays::Relay;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -241,6 +243,56 @@ fn two_are_killed_at_once() {
         controller.expect_nothing_new().await;
         controller.start_decider(1);
         controller.expect_order(&[6, 5, 3, 1]).await;
+    });
+}
+
+/// Who may be killed.
+const VICTIMS: usize = 5;
+
+impl Controller {
+    fn kill(&mut self, victim: usize) {
+        match victim {
+            0 => self.redis.kill(),
+            1 | 2 => self.servers[victim - 1] = None,
+            _ => self.deciders[victim - 3] = None,
+        }
+    }
+
+    fn start_again(&mut self, victim: usize) {
+        match victim {
+            0 => self.redis.resume(),
+            1 | 2 => self.start_server(victim - 1),
+            _ => self.start_decider(victim - 3),
+        }
+    }
+}
+
+/// Forty times; as often as `WEIR_CONTROLLER_KILLS` says, if it does.
+#[test]
+fn any_two_are_killed_while_coflows_come_and_go() {
+    let kills = std::env::var("WEIR_CONTROLLER_KILLS").map_or(40, |text| text.parse().unwrap());
+    block_on(async {
+        let Some(mut controller) = Controller::start().await else { return };
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        // By size, which is told apart by the coflow's number.
+        let mut open: BTreeMap<u64, u64> = BTreeMap::new();
+        for coflow in 1..=kills {
+            let first = random.random_range(0..VICTIMS);
+            let second = (first + random.random_range(1..VICTIMS)) % VICTIMS;
+            controller.kill(first);
+            controller.kill(second);
+            let megabytes = random.random_range(1..50) * 1_000 + coflow;
+            controller.open(coflow, megabytes);
+            open.insert(megabytes, coflow);
+            if open.len() > 4 {
+                let (_, ended) = open.pop_first().unwrap();
+                controller.relays[0].end(ended);
+            }
+            controller.start_again(first);
+            controller.start_again(second);
+            let order: Vec<u64> = open.values().copied().collect();
+            controller.expect_order(&order).await;
+        }
     });
 }
 

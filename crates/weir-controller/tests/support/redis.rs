@@ -14,7 +14,8 @@ const PORTS: (u16, u16) = (12_000, 32_000);
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let span = PORTS.1 - PORTS.0;
-    let start = (std::process::id() % u32::from(span)) as u16;
+    // Tests that run at the same time have numbers next to each other, and need some ports each: far apart.
+    let start = (std::process::id().wrapping_mul(7_919) % u32::from(span)) as u16;
     let port = |_| PORTS.0 + (start + NEXT.fetch_add(1, Ordering::Relaxed) % span) % span;
     let mut addresses = (0..span).map(port).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
     addresses.find(|&address| TcpListener::bind(address).is_ok()).expect("a free port")
@@ -60,9 +61,10 @@ impl RedisServer {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         command.current_dir(self.folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
-        self.process = Some(command.spawn().unwrap());
+        let process = self.process.insert(command.spawn().unwrap());
         let limit = Instant::now() + START_LIMIT;
         while TcpStream::connect(self.address).is_err() {
+            assert!(process.try_wait().unwrap().is_none(), "redis-server ended: is {} taken?", self.address);
             assert!(Instant::now() < limit, "redis-server does not listen on {}", self.address);
             std::thread::sleep(Duration::from_millis(5));
         }
