@@ -31,7 +31,7 @@ enum Command {
     /// Rebuild figures and tables of papers
     #[command(subcommand)]
     Experiment(commands::experiment::ExperimentCommand),
-    /// Run the controller between sites: orders and ways for relays
+    /// Run the controller between sites: orders and paths for relays
     Controller(commands::controller::ControllerArgs),
     /// Run the coordinator: plans for all agents
     Coordinator(commands::daemons::CoordinatorArgs),

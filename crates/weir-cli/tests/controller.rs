@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weir_controller::decision::Stage;
+use weir_controller::decision::Finality;
 use weir_controller::store::{RedisStore, Store};
 
 /// A process that does not outlive this value.
@@ -100,12 +100,12 @@ impl Controller {
     }
 }
 
-/// Watches decisions until told to stop: numbers grow, and no stage of a state is decided twice. Answers with how many
+/// Watches decisions until told to stop: numbers grow, and no state is decided twice as finally. Answers with how many
 /// decisions it saw; it looks often, and may miss some.
 async fn watch(url: String, stop: Arc<AtomicBool>) -> usize {
     let store = RedisStore::new(&url, "weir:").unwrap();
     let mut notices = store.listen();
-    let mut seen: BTreeSet<(u64, Stage)> = BTreeSet::new();
+    let mut seen: BTreeSet<(u64, Finality)> = BTreeSet::new();
     let mut last = None;
     while !stop.load(Ordering::Relaxed) {
         let _ = tokio::time::timeout(std::time::Duration::from_millis(5), notices.recv()).await;
@@ -113,7 +113,7 @@ async fn watch(url: String, stop: Arc<AtomicBool>) -> usize {
         assert!(last.is_none_or(|last| decision.number >= last), "{} after {last:?}", decision.number);
         assert!(decision.number > decision.proposal.epoch);
         if last != Some(decision.number) {
-            let new = seen.insert((decision.proposal.epoch, decision.proposal.stage));
+            let new = seen.insert((decision.proposal.epoch, decision.proposal.finality));
             assert!(new, "decided twice: {decision:?}");
         }
         last = Some(decision.number);

@@ -1,23 +1,24 @@
-//! A decision: which coflow goes first, and by which ways; and who may still make one, or apply it.
+//! A decision: which coflow goes first, and over which paths; and who may still make one, or apply it.
 
 use serde::{Deserialize, Serialize};
 
-/// How far a decision on a state has come. A later stage replaces an earlier one of the same state.
+/// How final a decision on a state is. A final one replaces a provisional one of the same state, and nothing replaces
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stage {
+pub enum Finality {
     /// The best order at the mean bandwidths: at once, before any rounds.
-    First,
+    Provisional,
     /// After rounds of simulation.
     Final,
 }
 
-impl Stage {
-    /// 1 for the first stage, 2 for the last.
+impl Finality {
+    /// 1 for provisional, 2 for final.
     pub fn number(self) -> u8 {
         match self {
-            Stage::First => 1,
-            Stage::Final => 2,
+            Finality::Provisional => 1,
+            Finality::Final => 2,
         }
     }
 }
@@ -39,8 +40,8 @@ pub struct Split {
 pub struct Proposal {
     /// Epoch of the state that it is about.
     pub epoch: u64,
-    /// How far it has come.
-    pub stage: Stage,
+    /// How final it is.
+    pub finality: Finality,
     /// Who proposes it.
     pub maker: String,
     /// Rounds behind it, of all decision makers.
@@ -62,8 +63,8 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether a proposal at this stage, on the state of an epoch, comes too late: something was decided there.
-    pub fn settles(&self, epoch: u64, stage: Stage) -> bool {
-        self.proposal.epoch == epoch && self.proposal.stage >= stage
+    /// Whether a proposal as final as that, on the state of an epoch, comes too late: as much was decided there.
+    pub fn settles(&self, epoch: u64, finality: Finality) -> bool {
+        self.proposal.epoch == epoch && self.proposal.finality >= finality
     }
 }

@@ -1,4 +1,4 @@
-//! The controller between sites: it tells relays which flows go first, and by which way (Siphon, USENIX ATC 2018,
+//! The controller between sites: it tells relays which flows go first, and over which path (Siphon, USENIX ATC 2018,
 //! sections 3 and 4).
 //!
 //! Server processes talk to relays and know what is open at them; decision makers put coflows in order. Both meet in a
@@ -6,7 +6,7 @@
 //! depends on the store keeping anything: servers tell it again what they know, and relays tell servers.
 //!
 //! - [`records`]: what servers tell the store, and what all of it comes to.
-//! - [`decision`], [`maker`]: an order with its ways, and how rounds of simulation lead to one.
+//! - [`decision`], [`maker`]: an order with its paths, and how rounds of simulation lead to one.
 //! - [`server`]: what relays said, and which rules they are told.
 //! - [`decider`]: the decision makers' process.
 //!

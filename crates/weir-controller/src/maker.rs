@@ -12,11 +12,11 @@
 //! ```text
 //! state of an epoch:
 //!     splits = converged water-filling of all demands at the mean bandwidths
-//!     propose the cheapest branch at the mean bandwidths                        (stage: first)
+//!     propose the cheapest branch at the mean bandwidths                        (provisional)
 //!     until the rounds of all are enough, or the best branch is told from the second:
 //!         run a batch of rounds with own draws; make own tally known; take the sum of all
 //!         after 50 rounds of all: give up branches without hope
-//!     propose the best branch                                                   (stage: final)
+//!     propose the best branch                                                   (final)
 //! a proposal or a tally on another epoch than the store's is refused: on to the next state
 //! ```
 //!
@@ -31,7 +31,7 @@
 //! * The paper gives no order between splitting and ordering. Splits here are of all that is to be moved; orders are
 //!   chosen as if everything went directly.
 
-use crate::decision::{Proposal, Split, Stage};
+use crate::decision::{Finality, Proposal, Split};
 use crate::records::State;
 use weir_model::{Bytes, CoflowId, Rate, Time};
 use weir_policy::order::bandwidth::{Bandwidths, Estimate};
@@ -145,7 +145,7 @@ impl Maker {
             Phase::First => {
                 self.phase = Phase::Rounds;
                 let branch = self.simulation.first().unwrap_or(0);
-                Step::Propose(self.proposal(Stage::First, branch))
+                Step::Propose(self.proposal(Finality::Provisional, branch))
             }
             Phase::Rounds => {
                 let rounds = self.own.rounds()..self.own.rounds() + BATCH_ROUNDS;
@@ -155,7 +155,7 @@ impl Maker {
             Phase::Final => {
                 self.phase = Phase::Done;
                 let branch = self.total.best(&self.out, self.settings.decide);
-                Step::Propose(self.proposal(Stage::Final, branch))
+                Step::Propose(self.proposal(Finality::Final, branch))
             }
             Phase::Done => Step::Done,
         }
@@ -188,11 +188,11 @@ impl Maker {
         self.simulation.kept()
     }
 
-    fn proposal(&self, stage: Stage, branch: usize) -> Proposal {
+    fn proposal(&self, finality: Finality, branch: usize) -> Proposal {
         let order = if self.simulation.branches() == 0 { Vec::new() } else { self.simulation.order(branch) };
         Proposal {
             epoch: self.epoch,
-            stage,
+            finality,
             maker: self.name.clone(),
             rounds: self.total.rounds(),
             order: order.into_iter().map(|CoflowId(id)| id).collect(),
@@ -329,7 +329,7 @@ mod tests {
         let mut maker = maker(1, false);
         maker.begin(8, &state(&[(1, 30.0), (2, 10.0), (3, 20.0)]));
         let first = proposed(maker.step());
-        assert_eq!((first.epoch, first.stage, first.rounds), (8, Stage::First, 0));
+        assert_eq!((first.epoch, first.finality, first.rounds), (8, Finality::Provisional, 0));
         assert_eq!(first.order, [2, 3, 1]);
         let mut batches = 0;
         let last = loop {
@@ -339,7 +339,7 @@ mod tests {
             }
             batches += 1;
         };
-        assert_eq!((batches, last.rounds, last.stage), (200 / BATCH_ROUNDS, 200, Stage::Final));
+        assert_eq!((batches, last.rounds, last.finality), (200 / BATCH_ROUNDS, 200, Finality::Final));
         assert_eq!((last.order, maker.step()), (vec![2, 3, 1], Step::Done));
     }
 
@@ -377,7 +377,7 @@ mod tests {
             let mut maker = maker(1, true);
             maker.begin(3, &state(coflows));
             let only = proposed(maker.step());
-            assert_eq!((only.stage, only.order, maker.step()), (Stage::Final, order, Step::Done));
+            assert_eq!((only.finality, only.order, maker.step()), (Finality::Final, order, Step::Done));
         }
     }
 

@@ -1,7 +1,7 @@
 //! What servers tell the store, document by document, and what the documents of all servers come to.
 //!
 //! Every document is of one relay: `relay/NAME` says where it is, `coflow/ID/NAME` what entered there of a coflow and
-//! is left, `links/NAME` how fast its ways to other sites were. A relay that changes its server is for a while in the
+//! is left, `links/NAME` how fast its links to other sites were. A relay that changes its server is for a while in the
 //! documents of both; those of its newer session count.
 
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use redis::RedisServer;
 use std::time::Duration;
-use weir_controller::decision::{Proposal, Stage};
+use weir_controller::decision::{Finality, Proposal};
 use weir_controller::store::{EmbeddedStore, Notice, RedisStore, Report, Store};
 use weir_policy::order::tally::Tally;
 
@@ -34,9 +34,9 @@ fn report(server: &str, documents: &[(&str, Option<&str>)]) -> Report {
     }
 }
 
-fn proposal(epoch: u64, stage: Stage, maker: &str) -> Proposal {
+fn proposal(epoch: u64, finality: Finality, maker: &str) -> Proposal {
     let (order, splits) = (vec![epoch, u64::MAX], Vec::new());
-    Proposal { epoch, stage, maker: maker.to_owned(), rounds: 7, order, splits }
+    Proposal { epoch, finality, maker: maker.to_owned(), rounds: 7, order, splits }
 }
 
 /// A tally of one round of two branches.
@@ -70,26 +70,29 @@ fn a_state_gets_a_new_epoch_with_every_change_and_only_then() {
 fn a_decision_is_made_once_per_stage_and_never_on_a_state_that_is_over() {
     with_both(async |store| {
         let epoch = store.report(&report("a", &[("x", Some("1"))])).await.unwrap();
-        let propose = async |stage, maker| store.propose(&proposal(epoch, stage, maker)).await.unwrap();
-        let first = propose(Stage::First, "one").await.unwrap();
+        let propose = async |finality, maker| store.propose(&proposal(epoch, finality, maker)).await.unwrap();
+        let first = propose(Finality::Provisional, "one").await.unwrap();
         assert!(first > epoch);
-        assert_eq!(propose(Stage::First, "other").await, None);
-        let last = propose(Stage::Final, "other").await.unwrap();
+        assert_eq!(propose(Finality::Provisional, "other").await, None);
+        let last = propose(Finality::Final, "other").await.unwrap();
         assert!(last > first);
         // The answer to the first may come late: nothing goes back.
-        assert_eq!([propose(Stage::First, "one").await, propose(Stage::Final, "one").await], [None; 2]);
+        assert_eq!(
+            [propose(Finality::Provisional, "one").await, propose(Finality::Final, "one").await],
+            [None; 2]
+        );
         let decision = store.read().await.unwrap().decision.unwrap();
-        assert_eq!((decision.number, decision.proposal), (last, proposal(epoch, Stage::Final, "other")));
+        assert_eq!((decision.number, decision.proposal), (last, proposal(epoch, Finality::Final, "other")));
         // A new state, and a decision maker that has not heard of it.
         let next = store.report(&report("a", &[("x", Some("2"))])).await.unwrap();
         assert!(next > last);
-        assert_eq!(propose(Stage::Final, "one").await, None);
-        assert!(store.propose(&proposal(next, Stage::Final, "one")).await.unwrap() > Some(next));
+        assert_eq!(propose(Finality::Final, "one").await, None);
+        assert!(store.propose(&proposal(next, Finality::Final, "one")).await.unwrap() > Some(next));
         // A state that is over before anybody decided on it.
         let skipped = store.report(&report("a", &[("x", Some("3"))])).await.unwrap();
         store.report(&report("a", &[("x", Some("4"))])).await.unwrap();
-        for stage in [Stage::First, Stage::Final] {
-            assert_eq!(store.propose(&proposal(skipped, stage, "one")).await.unwrap(), None);
+        for finality in [Finality::Provisional, Finality::Final] {
+            assert_eq!(store.propose(&proposal(skipped, finality, "one")).await.unwrap(), None);
         }
     });
 }
@@ -106,9 +109,9 @@ fn tallies_of_all_decision_makers_are_those_of_the_epoch_and_count_once() {
         both.sort_by(|a, b| a.scores()[0].sum.total_cmp(&b.scores()[0].sum));
         assert_eq!(both, [tally(3.0), tally(4.0)]);
         // Once all is decided nobody needs rounds.
-        store.propose(&proposal(epoch, Stage::First, "one")).await.unwrap().unwrap();
+        store.propose(&proposal(epoch, Finality::Provisional, "one")).await.unwrap().unwrap();
         assert!(share(epoch, "one", 1.0).await.is_some());
-        store.propose(&proposal(epoch, Stage::Final, "one")).await.unwrap().unwrap();
+        store.propose(&proposal(epoch, Finality::Final, "one")).await.unwrap().unwrap();
         assert_eq!(share(epoch, "one", 1.0).await, None);
         // Tallies of an epoch that is over are refused, and do not come into the next one.
         let next = store.report(&report("a", &[("x", Some("2"))])).await.unwrap();
@@ -138,7 +141,7 @@ fn a_server_that_is_not_known_hears_it_and_reports_all() {
         assert_eq!((renewal.known, renewal.decision), (true, 0));
         let epoch =
             store.report(&Report { complete: true, ..report("a", &[("z", Some("3"))]) }).await.unwrap();
-        let number = store.propose(&proposal(epoch, Stage::First, "one")).await.unwrap();
+        let number = store.propose(&proposal(epoch, Finality::Provisional, "one")).await.unwrap();
         assert_eq!(number, Some(store.renew("a").await.unwrap().decision));
         let snapshot = store.read().await.unwrap();
         assert_eq!(snapshot.servers["a"].keys().collect::<Vec<_>>(), ["z"]);
@@ -153,7 +156,7 @@ fn listeners_hear_of_states_and_decisions() {
         assert_eq!(next().await, Some(Notice::Connected));
         let epoch = store.report(&report("a", &[("x", Some("1"))])).await.unwrap();
         assert_eq!(next().await, Some(Notice::State));
-        store.propose(&proposal(epoch, Stage::First, "one")).await.unwrap();
+        store.propose(&proposal(epoch, Finality::Provisional, "one")).await.unwrap();
         assert_eq!(next().await, Some(Notice::Decision));
     });
 }
@@ -230,8 +233,8 @@ async fn answer(store: &dyn Store, call: &Call) -> String {
             format!("{tallies:?}")
         }
         Call::Propose(back, last) => {
-            let stage = if last { Stage::Final } else { Stage::First };
-            let proposal = proposal(epoch.saturating_sub(back), stage, "maker");
+            let finality = if last { Finality::Final } else { Finality::Provisional };
+            let proposal = proposal(epoch.saturating_sub(back), finality, "maker");
             format!("{:?}", store.propose(&proposal).await.unwrap())
         }
     };

@@ -1,4 +1,4 @@
-//! `weir controller`: orders and ways for relays between sites.
+//! `weir controller`: orders and paths for relays between sites.
 
 use super::daemons::{listening, run, stop_signal};
 use crate::Failure;

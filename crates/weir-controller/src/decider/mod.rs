@@ -69,7 +69,7 @@ async fn wait(notices: &mut mpsc::Receiver<Notice>) {
 
 async fn decide_once(maker: &mut Maker, store: &dyn Store) -> Result<Outcome, StoreError> {
     let Snapshot { epoch, servers, decision } = store.read().await?;
-    let settled = decision.is_some_and(|decision| decision.settles(epoch, crate::decision::Stage::Final));
+    let settled = decision.is_some_and(|decision| decision.settles(epoch, crate::decision::Finality::Final));
     if servers.is_empty() || settled {
         return Ok(Outcome::Nothing);
     }
@@ -79,7 +79,7 @@ async fn decide_once(maker: &mut Maker, store: &dyn Store) -> Result<Outcome, St
         match maker.step() {
             Step::Propose(proposal) => {
                 let number = store.propose(&proposal).await?;
-                tracing::debug!(epoch, ?number, stage = ?proposal.stage, rounds = proposal.rounds, "proposed");
+                tracing::debug!(epoch, ?number, finality = ?proposal.finality, rounds = proposal.rounds, "proposed");
             }
             Step::Share(tally) => {
                 let Some(tallies) = store.share(epoch, maker.name(), &tally).await? else {

@@ -15,7 +15,7 @@ pub const MAX_RELAY_NAME_BYTES: usize = 255;
 pub const MAX_RELAYS: usize = 1_024;
 /// Open flows that a server counts; more go as flows without a rule do.
 pub const MAX_OPEN_FLOWS: usize = 1_000_000;
-/// Measurements kept of each way between two sites; the oldest goes first.
+/// Measurements kept of each link between two sites; the oldest goes first.
 pub const MAX_LINK_SAMPLES: usize = 200;
 /// New measurements of a relay are reported this often: draws of decision makers hold in between.
 const SAMPLES_INTERVAL: Span = Span::from_millis(1_000);

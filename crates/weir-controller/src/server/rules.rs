@@ -18,7 +18,7 @@ pub(super) struct At<'a> {
 }
 
 /// The rules of a relay: every coflow at its place in the order, and directly; flow groups to sites that part of the bytes
-/// should reach by a detour, with a next hop for each way.
+/// should reach by a detour, with a next hop for each path.
 pub(super) fn rules_for(at: At<'_>, state: &State, proposal: &Proposal) -> RuleTable {
     let mut rules = RuleTable::new();
     let splits: BTreeMap<u32, &Split> =
@@ -47,7 +47,7 @@ fn directly(weight: f64) -> v1::NextHop {
     v1::NextHop { to: Some(v1::next_hop::To::Deliver(true)), weight }
 }
 
-/// The direct way, and a relay at each site of a split that has one within reach. What is left out goes directly.
+/// The direct path, and a relay at each site of a split that has one within reach. What is left out goes directly.
 fn next_hops(at: At<'_>, state: &State, split: &Split) -> Vec<v1::NextHop> {
     let mut direct = 1.0;
     let mut hops = Vec::new();
@@ -90,7 +90,7 @@ pub(super) fn complete(now: &RuleTable, epoch: u64) -> v1::Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::Stage;
+    use crate::decision::Finality;
     use crate::records::{CoflowState, RelayRecord};
 
     fn state() -> State {
@@ -111,7 +111,14 @@ mod tests {
 
     fn proposal() -> Proposal {
         let splits = vec![Split { from: 0, to: 1, via: vec![(2, 0.25)] }];
-        Proposal { epoch: 1, stage: Stage::Final, maker: String::new(), rounds: 0, order: vec![9, 7], splits }
+        Proposal {
+            epoch: 1,
+            finality: Finality::Final,
+            maker: String::new(),
+            rounds: 0,
+            order: vec![9, 7],
+            splits,
+        }
     }
 
     fn hops(rule: &v1::Rule) -> Vec<(String, f64)> {

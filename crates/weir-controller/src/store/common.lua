@@ -47,11 +47,11 @@ local function forget_expired()
   return found
 end
 
-local function is_over(epoch, stage)
+local function is_over(epoch, finality)
   if epoch ~= get('epoch') then
     return true
   end
-  return get('decided:epoch') == epoch and get('decided:stage') >= stage
+  return get('decided:epoch') == epoch and get('decided:finality') >= finality
 end
 
 -- Epoch, number and text of the last decision, and each server with its documents.

@@ -4,7 +4,7 @@
 //! One counter gives epochs to states, and numbers to decisions and rules: whatever has the greater number came later.
 
 use super::{Notice, Renewal, Report, SERVER_LIFETIME, Snapshot};
-use crate::decision::{Decision, Proposal, Stage};
+use crate::decision::{Decision, Finality, Proposal};
 use crate::records::Documents;
 use std::collections::BTreeMap;
 use weir_model::Time;
@@ -80,7 +80,7 @@ impl Ledger {
 
     /// See [`super::Store::share`].
     pub fn share(&mut self, epoch: u64, maker: &str, tally: &Tally) -> Option<Vec<Tally>> {
-        if self.is_over(epoch, Stage::Final) {
+        if self.is_over(epoch, Finality::Final) {
             return None;
         }
         self.tallies.insert(maker.to_owned(), tally.clone());
@@ -89,7 +89,7 @@ impl Ledger {
 
     /// See [`super::Store::propose`].
     pub fn propose(&mut self, proposal: &Proposal) -> Option<u64> {
-        if self.is_over(proposal.epoch, proposal.stage) {
+        if self.is_over(proposal.epoch, proposal.finality) {
             return None;
         }
         self.counter += 1;
@@ -103,9 +103,10 @@ impl Ledger {
         std::mem::take(&mut self.notices)
     }
 
-    /// Whether an epoch is not the current one, or decided up to a stage.
-    fn is_over(&self, epoch: u64, stage: Stage) -> bool {
-        epoch != self.epoch || self.decision.as_ref().is_some_and(|decision| decision.settles(epoch, stage))
+    /// Whether an epoch is not the current one, or decided as finally.
+    fn is_over(&self, epoch: u64, finality: Finality) -> bool {
+        epoch != self.epoch
+            || self.decision.as_ref().is_some_and(|decision| decision.settles(epoch, finality))
     }
 
     fn forget_expired(&mut self, now: Time) -> bool {

@@ -165,7 +165,7 @@ impl Store for RedisStore {
     async fn propose(&self, proposal: &Proposal) -> Result<Option<u64>, StoreError> {
         let text = serde_json::to_string(proposal).map_err(|error| self.foreign(error))?;
         let fill = |script: &mut ScriptInvocation<'_>| {
-            script.arg(proposal.epoch).arg(proposal.stage.number()).arg(text);
+            script.arg(proposal.epoch).arg(proposal.finality.number()).arg(text);
         };
         self.run(&self.scripts.propose, fill).await
     }

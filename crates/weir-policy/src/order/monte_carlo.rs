@@ -21,12 +21,14 @@
 //!     if the best two are apart by 1.96 standard errors: stop
 //! the branch with most wins (or the least mean cost) is the order
 //! ```
-//! Done at every plan.
+//! Done at every plan, from nothing: a policy with a history plans as one without. What a decision maker of the live system
+//! keeps from event to event is [`super::simulation`]'s.
 //!
 //! # Properties
 //! * Lookahead takes the cheapest branch at the mean bandwidth. If links were seen to have one bandwidth only, both are
 //!   the same.
 //! * Ties go to the branch that comes first, which is nearest to minimum remaining time.
+//! * Whatever coflows a completion or an arrival leaves, their order is that of a policy that sees them for the first time.
 //! * One seed, one result: draws depend on it and on which coflows are live, not on what was drawn before.
 //!
 //! # Departures

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::commands::controller::DeciderArgs;
+use crate::commands::sim::thread_cpu_secs;
 use crate::output::{mean, percentile};
 use clap::Args;
 use rand::{Rng, RngExt, SeedableRng};
@@ -32,7 +33,10 @@ const MEAN_BANDWIDTH: (f64, f64) = (5e6, 1e8);
 /// after an event: all rounds again, when one coflow arrived or ended and no other moved; beside a decision maker
 /// that remembers nothing.
 ///
-/// rounds per second: of one and of two decision makers, each a process of its own, that go on without end.
+/// rounds per second: of one and of two decision makers, each a process of its own, that go on without end; then the same
+/// per second of each one's processor time, which is what they do where processors are free.
+///
+/// Times are the processor's, which others that use it do not change much.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DecidingArgs {
@@ -104,8 +108,8 @@ struct Taken {
 
 /// Lets a decision maker decide alone.
 fn decide(maker: &mut Maker, epoch: u64, state: &State) -> Result<Taken, Failure> {
-    let start = Instant::now();
-    let millis = || start.elapsed().as_secs_f64() * 1e3;
+    let start = thread_cpu_secs();
+    let millis = || (thread_cpu_secs() - start) * 1e3;
     maker.begin(epoch, state);
     let (mut first_ms, mut last) = (None, None);
     loop {
@@ -191,14 +195,15 @@ fn time_events(args: &DecidingArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One of the decision makers: rounds without end, for a while. Prints rounds per second.
+/// One of the decision makers: rounds without end, for a while. Prints rounds per second, and per second of the
+/// processor's time.
 fn work(args: &DecidingArgs, epoch: u64) -> Result<(), Failure> {
     let store = args.store.as_deref().map(bench_store).transpose()?;
     let settings = MakerSettings { rounds: u32::MAX, early: false, ..args.decider.maker() };
     let mut maker = Maker::new(format!("bench-{}", args.decider.seed), args.decider.seed, settings);
     maker.begin(epoch, &state(args, 1));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (start, mut rounds) = (Instant::now(), 0);
+    let (start, processor, mut rounds) = (Instant::now(), thread_cpu_secs(), 0);
     while start.elapsed().as_secs() < u64::from(args.seconds) {
         // The proposal of a first order is nobody's here.
         let Step::Share(tally) = maker.step() else { continue };
@@ -209,7 +214,8 @@ fn work(args: &DecidingArgs, epoch: u64) -> Result<(), Failure> {
         };
         maker.totals(&tallies);
     }
-    println!("{}", f64::from(rounds) / start.elapsed().as_secs_f64());
+    let per = |secs: f64| f64::from(rounds) / secs;
+    println!("{} {}", per(start.elapsed().as_secs_f64()), per(thread_cpu_secs() - processor));
     Ok(())
 }
 
@@ -217,8 +223,8 @@ fn bench_store(url: &str) -> Result<RedisStore, Failure> {
     RedisStore::new(url, "weir-bench:").map_err(|error| Failure::Input(format!("--store {url}: {error}")))
 }
 
-/// Rounds per second of so many processes together.
-fn rounds_per_second(args: &DecidingArgs, makers: u64) -> Result<f64, Failure> {
+/// Rounds per second of so many processes together, and the same per second of each one's processor time.
+fn rounds_per_second(args: &DecidingArgs, makers: u64) -> Result<[f64; 2], Failure> {
     let mut epoch = 1;
     if let Some(url) = &args.store {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -236,13 +242,16 @@ fn rounds_per_second(args: &DecidingArgs, makers: u64) -> Result<f64, Failure> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
     };
     let processes = (1..=makers).map(start).collect::<Result<Vec<_>, _>>()?;
-    let mut sum = 0.0;
+    let mut sums = [0.0; 2];
     for process in processes {
         let output = process.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stdout);
-        sum += said.trim().parse::<f64>().map_err(|_| anyhow::anyhow!("a decision maker failed"))?;
+        let mut rates = said.split_whitespace().map_while(|rate| rate.parse::<f64>().ok());
+        for sum in &mut sums {
+            *sum += rates.next().ok_or_else(|| anyhow::anyhow!("a decision maker failed"))?;
+        }
     }
-    Ok(sum)
+    Ok(sums)
 }
 
 pub(crate) fn deciding(args: &DecidingArgs) -> Result<(), Failure> {
@@ -257,9 +266,9 @@ pub(crate) fn deciding(args: &DecidingArgs) -> Result<(), Failure> {
     time_events(args)?;
     let (one, two) = (rounds_per_second(args, 1)?, rounds_per_second(args, 2)?);
     let how = if args.store.is_some() { "tallies shared over Redis" } else { "nothing shared" };
-    println!(
-        "rounds per second, {how}: {one:.0} by one decision maker, {two:.0} by two ({:.2} times)",
-        two / one
-    );
+    for (of, (one, two)) in ["", " of processor time"].into_iter().zip(one.into_iter().zip(two)) {
+        let times = two / one;
+        println!("rounds per second{of}, {how}: {one:.0} by one, {two:.0} by two ({times:.2} times)");
+    }
     Ok(())
 }
