@@ -1,7 +1,7 @@
 # make run    everything for a first look: set-up, build, and one workload live beside its simulation
 # make test   everything a change has to pass
 # make bench  how much CPU time the simulator takes and how that grows; the coordinator under load; routes
-#             between datacenters; throughput beside iperf3
+#             between datacenters; decisions between sites; throughput beside iperf3
 
 CARGO ?= cargo
 CARGO_TARGET_DIR ?= target
@@ -28,7 +28,7 @@ build:
 
 # Tests come last, so that the last lines are the test runners' own counts.
 test: format lint docs licences
-	@./scripts/install-deps.sh
+	@./scripts/install-deps.sh test
 	$(CARGO) test --workspace --locked --no-fail-fast $(SOLVER)
 
 format:
@@ -61,6 +61,7 @@ bench: build
 	$(WEIR) sim --trace synthetic:fb2010 --policy fair,varys --arrival-scale 0.25
 	$(WEIR) bench planning --coflows 100 --ports 100 --flows 10000
 	$(WEIR) bench planning --coflows 1000 --ports 1000 --flows 100000
+	$(WEIR) bench deciding --coflows 50 --sites 5
 	$(WEIR) bench coordinator --agents 100 --coflows 100 --flows 10000
 	$(WEIR) bench coordinator --agents 1000 --coflows 1000 --flows 100000
 	@./scripts/install-deps.sh solver

@@ -3,6 +3,7 @@
 # themselves, so that nothing is fetched when all of them are there.
 #
 #   install-deps.sh          a Rust toolchain, and the programs that shape links
+#   install-deps.sh test     these, and Redis
 #   install-deps.sh rust     a Rust toolchain with rustfmt and clippy
 #   install-deps.sh solver   a Rust toolchain, and what it takes to build the solver for linear programs
 set -eu
@@ -30,6 +31,9 @@ bridge  iproute2
 tc      iproute2
 iperf3  iperf3
 '
+[ "${1:-}" != test ] || needed="$needed
+redis-server redis-server
+"
 [ "${1:-}" != solver ] || needed='
 cmake   cmake
 c++     g++
@@ -80,3 +84,7 @@ echo "install-deps: installing $missing"
     $as_root apt-get update -qq || echo "install-deps: apt-get update failed, trying with the lists at hand" >&2
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
 }
+# Tests start a Redis of their own; the service that the package starts and enables is nobody's wish.
+case " $missing " in
+*" redis-server "*) $as_root systemctl disable --now redis-server >/dev/null 2>&1 || true ;;
+esac

@@ -2,7 +2,7 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
-    let descriptors = protox::compile(["weir/v1/control.proto"], ["proto"])?;
+    let descriptors = protox::compile(["weir/v1/control.proto", "weir/v1/relay.proto"], ["proto"])?;
     tonic_prost_build::configure().compile_fds(descriptors)?;
     Ok(())
 }

@@ -31,6 +31,8 @@ enum Command {
     /// Rebuild figures and tables of papers
     #[command(subcommand)]
     Experiment(commands::experiment::ExperimentCommand),
+    /// Run the controller between sites: orders and paths for relays
+    Controller(commands::controller::ControllerArgs),
     /// Run the coordinator: plans for all agents
     Coordinator(commands::daemons::CoordinatorArgs),
     /// Run a host's agent: holds blocks and serves them at the planned rates
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Command::Trace(command) => commands::trace::trace(command),
         Command::Policies => commands::policies::policies(),
         Command::Experiment(command) => commands::experiment::experiment(command),
+        Command::Controller(args) => commands::controller::controller(args),
         Command::Coordinator(args) => commands::daemons::coordinator(args),
         Command::Agent(args) => commands::daemons::agent(args),
         Command::Status(args) => commands::status::status(&args),

@@ -7,7 +7,7 @@
 pub mod data;
 pub mod limits;
 
-/// Version 1 of the control plane, generated from `proto/weir/v1/control.proto`.
+/// Version 1 of the control plane, generated from `control.proto` and `relay.proto` in `proto/weir/v1`.
 #[expect(
     missing_docs,
     clippy::all,

@@ -211,17 +211,17 @@ pub(crate) fn task(args: TaskArgs) -> Result<(), Failure> {
     Ok(weir_testbed::live::run_task(args.host, args.coordinator, args.agent, &args.data)?)
 }
 
-fn listening(address: SocketAddr, error: std::io::Error) -> Failure {
+pub(crate) fn listening(address: SocketAddr, error: std::io::Error) -> Failure {
     Failure::Run(anyhow::Error::new(error).context(format!("cannot listen on {address}")))
 }
 
 /// One thread suffices: data moves on a thread of its own, and plans are made one at a time.
-fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+pub(crate) fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 /// Resolves on SIGINT or SIGTERM.
-async fn stop_signal() {
+pub(crate) async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))

@@ -1,6 +1,7 @@
 //! One module per group of commands.
 
 pub(crate) mod bench;
+pub(crate) mod controller;
 pub(crate) mod daemons;
 pub(crate) mod experiment;
 pub(crate) mod live;

@@ -228,7 +228,7 @@ pub(crate) fn simulated_rows(records: &[CoflowRecord], coflows: &[CoflowSpec]) -
 }
 
 /// Processor time of this thread; the simulator runs on it alone.
-fn thread_cpu_secs() -> f64 {
+pub(crate) fn thread_cpu_secs() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

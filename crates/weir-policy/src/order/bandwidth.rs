@@ -5,7 +5,7 @@
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use weir_model::{Fabric, LinkId};
+use weir_model::{Fabric, LinkId, Rate};
 
 /// Samples kept per link at most; the oldest goes first.
 const MOST_SAMPLES: usize = 1000;
@@ -22,10 +22,10 @@ pub enum Estimate {
 }
 
 /// The samples of every link, in bytes per second.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bandwidths(Vec<Samples>);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Samples {
     /// A ring once it is full; `next` is where the next one goes.
     seen: Vec<f64>,
@@ -56,6 +56,37 @@ impl Samples {
 }
 
 impl Bandwidths {
+    /// What measurements say of links, oldest first; a measurement that is not a rate above 0 does not count. A link
+    /// without any that does is taken to have `unknown`, which must be above 0.
+    pub fn measured<'a>(links: impl IntoIterator<Item = &'a [f64]>, unknown: Rate) -> Bandwidths {
+        let of_link = |measured: &[f64]| {
+            let mut samples = Samples::default();
+            let counting = measured.iter().copied().filter(|sample| sample.is_finite() && *sample > 0.0);
+            counting.for_each(|sample| samples.add(sample));
+            if samples.seen.is_empty() {
+                samples.add(unknown.bytes_per_sec());
+            }
+            samples
+        };
+        Bandwidths(links.into_iter().map(of_link).collect())
+    }
+
+    /// Number of links.
+    pub fn links(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Per link, one over the bytes per second that it is taken to have.
+    pub fn inverse(&self, by: Estimate) -> Vec<f64> {
+        (0..self.0.len() as u32).map(|link| 1.0 / self.estimate(LinkId(link), by)).collect()
+    }
+
+    /// Draws a bandwidth for every link, as one over bytes per second.
+    pub fn draw_inverse(&self, random: &mut ChaCha8Rng, inverse: &mut Vec<f64>) {
+        inverse.clear();
+        inverse.extend((0..self.0.len() as u32).map(|link| 1.0 / self.draw(LinkId(link), random)));
+    }
+
     /// Adds a sample for every link whose capacity is not what it was.
     pub fn observe(&mut self, fabric: &Fabric) {
         self.0.resize_with(fabric.links().len(), Samples::default);
@@ -90,7 +121,6 @@ impl Bandwidths {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::Rate;
 
     #[test]
     fn estimates_are_of_all_capacities_seen_and_old_ones_are_forgotten() {
@@ -112,5 +142,12 @@ mod tests {
             bandwidths.observe(&fabric);
         }
         assert_eq!(estimates(&bandwidths), [2.0, 2.0, 3.0]);
+    }
+
+    #[test]
+    fn measurements_that_are_no_rates_do_not_count() {
+        let measured: [&[f64]; 2] = [&[4.0, f64::NAN, -1.0, 0.0, f64::INFINITY, 8.0], &[f64::NAN]];
+        let bandwidths = Bandwidths::measured(measured, Rate::from_bytes_per_sec(5.0));
+        assert_eq!(bandwidths.inverse(Estimate::Mean), [1.0 / 6.0, 1.0 / 5.0]);
     }
 }

@@ -6,12 +6,15 @@ pub mod bandwidth;
 pub mod branches;
 mod critical_path;
 mod fifo;
+pub mod graph;
 pub mod left;
 pub mod monte_carlo;
 mod mrtf;
 mod open_shop;
 mod routed;
 mod sebf;
+pub mod simulation;
+pub mod tally;
 pub mod whole;
 
 use crate::{Coflow, CoflowTable, Slot};

@@ -21,12 +21,14 @@
 //!     if the best two are apart by 1.96 standard errors: stop
 //! the branch with most wins (or the least mean cost) is the order
 //! ```
-//! Done at every plan.
+//! Done at every plan, from nothing: a policy with a history plans as one without. What a decision maker of the live system
+//! keeps from event to event is [`super::simulation`]'s.
 //!
 //! # Properties
 //! * Lookahead takes the cheapest branch at the mean bandwidth. If links were seen to have one bandwidth only, both are
 //!   the same.
 //! * Ties go to the branch that comes first, which is nearest to minimum remaining time.
+//! * Whatever coflows a completion or an arrival leaves, their order is that of a policy that sees them for the first time.
 //! * One seed, one result: draws depend on it and on which coflows are live, not on what was drawn before.
 //!
 //! # Departures
@@ -34,31 +36,13 @@
 //! shared by all branches of a round, since flows on a link have the same bandwidth; either decides, as chosen.
 
 use super::bandwidth::{Bandwidths, Estimate};
-use super::branches::{Branches, Reach, links};
+use super::branches::{Branches, Reach};
+use super::tally::{Decide, FIRST_ROUNDS, Tally, first_least};
 use super::{Keyed, Order};
 use crate::{CoflowTable, Slot};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use weir_model::{CoflowId, Fabric, LinkId};
-
-/// Rounds before branches are given up, and before the best is compared with the second.
-const FIRST_ROUNDS: u32 = 50;
-/// Who costs so much more than the best on average and has never won is out.
-const HOPELESS: f64 = 1.05;
-/// Standard errors that the best two are apart to be told from each other: 95 %.
-const APART: f64 = 1.96;
-
-/// Numbers that differ by less than this share are equal.
-const ROUNDING: f64 = 1e-9;
-
-/// What decides between branches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decide {
-    /// The number of rounds won.
-    Wins,
-    /// The mean cost.
-    Mean,
-}
 
 /// How bandwidth is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,17 +65,8 @@ pub struct Lookahead {
     reach: Reach,
     draw: Draw,
     bandwidths: Bandwidths,
-    links: usize,
     keyed: Keyed,
     branches: Branches,
-}
-
-/// What rounds have said of a branch.
-#[derive(Clone, Copy, Debug, Default)]
-struct Score {
-    wins: u32,
-    sum: f64,
-    squares: f64,
 }
 
 impl Lookahead {
@@ -101,113 +76,54 @@ impl Lookahead {
             reach,
             draw,
             bandwidths: Bandwidths::default(),
-            links: 0,
             keyed: Keyed::default(),
             branches: Branches::default(),
         }
     }
 
-    fn inverse(&self, by: Estimate) -> Vec<f64> {
-        links(self.links).map(|link| 1.0 / self.bandwidths.estimate(link, by)).collect()
-    }
-
     fn best_at_the_mean(&mut self) -> usize {
-        let mut costs = vec![0.0; self.branches.count()];
-        let skip = vec![false; costs.len()];
-        self.branches.costs(&self.inverse(Estimate::Mean), &skip, &mut costs);
-        first_least(costs.iter().copied())
+        cheapest(&mut self.branches, &self.bandwidths.inverse(Estimate::Mean))
     }
 
     fn best_of_rounds(&mut self, rounds: u32, decide: Decide, random: &mut ChaCha8Rng) -> usize {
         let branches = self.branches.count();
         let (mut costs, mut out) = (vec![0.0; branches], vec![false; branches]);
-        let mut scores = vec![Score::default(); branches];
-        let mut inverse = vec![0.0; self.links];
+        let (mut tally, mut inverse) = (Tally::new(branches), Vec::new());
         for round in 1..=rounds {
-            for (link, inverse) in links(self.links).zip(&mut inverse) {
-                *inverse = 1.0 / self.bandwidths.draw(link, random);
-            }
+            self.bandwidths.draw_inverse(random, &mut inverse);
             self.branches.costs(&inverse, &out, &mut costs);
-            let still_in = |at: usize| if out[at] { f64::INFINITY } else { costs[at] };
-            scores[first_least((0..branches).map(still_in))].wins += 1;
-            for (score, &cost) in
-                scores.iter_mut().zip(&costs).zip(&out).filter(|(_, out)| !**out).map(|of| of.0)
-            {
-                score.sum += cost;
-                score.squares += cost * cost;
-            }
+            tally.note(&costs, &out);
             if round == FIRST_ROUNDS {
-                let best = scores.iter().map(|score| score.sum).fold(f64::INFINITY, f64::min);
-                let hopeless = |score: &Score| score.wins == 0 && score.sum > best * HOPELESS;
-                out.iter_mut().zip(&scores).for_each(|(out, score)| *out = hopeless(score));
+                tally.give_up(&mut out);
             }
-            if round >= FIRST_ROUNDS && is_clear(&scores, &out, decide, round) {
+            if round >= FIRST_ROUNDS && tally.is_clear(&out, decide) {
                 break;
             }
         }
-        let key = |at: usize| if out[at] { f64::INFINITY } else { scores[at].key(decide) };
-        first_least((0..branches).map(key))
+        tally.best(&out, decide)
     }
 }
 
-impl Score {
-    /// Less is better.
-    fn key(&self, decide: Decide) -> f64 {
-        match decide {
-            Decide::Wins => -f64::from(self.wins),
-            Decide::Mean => self.sum,
-        }
-    }
-}
-
-/// Whether the best branch is told from the second.
-fn is_clear(scores: &[Score], out: &[bool], decide: Decide, rounds: u32) -> bool {
-    let still_in = scores.iter().zip(out).filter(|(_, out)| !**out).map(|(score, _)| score);
-    let mut best: [Option<&Score>; 2] = [None; 2];
-    for score in still_in {
-        if best[0].is_none_or(|first| score.key(decide) < first.key(decide)) {
-            best = [Some(score), best[0]];
-        } else if best[1].is_none_or(|second| score.key(decide) < second.key(decide)) {
-            best[1] = Some(score);
-        }
-    }
-    let [Some(first), Some(second)] = best else { return true };
-    match decide {
-        Decide::Wins => {
-            let (first, second) = (f64::from(first.wins), f64::from(second.wins));
-            first - second > APART * (first + second).sqrt()
-        }
-        Decide::Mean => {
-            let rounds = f64::from(rounds);
-            let variance =
-                |score: &Score| (score.squares - score.sum * score.sum / rounds).max(0.0) / (rounds - 1.0);
-            let error = ((variance(first) + variance(second)) / rounds).sqrt();
-            (second.sum - first.sum) / rounds > APART * error
-        }
-    }
-}
-
-/// Where the least number first stands; of numbers that differ by rounding the first counts.
-fn first_least(numbers: impl Iterator<Item = f64>) -> usize {
-    let least = |least: (usize, f64), of: (usize, f64)| {
-        if of.1 < least.1 - ROUNDING * of.1.abs() { of } else { least }
-    };
-    numbers.enumerate().fold((0, f64::INFINITY), least).0
+/// The cheapest branch at these bandwidths, each as one over bytes per second.
+pub(super) fn cheapest(branches: &mut Branches, inverse: &[f64]) -> usize {
+    let mut costs = vec![0.0; branches.count()];
+    let skip = vec![false; costs.len()];
+    branches.costs(inverse, &skip, &mut costs);
+    first_least(costs.iter().copied())
 }
 
 impl Order for Lookahead {
     fn set_fabric(&mut self, fabric: &Fabric) {
         self.bandwidths.observe(fabric);
-        self.links = fabric.links().len();
     }
 
     fn sort(&mut self, view: &CoflowTable, sorted: &mut Vec<Slot>) {
-        let medians = self.inverse(Estimate::Median);
+        let medians = self.bandwidths.inverse(Estimate::Median);
         self.keyed.sort(view, sorted, |slot, coflow| {
             let secs = |&link: &LinkId| view.demand(slot, link) * medians[link.index()];
             coflow.links().iter().map(secs).fold(0.0, f64::max)
         });
-        self.branches.set(view, sorted, self.links, self.reach);
+        self.branches.set_from(view, sorted, self.bandwidths.links(), self.reach);
         if self.branches.count() < 2 {
             return;
         }
@@ -218,7 +134,8 @@ impl Order for Lookahead {
                 self.best_of_rounds(rounds, decide, &mut random_of(seed, live))
             }
         };
-        self.branches.order(best, sorted);
+        let by_rank = std::mem::take(sorted);
+        sorted.extend(self.branches.order(best).map(|rank| by_rank[rank]));
     }
 }
 

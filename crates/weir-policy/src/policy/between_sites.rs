@@ -4,7 +4,8 @@
 use super::{Claims, Parameter, ParameterKind, Policy, PolicyInfo, Settings};
 use crate::order::bandwidth::Estimate;
 use crate::order::branches::Reach;
-use crate::order::monte_carlo::{Decide, Draw, Lookahead};
+use crate::order::monte_carlo::{Draw, Lookahead};
+use crate::order::tally::Decide;
 use crate::order::{MinimumRemainingTime, Order};
 use crate::share::{FlowGroups, GroupOrder, Residual};
 use crate::{CoflowTable, Plan, Slot};

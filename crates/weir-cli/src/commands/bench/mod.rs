@@ -1,6 +1,7 @@
 //! `weir bench`: measurements on this machine.
 
 mod coordinator;
+mod deciding;
 mod load;
 mod loopback;
 mod planning;
@@ -21,6 +22,8 @@ pub(crate) enum BenchCommand {
     Coordinator(coordinator::CoordinatorArgs),
     /// How long one plan takes, by the kind of event it follows
     Planning(planning::PlanningArgs),
+    /// How long decisions between sites take, and rounds of simulation a second
+    Deciding(deciding::DecidingArgs),
     /// Routes between datacenters: water-filling beside direct links and the optimum
     Routing(routing::RoutingArgs),
     /// How well links between sites of the test bed follow a sequence of rates
@@ -35,6 +38,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Loopback(args) => loopback::loopback(&args),
         BenchCommand::Coordinator(args) => coordinator::coordinator(&args),
         BenchCommand::Planning(args) => planning::planning(&args),
+        BenchCommand::Deciding(args) => deciding::deciding(&args),
         BenchCommand::Routing(args) => routing::routing(&args),
         BenchCommand::Sites(args) => sites::sites(&args),
         BenchCommand::Receive(args) => receive::receive(&args),

@@ -1,0 +1,63 @@
+//! The gRPC face of a server: a relay's stream becomes events.
+
+use super::SessionId;
+use super::known::HelloError;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+use weir_proto::v1::relay_control_server::RelayControl;
+use weir_proto::{limits, v1};
+
+pub(super) enum Event {
+    Up(SessionId, Box<v1::RelayHello>, mpsc::Sender<v1::ToRelay>, oneshot::Sender<Result<(), HelloError>>),
+    Message(SessionId, v1::FromRelay),
+    Lost(SessionId),
+}
+
+pub(super) struct Service {
+    events: mpsc::Sender<Event>,
+    next_session: AtomicU64,
+}
+
+impl Service {
+    pub(super) fn new(events: mpsc::Sender<Event>) -> Service {
+        Service { events, next_session: AtomicU64::new(1) }
+    }
+}
+
+#[tonic::async_trait]
+impl RelayControl for Service {
+    type AttachStream = Pin<Box<dyn Stream<Item = Result<v1::ToRelay, Status>> + Send>>;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<v1::FromRelay>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let mut inbound = request.into_inner();
+        let first = inbound.message().await?.and_then(|message| message.kind);
+        let Some(v1::from_relay::Kind::Hello(hello)) = first else {
+            return Err(Status::failed_precondition("the first message of a session is RelayHello"));
+        };
+        let session = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
+        let (sender, outbound) = mpsc::channel(limits::MAX_QUEUED_MESSAGES);
+        let (reply, answer) = oneshot::channel();
+        let gone = || Status::unavailable("the controller is shutting down");
+        let up = Event::Up(session, Box::new(hello), sender, reply);
+        self.events.send(up).await.map_err(|_| gone())?;
+        let accepted = answer.await.map_err(|_| gone())?;
+        accepted.map_err(|refused| Status::failed_precondition(refused.to_string()))?;
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = inbound.message().await {
+                if events.send(Event::Message(session, message)).await.is_err() {
+                    return;
+                }
+            }
+            let _ = events.send(Event::Lost(session)).await;
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))
+    }
+}

@@ -1,0 +1,3 @@
+-- ARGV: floor.
+raise(tonumber(ARGV[1]))
+return { text(next_number()), read() }

@@ -1,0 +1,124 @@
+//! What a store does, in memory and without a clock: the embedded store is this behind a lock, and the scripts of the
+//! Redis store do the same.
+//!
+//! One counter gives epochs to states, and numbers to decisions and rules: whatever has the greater number came later.
+
+use super::{Notice, Renewal, Report, SERVER_LIFETIME, Snapshot};
+use crate::decision::{Decision, Finality, Proposal};
+use crate::records::Documents;
+use std::collections::BTreeMap;
+use weir_model::Time;
+use weir_policy::order::tally::Tally;
+
+/// What is known of a server.
+#[derive(Debug, Default)]
+struct Server {
+    /// Its documents are gone then.
+    until: Time,
+    documents: Documents,
+}
+
+/// All that a store knows. Calls that take the time also forget servers whose time is over.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    counter: u64,
+    epoch: u64,
+    servers: BTreeMap<String, Server>,
+    /// Of the current epoch, by decision maker.
+    tallies: BTreeMap<String, Tally>,
+    decision: Option<Decision>,
+    notices: Vec<Notice>,
+}
+
+impl Ledger {
+    /// See [`super::Store::report`].
+    pub fn report(&mut self, now: Time, report: &Report) -> u64 {
+        let new = !self.servers.contains_key(&report.server);
+        let server = self.servers.entry(report.server.clone()).or_default();
+        server.until = now + SERVER_LIFETIME;
+        if report.complete {
+            server.documents.clear();
+        }
+        for (name, text) in &report.changes {
+            match text {
+                Some(text) => drop(server.documents.insert(name.clone(), text.clone())),
+                None => drop(server.documents.remove(name)),
+            }
+        }
+        let expired = self.forget_expired(now);
+        self.counter = self.counter.max(report.floor);
+        if expired || new || report.complete || !report.changes.is_empty() {
+            self.state_changed();
+        }
+        self.epoch
+    }
+
+    /// See [`super::Store::renew`].
+    pub fn renew(&mut self, now: Time, server: &str) -> Renewal {
+        let known = self.servers.get_mut(server).map(|server| server.until = now + SERVER_LIFETIME).is_some();
+        if self.forget_expired(now) {
+            self.state_changed();
+        }
+        Renewal { known, decision: self.decision.as_ref().map_or(0, |decision| decision.number) }
+    }
+
+    /// See [`super::Store::read`].
+    pub fn read(&self) -> Snapshot {
+        let documents = |(name, server): (&String, &Server)| (name.clone(), server.documents.clone());
+        Snapshot {
+            epoch: self.epoch,
+            servers: self.servers.iter().map(documents).collect(),
+            decision: self.decision.clone(),
+        }
+    }
+
+    /// See [`super::Store::issue`].
+    pub fn issue(&mut self, floor: u64) -> (u64, Snapshot) {
+        self.counter = self.counter.max(floor) + 1;
+        (self.counter, self.read())
+    }
+
+    /// See [`super::Store::share`].
+    pub fn share(&mut self, epoch: u64, maker: &str, tally: &Tally) -> Option<Vec<Tally>> {
+        if self.is_over(epoch, Finality::Final) {
+            return None;
+        }
+        self.tallies.insert(maker.to_owned(), tally.clone());
+        Some(self.tallies.values().cloned().collect())
+    }
+
+    /// See [`super::Store::propose`].
+    pub fn propose(&mut self, proposal: &Proposal) -> Option<u64> {
+        if self.is_over(proposal.epoch, proposal.finality) {
+            return None;
+        }
+        self.counter += 1;
+        self.decision = Some(Decision { number: self.counter, proposal: proposal.clone() });
+        self.notices.push(Notice::Decision);
+        Some(self.counter)
+    }
+
+    /// What happened since this was asked last.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Whether an epoch is not the current one, or decided as finally.
+    fn is_over(&self, epoch: u64, finality: Finality) -> bool {
+        epoch != self.epoch
+            || self.decision.as_ref().is_some_and(|decision| decision.settles(epoch, finality))
+    }
+
+    fn forget_expired(&mut self, now: Time) -> bool {
+        let before = self.servers.len();
+        self.servers.retain(|_, server| server.until > now);
+        self.servers.len() < before
+    }
+
+    fn state_changed(&mut self) {
+        self.counter += 1;
+        self.epoch = self.counter;
+        self.tallies.clear();
+        self.notices.push(Notice::State);
+    }
+}
