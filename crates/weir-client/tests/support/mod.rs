@@ -1,0 +1,4 @@
+//! What several tests of relays need.
+
+pub(crate) mod controller;
+pub(crate) mod sites;
