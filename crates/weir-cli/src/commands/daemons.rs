@@ -4,7 +4,7 @@ use crate::Failure;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use weir_daemon::agent::{AgentOptions, InterfaceChoice};
+use weir_daemon::agent::{AgentOptions, InterfaceChoice, SiteRelays};
 use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Wire};
 use weir_model::{Fabric, Rate, Span};
 
@@ -137,6 +137,12 @@ pub(crate) struct AgentArgs {
     /// coordinator says
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
+    /// The host's site, with --relay
+    #[arg(long, requires = "relay")]
+    site: Option<u32>,
+    /// Relays of the host's site that serve it: flows to and from other sites go by one of them
+    #[arg(long, value_name = "IP:PORT[,IP:PORT...]", value_delimiter = ',', requires = "site")]
+    relay: Vec<SocketAddr>,
 }
 
 #[derive(Args)]
@@ -186,6 +192,7 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     options.report_interval = Span::from_millis(args.report_interval_ms);
     options.batch = args.batch_window;
     options.uplink = args.link_rate.map(weir_testbed::live::payload_rate);
+    options.relays = args.site.map(|site| SiteRelays { site, addresses: args.relay });
     options.interface = match args.interface.as_str() {
         "auto" => InterfaceChoice::Routed,
         "none" => InterfaceChoice::None,
@@ -211,17 +218,17 @@ pub(crate) fn task(args: TaskArgs) -> Result<(), Failure> {
     Ok(weir_testbed::live::run_task(args.host, args.coordinator, args.agent, &args.data)?)
 }
 
-fn listening(address: SocketAddr, error: std::io::Error) -> Failure {
+pub(crate) fn listening(address: SocketAddr, error: std::io::Error) -> Failure {
     Failure::Run(anyhow::Error::new(error).context(format!("cannot listen on {address}")))
 }
 
 /// One thread suffices: data moves on a thread of its own, and plans are made one at a time.
-fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+pub(crate) fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 /// Resolves on SIGINT or SIGTERM.
-async fn stop_signal() {
+pub(crate) async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))

@@ -6,6 +6,7 @@ mod loopback;
 mod planning;
 mod played;
 mod receive;
+mod relay;
 mod rounds;
 mod routing;
 
@@ -22,6 +23,8 @@ pub(crate) enum BenchCommand {
     Planning(planning::PlanningArgs),
     /// Routes between datacenters: water-filling beside direct links and the optimum
     Routing(routing::RoutingArgs),
+    /// A relay over loopback: throughput beside a plain splice forwarder, and flows beside one that is stuck
+    Relay(relay::RelayArgs),
     /// The receiving process of `weir bench loopback`
     #[command(hide = true)]
     Receive(receive::ReceiveArgs),
@@ -33,6 +36,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Coordinator(args) => coordinator::coordinator(&args),
         BenchCommand::Planning(args) => planning::planning(&args),
         BenchCommand::Routing(args) => routing::routing(&args),
+        BenchCommand::Relay(args) => relay::relay(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }
 }

@@ -48,7 +48,7 @@ impl Running {
                 Role::New | Role::Upstream(..) => None,
             };
             wrote += 1;
-            let idle = next.is_none();
+            let idle = peer.link.is_free() && next.is_none();
             if let Some(message) = next {
                 peer.link.send(&message.header(), message.payload);
             }
