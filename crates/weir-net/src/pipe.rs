@@ -5,7 +5,7 @@
 //! what comes while there is none to be had, is copied into memory instead.
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::RecvFlags;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::cell::RefCell;
 use std::io;
@@ -143,12 +143,14 @@ impl Payload {
         came
     }
 
-    /// Hands the bytes to a non-blocking socket, as many as it takes: how many, and whether none are left.
-    pub fn drain(&mut self, socket: impl AsFd) -> io::Result<(u64, bool)> {
+    /// Hands the bytes to a non-blocking socket, as many as it takes: how many, and whether none are left. `more`:
+    /// other bytes follow at once.
+    pub fn drain(&mut self, socket: impl AsFd, more: bool) -> io::Result<(u64, bool)> {
         let mut gone = 0;
+        let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        flags.set(SpliceFlags::MORE, more || self.copied() > self.spill_sent);
         while self.in_pipe > 0 {
             let Some(pipe) = &self.pipe else { break };
-            let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
             let went = || rustix::pipe::splice(&pipe.read, None, &socket, None, self.in_pipe, flags);
             match unless_again(went)? {
                 None => return Ok((gone, false)),
@@ -163,8 +165,7 @@ impl Payload {
             if left.is_empty() {
                 break;
             }
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match unless_again(|| rustix::net::send(&socket, left, flags))? {
+            match crate::send(&socket, left, more)? {
                 None => return Ok((gone, false)),
                 Some(bytes) => {
                     self.spill_sent += bytes;
@@ -226,7 +227,7 @@ mod tests {
             sink.read_exact(&mut got).unwrap();
             got
         });
-        while !payload.drain(&onward).unwrap().1 {}
+        while !payload.drain(&onward, false).unwrap().1 {}
         assert_eq!(reader.join().unwrap(), bytes);
         payload.copied()
     }

@@ -66,6 +66,12 @@ impl Controller {
         }
     }
 
+    /// How many flows relays said were opened.
+    pub(crate) fn opened(&self) -> usize {
+        let state = self.0.lock().unwrap();
+        state.said.iter().filter(|(_, kind)| matches!(kind, from_relay::Kind::FlowOpened(_))).count()
+    }
+
     /// Waits until so many relays can reach each other.
     pub(crate) async fn all_up(&self, relays: usize) {
         self.heard("that all are up", {
@@ -127,5 +133,19 @@ impl RelayControl for Controller {
             }
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
+    }
+}
+
+/// Flows of a coflow go to these relays, with these weights; none: straight on.
+pub(crate) fn rule(coflow: u64, relays: &[(&str, f64)], rank: u64) -> v1::Rule {
+    let next_hop = |&(relay, weight): &(&str, f64)| v1::NextHop {
+        to: Some(v1::next_hop::To::Relay(relay.to_owned())),
+        weight,
+    };
+    v1::Rule {
+        prefix: Some(v1::FlowPrefix { coflow: Some(coflow), reducer: None, mapper: None }),
+        next_hops: relays.iter().map(next_hop).collect(),
+        rank,
+        weight: 1.0,
     }
 }

@@ -12,9 +12,7 @@ fn any_port() -> SocketAddr {
 
 /// A relay; dropping it ends its process's part: connections close as if it was killed.
 pub(crate) struct RunningRelay {
-    pub(crate) name: String,
-    pub(crate) site: u32,
-    pub(crate) address: SocketAddr,
+    name: String,
     stop: Option<oneshot::Sender<()>>,
     ended: Option<tokio::task::JoinHandle<anyhow::Result<()>>>,
 }
@@ -26,14 +24,13 @@ impl RunningRelay {
         listener: TcpListener,
         controller: Option<SocketAddr>,
     ) -> RunningRelay {
-        let address = listener.local_addr().unwrap();
         let options = RelayOptions { controller, ..RelayOptions::new(name, site) };
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = weir_daemon::relay::serve(options, listener, async move {
             let _ = stopped.await;
         });
         let ended = Some(tokio::spawn(serve));
-        RunningRelay { name: name.to_owned(), site, address, stop: Some(stop), ended }
+        RunningRelay { name: name.to_owned(), stop: Some(stop), ended }
     }
 
     /// Ends it, and waits until all its connections are closed.
@@ -49,7 +46,7 @@ impl RunningRelay {
 pub(crate) struct Sites {
     dir: tempfile::TempDir,
     agents: Vec<SocketAddr>,
-    pub(crate) relays: Vec<RunningRelay>,
+    relays: Vec<RunningRelay>,
 }
 
 impl Sites {
@@ -78,6 +75,11 @@ impl Sites {
     pub(crate) fn client(&self, site: u32) -> Client {
         let agent = self.dir.path().join(format!("spool-{site}")).join("agent.sock");
         Client::new(ClientConfig { coordinator: None, agent: Some(agent), host: site })
+    }
+
+    /// The relay of that name.
+    pub(crate) fn relay(&mut self, name: &str) -> &mut RunningRelay {
+        self.relays.iter_mut().find(|relay| relay.name == name).unwrap()
     }
 
     /// Where the agent of a site's host serves.

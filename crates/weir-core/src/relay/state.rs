@@ -263,6 +263,15 @@ impl<P> Relay<P> {
         Some(message)
     }
 
+    /// Whether there is a message for this receiver.
+    pub fn is_deliverable(&self, subscriber: SubscriberId) -> bool {
+        let flow = self.subscriptions.get(&subscriber).and_then(|key| self.flows.get(key));
+        flow.is_some_and(|flow| match &flow.way {
+            Way::Deliver(delivery) => delivery.due() == Some(subscriber),
+            Way::Forward(_) => false,
+        })
+    }
+
     /// The next message for a receiver that can take one.
     pub fn poll_delivery(&mut self, subscriber: SubscriberId) -> Option<Message<P>> {
         let key = self.subscriptions.get(&subscriber)?;

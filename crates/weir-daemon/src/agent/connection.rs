@@ -170,7 +170,7 @@ impl Connection {
     /// Refuses a request. The few bytes of the answer go out at once or the peer is told nothing.
     pub(super) fn answer(&mut self, status: Status, size: u64) {
         self.outlet.output.extend_from_slice(&Response { status, size }.encode());
-        let _ = self.outlet.flush();
+        let _ = self.outlet.flush(false);
     }
 
     /// Begins to serve a block, by way of a relay if one is given.
@@ -190,7 +190,7 @@ impl Connection {
 
     /// Writes at most `budget` payload bytes of the block.
     pub(super) fn write(&mut self, budget: u64, scratch: &mut Vec<u8>) -> io::Result<Wrote> {
-        if !self.outlet.flush()? || self.upload.as_ref().is_some_and(|upload| !upload.is_connected()) {
+        if !self.outlet.flush(false)? || self.upload.as_ref().is_some_and(|upload| !upload.is_connected()) {
             return Ok(Wrote::Blocked(0));
         }
         let mut sent = 0;
@@ -200,15 +200,15 @@ impl Connection {
             {
                 serving.begin_piece(&mut self.outlet, self.upload.as_mut(), scratch)?;
             }
+            let left = self.serving.as_ref().map_or(0, |serving| serving.piece_end - serving.offset);
+            let count = left.min(budget - sent);
             let outlet = self.upload.as_mut().map_or(&mut self.outlet, |upload| &mut upload.outlet);
-            if !outlet.flush()? {
+            if !outlet.flush(count > 0)? {
                 return Ok(Wrote::Blocked(sent));
             }
-            let Some(serving) = &mut self.serving else { return Ok(Wrote::Bytes(sent)) };
-            let count = (serving.piece_end - serving.offset).min(budget - sent);
-            if count == 0 {
+            let Some(serving) = self.serving.as_mut().filter(|_| count > 0) else {
                 return Ok(Wrote::Bytes(sent));
-            }
+            };
             match serving.file.borrow().send(&outlet.stream, serving.offset, count)? {
                 SendOutcome::Sent(count) => {
                     serving.offset += count;

@@ -1,6 +1,6 @@
 //! Where the bytes of a flow go: to its receiver, or to a relay.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream};
 use weir_proto::relay::{FlowKey, HELLO_BYTES, Header, Hello, Kind, OPEN_BYTES, Open, Role};
 
@@ -17,15 +17,12 @@ impl Outlet {
         Outlet { stream, output: Vec::new(), written: 0 }
     }
 
-    /// True if nothing is left to flush.
-    pub(super) fn flush(&mut self) -> io::Result<bool> {
+    /// True if nothing is left to flush. `more`: payload follows at once.
+    pub(super) fn flush(&mut self, more: bool) -> io::Result<bool> {
         while self.written < self.output.len() {
-            match self.stream.write(&self.output[self.written..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            match weir_net::send(&self.stream, &self.output[self.written..], more)? {
+                Some(count) => self.written += count,
+                None => return Ok(false),
             }
         }
         self.output.clear();

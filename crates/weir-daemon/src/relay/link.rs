@@ -147,8 +147,8 @@ impl Link {
         self.sending = Some(payload);
     }
 
-    /// Writes what there is.
-    pub(super) fn flush(&mut self) -> io::Result<Written> {
+    /// Writes what there is. `more`: another message follows at once.
+    pub(super) fn flush(&mut self, more: bool) -> io::Result<Written> {
         let mut bytes = 0;
         if self.output.len() + self.later.len() > MAX_WAITING_BYTES {
             return Err(io::Error::other("a peer that takes nothing"));
@@ -156,7 +156,7 @@ impl Link {
         loop {
             while self.written < self.output.len() {
                 let left = &self.output[self.written..];
-                match weir_net::send(&self.stream, left, self.sending.is_some())? {
+                match weir_net::send(&self.stream, left, more || self.sending.is_some())? {
                     Some(count) => {
                         self.written += count;
                         bytes += count as u64;
@@ -167,7 +167,7 @@ impl Link {
             self.output.clear();
             self.written = 0;
             if let Some(payload) = &mut self.sending {
-                let (count, all) = payload.drain(&self.stream)?;
+                let (count, all) = payload.drain(&self.stream, more || !self.later.is_empty())?;
                 bytes += count;
                 if !all {
                     return Ok(Written { bytes, blocked: true });

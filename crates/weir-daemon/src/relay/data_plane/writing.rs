@@ -1,11 +1,20 @@
 //! Messages out: whenever a connection can take one, the state machine says which.
 
 use super::peers::Role;
-use super::{HopId, Running};
+use super::{HopId, Payload, Relay, Running};
 use std::io;
 
 /// Messages written to one connection before the others have their turn.
-const WRITES_PER_TURN: usize = 4;
+const WRITES_PER_TURN: usize = 8;
+
+/// Whether another message for the other end of a connection may go.
+fn has_more(relay: &Relay<Payload>, role: Role) -> bool {
+    match role {
+        Role::Hop(hop) => relay.is_ready(hop),
+        Role::Receiver(subscriber) => relay.is_deliverable(subscriber),
+        Role::New | Role::Upstream(..) => false,
+    }
+}
 
 impl Running {
     /// Writes to whoever can take something. True if some of them may take more at once.
@@ -52,7 +61,8 @@ impl Running {
             if let Some(message) = next {
                 peer.link.send(&message.header(), message.payload);
             }
-            match peer.link.flush() {
+            let more = !idle && wrote < WRITES_PER_TURN && has_more(&self.relay, peer.role);
+            match peer.link.flush(more) {
                 Ok(written) => {
                     bytes += written.bytes;
                     peer.blocked = written.blocked;

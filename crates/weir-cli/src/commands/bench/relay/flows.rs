@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use rustix::fs::MemfdFlags;
+use rustix::net::SendFlags;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -170,9 +171,14 @@ fn while_open(mut step: impl FnMut(u64) -> std::io::Result<()>) {
 }
 
 /// Sends the next bytes without copying them, led by a header if they are a flow's.
-fn send_piece(mut to: &TcpStream, bytes: &OwnedFd, flow: Option<FlowKey>, at: u64) -> std::io::Result<()> {
+fn send_piece(to: &TcpStream, bytes: &OwnedFd, flow: Option<FlowKey>, at: u64) -> std::io::Result<()> {
     if let Some(key) = flow {
-        to.write_all(&Header::data(key, HOP_LIMIT, at * PIECE_BYTES, PIECE_BYTES as u32).encode())?;
+        let header = Header::data(key, HOP_LIMIT, at * PIECE_BYTES, PIECE_BYTES as u32).encode();
+        let mut left = &header[..];
+        while !left.is_empty() {
+            let sent = rustix::net::send(to, left, SendFlags::MORE | SendFlags::NOSIGNAL)?;
+            left = &left[sent..];
+        }
     }
     let mut from = at * PIECE_BYTES % SOURCE_BYTES;
     let end = from + PIECE_BYTES;
