@@ -88,7 +88,7 @@ async fn a_rule_that_changes_in_mid_flow_moves_the_flow_and_loses_nothing() {
     let mut got = 0;
     let ways: [&[(&str, f64)]; 4] = [&[("1-0", 1.0)], &[("1-1", 1.0)], &[("1-0", 3.0), ("1-1", 1.0)], &[]];
     for (step, way) in (1..).zip(ways) {
-        controller.set_rules(vec![rule(9, way, 1)]);
+        controller.set_rule("0-0", rule(9, way, 1));
         read_until(&mut reader, &bytes, &mut got, step * 12_000_000).await;
     }
     read_until(&mut reader, &bytes, &mut got, bytes.len()).await;
@@ -103,7 +103,7 @@ async fn a_relay_that_dies_in_mid_flow_costs_no_byte() {
     let (controller, address) = Controller::start().await;
     let mut sites = Sites::start(&[1, 2, 1], Some(address)).await;
     controller.all_up(4).await;
-    controller.set_rules(vec![rule(10, &[("1-0", 1.0)], 1)]);
+    controller.set_rule("0-0", rule(10, &[("1-0", 1.0)], 1));
     let bytes = pattern(60_000_000, 4);
     sites.client(0).put_bytes(10, "b", &bytes).await.unwrap();
     let mut reader = sites.client(2).get(10, "b", from_agent(&sites, 0));

@@ -19,7 +19,8 @@ struct State {
     said: Vec<(String, from_relay::Kind)>,
     sessions: BTreeMap<String, mpsc::Sender<Result<v1::ToRelay, Status>>>,
     listed: BTreeMap<String, v1::RelayEntry>,
-    rules: v1::Rules,
+    /// By relay; they outlast its sessions.
+    rules: BTreeMap<String, v1::Rules>,
 }
 
 #[derive(Clone, Default)]
@@ -37,12 +38,18 @@ impl Controller {
         (controller, address)
     }
 
-    /// These rules, and no others, at all relays.
-    pub(crate) fn set_rules(&self, set: Vec<v1::Rule>) {
+    /// This rule, and no other, at a relay.
+    pub(crate) fn set_rule(&self, relay: &str, rule: v1::Rule) {
         let mut state = self.0.lock().unwrap();
-        state.rules = v1::Rules { epoch: state.rules.epoch + 1, complete: true, set, withdrawn: Vec::new() };
-        let rules = to_relay::Kind::Rules(state.rules.clone());
-        state.tell_all(&rules);
+        let rules = state.rules.entry(relay.to_owned()).or_default();
+        // The empty set that a session begins with is epoch 1.
+        let epoch = rules.epoch.max(1) + 1;
+        *rules = v1::Rules { epoch, complete: true, set: vec![rule], withdrawn: Vec::new() };
+        let message = v1::ToRelay { kind: Some(to_relay::Kind::Rules(rules.clone())) };
+        if let Some(session) = state.sessions.get(relay) {
+            // A relay that is gone hears it when it is back.
+            let _ = session.try_send(Ok(message));
+        }
     }
 
     /// Waits for something that a relay says.
@@ -70,6 +77,17 @@ impl Controller {
     pub(crate) fn opened(&self) -> usize {
         let state = self.0.lock().unwrap();
         state.said.iter().filter(|(_, kind)| matches!(kind, from_relay::Kind::FlowOpened(_))).count()
+    }
+
+    /// Whether some flow of a coflow went by relays to its end.
+    pub(crate) fn has_carried(&self, coflow: u64) -> bool {
+        let whole = |kind: &from_relay::Kind| match kind {
+            from_relay::Kind::FlowEnded(end) => {
+                end.complete && end.key.is_some_and(|key| key.coflow == coflow)
+            }
+            _ => false,
+        };
+        self.0.lock().unwrap().said.iter().any(|(_, kind)| whole(kind))
     }
 
     /// Waits until so many relays can reach each other.
@@ -118,7 +136,9 @@ impl RelayControl for Controller {
             let (site, data_address) = (hello.site, hello.data_address.clone());
             state.listed.insert(name.clone(), v1::RelayEntry { relay: name.clone(), site, data_address });
             state.said.push((name.clone(), from_relay::Kind::Hello(hello)));
-            let rules = to_relay::Kind::Rules(state.rules.clone());
+            let mut rules = state.rules.get(&name).cloned().unwrap_or_default();
+            rules.epoch = rules.epoch.max(1);
+            let rules = to_relay::Kind::Rules(rules);
             session.try_send(Ok(v1::ToRelay { kind: Some(rules) })).unwrap();
             state.sessions.insert(name.clone(), session);
             let list = state.list();

@@ -1,5 +1,6 @@
 //! Sites with relays and one host each, on loopback.
 
+use super::proxy::Link;
 use std::net::{SocketAddr, TcpListener};
 use tokio::sync::oneshot;
 use weir_client::{Client, ClientConfig};
@@ -10,35 +11,46 @@ fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// A relay; dropping it ends its process's part: connections close as if it was killed.
+/// A relay, behind a link that can be cut.
 pub(crate) struct RunningRelay {
-    name: String,
+    options: RelayOptions,
+    listens: SocketAddr,
+    pub(crate) link: Link,
     stop: Option<oneshot::Sender<()>>,
     ended: Option<tokio::task::JoinHandle<anyhow::Result<()>>>,
 }
 
 impl RunningRelay {
-    pub(crate) fn start(
-        name: &str,
-        site: u32,
-        listener: TcpListener,
-        controller: Option<SocketAddr>,
-    ) -> RunningRelay {
-        let options = RelayOptions { controller, ..RelayOptions::new(name, site) };
-        let (stop, stopped) = oneshot::channel::<()>();
-        let serve = weir_daemon::relay::serve(options, listener, async move {
-            let _ = stopped.await;
-        });
-        let ended = Some(tokio::spawn(serve));
-        RunningRelay { name: name.to_owned(), stop: Some(stop), ended }
+    async fn start(name: &str, site: u32, controller: Option<SocketAddr>) -> RunningRelay {
+        let listener = weir_net::data_listener(any_port()).unwrap();
+        let listens = listener.local_addr().unwrap();
+        let link = Link::to(listens).await;
+        let advertise = Some(link.address);
+        let options = RelayOptions { controller, advertise, ..RelayOptions::new(name, site) };
+        let mut relay = RunningRelay { options, listens, link, stop: None, ended: None };
+        relay.serve(listener);
+        relay
     }
 
-    /// Ends it, and waits until all its connections are closed.
+    fn serve(&mut self, listener: TcpListener) {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serve = weir_daemon::relay::serve(self.options.clone(), listener, async move {
+            let _ = stopped.await;
+        });
+        (self.stop, self.ended) = (Some(stop), Some(tokio::spawn(serve)));
+    }
+
+    /// Ends it without a word to anyone: its connections close, as those of a process that is killed.
     pub(crate) async fn kill(&mut self) {
         self.stop = None;
         if let Some(ended) = self.ended.take() {
             ended.await.unwrap().unwrap();
         }
+    }
+
+    /// After it was killed: a new process at the same place.
+    pub(crate) fn restart(&mut self) {
+        self.serve(weir_net::data_listener(self.listens).unwrap());
     }
 }
 
@@ -57,9 +69,9 @@ impl Sites {
         for (site, &count) in (0u32..).zip(relays) {
             let mut addresses = Vec::new();
             for number in 0..count {
-                let listener = weir_net::data_listener(any_port()).unwrap();
-                addresses.push(listener.local_addr().unwrap());
-                running.push(RunningRelay::start(&format!("{site}-{number}"), site, listener, controller));
+                let relay = RunningRelay::start(&format!("{site}-{number}"), site, controller).await;
+                addresses.push(relay.link.address);
+                running.push(relay);
             }
             let listener = weir_net::data_listener(any_port()).unwrap();
             agents.push(listener.local_addr().unwrap());
@@ -79,7 +91,7 @@ impl Sites {
 
     /// The relay of that name.
     pub(crate) fn relay(&mut self, name: &str) -> &mut RunningRelay {
-        self.relays.iter_mut().find(|relay| relay.name == name).unwrap()
+        self.relays.iter_mut().find(|relay| relay.options.name == name).unwrap()
     }
 
     /// Where the agent of a site's host serves.

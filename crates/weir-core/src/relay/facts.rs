@@ -46,8 +46,6 @@ pub struct Message<P> {
     pub length: u32,
     /// Relays it may still go through.
     pub hop_limit: u8,
-    /// Who sent it here.
-    pub from: UpstreamId,
     /// Its bytes.
     pub payload: P,
 }

@@ -16,6 +16,8 @@ pub(super) struct Flow<P> {
     /// It comes from a host of this site: this relay tells the controller of it.
     pub(super) entered: bool,
     pub(super) incoming: BTreeMap<UpstreamId, Incoming>,
+    /// What upstreams may send.
+    pub(super) window: Window,
     pub(super) way: Way<P>,
     /// Bytes that went on from here, and as last told to the controller.
     pub(super) moved: u64,
@@ -26,7 +28,8 @@ pub(super) struct Flow<P> {
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) kind: UpstreamKind,
-    pub(super) window: Window,
+    /// Bytes that came from there.
+    pub(super) received: u64,
     /// When it was heard of last.
     pub(super) heard: Time,
     /// Once the upstream said that the receiver has all: what it sent here in all.
@@ -36,7 +39,7 @@ pub(super) struct Incoming {
 impl Incoming {
     /// Whether nothing more comes from there.
     pub(super) fn is_over(&self) -> bool {
-        self.ended == Some(self.window.received())
+        self.ended == Some(self.received)
     }
 }
 

@@ -80,11 +80,11 @@ impl<P> Relay<P> {
         }
     }
 
-    /// A neighbour takes `credit` bytes of a flow in all.
+    /// A neighbour takes the bytes of a flow that are before `credit`.
     pub fn handle_credit(&mut self, id: HopId, key: FlowKey, credit: u64) {
-        if let Some(hop) = self.hops.get_mut(&id) {
-            hop.queue.set_credit(key, credit);
-        }
+        let Some(hop) = self.hops.get_mut(&id).filter(|hop| hop.flows.contains(&key)) else { return };
+        hop.queue.set_credit(key, credit);
+        self.grant(key, credit);
     }
 
     /// A neighbour gave a flow up.
@@ -115,7 +115,7 @@ impl<P> Relay<P> {
     pub(super) fn assign(&mut self, message: Message<P>) -> bool {
         let (key, length) = (message.key, message.length);
         let Some(id) = self.forward_of(key).and_then(|forward| forward.assign(length)) else { return false };
-        self.hops.get_mut(&id).is_some_and(|hop| hop.queue.push(message).is_ok())
+        self.hops.get_mut(&id).is_some_and(|hop| hop.queue.push(message))
     }
 
     /// Finds the flow's way anew, and divides what waits of it. A flow that has none is given up.

@@ -11,7 +11,7 @@
 //! message.
 //!
 //! # Terminology
-//! * credit: bytes of the flow that the next hop takes in all; it grows as that relay sends them on.
+//! * credit: the next hop takes the bytes of the flow that are before it; it grows as the flow's receiver takes them.
 //! * start, finish: a message's place in its rank's virtual time; finish = start + length / weight.
 //! * ready: the flow has a message, and credit for it.
 //!
@@ -26,14 +26,16 @@
 //! * A message goes only if no ready flow has a lesser rank.
 //! * While two flows of a rank are both ready, what each got, divided by its weight, differs by at most one
 //!   message of each, divided by theirs.
-//! * Messages of one flow keep their order. No message is lost or doubled.
+//! * Of a flow, the message goes first that comes first in it. So what the receiver waits for is never behind what
+//!   may not go yet, whatever overtook it on the way here. No message is lost or doubled.
 //! * A flow without credit costs the others nothing.
 //!
 //! # Departures
 //! The paper names weights within a coflow and not how they are kept.
 
 use super::facts::Message;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_proto::relay::FlowKey;
 
 /// Virtual time of one byte at weight 1.
@@ -52,7 +54,8 @@ pub struct NextHopQueue<P> {
 struct Queued<P> {
     rank: u64,
     weight: f64,
-    messages: VecDeque<Message<P>>,
+    /// By offset.
+    messages: BTreeMap<u64, Message<P>>,
     credit: u64,
     sent: u64,
     finish: u64,
@@ -87,7 +90,7 @@ impl<P> NextHopQueue<P> {
                 self.ranks.entry(rank).or_default().flows += 1;
             }
             None => {
-                let messages = VecDeque::new();
+                let messages = BTreeMap::new();
                 let flow = Queued { rank, weight, messages, credit: 0, sent: 0, finish: 0, start: None };
                 self.flows.insert(key, flow);
                 self.ranks.entry(rank).or_default().flows += 1;
@@ -96,18 +99,19 @@ impl<P> NextHopQueue<P> {
         self.resume(key);
     }
 
-    /// Adds a message of a flow that is there; gives it back if the flow is not.
-    pub fn push(&mut self, message: Message<P>) -> Result<(), Message<P>> {
+    /// Adds a message. False, and dropped, if its flow is not there, or a message of its place is.
+    pub fn push(&mut self, message: Message<P>) -> bool {
         let key = message.key;
-        match self.flows.get_mut(&key) {
-            Some(flow) => flow.messages.push_back(message),
-            None => return Err(message),
+        let Some(flow) = self.flows.get_mut(&key) else { return false };
+        match flow.messages.entry(message.offset) {
+            Entry::Vacant(place) => drop(place.insert(message)),
+            Entry::Occupied(_) => return false,
         }
         self.resume(key);
-        Ok(())
+        true
     }
 
-    /// The next hop takes so many bytes of the flow in all. It never takes a word back.
+    /// The next hop takes the bytes of the flow that are before `credit`. It never takes a word back.
     pub fn set_credit(&mut self, key: FlowKey, credit: u64) {
         if let Some(flow) = self.flows.get_mut(&key) {
             flow.credit = flow.credit.max(credit);
@@ -127,7 +131,7 @@ impl<P> NextHopQueue<P> {
         rank.virtual_time = start;
         let flow = self.flows.get_mut(&key)?;
         flow.start = None;
-        let message = flow.messages.pop_front()?;
+        let (_, message) = flow.messages.pop_first()?;
         let ticks = (f64::from(message.length) * TICKS_PER_BYTE / flow.weight) as u64;
         flow.finish = start.saturating_add(ticks.max(1));
         flow.sent += u64::from(message.length);
@@ -146,9 +150,10 @@ impl<P> NextHopQueue<P> {
     }
 
     /// Takes out what waits of a flow; the flow stays.
-    pub fn take_waiting(&mut self, key: FlowKey) -> VecDeque<Message<P>> {
+    pub fn take_waiting(&mut self, key: FlowKey) -> impl Iterator<Item = Message<P>> + use<P> {
         self.suspend(key);
-        self.flows.get_mut(&key).map(|flow| std::mem::take(&mut flow.messages)).unwrap_or_default()
+        let messages = self.flows.get_mut(&key).map(|flow| std::mem::take(&mut flow.messages));
+        messages.unwrap_or_default().into_values()
     }
 
     /// Forgets a flow and drops what waits of it.
@@ -181,8 +186,8 @@ impl<P> NextHopQueue<P> {
     /// Lets the flow take part, if it has a message and credit for it.
     fn resume(&mut self, key: FlowKey) {
         let Some(flow) = self.flows.get_mut(&key).filter(|flow| flow.start.is_none()) else { return };
-        let Some(first) = flow.messages.front() else { return };
-        if flow.sent + u64::from(first.length) > flow.credit {
+        let Some((offset, first)) = flow.messages.first_key_value() else { return };
+        if offset + u64::from(first.length) > flow.credit {
             return;
         }
         if let Some(rank) = self.ranks.get_mut(&flow.rank) {

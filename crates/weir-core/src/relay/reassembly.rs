@@ -67,14 +67,13 @@ impl<P> Reassembly<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::UpstreamId;
     use super::*;
     use proptest::prelude::*;
     use weir_proto::relay::FlowKey;
 
     fn message(offset: u64, length: u32) -> Message<u64> {
         let key = FlowKey { coflow: 1, reducer: 2, mapper: 3 };
-        Message { key, offset, length, hop_limit: 1, from: UpstreamId(1), payload: offset }
+        Message { key, offset, length, hop_limit: 1, payload: offset }
     }
 
     proptest! {

@@ -104,11 +104,11 @@ impl<P> Relay<P> {
         if is_new {
             self.begin(now, header, open, kind == UpstreamKind::Host);
         }
-        let window = Window::default();
-        self.tell_upstream(from, Header::about(key, Kind::Credit, window.granted()));
         self.upstreams.entry(from).or_default().insert(key);
         if let Some(flow) = self.flows.get_mut(&key) {
-            flow.incoming.insert(from, Incoming { kind, window, heard: now, ended: None });
+            flow.incoming.insert(from, Incoming { kind, received: 0, heard: now, ended: None });
+            let granted = flow.window.granted();
+            self.tell_upstream(from, Header::about(key, Kind::Credit, granted));
         }
         if is_new {
             self.set_out(now, key);
@@ -126,6 +126,7 @@ impl<P> Relay<P> {
             hop_limit: header.hop_limit - 1,
             entered,
             incoming: BTreeMap::new(),
+            window: Window::default(),
             way,
             moved: 0,
             told: 0,
@@ -155,20 +156,19 @@ impl<P> Relay<P> {
     pub fn handle_data(&mut self, now: Time, from: UpstreamId, header: &Header, payload: P) {
         let key = header.key;
         let Some(flow) = self.flows.get_mut(&key) else { return };
-        let within = header.number.checked_add(header.length.into()).is_some_and(|end| end <= flow.bytes);
+        let most = flow.bytes.min(flow.window.granted());
+        let within = header.number.checked_add(header.length.into()).is_some_and(|end| end <= most);
         let Some(incoming) = flow.incoming.get_mut(&from).filter(|_| within) else {
             return self.give_up_misplaced(key);
         };
         incoming.heard = now;
-        if !incoming.window.receive(header.length) {
-            return self.give_up_misplaced(key);
-        }
+        incoming.received += u64::from(header.length);
         let Some(hop_limit) = header.hop_limit.checked_sub(1) else {
             self.counters.looped += 1;
             return self.give_up(key);
         };
         let Header { number: offset, length, .. } = *header;
-        let message = Message { key, offset, length, hop_limit, from, payload };
+        let message = Message { key, offset, length, hop_limit, payload };
         let taken = match &mut flow.way {
             Way::Deliver(delivery) => {
                 let taken = delivery.reassembly.insert(message).is_ok();
@@ -210,7 +210,7 @@ impl<P> Relay<P> {
         for key in self.upstreams.remove(&from).unwrap_or_default() {
             let Some(flow) = self.flows.get_mut(&key) else { continue };
             let Some(incoming) = flow.incoming.get_mut(&from) else { continue };
-            if incoming.kind == UpstreamKind::Host && incoming.window.received() == flow.bytes {
+            if incoming.kind == UpstreamKind::Host && incoming.received == flow.bytes {
                 incoming.ended = Some(flow.bytes);
             }
             if !incoming.is_over() {
@@ -281,15 +281,25 @@ impl<P> Relay<P> {
         Some(message)
     }
 
-    /// Bytes left this relay: their upstream may send as many more, and the flow may be over.
+    /// A message left this relay: its flow may be over, or more of it may come.
     fn note_gone(&mut self, message: &Message<P>) {
+        let end = message.offset + u64::from(message.length);
         let Some(flow) = self.flows.get_mut(&message.key) else { return };
         flow.moved += u64::from(message.length);
-        let incoming = flow.incoming.get_mut(&message.from);
-        if let Some(grant) = incoming.and_then(|incoming| incoming.window.leave(message.length)) {
-            self.tell_upstream(message.from, Header::about(message.key, Kind::Credit, grant));
+        // A receiver takes its flow in order.
+        if flow.delivery().is_some() {
+            self.grant(message.key, end);
         }
         self.finish_if_over(message.key);
+    }
+
+    /// What a flow goes on to takes all bytes before `taken`: upstreams may send so much, and a window more.
+    pub(super) fn grant(&mut self, key: FlowKey, taken: u64) {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        let Some(granted) = flow.window.raise(taken) else { return };
+        let header = Header::about(key, Kind::Credit, granted);
+        let upstreams = flow.incoming.iter().filter(|(_, incoming)| incoming.ended.is_none());
+        self.actions.extend(upstreams.map(|(&upstream, _)| Action::ToUpstream { upstream, header }));
     }
 
     /// Ends a flow of which nothing more comes and nothing is left here.

@@ -2,7 +2,6 @@
 
 use super::super::facts::{Action, HopId, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
 use super::super::state::Relay;
-use super::super::window::WINDOW_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
@@ -56,7 +55,8 @@ pub(super) struct Network {
 
 /// Lanes between relays: within one, order is kept, as in a connection.
 const LANES: usize = 4;
-pub(super) const MESSAGE: u32 = 1000;
+/// 192 of them are more than the windows of all relays on a way.
+pub(super) const MESSAGE: u32 = 128 << 10;
 
 pub(super) fn address(relay: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 7000 + relay as u16))
@@ -358,9 +358,4 @@ impl Network {
         let living = self.relays.iter().zip(&self.alive).filter(|(_, alive)| **alive);
         living.map(|(relay, _)| relay.flows.len()).sum()
     }
-}
-
-/// How far a source may be ahead of its receiver over so many relays.
-pub(super) fn most_held(relays: u64) -> u64 {
-    relays * WINDOW_BYTES
 }

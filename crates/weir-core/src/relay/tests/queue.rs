@@ -1,9 +1,9 @@
 //! The queue of a next hop against an obvious model, and its shares against numbers worked out by hand.
 
-use super::super::facts::{Message, UpstreamId};
+use super::super::facts::Message;
 use super::super::queue::NextHopQueue;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use weir_proto::relay::FlowKey;
 
 fn key(flow: u64) -> FlowKey {
@@ -11,13 +11,13 @@ fn key(flow: u64) -> FlowKey {
 }
 
 fn message(flow: u64, offset: u64, length: u32) -> Message<()> {
-    Message { key: key(flow), offset, length, hop_limit: 1, from: UpstreamId(1), payload: () }
+    Message { key: key(flow), offset, length, hop_limit: 1, payload: () }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Class { flow: u64, rank: u64, weight: u32 },
-    Push { flow: u64, length: u32 },
+    Push { flow: u64, place: u64, length: u32 },
     Credit { flow: u64, more: u64 },
     Pop,
     TakeWaiting { flow: u64 },
@@ -28,7 +28,8 @@ fn step() -> impl Strategy<Value = Step> {
     let flow = 0u64..4;
     prop_oneof![
         2 => (flow.clone(), 0u64..3, 1u32..5).prop_map(|(flow, rank, weight)| Step::Class { flow, rank, weight }),
-        6 => (flow.clone(), 1u32..1000).prop_map(|(flow, length)| Step::Push { flow, length }),
+        6 => (flow.clone(), 0u64..20, 1u32..1000)
+            .prop_map(|(flow, place, length)| Step::Push { flow, place, length }),
         4 => (flow.clone(), 0u64..3000).prop_map(|(flow, more)| Step::Credit { flow, more }),
         6 => Just(Step::Pop),
         1 => flow.clone().prop_map(|flow| Step::TakeWaiting { flow }),
@@ -40,21 +41,22 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Model {
     rank: u64,
-    waiting: VecDeque<(u64, u32)>,
-    pushed: u64,
+    waiting: BTreeMap<u64, u32>,
     sent: u64,
     credit: u64,
 }
 
 impl Model {
     fn is_ready(&self) -> bool {
-        self.waiting.front().is_some_and(|&(_, length)| self.sent + u64::from(length) <= self.credit)
+        self.waiting
+            .first_key_value()
+            .is_some_and(|(&offset, &length)| offset + u64::from(length) <= self.credit)
     }
 }
 
 proptest! {
     #[test]
-    fn no_ready_flow_of_a_lesser_rank_is_passed_over_and_every_flow_keeps_its_order(
+    fn no_ready_flow_of_a_lesser_rank_is_passed_over_and_a_flows_first_message_goes_first(
         steps in proptest::collection::vec(step(), 1..300),
     ) {
         let (mut queue, mut model) = (NextHopQueue::default(), BTreeMap::<u64, Model>::new());
@@ -64,13 +66,13 @@ proptest! {
                     queue.set_class(key(flow), rank, f64::from(weight));
                     model.entry(flow).or_default().rank = rank;
                 }
-                Step::Push { flow, length } => {
-                    let offset = model.get(&flow).map_or(0, |flow| flow.pushed);
-                    let taken = queue.push(message(flow, offset, length)).is_ok();
-                    prop_assert_eq!(taken, model.contains_key(&flow));
-                    if let Some(flow) = model.get_mut(&flow) {
-                        flow.waiting.push_back((offset, length));
-                        flow.pushed += u64::from(length);
+                Step::Push { flow, place, length } => {
+                    let offset = 1000 * place;
+                    let taken = queue.push(message(flow, offset, length));
+                    let expected = model.get_mut(&flow).filter(|flow| !flow.waiting.contains_key(&offset));
+                    prop_assert_eq!(taken, expected.is_some());
+                    if let Some(flow) = expected {
+                        flow.waiting.insert(offset, length);
                     }
                 }
                 Step::Credit { flow, more } => {
@@ -91,12 +93,12 @@ proptest! {
                     let flow = model.get_mut(&popped.key.coflow).unwrap();
                     prop_assert!(flow.is_ready());
                     prop_assert_eq!(Some(flow.rank), best);
-                    prop_assert_eq!(flow.waiting.pop_front(), Some((popped.offset, popped.length)));
+                    prop_assert_eq!(flow.waiting.pop_first(), Some((popped.offset, popped.length)));
                     flow.sent += u64::from(popped.length);
                     prop_assert_eq!(queue.sent(popped.key), flow.sent);
                 }
                 Step::TakeWaiting { flow } => {
-                    let taken: Vec<_> = queue.take_waiting(key(flow)).into_iter().map(|held| held.offset).collect();
+                    let taken: Vec<_> = queue.take_waiting(key(flow)).map(|held| held.offset).collect();
                     let waiting = model.get_mut(&flow).map(|flow| std::mem::take(&mut flow.waiting));
                     let expected: Vec<_> = waiting.unwrap_or_default().into_iter().map(|held| held.0).collect();
                     prop_assert_eq!(taken, expected);
@@ -124,7 +126,7 @@ proptest! {
             queue.set_class(key(flow), 7, f64::from(weight));
             queue.set_credit(key(flow), u64::MAX);
             for number in 0..200 {
-                prop_assert!(queue.push(message(flow, number * u64::from(length), length)).is_ok());
+                prop_assert!(queue.push(message(flow, number * u64::from(length), length)));
             }
         }
         for _ in 0..pops {
@@ -144,7 +146,7 @@ fn three_to_one_is_three_to_one() {
         queue.set_class(key(flow), 0, weight);
         queue.set_credit(key(flow), 10_000);
         for number in 0..10 {
-            assert!(queue.push(message(flow, 100 * number, 100)).is_ok());
+            assert!(queue.push(message(flow, 100 * number, 100)));
         }
     }
     for _ in 0..8 {
@@ -162,13 +164,13 @@ fn a_flow_that_comes_late_gets_its_share_from_then_on() {
         queue.set_credit(key(flow), 100_000);
     }
     for number in 0..100 {
-        assert!(queue.push(message(1, 100 * number, 100)).is_ok());
+        assert!(queue.push(message(1, 100 * number, 100)));
     }
     for _ in 0..50 {
         assert!(queue.pop().is_some());
     }
     for number in 0..100 {
-        assert!(queue.push(message(2, 100 * number, 100)).is_ok());
+        assert!(queue.push(message(2, 100 * number, 100)));
     }
     for _ in 0..20 {
         assert!(queue.pop().is_some());
