@@ -249,7 +249,11 @@ impl BlockReader {
         }
         while self.filled < length {
             if let Some(relayed) = &mut self.relayed {
-                self.filled += relayed.read(&mut self.buffer[self.filled..length]).await?;
+                self.filled += tokio::select! {
+                    biased;
+                    read = relayed.read(&mut self.buffer[self.filled..length]) => read?,
+                    obstacle = relayed::given_up(stream) => return Err(obstacle),
+                };
                 if self.filled > FRAME_HEADER_BYTES {
                     self.first_byte.get_or_insert_with(Instant::now);
                 }

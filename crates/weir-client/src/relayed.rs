@@ -143,6 +143,22 @@ impl RelayedFlow {
     }
 }
 
+/// Resolves once the holder, which has nothing to say while relays carry its frames, gave the flow up.
+pub(crate) async fn given_up(holder: &TcpStream) -> Obstacle {
+    loop {
+        let read = match holder.readable().await {
+            Ok(()) => holder.try_read(&mut [0; 1]),
+            Err(error) => Err(error),
+        };
+        match read {
+            Ok(0) => return Obstacle::Again("the holder closed the connection".to_owned()),
+            Ok(_) => return Obstacle::Again("the holder sent what was to come by relays".to_owned()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return error.into(),
+        }
+    }
+}
+
 async fn read_some(stream: &mut TcpStream, buffer: &mut [u8]) -> Result<usize, Obstacle> {
     match tokio::time::timeout(SILENCE_LIMIT, stream.read(buffer)).await {
         Ok(Ok(0)) => Err(Obstacle::Again("the relay closed the connection".to_owned())),

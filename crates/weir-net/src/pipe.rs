@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Places for pages in one pipe, in bytes of whole pages: four times the longest message, for segments are shorter
 /// than pages.
-const PIPE_BYTES: usize = 512 << 10;
+const PIPE_BYTES: usize = 1 << 20;
 /// Most pipes of one pool. A pipe has two descriptors.
 const MAX_PIPES: usize = 1024;
 
@@ -241,8 +241,8 @@ mod tests {
         assert_eq!(pool.0.borrow().made, 1);
     }
 
-    /// A segment takes a whole place, however short it is. 1000 segments of 100 bytes are more than a pipe has
-    /// places: the rest is copied, and nothing is lost.
+    /// A segment takes a whole place, however short it is. 1000 segments of 100 bytes are more than the 256 places of
+    /// a pipe: the rest is copied, and nothing is lost.
     #[test]
     fn what_a_pipe_does_not_take_is_copied() {
         let copied = moves(&PipePool::default(), 100_000, 100);

@@ -213,9 +213,12 @@ impl<P> Relay<P> {
             if incoming.kind == UpstreamKind::Host && incoming.received == flow.bytes {
                 incoming.ended = Some(flow.bytes);
             }
-            if !incoming.is_over() {
+            let is_over = incoming.is_over();
+            if incoming.received == 0 && !is_over && flow.incoming.len() > 1 {
+                // Nothing was lost with it, and the flow comes by another way.
+                flow.incoming.remove(&from);
+            } else if !is_over {
                 self.give_up(key);
-                continue;
             }
             self.finish_if_over(key);
         }

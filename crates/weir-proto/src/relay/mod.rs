@@ -21,14 +21,14 @@ mod body;
 
 pub use body::{HELLO_BYTES, Hello, OPEN_BYTES, Open, PATH_BYTES, PATH_MAGIC, RelayPath, Role};
 
-use crate::data::{DecodeError, FRAME_HEADER_BYTES};
+use crate::data::{DecodeError, FRAME_BYTES, FRAME_HEADER_BYTES};
 
 /// Version of this framing.
 pub const VERSION: u8 = 1;
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 32;
-/// Payload of a frame that one message carries at most; frames are cut at multiples of it.
-pub const PIECE_BYTES: u64 = 256 << 10;
+/// Payload of a frame that one message carries at most: all of it.
+pub const PIECE_BYTES: u64 = FRAME_BYTES;
 /// Longest body of a [`Kind::Data`] message: the header of a frame, and a piece of the frame.
 pub const MAX_DATA_BYTES: usize = PIECE_BYTES as usize + FRAME_HEADER_BYTES;
 /// Hop limit that a flow starts with. Each relay takes one off; at 0 the flow is reset.

@@ -157,3 +157,49 @@ fn a_coflow_that_goes_first_passes_one_that_came_before() {
     let passed = network.receivers[&first].bytes;
     assert!(passed < 2 * URGENT, "{passed}");
 }
+
+/// Two neighbours at site 1 and one at site 2. Of the first two 3 MB and 1 MB went in 250 ms in which they were waited
+/// for, 0.5 MB of them still on the way: 14 MB/s to site 1. The third was not waited for.
+#[test]
+fn links_are_told_by_site_and_only_while_they_are_waited_for() {
+    use super::super::facts::{Action, HopId, RelayConfig};
+    use super::super::state::Relay;
+    use super::network::address;
+    use weir_proto::v1;
+    let mut relay = Relay::<()>::new(RelayConfig { name: "r0".to_owned(), site: 0, address: address(0) });
+    let entry = |number: usize, site| v1::RelayEntry {
+        relay: format!("r{number}"),
+        site,
+        data_address: address(number).to_string(),
+    };
+    let list = v1::RelayList { relays: vec![entry(1, 1), entry(2, 1), entry(3, 2)] };
+    relay.handle_session_up();
+    let now = weir_model::Time::from_millis(1000);
+    relay.handle_controller(now, &v1::ToRelay { kind: Some(v1::to_relay::Kind::Relays(list)) });
+    let mut hops = Vec::<HopId>::new();
+    while let Some(action) = relay.poll_action() {
+        if let Action::Dial { hop, .. } = action {
+            relay.handle_hop_up(now, hop);
+            hops.push(hop);
+        }
+    }
+    relay.handle_samples(now, &Default::default());
+    for (&hop, (bytes, waiting)) in
+        hops.iter().zip([(3_000_000, true), (1_000_000, true), (9_000_000, false)])
+    {
+        relay.handle_written(now, hop, bytes, waiting);
+    }
+    let later = now + Span::from_millis(250);
+    assert!(!relay.wants_samples(now) && relay.wants_samples(later));
+    relay.handle_samples(later, &[(hops[0], 500_000)].into());
+    let reports = std::iter::from_fn(|| relay.poll_report());
+    let samples: Vec<_> = reports
+        .filter_map(|report| match report.kind {
+            Some(v1::from_relay::Kind::Samples(samples)) => Some(samples.links),
+            _ => None,
+        })
+        .flatten()
+        .map(|link| (link.destination_site, link.bytes_per_s))
+        .collect();
+    assert_eq!(samples, [(1, 14e6)]);
+}
