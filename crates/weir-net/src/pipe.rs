@@ -15,17 +15,29 @@ use std::rc::Rc;
 /// Places for pages in one pipe, in bytes of whole pages: four times the longest message, for segments are shorter
 /// than pages.
 const PIPE_BYTES: usize = 1 << 20;
-/// Most pipes of one pool. A pipe has two descriptors.
+/// Most pipes of one pool.
 const MAX_PIPES: usize = 1024;
+/// A pool leaves half of the process's descriptors to connections; a pipe has two.
+const DESCRIPTORS_PER_PIPE: u64 = 4;
 
 /// Pipes that are empty and wait for bytes. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PipePool(Rc<RefCell<Pool>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pool {
     idle: Vec<Pipe>,
     made: usize,
+    most: usize,
+}
+
+impl Default for PipePool {
+    fn default() -> PipePool {
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let most =
+            descriptors.map_or(MAX_PIPES, |limit| MAX_PIPES.min((limit / DESCRIPTORS_PER_PIPE) as usize));
+        PipePool(Rc::new(RefCell::new(Pool { idle: Vec::new(), made: 0, most })))
+    }
 }
 
 #[derive(Debug)]
@@ -54,7 +66,7 @@ impl PipePool {
         if let Some(pipe) = pool.idle.pop() {
             return Some(pipe);
         }
-        let pipe = (pool.made < MAX_PIPES).then(Pipe::make)?.ok()?;
+        let pipe = (pool.made < pool.most).then(Pipe::make)?.ok()?;
         pool.made += 1;
         Some(pipe)
     }
@@ -252,7 +264,7 @@ mod tests {
     #[test]
     fn without_a_pipe_all_is_copied() {
         let pool = PipePool::default();
-        pool.0.borrow_mut().made = MAX_PIPES;
+        pool.0.borrow_mut().most = 0;
         assert_eq!(moves(&pool, 100_000, 100_000), 100_000);
     }
 

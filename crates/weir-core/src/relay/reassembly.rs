@@ -58,7 +58,7 @@ impl<P> Reassembly<P> {
         self.next == self.bytes
     }
 
-    /// Whether what is not here can still come.
+    /// Whether some of the flow has not come.
     pub fn has_hole(&self) -> bool {
         let held: u64 = self.held.values().map(|message| u64::from(message.length)).sum();
         self.next + held < self.bytes
