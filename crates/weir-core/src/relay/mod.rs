@@ -57,4 +57,4 @@ pub use queue::NextHopQueue;
 pub use reassembly::{Misplaced, Reassembly};
 pub use state::{ALIVE_INTERVAL, Relay, SILENCE_LIMIT, WAIT_LIMIT};
 pub use table::{ForwardingTable, Prefix, Rule, To};
-pub use window::{WINDOW_BYTES, Window};
+pub use window::{WINDOW_BYTES, Window, window_bytes};

@@ -6,7 +6,7 @@ use super::flow::{Delivery, Flow, Incoming, Way};
 use super::hops::Hop;
 use super::reassembly::Reassembly;
 use super::table::ForwardingTable;
-use super::window::Window;
+use super::window::{Window, window_bytes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
@@ -126,7 +126,7 @@ impl<P> Relay<P> {
             hop_limit: header.hop_limit - 1,
             entered,
             incoming: BTreeMap::new(),
-            window: Window::default(),
+            window: Window::new(window_bytes(self.flows.len() + 1)),
             way,
             moved: 0,
             told: 0,
@@ -298,8 +298,9 @@ impl<P> Relay<P> {
 
     /// What a flow goes on to takes all bytes before `taken`: upstreams may send so much, and a window more.
     pub(super) fn grant(&mut self, key: FlowKey, taken: u64) {
+        let window = window_bytes(self.flows.len());
         let Some(flow) = self.flows.get_mut(&key) else { return };
-        let Some(granted) = flow.window.raise(taken) else { return };
+        let Some(granted) = flow.window.raise(taken, window) else { return };
         let header = Header::about(key, Kind::Credit, granted);
         let upstreams = flow.incoming.iter().filter(|(_, incoming)| incoming.ended.is_none());
         self.actions.extend(upstreams.map(|(&upstream, _)| Action::ToUpstream { upstream, header }));
