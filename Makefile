@@ -1,7 +1,7 @@
 # make run    everything for a first look: set-up, build, and one workload live beside its simulation
 # make test   everything a change has to pass
 # make bench  how much CPU time the simulator takes and how that grows; the coordinator under load; routes
-#             between datacenters; decisions between sites; throughput beside iperf3
+#             between datacenters; decisions between sites; relays beside plain splice; throughput beside iperf3
 
 CARGO ?= cargo
 CARGO_TARGET_DIR ?= target
@@ -64,6 +64,7 @@ bench: build
 	$(WEIR) bench deciding --coflows 50 --sites 5
 	$(WEIR) bench coordinator --agents 100 --coflows 100 --flows 10000
 	$(WEIR) bench coordinator --agents 1000 --coflows 1000 --flows 100000
+	$(WEIR) bench relay
 	@./scripts/install-deps.sh solver
 	$(CARGO) run --release --locked $(SOLVER) --bin weir -- bench routing
 	@if command -v iperf3 >/dev/null 2>&1; then \

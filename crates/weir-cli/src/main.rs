@@ -37,6 +37,8 @@ enum Command {
     Coordinator(commands::daemons::CoordinatorArgs),
     /// Run a host's agent: holds blocks and serves them at the planned rates
     Agent(commands::daemons::AgentArgs),
+    /// Run a relay: takes flows of its site to other sites
+    Relay(commands::relay::RelayArgs),
     /// Show what is moving, and what each coflow waits for
     Status(commands::status::StatusArgs),
     /// Measure on this machine
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
         Command::Controller(args) => commands::controller::controller(args),
         Command::Coordinator(args) => commands::daemons::coordinator(args),
         Command::Agent(args) => commands::daemons::agent(args),
+        Command::Relay(args) => commands::relay::relay(args),
         Command::Status(args) => commands::status::status(&args),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Task(args) => commands::daemons::task(args),

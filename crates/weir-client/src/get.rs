@@ -1,5 +1,6 @@
 //! Receiving: locate, connect, verify, resume.
 
+use crate::relayed::{self, RelayedFlow};
 use crate::{Client, GetError, error};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use weir_proto::data::{
     ACK, FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, Status, frame_length,
 };
+use weir_proto::relay::{FlowKey, RelayPath};
 use weir_proto::v1;
 
 /// First and longest pause between attempts to reach a holder.
@@ -18,7 +20,7 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Longest wait of one `Locate` call; repeated until the get's own limit.
 const LOCATE_WAIT: Duration = Duration::from_secs(5);
-/// Idle connections kept for one holder.
+/// Idle connections kept for one holder or relay.
 const MAX_IDLE_PER_HOLDER: usize = 32;
 /// Buffers kept for later gets.
 const MAX_IDLE_BUFFERS: usize = 64;
@@ -40,7 +42,7 @@ impl Default for GetOptions {
     }
 }
 
-/// What ended gets leave for later ones: connections by holder, and buffers of a frame.
+/// What ended gets leave for later ones: connections by holder or relay, and buffers of a frame.
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Idle>);
 
@@ -93,6 +95,8 @@ impl Client {
             verified: 0,
             size: None,
             stream: None,
+            relayed: None,
+            direct: false,
             buffer: self.pool.take_buffer(),
             filled: 0,
             pause: RETRY.0,
@@ -148,6 +152,10 @@ pub struct BlockReader {
     verified: u64,
     size: Option<u64>,
     stream: Option<(SocketAddr, TcpStream)>,
+    /// Where frames come from, if not from the holder's own connection.
+    relayed: Option<RelayedFlow>,
+    /// Relays failed: the rest comes straight from the holder.
+    direct: bool,
     buffer: Vec<u8>,
     /// Bytes of the current frame, header first, that are in `buffer`; kept when a call is cancelled.
     filled: usize,
@@ -164,10 +172,13 @@ impl Drop for BlockReader {
 }
 
 /// An obstacle: whether trying again may help.
-enum Obstacle {
+pub(crate) enum Obstacle {
     Again(String),
     Final(GetError),
 }
+
+/// A way by relays, and a connection to the last of them.
+type Way = (RelayPath, TcpStream);
 
 impl From<std::io::Error> for Obstacle {
     fn from(error: std::io::Error) -> Obstacle {
@@ -192,6 +203,7 @@ impl BlockReader {
                 Ok(Err(Obstacle::Final(error))) => return Err(error),
                 Ok(Err(Obstacle::Again(obstacle))) => {
                     self.stream = None;
+                    self.direct |= self.relayed.take().is_some();
                     self.last = obstacle;
                     let pause = self.pause.min(self.end.saturating_duration_since(Instant::now()));
                     tokio::time::sleep(pause).await;
@@ -236,6 +248,17 @@ impl BlockReader {
             self.buffer.resize(length, 0);
         }
         while self.filled < length {
+            if let Some(relayed) = &mut self.relayed {
+                self.filled += tokio::select! {
+                    biased;
+                    read = relayed.read(&mut self.buffer[self.filled..length]) => read?,
+                    obstacle = relayed::given_up(stream) => return Err(obstacle),
+                };
+                if self.filled > FRAME_HEADER_BYTES {
+                    self.first_byte.get_or_insert_with(Instant::now);
+                }
+                continue;
+            }
             // Never more than what is missing of this frame: it may be the last, and nothing follows it.
             if self.first_byte.is_some() {
                 weir_net::wake_at(&*stream, length - self.filled)?;
@@ -267,6 +290,10 @@ impl BlockReader {
             if stream.write_all(&[ACK]).await.is_ok() {
                 self.pool.give_stream(holder, stream);
             }
+        }
+        if let Some(relayed) = self.relayed.take() {
+            let relay = relayed.relay;
+            relayed.into_stream().into_iter().for_each(|stream| self.pool.give_stream(relay, stream));
         }
         self.finished = true;
         Ok(())
@@ -321,8 +348,17 @@ impl BlockReader {
     /// Requests the block on a pooled or new connection. A pooled one may have died meanwhile: then a
     /// new one is tried at once.
     async fn ask(&mut self, holder: SocketAddr) -> Result<(), Obstacle> {
+        let mut way = if self.direct { None } else { self.relay_way().await };
+        let asked = self.ask_by(holder, &mut way).await;
+        if let Some((path, stream)) = way {
+            self.pool.give_stream(path.relay, stream);
+        }
+        asked
+    }
+
+    async fn ask_by(&mut self, holder: SocketAddr, way: &mut Option<Way>) -> Result<(), Obstacle> {
         if let Some(stream) = self.pool.take_stream(holder)
-            && self.ask_on(holder, stream).await.is_ok()
+            && self.ask_on(holder, stream, way).await.is_ok()
         {
             return Ok(());
         }
@@ -331,10 +367,25 @@ impl BlockReader {
         let stream = tokio::time::timeout(CONNECT_LIMIT, socket.connect(holder))
             .await
             .map_err(|_| Obstacle::Again("connecting took too long".to_owned()))??;
-        self.ask_on(holder, stream).await
+        self.ask_on(holder, stream, way).await
     }
 
-    async fn ask_on(&mut self, holder: SocketAddr, mut stream: TcpStream) -> Result<(), Obstacle> {
+    /// A way by relays, if this host uses them and one of them can be reached.
+    async fn relay_way(&mut self) -> Option<Way> {
+        let path = self.client.relay_path().await?;
+        let stream = match self.pool.take_stream(path.relay) {
+            Some(stream) => stream,
+            None => relayed::connect(path.relay).await.ok()?,
+        };
+        Some((path, stream))
+    }
+
+    async fn ask_on(
+        &mut self,
+        holder: SocketAddr,
+        mut stream: TcpStream,
+        way: &mut Option<Way>,
+    ) -> Result<(), Obstacle> {
         weir_net::wake_at(&stream, 1)?;
         let request = Request {
             coflow: self.coflow,
@@ -343,30 +394,55 @@ impl BlockReader {
             group: self.options.group,
             block: self.block.clone(),
         };
-        stream.write_all(&request.encode()).await?;
+        let path = way.as_ref().map(|(path, _)| path.encode());
+        let path = path.as_ref().map_or(&[][..], |path| &path[..]);
+        stream.write_all(&[path, &request.encode()].concat()).await?;
         let mut answer = [0; RESPONSE_BYTES];
         stream.read_exact(&mut answer).await?;
         let response = Response::decode(&answer).map_err(|error| Obstacle::Again(error.to_string()))?;
-        match response.status {
-            Status::Accepted => {}
-            Status::NoSuchBlock => return Err(Obstacle::Again("it does not hold the block".to_owned())),
-            Status::Busy => {
-                return Err(Obstacle::Again("it serves as many connections as it may".to_owned()));
-            }
-            Status::Unreadable => return Err(Obstacle::Again("it cannot read the block's file".to_owned())),
-            Status::CoflowEnded => return Err(Obstacle::Final(GetError::CoflowEnded(self.coflow))),
-            Status::CoflowRefused => {
-                let (coflow, reason) = (self.coflow, self.client.refusal(self.coflow).await);
-                return Err(Obstacle::Final(GetError::CoflowRefused { coflow, reason }));
-            }
-            Status::BadRequest => return Err(Obstacle::Final(GetError::Refused("bad request"))),
-        }
+        self.judge(response.status, !path.is_empty()).await?;
         if let Some(before) = self.size.filter(|&before| before != response.size) {
             return Err(Obstacle::Final(GetError::Changed { before, after: response.size }));
+        }
+        if response.status == Status::Relayed
+            && let Some((path, stream)) = way.take()
+        {
+            let key = FlowKey { coflow: self.coflow, reducer: self.options.group, mapper: path.mapper };
+            match RelayedFlow::subscribe(path.relay, stream, key).await {
+                Ok(relayed) => self.relayed = Some(relayed),
+                Err(error) => {
+                    self.direct = true;
+                    return Err(error.into());
+                }
+            }
         }
         self.size = Some(response.size);
         self.filled = 0;
         self.stream = Some((holder, stream));
         Ok(())
+    }
+
+    /// Whether frames follow, and if not, why. `offered`: a way by relays was offered.
+    async fn judge(&mut self, status: Status, offered: bool) -> Result<(), Obstacle> {
+        let again = |why: &str| Err(Obstacle::Again(why.to_owned()));
+        match status {
+            Status::Accepted => Ok(()),
+            Status::Relayed if offered => Ok(()),
+            Status::Relayed => again("it answered by relays, unasked"),
+            Status::NoSuchBlock => again("it does not hold the block"),
+            Status::Busy => again("it serves as many connections as it may"),
+            Status::Unreadable => again("it cannot read the block's file"),
+            Status::CoflowEnded => Err(Obstacle::Final(GetError::CoflowEnded(self.coflow))),
+            Status::CoflowRefused => {
+                let (coflow, reason) = (self.coflow, self.client.refusal(self.coflow).await);
+                Err(Obstacle::Final(GetError::CoflowRefused { coflow, reason }))
+            }
+            Status::BadRequest if offered => {
+                // An agent of before there were relays.
+                self.direct = true;
+                again("it knows no relays")
+            }
+            Status::BadRequest => Err(Obstacle::Final(GetError::Refused("bad request"))),
+        }
     }
 }

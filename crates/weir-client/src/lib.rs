@@ -2,7 +2,8 @@
 //!
 //! A driver registers a coflow; senders put blocks at the agent of their host; receivers get them by
 //! name. Bytes go straight from the sender's agent to the receiver, are verified frame by frame, and a
-//! broken transfer goes on where it stopped. Every call has a time limit. Without a coordinator, `get`
+//! broken transfer goes on where it stopped. Between sites they may come by way of relays, if the agents of both
+//! hosts are told of some. Every call has a time limit. Without a coordinator, `get`
 //! still works if it is told who holds the block ([`GetOptions::holders`]).
 //!
 //! The library decides nothing about order or rates and keeps no state but pooled connections.
@@ -49,6 +50,7 @@ mod admission;
 mod error;
 mod get;
 mod memory;
+mod relayed;
 mod stream;
 
 pub use admission::Admission;
@@ -93,6 +95,7 @@ pub struct Client {
     agent: Option<AgentClient<Channel>>,
     spool: Arc<Mutex<Option<PathBuf>>>,
     pool: Arc<get::Pool>,
+    relays: Arc<Mutex<relayed::Relays>>,
 }
 
 impl Client {
@@ -107,7 +110,14 @@ impl Client {
             .agent
             .clone()
             .map(|path| AgentClient::new(weir_net::agent_channel(path)).max_encoding_message_size(bound));
-        Client { config, coordinator, agent, spool: Arc::default(), pool: Arc::default() }
+        Client {
+            config,
+            coordinator,
+            agent,
+            spool: Arc::default(),
+            pool: Arc::default(),
+            relays: Arc::default(),
+        }
     }
 
     /// Declares a coflow and returns its id. Repeated until the coordinator answers or 10 s have passed;

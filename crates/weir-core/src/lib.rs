@@ -1,7 +1,7 @@
 //! The live system as state machines without I/O.
 //!
 //! [`coordinator::Coordinator`] turns what agents report into plans; [`agent::Agent`] turns plans into
-//! bytes that are due. Both follow one convention: `handle_*` takes an event in, `poll_*` gives an action
+//! bytes that are due; [`relay::Relay`] sends flows on between sites. All follow one convention: `handle_*` takes an event in, `poll_*` gives an action
 //! out, `next_timeout` says when to call again if nothing happens, and `now` is always an argument. After
 //! any `handle_*` or an elapsed timeout, call the `poll_*` methods until they return `None`.
 //!
@@ -10,3 +10,4 @@
 
 pub mod agent;
 pub mod coordinator;
+pub mod relay;

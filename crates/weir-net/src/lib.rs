@@ -1,5 +1,5 @@
-//! The operating system's edge: clocks, sockets and gRPC channels over them, readiness, sendfile, checksums of
-//! files, counters of interfaces.
+//! The operating system's edge: clocks, sockets and gRPC channels over them, readiness, sendfile, pipes
+//! between sockets, checksums of files, counters of interfaces.
 //!
 //! Mechanism only. Nothing here knows what a coflow is or decides when anything is sent.
 #![deny(unsafe_code)]
@@ -9,7 +9,9 @@ mod block_file;
 mod channel;
 mod clock;
 mod interface;
+mod pipe;
 mod poller;
+mod relay_socket;
 mod socket;
 
 pub use alarm::Alarm;
@@ -17,7 +19,9 @@ pub use block_file::{BlockFile, FrameChecksums, SendOutcome, checksum};
 pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};
 pub use interface::{Interface, InterfaceCounters};
+pub use pipe::{Filled, Payload, PipePool};
 pub use poller::{Event, Poller, Waker};
+pub use relay_socket::{connected, dial, send, tune_relay};
 pub use socket::{
     CONGESTION_CONTROL, CONTROL_DSCP, TcpPath, connect_to_send, control_listener, data_listener,
     mark_control, tcp_path, tune_receiver, tune_scheduled, tune_served, unacknowledged, wake_at,

@@ -68,6 +68,8 @@ pub enum Status {
     Unreadable,
     /// The coflow was refused, and its driver wants it to stop then.
     CoflowRefused,
+    /// Frames come by way of relays (see [`crate::relay::RelayPath`]); the acknowledgement goes here.
+    Relayed,
 }
 
 /// Leads a frame.
@@ -166,6 +168,7 @@ impl Response {
             4 => Status::Busy,
             5 => Status::Unreadable,
             6 => Status::CoflowRefused,
+            7 => Status::Relayed,
             _ => return Err(DecodeError::Field("status")),
         };
         Ok(Response { status, size: u64_at(bytes, 8) })

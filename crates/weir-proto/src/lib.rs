@@ -1,11 +1,12 @@
 //! What Weir's processes say to each other: the control plane (gRPC, [`v1`]), the framing of the data
-//! plane ([`data`]) and the bounds of both ([`limits`]).
+//! plane ([`data`]), that of relays between sites ([`relay`]) and the bounds of both ([`limits`]).
 //!
 //! This crate encodes and decodes. It opens no socket and keeps no state.
 #![forbid(unsafe_code)]
 
 pub mod data;
 pub mod limits;
+pub mod relay;
 
 /// Version 1 of the control plane, generated from `control.proto` and `relay.proto` in `proto/weir/v1`.
 #[expect(

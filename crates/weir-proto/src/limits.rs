@@ -31,3 +31,13 @@ pub const MAX_PROMISED_BLOCKS: usize = 10_000;
 pub const MAX_WAITING_ADMISSIONS: usize = 100_000;
 /// Longest time in milliseconds that `Locate` or `AwaitAdmission` waits.
 pub const MAX_LOCATE_WAIT_MS: u64 = 600_000;
+/// Most rules a relay keeps; further ones are dropped and counted, and their flows go by shorter prefixes.
+pub const MAX_RULES_PER_RELAY: usize = 100_000;
+/// Most flows open at one relay; a further one is reset, and its receiver asks the sender's agent directly.
+pub const MAX_FLOWS_PER_RELAY: usize = 16_384;
+/// Most neighbours one relay sends to; a flow that needs a further one is reset.
+pub const MAX_NEXT_HOPS: usize = 256;
+/// Most connections of hosts, receivers and other relays at one relay; a further one is closed.
+pub const MAX_RELAY_CONNECTIONS: usize = 32_768;
+/// Most receivers that wait at a relay for a flow that has not come; a further one is told so.
+pub const MAX_WAITING_RECEIVERS: usize = 16_384;

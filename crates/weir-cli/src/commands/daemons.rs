@@ -4,7 +4,7 @@ use crate::Failure;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use weir_daemon::agent::{AgentOptions, InterfaceChoice};
+use weir_daemon::agent::{AgentOptions, InterfaceChoice, SiteRelays};
 use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Wire};
 use weir_model::{Fabric, Rate, Span};
 
@@ -137,6 +137,12 @@ pub(crate) struct AgentArgs {
     /// coordinator says
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
+    /// The host's site, with --relay
+    #[arg(long, requires = "relay")]
+    site: Option<u32>,
+    /// Relays of the host's site that serve it: flows to and from other sites go by one of them
+    #[arg(long, value_name = "IP:PORT[,IP:PORT...]", value_delimiter = ',', requires = "site")]
+    relay: Vec<SocketAddr>,
 }
 
 #[derive(Args)]
@@ -186,6 +192,7 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     options.report_interval = Span::from_millis(args.report_interval_ms);
     options.batch = args.batch_window;
     options.uplink = args.link_rate.map(weir_testbed::live::payload_rate);
+    options.relays = args.site.map(|site| SiteRelays { site, addresses: args.relay });
     options.interface = match args.interface.as_str() {
         "auto" => InterfaceChoice::Routed,
         "none" => InterfaceChoice::None,

@@ -6,6 +6,7 @@ pub(crate) mod daemons;
 pub(crate) mod experiment;
 pub(crate) mod live;
 pub(crate) mod policies;
+pub(crate) mod relay;
 pub(crate) mod scenario;
 pub(crate) mod sim;
 pub(crate) mod status;

@@ -1,12 +1,17 @@
-//! One data connection at the serving side: request in, frames out, acknowledgement in.
+//! One data connection at the serving side: request in, frames out (on it, or to a relay), acknowledgement in.
 
+use super::outlet::{Outlet, Upload};
 use std::cell::RefCell;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::TcpStream;
 use std::rc::Rc;
 use weir_core::agent::Crowd;
 use weir_net::{BlockFile, SendOutcome, TcpPath};
-use weir_proto::data::{ACK, FrameHeader, Request, Response, Status, frame_length};
+use weir_proto::data::{
+    ACK, DecodeError, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Request, Response, Status, frame_count,
+    frame_length,
+};
+use weir_proto::relay::{PATH_BYTES, PIECE_BYTES, RelayPath};
 
 /// Longest request, and all that is read ahead.
 const INPUT_BYTES: usize = 512;
@@ -16,8 +21,8 @@ const INPUT_BYTES: usize = 512;
 pub(super) enum Input {
     /// Nothing more for now.
     Nothing,
-    /// A whole request.
-    Request(Request),
+    /// A whole request, and the way by relays that it may be answered by.
+    Request(Request, Option<RelayPath>),
     /// All was received and verified.
     Acknowledged,
     /// It closed, or speaks something else: end the connection.
@@ -31,15 +36,18 @@ pub(super) struct Serving {
     file: Rc<RefCell<BlockFile>>,
     offset: u64,
     frame_end: u64,
+    /// End of what is written as one: a frame, or a message to a relay.
+    piece_end: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    outlet: Outlet,
     input: Vec<u8>,
-    output: Vec<u8>,
-    written: usize,
+    path: Option<RelayPath>,
     serving: Option<Serving>,
+    /// Where frames go, if not to the peer.
+    upload: Option<Upload>,
     scheduled: bool,
 }
 
@@ -55,28 +63,37 @@ pub(super) enum Wrote {
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> Connection {
         Connection {
-            stream,
+            outlet: Outlet::new(stream),
             input: Vec::new(),
-            output: Vec::new(),
-            written: 0,
+            path: None,
             serving: None,
+            upload: None,
             scheduled: false,
         }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
+        &self.outlet.stream
+    }
+
+    /// The connection that frames go by.
+    pub(super) fn frame_stream(&self) -> &TcpStream {
+        &self.upload.as_ref().map_or(&self.outlet, |upload| &upload.outlet).stream
+    }
+
+    pub(super) fn upload(&mut self) -> Option<&mut Upload> {
+        self.upload.as_mut()
     }
 
     pub(super) fn flow(&self) -> Option<u64> {
         self.serving.as_ref().map(|serving| serving.flow)
     }
 
-    /// Sets how much the kernel may hold unsent, if that changed.
+    /// Sets how much the kernel may hold unsent, if that changed. A relay holds so much that it makes no difference.
     pub(super) fn set_scheduled(&mut self, scheduled: bool) {
-        if self.scheduled != scheduled {
+        if self.upload.is_none() && self.scheduled != scheduled {
             self.scheduled = scheduled;
-            let _ = weir_net::tune_scheduled(&self.stream, scheduled);
+            let _ = weir_net::tune_scheduled(self.frame_stream(), scheduled);
         }
     }
 
@@ -85,8 +102,8 @@ impl Connection {
         if limit == u64::MAX {
             return None;
         }
-        let in_flight = weir_net::unacknowledged(&self.stream).ok().filter(|&bytes| bytes > limit)?;
-        let TcpPath { round_trip, segment_bytes } = weir_net::tcp_path(&self.stream).ok()?;
+        let in_flight = weir_net::unacknowledged(self.frame_stream()).ok().filter(|&bytes| bytes > limit)?;
+        let TcpPath { round_trip, segment_bytes } = weir_net::tcp_path(self.frame_stream()).ok()?;
         Some(Crowd { in_flight, round_trip, segment_bytes })
     }
 
@@ -94,7 +111,7 @@ impl Connection {
     pub(super) fn read(&mut self) -> Input {
         let mut chunk = [0; INPUT_BYTES];
         loop {
-            match self.stream.read(&mut chunk) {
+            match self.outlet.stream.read(&mut chunk) {
                 // What came before the end still counts: a receiver may acknowledge and exit.
                 Ok(0) => {
                     return match self.next_input() {
@@ -119,61 +136,80 @@ impl Connection {
                 None => Input::Nothing,
                 Some(&ACK) if self.finished() => {
                     self.input.remove(0);
-                    self.serving = None;
+                    (self.serving, self.upload) = (None, None);
                     Input::Acknowledged
                 }
                 Some(_) => Input::Ended,
             };
         }
-        match Request::decode(&self.input) {
-            Ok(None) => Input::Nothing,
-            Ok(Some((request, length))) => {
-                self.input.drain(..length);
-                Input::Request(request)
-            }
-            Err(_) => {
-                self.answer(Status::BadRequest, 0);
-                Input::Ended
-            }
+        self.next_request().unwrap_or_else(|_| {
+            self.answer(Status::BadRequest, 0);
+            Input::Ended
+        })
+    }
+
+    fn next_request(&mut self) -> Result<Input, DecodeError> {
+        if self.path.is_none()
+            && let Some(path) = RelayPath::decode(&self.input)?
+        {
+            let Some(path) = path else { return Ok(Input::Nothing) };
+            self.input.drain(..PATH_BYTES);
+            self.path = Some(path);
         }
+        let Some((request, length)) = Request::decode(&self.input)? else { return Ok(Input::Nothing) };
+        self.input.drain(..length);
+        Ok(Input::Request(request, self.path.take()))
     }
 
     fn finished(&self) -> bool {
-        self.output.is_empty()
+        let outlet = self.upload.as_ref().map_or(&self.outlet, |upload| &upload.outlet);
+        outlet.output.is_empty()
             && self.serving.as_ref().is_some_and(|serving| serving.offset == serving.file.borrow().size())
     }
 
     /// Refuses a request. The few bytes of the answer go out at once or the peer is told nothing.
     pub(super) fn answer(&mut self, status: Status, size: u64) {
-        self.output.extend_from_slice(&Response { status, size }.encode());
-        let _ = self.flush();
+        self.outlet.output.extend_from_slice(&Response { status, size }.encode());
+        let _ = self.outlet.flush(false);
     }
 
-    /// Begins to serve a block.
-    pub(super) fn serve(&mut self, flow: u64, file: Rc<RefCell<BlockFile>>, offset: u64) {
+    /// Begins to serve a block, by way of a relay if one is given.
+    pub(super) fn serve(
+        &mut self,
+        flow: u64,
+        file: Rc<RefCell<BlockFile>>,
+        offset: u64,
+        upload: Option<Upload>,
+    ) {
         let size = file.borrow().size();
-        self.serving = Some(Serving { flow, file, offset, frame_end: offset });
-        self.output.extend_from_slice(&Response { status: Status::Accepted, size }.encode());
+        let status = if upload.is_some() { Status::Relayed } else { Status::Accepted };
+        self.serving = Some(Serving { flow, file, offset, frame_end: offset, piece_end: offset });
+        self.upload = upload;
+        self.outlet.output.extend_from_slice(&Response { status, size }.encode());
     }
 
     /// Writes at most `budget` payload bytes of the block.
     pub(super) fn write(&mut self, budget: u64, scratch: &mut Vec<u8>) -> io::Result<Wrote> {
+        if !self.outlet.flush(false)? || self.upload.as_ref().is_some_and(|upload| !upload.is_connected()) {
+            return Ok(Wrote::Blocked(0));
+        }
         let mut sent = 0;
         loop {
             if sent < budget
                 && let Some(serving) = &mut self.serving
             {
-                serving.begin_frame(&mut self.output, scratch)?;
+                serving.begin_piece(&mut self.outlet, self.upload.as_mut(), scratch)?;
             }
-            if !self.flush()? {
+            let left = self.serving.as_ref().map_or(0, |serving| serving.piece_end - serving.offset);
+            let count = left.min(budget - sent);
+            let outlet = self.upload.as_mut().map_or(&mut self.outlet, |upload| &mut upload.outlet);
+            if !outlet.flush(count > 0)? {
                 return Ok(Wrote::Blocked(sent));
             }
-            let Some(serving) = &mut self.serving else { return Ok(Wrote::Bytes(sent)) };
-            let count = (serving.frame_end - serving.offset).min(budget - sent);
-            if count == 0 {
+            let Some(serving) = self.serving.as_mut().filter(|_| count > 0) else {
                 return Ok(Wrote::Bytes(sent));
-            }
-            match serving.file.borrow().send(&self.stream, serving.offset, count)? {
+            };
+            match serving.file.borrow().send(&outlet.stream, serving.offset, count)? {
                 SendOutcome::Sent(count) => {
                     serving.offset += count;
                     sent += count;
@@ -185,35 +221,45 @@ impl Connection {
             }
         }
     }
-
-    /// True if nothing is left to flush.
-    fn flush(&mut self) -> io::Result<bool> {
-        while self.written < self.output.len() {
-            match self.stream.write(&self.output[self.written..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.output.clear();
-        self.written = 0;
-        Ok(true)
-    }
 }
 
 impl Serving {
-    /// At the end of a frame, puts the next one's header into `output`.
-    fn begin_frame(&mut self, output: &mut Vec<u8>, scratch: &mut Vec<u8>) -> io::Result<()> {
+    /// At the end of a piece, puts what leads the next one into the output: the frame's header where one begins, and
+    /// before it the message's where it goes to a relay.
+    fn begin_piece(
+        &mut self,
+        direct: &mut Outlet,
+        upload: Option<&mut Upload>,
+        scratch: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let mut file = self.file.borrow_mut();
-        if self.offset < self.frame_end || self.offset == file.size() {
+        if self.offset < self.piece_end || self.offset == file.size() {
             return Ok(());
         }
-        let length = frame_length(file.size(), self.offset);
-        let checksum = file.frame_checksum(self.offset, scratch)?;
-        output.extend_from_slice(&FrameHeader { length: length as u32, checksum }.encode());
-        self.frame_end = self.offset + length;
+        let mut frame = None;
+        if self.offset == self.frame_end {
+            let length = frame_length(file.size(), self.offset);
+            let checksum = file.frame_checksum(self.offset, scratch)?;
+            frame = Some(FrameHeader { length: length as u32, checksum }.encode());
+            self.frame_end = self.offset + length;
+        }
+        let header = frame.as_ref().map_or(&[][..], |frame| &frame[..]);
+        match upload {
+            None => {
+                self.piece_end = self.frame_end;
+                direct.output.extend_from_slice(header);
+            }
+            Some(upload) => {
+                self.piece_end = self.frame_end.min(self.offset - self.offset % PIECE_BYTES + PIECE_BYTES);
+                upload.announce(header.len() as u64 + self.piece_end - self.offset);
+                upload.outlet.output.extend_from_slice(header);
+            }
+        }
         Ok(())
     }
+}
+
+/// Bytes of a flow that carries a block of `size` from `offset`: its frames and their headers.
+pub(super) fn flow_bytes(size: u64, offset: u64) -> u64 {
+    size - offset + (frame_count(size) - offset / FRAME_BYTES) * FRAME_HEADER_BYTES as u64
 }

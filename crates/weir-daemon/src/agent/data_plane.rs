@@ -1,8 +1,10 @@
 //! The data-plane thread: sockets and files on one side, the agent's state machine on the other.
 
 use super::Command;
+use super::SiteRelays;
 use super::connection::{Connection, Input, Wrote};
 use super::journal::Journal;
+use super::uploads::Uploads;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -15,6 +17,7 @@ use weir_core::agent::{Agent, AgentConfig, BlockEntry, InterfaceBytes, JournalEn
 use weir_model::{Span, Time};
 use weir_net::{BlockFile, Clock, Event, FrameChecksums, Interface, InterfaceCounters, Poller};
 use weir_proto::data::{Request, Status};
+use weir_proto::relay::RelayPath;
 use weir_proto::{limits, v1};
 
 const LISTENER: u64 = 0;
@@ -32,6 +35,8 @@ pub(super) struct Edge {
     pub(super) interface: Option<Interface>,
     /// Messages to the coordinator are at least this far apart.
     pub(super) batch: Span,
+    /// Relays that carry flows to other sites.
+    pub(super) relays: Option<SiteRelays>,
 }
 
 /// Everything the thread owns but the state only it may touch.
@@ -61,7 +66,7 @@ impl DataPlane {
 
     /// Runs until told to stop.
     pub(super) fn run(self) -> io::Result<()> {
-        let Edge { clock, listener, poller, interface, batch } = self.edge;
+        let Edge { clock, listener, poller, interface, batch, relays } = self.edge;
         Running {
             clock,
             batch,
@@ -74,6 +79,7 @@ impl DataPlane {
             journal: self.journal,
             connections: BTreeMap::new(),
             by_flow: BTreeMap::new(),
+            uploads: Uploads::new(relays),
             files: BTreeMap::new(),
             session: None,
             next_token: LISTENER + 1,
@@ -99,6 +105,7 @@ struct Running {
     journal: Journal,
     connections: BTreeMap<u64, Connection>,
     by_flow: BTreeMap<u64, u64>,
+    uploads: Uploads,
     files: BTreeMap<(u64, String), ServedBlock>,
     session: Option<mpsc::Sender<v1::AgentMessage>>,
     next_token: u64,
@@ -179,6 +186,9 @@ impl Running {
             self.accept();
             return;
         }
+        if let Some(token) = self.uploads.connection_of(event.token) {
+            return self.handle_upload(token);
+        }
         if event.writable
             && let Some(flow) = self.connections.get(&event.token).and_then(Connection::flow)
         {
@@ -195,8 +205,9 @@ impl Running {
             let flow = connection.flow();
             match connection.read() {
                 Input::Nothing => return,
-                Input::Request(request) => self.begin(token, &request),
+                Input::Request(request, path) => self.begin(token, &request, path),
                 Input::Acknowledged => {
+                    self.uploads.forget(token);
                     if let Some(flow) = flow {
                         self.by_flow.remove(&flow);
                         self.agent.handle_closed(flow, true);
@@ -236,7 +247,23 @@ impl Running {
         }
     }
 
-    fn begin(&mut self, token: u64, request: &Request) {
+    /// Something happened to the connection to a relay that carries the flow of connection `token`.
+    fn handle_upload(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let flow = connection.flow();
+        let Some(upload) = connection.upload() else { return };
+        match (upload.check(), flow) {
+            (Ok(()), Some(flow)) => self.agent.handle_writable(self.clock.now(), flow),
+            (Ok(()), None) => {}
+            // Its receiver sees the connection close, and asks again.
+            (Err(error), _) => {
+                tracing::debug!(token, %error, "a relay gave a flow up");
+                self.close(token);
+            }
+        }
+    }
+
+    fn begin(&mut self, token: u64, request: &Request, path: Option<RelayPath>) {
         let now = self.clock.now();
         let opened = self.agent.handle_request(now, request);
         let Some(connection) = self.connections.get_mut(&token) else { return };
@@ -246,7 +273,12 @@ impl Running {
         };
         match open_block(&mut self.files, &opened.block) {
             Ok(file) => {
-                connection.serve(opened.flow, file, opened.offset);
+                let next = &mut self.next_token;
+                let begun = path
+                    .and_then(|path| self.uploads.begin(now, token, next, request, path, opened.block.size));
+                let upload =
+                    begun.filter(|upload| self.poller.add(&upload.outlet.stream, upload.token).is_ok());
+                connection.serve(opened.flow, file, opened.offset, upload);
                 self.by_flow.insert(opened.flow, token);
             }
             Err(error) => {
@@ -301,15 +333,17 @@ impl Running {
         let InterfaceCounters { sent, received } = self.counters;
         let under_way = self.by_flow.iter().filter_map(|(&flow, token)| {
             let connection = self.connections.get(token)?;
-            Some((flow, weir_net::unacknowledged(connection.stream()).ok()?))
+            Some((flow, weir_net::unacknowledged(connection.frame_stream()).ok()?))
         });
         self.agent.handle_interface(now, InterfaceBytes { sent, received }, &under_way.collect());
     }
 
     fn close(&mut self, token: u64) {
-        if let Some(connection) = self.connections.remove(&token)
-            && let Some(flow) = connection.flow()
-        {
+        let Some(mut connection) = self.connections.remove(&token) else { return };
+        if let Some(upload) = connection.upload() {
+            self.uploads.end(self.clock.now(), token, upload);
+        }
+        if let Some(flow) = connection.flow() {
             self.by_flow.remove(&flow);
             self.agent.handle_closed(flow, false);
         }

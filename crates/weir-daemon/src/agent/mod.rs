@@ -7,8 +7,10 @@
 mod connection;
 mod data_plane;
 mod journal;
+mod outlet;
 mod service;
 mod session;
+mod uploads;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -43,6 +45,17 @@ pub struct AgentOptions {
     pub uplink: Option<Rate>,
     /// Interface at which foreign traffic is measured.
     pub interface: InterfaceChoice,
+    /// Relays that carry flows to and from other sites.
+    pub relays: Option<SiteRelays>,
+}
+
+/// The host's site, and the relays there that serve it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteRelays {
+    /// The site.
+    pub site: u32,
+    /// The relays' addresses, one at least.
+    pub addresses: Vec<SocketAddr>,
 }
 
 /// Which interface stands for the host's link.
@@ -84,6 +97,7 @@ impl AgentOptions {
             batch: Span::from_millis(1),
             uplink: None,
             interface: InterfaceChoice::None,
+            relays: None,
         }
     }
 
@@ -142,7 +156,8 @@ pub async fn serve(
     let poller = Poller::new()?;
     let (queue, inbox) = sync_mpsc::channel();
     let commands = Commands { queue, waker: poller.waker() };
-    let edge = data_plane::Edge { clock, listener, poller, interface, batch: options.batch };
+    let (batch, relays) = (options.batch, options.relays.clone());
+    let edge = data_plane::Edge { clock, listener, poller, interface, batch, relays };
     let data_plane = data_plane::DataPlane::start(config, &options.spool, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {

@@ -16,6 +16,7 @@ struct Service {
     spool: PathBuf,
     allow: Vec<PathBuf>,
     data_address: SocketAddr,
+    relays: Option<v1::RelaysOfHost>,
     commands: Commands,
 }
 
@@ -31,7 +32,11 @@ pub(super) async fn serve(
     let spool = options.spool.canonicalize()?;
     let allow: Vec<PathBuf> =
         options.allow.iter().map(|path| path.canonicalize()).collect::<Result<_, _>>()?;
-    let service = Service { host: options.host, spool, allow, data_address, commands };
+    let relays = options.relays.as_ref().map(|relays| v1::RelaysOfHost {
+        site: relays.site,
+        addresses: relays.addresses.iter().map(SocketAddr::to_string).collect(),
+    });
+    let service = Service { host: options.host, spool, allow, data_address, relays, commands };
     let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
     tonic::transport::Server::builder()
         .add_service(server)
@@ -139,6 +144,7 @@ impl Agent for Service {
                 .map(|(coflow, at)| v1::FirstByte { coflow, at_ns: at.nanos() })
                 .collect(),
             replan_us: latencies.replan_us.into(),
+            relays: self.relays.clone(),
         }))
     }
 }

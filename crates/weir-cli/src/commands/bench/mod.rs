@@ -7,6 +7,7 @@ mod loopback;
 mod planning;
 mod played;
 mod receive;
+mod relay;
 mod rounds;
 mod routing;
 mod sites;
@@ -28,6 +29,8 @@ pub(crate) enum BenchCommand {
     Routing(routing::RoutingArgs),
     /// How well links between sites of the test bed follow a sequence of rates
     Sites(sites::SitesArgs),
+    /// A relay over loopback: throughput beside a plain splice forwarder, and flows beside one that is stuck
+    Relay(relay::RelayArgs),
     /// The receiving process of `weir bench loopback`
     #[command(hide = true)]
     Receive(receive::ReceiveArgs),
@@ -41,6 +44,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Deciding(args) => deciding::deciding(&args),
         BenchCommand::Routing(args) => routing::routing(&args),
         BenchCommand::Sites(args) => sites::sites(&args),
+        BenchCommand::Relay(args) => relay::relay(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }
 }

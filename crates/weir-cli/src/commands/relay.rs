@@ -1,0 +1,95 @@
+//! `weir relay`: the relay of a site.
+
+use super::daemons::{listening, run, stop_signal};
+use crate::Failure;
+use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use weir_daemon::relay::{RelayOptions, StaticRules};
+
+/// Takes flows of the hosts of its site to other sites, and those of other sites to their receivers.
+///
+/// Hosts use it if their agents are told so (`weir agent --site --relay`). Which way flows go, and which goes first, a
+/// controller says, or a file. Without either, every flow goes straight to the relay of its receiver.
+///
+/// A file of rules (TOML):
+///
+///   [[relay]]                 # each relay that rules lead to
+///   name = "oslo-1"
+///   site = 2
+///   address = "10.0.0.5:7072"
+///
+///   [[rule]]                  # of the flows of coflow 7 to reducer 2
+///   coflow = 7                # mapper, reducer and coflow may be left out, in this order
+///   reducer = 2
+///   rank = 1                  # less goes first; 0 unless said
+///   weight = 1.0              # share within a rank
+///   to = [{ relay = "oslo-1", weight = 3 }, { deliver = true }]
+///
+/// `deliver` is straight to the relay that the receiver listens at. Of the rules that a flow matches the one with the
+/// most parts holds.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct RelayArgs {
+    /// Its name, unique among all relays
+    #[arg(long, value_parser = name)]
+    name: String,
+    /// Its site
+    #[arg(long)]
+    site: u32,
+    /// Address for hosts, receivers and other relays
+    #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7072")]
+    listen: SocketAddr,
+    /// Address at which they reach it, if not the one listened on
+    #[arg(long, value_name = "IP:PORT")]
+    advertise: Option<SocketAddr>,
+    /// The controller of the relays
+    #[arg(long, value_name = "IP:PORT")]
+    controller: Option<SocketAddr>,
+    /// File of relays and rules that hold until a controller says others
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
+    /// Parallel connections to each other relay, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    connections: u8,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.len() > 255 {
+        return Err("a name has 1 to 255 bytes".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+pub(crate) fn relay(args: RelayArgs) -> Result<(), Failure> {
+    let mut options = RelayOptions::new(&args.name, args.site);
+    options.advertise = args.advertise;
+    options.controller = args.controller;
+    options.rules = args.rules.as_deref().map(read_rules).transpose()?;
+    options.connections = args.connections;
+    if options.advertise.is_none() && args.listen.ip().is_unspecified() {
+        return Err(Failure::Input(format!(
+            "--listen {} is no address others can reach; say which with --advertise",
+            args.listen
+        )));
+    }
+    raise_descriptors();
+    run(async move {
+        let listener = weir_net::data_listener(args.listen).map_err(|error| listening(args.listen, error))?;
+        Ok(weir_daemon::relay::serve(options, listener, stop_signal()).await?)
+    })
+}
+
+/// As many descriptors as this user may have: connections and pipes take many. With fewer, more is copied.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+fn read_rules(path: &Path) -> Result<StaticRules, Failure> {
+    let refuse =
+        |error: &dyn std::fmt::Display| Failure::Input(format!("--rules {}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| refuse(&error))?;
+    StaticRules::parse(&text).map_err(|error| refuse(&error))
+}

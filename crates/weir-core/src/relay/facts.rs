@@ -1,0 +1,115 @@
+//! What goes into and comes out of a relay.
+
+use std::net::SocketAddr;
+use weir_proto::relay::{FlowKey, HOP_LIMIT, Header, Open};
+
+/// Fixed facts of one relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayConfig {
+    /// Its name, unique among all relays.
+    pub name: String,
+    /// Its site.
+    pub site: u32,
+    /// Where other relays and hosts reach it.
+    pub address: SocketAddr,
+}
+
+/// Somebody that sends to this relay: another relay, or one flow of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UpstreamId(pub u64);
+
+/// A relay that this one sends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HopId(pub u64);
+
+/// A receiver's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SubscriberId(pub u64);
+
+/// What kind of peer an upstream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamKind {
+    /// The agent of a source host: its flows enter here, and end with the connection.
+    Host,
+    /// Another relay.
+    Relay,
+}
+
+/// A message of a flow, held here. What its bytes are is the driver's affair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message<P> {
+    /// Its flow.
+    pub key: FlowKey,
+    /// Bytes of the flow that come before it: its sequence number.
+    pub offset: u64,
+    /// Bytes that it carries.
+    pub length: u32,
+    /// Relays it may still go through.
+    pub hop_limit: u8,
+    /// Its bytes.
+    pub payload: P,
+}
+
+impl<P> Message<P> {
+    /// The header it goes on with.
+    pub fn header(&self) -> Header {
+        Header::data(self.key, self.hop_limit.min(HOP_LIMIT), self.offset, self.length)
+    }
+}
+
+/// What the driver is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Connect to a neighbour. Answer with `handle_hop_up` or `handle_hop_down`.
+    Dial {
+        /// The neighbour.
+        hop: HopId,
+        /// Where it is.
+        address: SocketAddr,
+    },
+    /// Close the connections to a neighbour; it is not spoken of again.
+    Hangup(HopId),
+    /// Say something to a neighbour.
+    ToHop {
+        /// The neighbour.
+        hop: HopId,
+        /// What.
+        header: Header,
+        /// With it, if the header is that of an `Open`.
+        open: Option<Open>,
+    },
+    /// Say something to an upstream. A host's flow has one connection: a `Reset` closes it, and a `Credit` is
+    /// kept by reading no more than that.
+    ToUpstream {
+        /// The upstream.
+        upstream: UpstreamId,
+        /// What.
+        header: Header,
+    },
+    /// There is something to ask [`Relay::poll_delivery`](super::Relay::poll_delivery) for.
+    Deliver(SubscriberId),
+    /// Say something to a receiver.
+    ToSubscriber {
+        /// The receiver.
+        subscriber: SubscriberId,
+        /// What.
+        header: Header,
+    },
+}
+
+/// How often something happened that should not, since the relay started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayCounters {
+    /// Flows given up, for whatever reason.
+    pub reset: u64,
+    /// Of them: their hop limit was used up.
+    pub looped: u64,
+    /// Of them: bytes came twice, outside the flow, or beyond what was granted.
+    pub misplaced: u64,
+    /// Flows refused because a bound was reached.
+    pub refused: u64,
+    /// Sets of rules whose epoch was not above the last.
+    pub stale_rules: u64,
+    /// Rules with an invalid prefix, or over the bound.
+    pub bad_rules: u64,
+}

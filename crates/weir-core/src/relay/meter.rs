@@ -1,0 +1,74 @@
+//! How fast a link is, told from traffic that would have gone faster if it could.
+//!
+//! A link that is not filled shows how much there was to send, not what it can carry. So only time counts in which a
+//! connection had more to write than its socket took, and only bytes that the other side acknowledged.
+
+use weir_model::{Span, Time};
+
+/// Share of an interval that must have been busy for the interval to tell anything.
+const BUSY_SHARE: f64 = 0.9;
+
+/// Measures the way to one neighbour.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinkMeter {
+    began: Time,
+    written: u64,
+    unacknowledged: u64,
+    busy: Span,
+    busy_since: Option<Time>,
+}
+
+impl LinkMeter {
+    /// Bytes went into a socket.
+    pub fn note_written(&mut self, bytes: u64) {
+        self.written += bytes;
+    }
+
+    /// From now on some connection is waited for, or none is.
+    pub fn note_busy(&mut self, now: Time, busy: bool) {
+        match (self.busy_since, busy) {
+            (None, true) => self.busy_since = Some(now),
+            (Some(since), false) => {
+                self.busy = Span::from_nanos(self.busy.nanos() + now.since(since).nanos());
+                self.busy_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends an interval and begins the next. `unacknowledged`: bytes written to the sockets that the other side has
+    /// not. Bytes per second, if the link was busy.
+    pub fn take(&mut self, now: Time, unacknowledged: u64) -> Option<f64> {
+        let busy_before = self.busy_since.is_some();
+        self.note_busy(now, false);
+        let interval = now.since(self.began).as_secs();
+        // What was written and is not acknowledged yet moves from this interval to a later one.
+        let carried = (self.written + self.unacknowledged).saturating_sub(unacknowledged);
+        let busy = self.busy.as_secs() >= BUSY_SHARE * interval;
+        *self = LinkMeter { began: now, unacknowledged, ..LinkMeter::default() };
+        self.note_busy(now, busy_before);
+        (busy && interval > 0.0 && carried > 0).then(|| carried as f64 / interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_measured_only_while_it_is_waited_for() {
+        let mut meter = LinkMeter::default();
+        assert_eq!(meter.take(Time::from_millis(1000), 0), None);
+        // Busy for all of the next 250 ms: 3 MB written, 0.5 MB of them still on the way. (3 - 0.5) / 0.25 s.
+        meter.note_busy(Time::from_millis(1000), true);
+        meter.note_written(3_000_000);
+        assert_eq!(meter.take(Time::from_millis(1250), 500_000), Some(10e6));
+        // The half arrives, with 2 MB that were written: 2.5 MB in 250 ms, though the sockets took less.
+        meter.note_written(2_000_000);
+        assert_eq!(meter.take(Time::from_millis(1500), 0), Some(10e6));
+        // Idle for more than a tenth: what came through says nothing about the link.
+        meter.note_busy(Time::from_millis(1720), false);
+        meter.note_written(2_000_000);
+        assert_eq!(meter.take(Time::from_millis(1750), 0), None);
+    }
+}

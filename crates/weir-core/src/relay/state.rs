@@ -1,0 +1,415 @@
+//! The relay's state machine: flows, from their opening to their end.
+
+use super::facts::{Action, HopId, Message, RelayConfig, RelayCounters};
+use super::facts::{SubscriberId, UpstreamId, UpstreamKind};
+use super::flow::{Delivery, Flow, Incoming, Way};
+use super::hops::Hop;
+use super::reassembly::Reassembly;
+use super::table::ForwardingTable;
+use super::window::{Window, window_bytes};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use weir_model::{Span, Time};
+use weir_proto::relay::{FlowKey, Header, Kind, Open};
+use weir_proto::{limits, v1};
+
+/// How often neighbours and receivers hear of a flow of which nothing moves.
+pub const ALIVE_INTERVAL: Span = Span::from_millis(1_000);
+/// A flow that its upstream has not been heard of for so long is given up: longer than what a slow link may hold
+/// before an `Alive`.
+pub const SILENCE_LIMIT: Span = Span::from_millis(10_000);
+/// A receiver and its flow wait so long for each other.
+pub const WAIT_LIMIT: Span = Span::from_millis(10_000);
+
+/// A relay. `P` is a message's payload. Call order: see the crate's documentation. Whenever a connection to a next
+/// hop or a receiver can take a message, ask [`Relay::poll_message`] or [`Relay::poll_delivery`] for it.
+#[derive(Debug)]
+pub struct Relay<P> {
+    pub(super) config: RelayConfig,
+    pub(super) table: ForwardingTable,
+    pub(super) flows: BTreeMap<FlowKey, Flow<P>>,
+    pub(super) hops: BTreeMap<HopId, Hop<P>>,
+    pub(super) hop_ids: BTreeMap<SocketAddr, HopId>,
+    pub(super) next_hop_id: u64,
+    /// All relays, by name.
+    pub(super) directory: BTreeMap<String, (u32, SocketAddr)>,
+    upstreams: BTreeMap<UpstreamId, BTreeSet<FlowKey>>,
+    /// What each receiver's connection asked for last.
+    subscriptions: BTreeMap<SubscriberId, FlowKey>,
+    /// Receivers whose flow has not come, and until when they wait.
+    waiting: BTreeMap<FlowKey, (SubscriberId, Time)>,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) session: bool,
+    pub(super) reports: VecDeque<v1::FromRelay>,
+    pub(super) counters: RelayCounters,
+    pub(super) next_alive: Time,
+    pub(super) next_progress: Time,
+    pub(super) next_samples: Time,
+}
+
+impl<P> Relay<P> {
+    /// A relay that knows no other.
+    pub fn new(config: RelayConfig) -> Relay<P> {
+        Relay {
+            config,
+            table: ForwardingTable::default(),
+            flows: BTreeMap::new(),
+            hops: BTreeMap::new(),
+            hop_ids: BTreeMap::new(),
+            next_hop_id: 1,
+            directory: BTreeMap::new(),
+            upstreams: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            actions: VecDeque::new(),
+            session: false,
+            reports: VecDeque::new(),
+            counters: RelayCounters::default(),
+            next_alive: Time::ZERO,
+            next_progress: Time::ZERO,
+            next_samples: Time::ZERO,
+        }
+    }
+
+    /// What happened that should not, so far.
+    pub fn counters(&self) -> RelayCounters {
+        let (stale_rules, bad_rules) = self.table.dropped();
+        RelayCounters { stale_rules, bad_rules, ..self.counters }
+    }
+
+    /// The next thing to do.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// An upstream opens a flow: `header` of an `Open`, and its body.
+    pub fn handle_open(
+        &mut self,
+        now: Time,
+        from: UpstreamId,
+        kind: UpstreamKind,
+        header: &Header,
+        open: Open,
+    ) {
+        let key = header.key;
+        let known = self.flows.get(&key);
+        let another = known.is_some_and(|flow| flow.open != open || flow.bytes != header.number);
+        let twice = known.is_some_and(|flow| kind == UpstreamKind::Host || flow.incoming.contains_key(&from));
+        let full = known.is_none() && self.flows.len() >= limits::MAX_FLOWS_PER_RELAY;
+        if another || twice || full || header.hop_limit == 0 || header.number == 0 {
+            self.counters.refused += 1;
+            return self.tell_upstream(from, Header::about(key, Kind::Reset, 0));
+        }
+        let is_new = known.is_none();
+        if is_new {
+            self.begin(now, header, open, kind == UpstreamKind::Host);
+        }
+        self.upstreams.entry(from).or_default().insert(key);
+        if let Some(flow) = self.flows.get_mut(&key) {
+            flow.incoming.insert(from, Incoming { kind, received: 0, heard: now, ended: None });
+            let granted = flow.window.granted();
+            self.tell_upstream(from, Header::about(key, Kind::Credit, granted));
+        }
+        if is_new {
+            self.set_out(now, key);
+        }
+    }
+
+    fn begin(&mut self, now: Time, header: &Header, open: Open, entered: bool) {
+        let wait_until = now + WAIT_LIMIT;
+        let reassembly = Reassembly::new(header.number);
+        // Where it is for another relay, `set_out` finds the way.
+        let way = Way::Deliver(Delivery { reassembly, subscriber: None, wait_until });
+        let flow = Flow {
+            open,
+            bytes: header.number,
+            hop_limit: header.hop_limit - 1,
+            entered,
+            incoming: BTreeMap::new(),
+            window: Window::new(window_bytes(self.flows.len() + 1)),
+            way,
+            moved: 0,
+            told: 0,
+        };
+        self.flows.insert(header.key, flow);
+        if entered {
+            self.report_opened(header.key);
+        }
+    }
+
+    /// Finds the way of a new flow.
+    fn set_out(&mut self, now: Time, key: FlowKey) {
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        if flow.open.destination != self.config.address {
+            self.report_miss(key);
+            return self.set_route(now, key);
+        }
+        if let Some((subscriber, _)) = self.waiting.remove(&key)
+            && let Some(delivery) = flow.delivery()
+        {
+            delivery.subscriber = Some(subscriber);
+            self.actions.extend(delivery.due().map(Action::Deliver));
+        }
+    }
+
+    /// A message came: `header` of `Data`.
+    pub fn handle_data(&mut self, now: Time, from: UpstreamId, header: &Header, payload: P) {
+        let key = header.key;
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        let most = flow.bytes.min(flow.window.granted());
+        let within = header.number.checked_add(header.length.into()).is_some_and(|end| end <= most);
+        let Some(incoming) = flow.incoming.get_mut(&from).filter(|_| within) else {
+            return self.give_up_misplaced(key);
+        };
+        incoming.heard = now;
+        incoming.received += u64::from(header.length);
+        let Some(hop_limit) = header.hop_limit.checked_sub(1) else {
+            self.counters.looped += 1;
+            return self.give_up(key);
+        };
+        let Header { number: offset, length, .. } = *header;
+        let message = Message { key, offset, length, hop_limit, payload };
+        let taken = match &mut flow.way {
+            Way::Deliver(delivery) => {
+                let taken = delivery.reassembly.insert(message).is_ok();
+                self.actions.extend(delivery.due().map(Action::Deliver));
+                taken
+            }
+            Way::Forward(_) => self.assign(message),
+        };
+        if !taken {
+            return self.give_up_misplaced(key);
+        }
+        self.finish_if_over(key);
+    }
+
+    /// The upstream has the flow still.
+    pub fn handle_alive(&mut self, now: Time, from: UpstreamId, key: FlowKey) {
+        if let Some(incoming) = self.flows.get_mut(&key).and_then(|flow| flow.incoming.get_mut(&from)) {
+            incoming.heard = now;
+        }
+    }
+
+    /// The receiver has all of the flow, of which the upstream sent `bytes` here.
+    pub fn handle_end(&mut self, from: UpstreamId, key: FlowKey, bytes: u64) {
+        if let Some(incoming) = self.flows.get_mut(&key).and_then(|flow| flow.incoming.get_mut(&from)) {
+            incoming.ended = Some(bytes);
+        }
+        self.finish_if_over(key);
+    }
+
+    /// The upstream gave the flow up.
+    pub fn handle_upstream_reset(&mut self, from: UpstreamId, key: FlowKey) {
+        if self.flows.get(&key).is_some_and(|flow| flow.incoming.contains_key(&from)) {
+            self.give_up(key);
+        }
+    }
+
+    /// The upstream's connections ended. A host ends its flow like that once its receiver has all.
+    pub fn handle_upstream_closed(&mut self, from: UpstreamId) {
+        for key in self.upstreams.remove(&from).unwrap_or_default() {
+            let Some(flow) = self.flows.get_mut(&key) else { continue };
+            let Some(incoming) = flow.incoming.get_mut(&from) else { continue };
+            if incoming.kind == UpstreamKind::Host && incoming.received == flow.bytes {
+                incoming.ended = Some(flow.bytes);
+            }
+            let is_over = incoming.is_over();
+            if incoming.received == 0 && !is_over && flow.incoming.len() > 1 {
+                // Nothing was lost with it, and the flow comes by another way.
+                flow.incoming.remove(&from);
+            } else if !is_over {
+                self.give_up(key);
+            }
+            self.finish_if_over(key);
+        }
+    }
+
+    /// A receiver wants a flow. What it asked for before is over for it.
+    pub fn handle_subscribe(&mut self, now: Time, subscriber: SubscriberId, key: FlowKey) {
+        self.handle_subscriber_closed(subscriber);
+        let reset = Action::ToSubscriber { subscriber, header: Header::about(key, Kind::Reset, 0) };
+        match self.flows.get_mut(&key).map(Flow::delivery) {
+            Some(Some(delivery)) if delivery.subscriber.is_none() => {
+                delivery.subscriber = Some(subscriber);
+                self.actions.extend(delivery.due().map(Action::Deliver));
+            }
+            None if self.waiting.len() < limits::MAX_WAITING_RECEIVERS
+                && !self.waiting.contains_key(&key) =>
+            {
+                self.waiting.insert(key, (subscriber, now + WAIT_LIMIT));
+            }
+            _ => return self.actions.push_back(reset),
+        }
+        self.subscriptions.insert(subscriber, key);
+    }
+
+    /// A receiver's connection ended. A flow that it had not all of is given up.
+    pub fn handle_subscriber_closed(&mut self, subscriber: SubscriberId) {
+        let Some(key) = self.subscriptions.remove(&subscriber) else { return };
+        if self.waiting.get(&key).is_some_and(|&(waiting, _)| waiting == subscriber) {
+            self.waiting.remove(&key);
+        }
+        let Some(delivery) = self.flows.get_mut(&key).and_then(Flow::delivery) else { return };
+        if delivery.subscriber != Some(subscriber) {
+            return;
+        }
+        delivery.subscriber = None;
+        if !delivery.reassembly.is_complete() {
+            self.give_up(key);
+        }
+    }
+
+    /// The next message for a next hop that can take one.
+    pub fn poll_message(&mut self, hop: HopId) -> Option<Message<P>> {
+        let message = self.hops.get_mut(&hop)?.queue.pop()?;
+        self.note_gone(&message);
+        Some(message)
+    }
+
+    /// Whether there is a message for this receiver.
+    pub fn is_deliverable(&self, subscriber: SubscriberId) -> bool {
+        let flow = self.subscriptions.get(&subscriber).and_then(|key| self.flows.get(key));
+        flow.is_some_and(|flow| match &flow.way {
+            Way::Deliver(delivery) => delivery.due() == Some(subscriber),
+            Way::Forward(_) => false,
+        })
+    }
+
+    /// The next message for a receiver that can take one.
+    pub fn poll_delivery(&mut self, subscriber: SubscriberId) -> Option<Message<P>> {
+        let key = self.subscriptions.get(&subscriber)?;
+        let delivery = self.flows.get_mut(key)?.delivery()?;
+        let message = delivery.reassembly.pop().filter(|_| delivery.subscriber == Some(subscriber))?;
+        self.note_gone(&message);
+        Some(message)
+    }
+
+    /// A message left this relay: its flow may be over, or more of it may come.
+    fn note_gone(&mut self, message: &Message<P>) {
+        let end = message.offset + u64::from(message.length);
+        let Some(flow) = self.flows.get_mut(&message.key) else { return };
+        flow.moved += u64::from(message.length);
+        // A receiver takes its flow in order.
+        if flow.delivery().is_some() {
+            self.grant(message.key, end);
+        }
+        self.finish_if_over(message.key);
+    }
+
+    /// What a flow goes on to takes all bytes before `taken`: upstreams may send so much, and a window more.
+    pub(super) fn grant(&mut self, key: FlowKey, taken: u64) {
+        let window = window_bytes(self.flows.len());
+        let Some(flow) = self.flows.get_mut(&key) else { return };
+        let Some(granted) = flow.window.raise(taken, window) else { return };
+        let header = Header::about(key, Kind::Credit, granted);
+        let upstreams = flow.incoming.iter().filter(|(_, incoming)| incoming.ended.is_none());
+        self.actions.extend(upstreams.map(|(&upstream, _)| Action::ToUpstream { upstream, header }));
+    }
+
+    /// Ends a flow of which nothing more comes and nothing is left here.
+    fn finish_if_over(&mut self, key: FlowKey) {
+        let Some(flow) = self.flows.get(&key).filter(|flow| flow.is_over()) else { return };
+        match &flow.way {
+            Way::Deliver(delivery) if delivery.reassembly.is_complete() => self.remove(key, true),
+            Way::Deliver(delivery) if delivery.reassembly.has_hole() => self.give_up(key),
+            Way::Deliver(_) => {}
+            Way::Forward(forward) => {
+                let left = |hop| self.hops.get(hop).is_some_and(|hop| hop.queue.holds(key));
+                if forward.opened.iter().any(left) {
+                    return;
+                }
+                for &hop in &forward.opened {
+                    let sent = self.hops.get(&hop).map_or(0, |hop| hop.queue.sent(key));
+                    let header = Header::about(key, Kind::End, sent);
+                    self.actions.push_back(Action::ToHop { hop, header, open: None });
+                }
+                self.remove(key, true);
+            }
+        }
+    }
+
+    fn give_up_misplaced(&mut self, key: FlowKey) {
+        self.counters.misplaced += 1;
+        self.give_up(key);
+    }
+
+    /// Gives a flow up and says so to all who know it. Those who told us of it hear it too, and know it no more.
+    pub(super) fn give_up(&mut self, key: FlowKey) {
+        let Some(flow) = self.flows.get(&key) else { return };
+        let header = Header::about(key, Kind::Reset, 0);
+        self.counters.reset += 1;
+        let upstreams = flow.incoming.keys();
+        self.actions.extend(upstreams.map(|&upstream| Action::ToUpstream { upstream, header }));
+        if let Some(forward) = flow.forward() {
+            let hops = forward.opened.iter();
+            self.actions.extend(hops.map(|&hop| Action::ToHop { hop, header, open: None }));
+        }
+        if let Some(subscriber) = flow.subscriber() {
+            self.actions.push_back(Action::ToSubscriber { subscriber, header });
+            self.subscriptions.remove(&subscriber);
+        }
+        self.remove(key, false);
+    }
+
+    fn remove(&mut self, key: FlowKey, complete: bool) {
+        let Some(flow) = self.flows.remove(&key) else { return };
+        for upstream in flow.incoming.keys() {
+            if let Some(keys) = self.upstreams.get_mut(upstream) {
+                keys.remove(&key);
+            }
+        }
+        if let Some(forward) = flow.forward() {
+            for (hop, _) in &forward.route.next_hops {
+                self.leave_hop(*hop, key);
+            }
+            for hop in &forward.opened {
+                self.leave_hop(*hop, key);
+            }
+        }
+        if flow.entered {
+            self.report_ended(key, flow.moved, complete);
+        }
+    }
+
+    pub(super) fn tell_upstream(&mut self, upstream: UpstreamId, header: Header) {
+        self.actions.push_back(Action::ToUpstream { upstream, header });
+    }
+
+    /// Keeps flows alive at those who know them; gives up what was not heard of, and what waits too long.
+    pub(super) fn keep_alive(&mut self, now: Time) {
+        let mut silent = Vec::new();
+        for (&key, flow) in &self.flows {
+            let heard = |incoming: &Incoming| {
+                let relayed = incoming.kind == UpstreamKind::Relay && incoming.ended.is_none();
+                !relayed || now.since(incoming.heard) < SILENCE_LIMIT
+            };
+            let unwanted = match &flow.way {
+                Way::Deliver(delivery) => {
+                    let wanted = delivery.subscriber.is_some() || delivery.reassembly.is_complete();
+                    !wanted && delivery.wait_until <= now
+                }
+                Way::Forward(_) => false,
+            };
+            if unwanted || !flow.incoming.values().all(heard) {
+                silent.push(key);
+                continue;
+            }
+            let header = Header::about(key, Kind::Alive, 0);
+            if let Some(subscriber) = flow.subscriber() {
+                self.actions.push_back(Action::ToSubscriber { subscriber, header });
+            }
+            let opened = flow.forward().into_iter().flat_map(|forward| &forward.opened);
+            self.actions.extend(opened.map(|&hop| Action::ToHop { hop, header, open: None }));
+        }
+        for key in silent {
+            self.give_up(key);
+        }
+        let late = self.waiting.iter().filter(|(_, (_, until))| *until <= now);
+        for (key, subscriber) in late.map(|(&key, &(subscriber, _))| (key, subscriber)).collect::<Vec<_>>() {
+            self.waiting.remove(&key);
+            self.subscriptions.remove(&subscriber);
+            let header = Header::about(key, Kind::Reset, 0);
+            self.actions.push_back(Action::ToSubscriber { subscriber, header });
+        }
+    }
+}

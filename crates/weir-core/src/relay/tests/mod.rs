@@ -1,0 +1,5 @@
+//! Relays against what they promise.
+
+mod network;
+mod queue;
+mod rules;

@@ -1,0 +1,85 @@
+//! What upstreams may send of one flow.
+//!
+//! A grant is a place in the flow: all bytes before it may be sent. The relay that delivers grants a window beyond what
+//! the receiver took; every other relay grants a window beyond what its next hop granted it. So
+//!
+//! * the byte that the receiver waits for may always be sent, at every relay, whatever overtook it on the way: counts
+//!   of bytes instead of places would let what overtook it use up the credit that it needs;
+//! * a relay that is `n` relays before the last holds at most `n + 1` windows of a flow;
+//! * a flow that its receiver does not take stops there, and holds up no other.
+
+//!
+//! A window is 4 MiB, so that a single flow fills a long link. Many flows share 16 MiB, down to two messages for each:
+//! together they fill the link as well, and what a relay holds stays small enough to be moved fast.
+
+use weir_proto::relay::MAX_DATA_BYTES;
+
+/// Bytes of a flow that a relay takes beyond what goes on from it, at most.
+pub const WINDOW_BYTES: u64 = 4 << 20;
+/// What all flows of a relay share.
+const ALL_WINDOWS_BYTES: u64 = 16 << 20;
+/// Each has this much in any case.
+const LEAST_WINDOW_BYTES: u64 = 2 * MAX_DATA_BYTES as u64;
+
+/// The window of each of so many flows.
+pub fn window_bytes(flows: usize) -> u64 {
+    (ALL_WINDOWS_BYTES / (flows as u64).max(1)).clamp(LEAST_WINDOW_BYTES, WINDOW_BYTES)
+}
+
+/// The grant of one flow at one relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    granted: u64,
+}
+
+impl Window {
+    /// A window from the start of a flow.
+    pub fn new(window: u64) -> Window {
+        Window { granted: window }
+    }
+
+    /// All bytes before this may be sent.
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// All bytes before `taken` may go on; the new grant, if it is worth saying: a quarter of the window more.
+    pub fn raise(&mut self, taken: u64, window: u64) -> Option<u64> {
+        let grant = taken.saturating_add(window);
+        if grant < self.granted.saturating_add(window / 4) {
+            return None;
+        }
+        self.granted = grant;
+        Some(grant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A grant is never taken back, is never more than a window ahead, and never falls more than a quarter behind.
+        #[test]
+        fn grants_follow_what_is_taken(taken in proptest::collection::vec(0u64..20 << 20, 1..100), flows in 0usize..50) {
+            let size = window_bytes(flows);
+            let (mut window, mut most) = (Window::new(size), 0);
+            for taken in taken {
+                let before = window.granted();
+                let said = window.raise(taken, size);
+                most = most.max(taken);
+                prop_assert!(window.granted() >= before && said.unwrap_or(before) == window.granted());
+                prop_assert!(window.granted() <= most + size);
+                prop_assert!(window.granted() + size / 4 > most + size - 1);
+            }
+        }
+    }
+
+    /// 16 MiB / 8 flows; and for many the least.
+    #[test]
+    fn flows_share_what_a_relay_holds() {
+        let sizes = [0, 1, 4, 8, 1000].map(window_bytes);
+        assert_eq!(sizes, [4 << 20, 4 << 20, 4 << 20, 2 << 20, 2 * 262_152]);
+    }
+}

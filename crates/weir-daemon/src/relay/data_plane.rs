@@ -1,0 +1,414 @@
+//! The relay's thread: connections on one side, the state machine on the other.
+
+mod peers;
+mod writing;
+
+use super::Command;
+use super::link::{Link, Received};
+use super::neighbours::{DIAL_LIMIT, Dialled, Neighbours};
+use peers::{Peer, Role};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc as sync_mpsc;
+use tokio::sync::mpsc;
+use weir_core::relay::{Action, HopId, Relay, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
+use weir_model::{Span, Time};
+use weir_net::{Clock, Event, Payload, PipePool, Poller};
+use weir_proto::relay::{FlowKey, HELLO_BYTES, Header, Hello, Kind, Role as Says};
+use weir_proto::{limits, v1};
+
+const LISTENER: u64 = 0;
+/// Messages read from one connection before the others have their turn.
+const READS_PER_TURN: usize = 8;
+
+/// What the thread has of the operating system.
+pub(super) struct Edge {
+    pub(super) clock: Clock,
+    pub(super) listener: TcpListener,
+    pub(super) poller: Poller,
+    /// Parallel connections to each neighbour.
+    pub(super) connections: u8,
+}
+
+/// Everything the thread owns but what is not sent between threads.
+pub(super) struct DataPlane {
+    edge: Edge,
+    config: RelayConfig,
+    inbox: sync_mpsc::Receiver<Command>,
+}
+
+impl DataPlane {
+    pub(super) fn start(
+        config: RelayConfig,
+        edge: Edge,
+        inbox: sync_mpsc::Receiver<Command>,
+    ) -> io::Result<DataPlane> {
+        edge.poller.add(&edge.listener, LISTENER)?;
+        Ok(DataPlane { edge, config, inbox })
+    }
+
+    /// Runs until told to stop.
+    pub(super) fn run(self) -> io::Result<()> {
+        Running {
+            edge: self.edge,
+            relay: Relay::new(self.config),
+            inbox: self.inbox,
+            pool: PipePool::default(),
+            peers: BTreeMap::new(),
+            neighbours: Neighbours::default(),
+            readable: BTreeSet::new(),
+            writable: BTreeSet::new(),
+            session: None,
+            next_token: LISTENER + 1,
+            accept_again: false,
+        }
+        .run()
+    }
+}
+
+struct Running {
+    edge: Edge,
+    relay: Relay<Payload>,
+    inbox: sync_mpsc::Receiver<Command>,
+    pool: PipePool,
+    peers: BTreeMap<u64, Peer>,
+    neighbours: Neighbours,
+    /// Connections that may have more to read.
+    readable: BTreeSet<u64>,
+    /// Connections that may have something to write.
+    writable: BTreeSet<u64>,
+    session: Option<mpsc::Sender<v1::FromRelay>>,
+    next_token: u64,
+    accept_again: bool,
+}
+
+impl Running {
+    fn run(mut self) -> io::Result<()> {
+        let mut events = Vec::new();
+        loop {
+            if !self.take_commands() {
+                return Ok(());
+            }
+            for event in events.drain(..) {
+                self.handle_event(event);
+            }
+            if std::mem::take(&mut self.accept_again) {
+                self.accept();
+            }
+            self.read_turn();
+            self.pass_time();
+            self.act();
+            let more = self.write_turn();
+            self.act();
+            self.report();
+            let timeout = if more || !self.readable.is_empty() || !self.writable.is_empty() {
+                Span::ZERO
+            } else if self.accept_again {
+                Span::from_millis(5)
+            } else {
+                let next = self.relay.next_timeout().min(self.neighbours.next_late());
+                next.since(self.edge.clock.now()).max(Span::from_nanos(100_000))
+            };
+            self.edge.poller.wait(Some(timeout), &mut events)?;
+        }
+    }
+
+    /// False once the thread is to end.
+    fn take_commands(&mut self) -> bool {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(Command::SessionUp(session)) => {
+                    self.session = Some(session);
+                    self.relay.handle_session_up();
+                }
+                Ok(Command::SessionLost) => self.lose_session(),
+                Ok(Command::Controller(message)) => {
+                    self.relay.handle_controller(self.edge.clock.now(), &message);
+                }
+                Ok(Command::Stop) | Err(sync_mpsc::TryRecvError::Disconnected) => return false,
+                Err(sync_mpsc::TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn lose_session(&mut self) {
+        self.session = None;
+        self.relay.handle_session_lost();
+    }
+
+    /// Hands on what the controller is to know.
+    fn report(&mut self) {
+        while let Some(report) = self.relay.poll_report() {
+            if self.session.as_ref().is_some_and(|session| session.try_send(report).is_err()) {
+                // The controller does not keep up or is gone. The session task sees its queue close, and a new
+                // session begins with everything.
+                self.lose_session();
+            }
+        }
+    }
+
+    fn pass_time(&mut self) {
+        let now = self.edge.clock.now();
+        for hop in self.neighbours.late(now) {
+            self.fail_hop(hop, &io::Error::from(io::ErrorKind::TimedOut));
+        }
+        if self.relay.next_timeout() <= now {
+            self.relay.handle_timeout(now);
+        }
+        if self.relay.wants_samples(now) {
+            let unacknowledged = self.neighbours.dialled.iter().map(|(&hop, dialled)| {
+                let peers = dialled.links.iter().filter_map(|link| self.peers.get(link));
+                let waits = peers.filter_map(|peer| weir_net::unacknowledged(peer.link.stream()).ok());
+                (hop, waits.sum())
+            });
+            let unacknowledged = unacknowledged.collect();
+            self.relay.handle_samples(now, &unacknowledged);
+        }
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        if event.token == LISTENER {
+            return self.accept();
+        }
+        let Some(peer) = self.peers.get_mut(&event.token) else { return };
+        if peer.connecting {
+            return self.check_dialled(event.token);
+        }
+        if event.writable {
+            peer.blocked = false;
+            self.writable.insert(event.token);
+        }
+        if event.readable {
+            self.readable.insert(event.token);
+        }
+    }
+
+    fn accept(&mut self) {
+        loop {
+            let stream = match self.edge.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    // Out of descriptors, most likely: those waiting are tried again shortly.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    self.accept_again = true;
+                    return;
+                }
+            };
+            let full = self.peers.len() >= limits::MAX_RELAY_CONNECTIONS;
+            let ready = stream.set_nonblocking(true).is_ok() && weir_net::tune_served(&stream).is_ok();
+            if !full && ready {
+                self.add_peer(stream, Role::New, false);
+            }
+        }
+    }
+
+    /// Watches a connection; its token.
+    fn add_peer(&mut self, stream: TcpStream, role: Role, connecting: bool) -> Option<u64> {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.edge.poller.add(&stream, token).ok()?;
+        self.peers.insert(token, Peer::new(Link::new(stream), role, connecting));
+        Some(token)
+    }
+
+    fn read_turn(&mut self) {
+        for token in self.readable.iter().copied().collect::<Vec<_>>() {
+            for _ in 0..READS_PER_TURN {
+                let Some(peer) = self.peers.get_mut(&token).filter(|peer| peer.may_read()) else {
+                    self.readable.remove(&token);
+                    break;
+                };
+                match peer.link.read(&self.pool) {
+                    Ok(Some(received)) => self.handle_received(token, received),
+                    Ok(None) => {
+                        self.readable.remove(&token);
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::debug!(token, %error, "a connection ended");
+                        self.close(token, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle_received(&mut self, token: u64, received: Received) {
+        let now = self.edge.clock.now();
+        let Some(peer) = self.peers.get_mut(&token) else { return };
+        match (peer.role, received) {
+            (Role::New, Received::Hello(hello)) => self.welcome(token, hello),
+            (Role::Upstream(from, kind), Received::Open(header, open)) => {
+                self.relay.handle_open(now, from, kind, &header, open);
+            }
+            (Role::Upstream(from, _), Received::Data(header, payload)) => {
+                peer.received += u64::from(header.length);
+                self.relay.handle_data(now, from, &header, payload);
+            }
+            (Role::Upstream(from, UpstreamKind::Relay), Received::About(header)) => match header.kind {
+                Kind::Alive => self.relay.handle_alive(now, from, header.key),
+                Kind::End => self.relay.handle_end(from, header.key, header.number),
+                Kind::Reset => self.relay.handle_upstream_reset(from, header.key),
+                _ => self.close_odd(token),
+            },
+            (Role::Receiver(subscriber), Received::About(Header { kind: Kind::Subscribe, key, .. })) => {
+                self.relay.handle_subscribe(now, subscriber, key);
+            }
+            (Role::Hop(hop), Received::About(header)) => match header.kind {
+                Kind::Credit => self.relay.handle_credit(hop, header.key, header.number),
+                Kind::Reset => self.relay.handle_hop_reset(hop, header.key),
+                _ => self.close_odd(token),
+            },
+            _ => self.close_odd(token),
+        }
+    }
+
+    fn close_odd(&mut self, token: u64) {
+        let error = io::Error::new(io::ErrorKind::InvalidData, "a message that does not belong here");
+        tracing::warn!(token, %error, "a connection is closed");
+        self.close(token, &error);
+    }
+
+    fn welcome(&mut self, token: u64, hello: Hello) {
+        let Some(peer) = self.peers.get_mut(&token) else { return };
+        peer.role = match hello.role {
+            Says::Host => Role::Upstream(UpstreamId(token), UpstreamKind::Host),
+            Says::Receiver => Role::Receiver(SubscriberId(token)),
+            Says::Relay => {
+                if weir_net::tune_relay(peer.link.stream()).is_err() {
+                    return self.close_odd(token);
+                }
+                let upstream = self.neighbours.accept(hello.session, token, UpstreamId(token));
+                Role::Upstream(upstream, UpstreamKind::Relay)
+            }
+        };
+    }
+
+    /// A connection ended: what it stood for ends with it.
+    fn close(&mut self, token: u64, error: &io::Error) {
+        let Some(peer) = self.peers.remove(&token) else { return };
+        match peer.role {
+            Role::New => {}
+            Role::Receiver(subscriber) => self.relay.handle_subscriber_closed(subscriber),
+            Role::Hop(hop) => self.fail_hop(hop, error),
+            Role::Upstream(upstream, _) => {
+                for link in self.neighbours.forget(upstream) {
+                    self.peers.remove(&link);
+                }
+                self.relay.handle_upstream_closed(upstream);
+            }
+        }
+    }
+
+    fn dial(&mut self, hop: HopId, address: SocketAddr) {
+        let until = self.edge.clock.now() + DIAL_LIMIT;
+        let mut dialled = Dialled { links: Vec::new(), missing: 0, until };
+        for _ in 0..self.edge.connections.max(1) {
+            let dial =
+                weir_net::dial(address).and_then(|stream| weir_net::tune_relay(&stream).map(|()| stream));
+            let stream = match dial {
+                Ok(stream) => stream,
+                Err(error) => {
+                    self.neighbours.dialled.insert(hop, dialled);
+                    return self.fail_hop(hop, &error);
+                }
+            };
+            dialled.links.extend(self.add_peer(stream, Role::Hop(hop), true));
+        }
+        dialled.missing = dialled.links.len();
+        self.neighbours.dialled.insert(hop, dialled);
+    }
+
+    /// A connection to a neighbour may be there now, or may have failed.
+    fn check_dialled(&mut self, token: u64) {
+        let Some(peer) = self.peers.get_mut(&token) else { return };
+        let Role::Hop(hop) = peer.role else { return };
+        match weir_net::connected(peer.link.stream()) {
+            Ok(false) => return,
+            Ok(true) => peer.connecting = false,
+            Err(error) => return self.fail_hop(hop, &error),
+        }
+        let Some(dialled) = self.neighbours.dialled.get_mut(&hop) else { return };
+        dialled.missing -= 1;
+        if dialled.missing > 0 {
+            return;
+        }
+        let connections = self.edge.connections.max(1);
+        let hello = Hello { role: Says::Relay, connections, session: rand::random() }.encode();
+        let key = FlowKey { coflow: 0, reducer: 0, mapper: 0 };
+        let header = Header { length: HELLO_BYTES as u32, ..Header::about(key, Kind::Hello, 0) };
+        for link in &dialled.links {
+            if let Some(peer) = self.peers.get_mut(link) {
+                peer.link.say(&header, &hello);
+                self.writable.insert(*link);
+                self.readable.insert(*link);
+            }
+        }
+        self.relay.handle_hop_up(self.edge.clock.now(), hop);
+    }
+
+    /// Ends all connections to a neighbour.
+    fn fail_hop(&mut self, hop: HopId, error: &io::Error) {
+        self.hang_up(hop);
+        tracing::info!(hop = hop.0, %error, "a neighbour failed");
+        self.relay.handle_hop_down(self.edge.clock.now(), hop);
+    }
+
+    fn hang_up(&mut self, hop: HopId) {
+        for link in self.neighbours.dialled.remove(&hop).map(|dialled| dialled.links).unwrap_or_default() {
+            self.peers.remove(&link);
+        }
+    }
+
+    /// Does what the state machine says.
+    fn act(&mut self) {
+        while let Some(action) = self.relay.poll_action() {
+            match action {
+                Action::Dial { hop, address } => self.dial(hop, address),
+                Action::Hangup(hop) => self.hang_up(hop),
+                Action::ToHop { hop, header, open } => {
+                    let body = open.map(|open| open.encode());
+                    let body = body.as_ref().map_or(&[][..], |body| &body[..]);
+                    self.say(self.neighbours.on_to(hop, header.key), &header, body);
+                }
+                Action::ToUpstream { upstream, header } => {
+                    match self.neighbours.back_to(upstream, header.key) {
+                        Some(link) => self.say(Some(link), &header, &[]),
+                        None => self.tell_host(upstream, &header),
+                    }
+                }
+                Action::ToSubscriber { subscriber, header } => self.say(Some(subscriber.0), &header, &[]),
+                Action::Deliver(subscriber) => {
+                    self.writable.insert(subscriber.0);
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, link: Option<u64>, header: &Header, body: &[u8]) {
+        if let Some(link) = link
+            && let Some(peer) = self.peers.get_mut(&link)
+        {
+            peer.link.say(header, body);
+            self.writable.insert(link);
+        }
+    }
+
+    /// A host is told by what is read of its connection: its flow's, and no other's.
+    fn tell_host(&mut self, upstream: UpstreamId, header: &Header) {
+        let Some(peer) = self.peers.get_mut(&upstream.0) else { return };
+        if header.kind == Kind::Credit {
+            peer.granted = header.number;
+            self.readable.insert(upstream.0);
+        } else {
+            self.close(upstream.0, &io::Error::other("the flow was given up"));
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.edge.clock.now()
+    }
+}

@@ -1,0 +1,60 @@
+//! Connections between relays, and from hosts to relays.
+
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// A relay that leaves bytes unacknowledged, or takes none, for this long is given up: relays always read on, so
+/// it or the way to it has failed.
+const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(5);
+/// Unsent bytes the kernel may hold for one connection, so that what goes first is decided late.
+const UNSENT_BYTES: u32 = 128 << 10;
+
+/// Begins a connection to a relay. It is there once it is writable and [`connected`] says so. A relay that takes
+/// nothing for a long time is waited for, as long as its kernel answers.
+pub fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    crate::tune_served(&socket)?;
+    socket.set_tcp_user_timeout(None)?;
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+/// Prepares a connection that carries many flows between relays, at either end.
+pub fn tune_relay<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
+    let socket = socket.into();
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT))?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES)
+}
+
+/// Whether a connection that was begun is there: `Ok(false)` while that is not known yet.
+pub fn connected(stream: &TcpStream) -> io::Result<bool> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes what a non-blocking socket takes; `more`: other bytes follow at once. `None`: it takes nothing now.
+pub fn send(socket: impl AsFd, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
+    let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    flags.set(SendFlags::MORE, more);
+    match rustix::io::retry_on_intr(|| rustix::net::send(&socket, bytes, flags)) {
+        Ok(count) => Ok(Some(count)),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
