@@ -184,7 +184,9 @@ fn capacity_is_kept_and_claims_hold(host: &Host, info: &PolicyInfo, rates: &[(Fl
 fn assert_same_rates(name: &str, law: &str, a: &[(FlowId, f64)], b: &[(FlowId, f64)], tolerance: f64) {
     assert_eq!(a.len(), b.len(), "{name}: {law}");
     for (a, b) in a.iter().zip(b) {
-        let same = a.0 == b.0 && (a.1 - b.1).abs() <= tolerance * a.1.max(b.1).max(1.0);
+        // What is left of a flow before its end is a difference of large sums: of rates of a few bytes a second,
+        // a hundred thousandth of any link here, rounding has the last digits.
+        let same = a.0 == b.0 && (a.1 - b.1).abs() <= tolerance * a.1.max(b.1).max(100.0);
         assert!(same, "{name}: {law}: {a:?} and {b:?}");
     }
 }
