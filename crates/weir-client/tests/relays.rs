@@ -44,7 +44,7 @@ async fn read_until(reader: &mut BlockReader, bytes: &[u8], got: &mut usize, unt
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_block_goes_by_the_relays_of_both_sites() {
     let (controller, address) = Controller::start().await;
-    let sites = Sites::start(&[1, 1], Some(address)).await;
+    let sites = Sites::start(&[1, 1], &[address]).await;
     controller.all_up(2).await;
     let bytes = pattern(5_000_001, 1);
     sites.client(0).put_bytes(7, "b", &bytes).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_block_goes_by_the_relays_of_both_sites() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn within_a_site_no_relay_is_used() {
     let (controller, address) = Controller::start().await;
-    let sites = Sites::start(&[1, 1], Some(address)).await;
+    let sites = Sites::start(&[1, 1], &[address]).await;
     controller.all_up(2).await;
     let bytes = pattern(1_000_000, 2);
     sites.client(0).put_bytes(8, "b", &bytes).await.unwrap();
@@ -80,7 +80,7 @@ async fn within_a_site_no_relay_is_used() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_that_changes_in_mid_flow_moves_the_flow_and_loses_nothing() {
     let (controller, address) = Controller::start().await;
-    let sites = Sites::start(&[1, 2, 1], Some(address)).await;
+    let sites = Sites::start(&[1, 2, 1], &[address]).await;
     controller.all_up(4).await;
     let bytes = pattern(60_000_000, 3);
     sites.client(0).put_bytes(9, "b", &bytes).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_rule_that_changes_in_mid_flow_moves_the_flow_and_loses_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_relay_that_dies_in_mid_flow_costs_no_byte() {
     let (controller, address) = Controller::start().await;
-    let mut sites = Sites::start(&[1, 2, 1], Some(address)).await;
+    let mut sites = Sites::start(&[1, 2, 1], &[address]).await;
     controller.all_up(4).await;
     controller.set_rule("0-0", rule(10, &[("1-0", 1.0)], 1));
     let bytes = pattern(60_000_000, 4);
@@ -130,7 +130,7 @@ async fn a_relay_that_dies_in_mid_flow_costs_no_byte() {
 /// The receiver's own relay dies, then that of the source: both sites go on without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_site_without_its_relay_still_sends_and_receives() {
-    let mut sites = Sites::start(&[1, 1], None).await;
+    let mut sites = Sites::start(&[1, 1], &[]).await;
     let bytes = pattern(40_000_000, 6);
     sites.client(0).put_bytes(11, "b", &bytes).await.unwrap();
     for dead in ["1-0", "0-0"] {
@@ -146,7 +146,7 @@ async fn a_site_without_its_relay_still_sends_and_receives() {
 /// Nobody reads one flow. The others, over the same connections between the same relays, do not notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_stops_reading_holds_up_nobody_else() {
-    let sites = Sites::start(&[1, 1], None).await;
+    let sites = Sites::start(&[1, 1], &[]).await;
     let (stuck, bytes) = (pattern(60_000_000, 7), pattern(3_000_000, 8));
     sites.client(0).put_bytes(12, "stuck", &stuck).await.unwrap();
     sites.client(0).put_bytes(12, "b", &bytes).await.unwrap();

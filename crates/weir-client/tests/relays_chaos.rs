@@ -58,7 +58,7 @@ async fn fail(sites: &mut Sites, controller: &Controller, chance: &mut Chance) {
 
 async fn round(seed: u64) {
     let (controller, address) = Controller::start().await;
-    let mut sites = Sites::start(&[1, 2, 1], Some(address)).await;
+    let mut sites = Sites::start(&[1, 2, 1], &[address]).await;
     controller.all_up(4).await;
     let mut chance = Chance(seed);
     let mut gets = JoinSet::new();

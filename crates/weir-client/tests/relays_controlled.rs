@@ -43,7 +43,9 @@ async fn wait(store: &dyn Store, what: &str, reached: impl Fn(&State, &[u64]) ->
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relays_tell_their_flows_to_the_controller_and_it_puts_them_in_order() {
     let (address, store) = controller();
-    let sites = Sites::start(&[1, 1, 1], Some(address)).await;
+    // Another server of the controller, which is not there.
+    let absent = SocketAddr::from(([127, 0, 0, 1], 1));
+    let sites = Sites::start(&[1, 1, 1], &[absent, address]).await;
     wait(store.as_ref(), "all relays", |state, _| state.relays.len() == 3).await;
     let (long, short) = (pattern(60_000_000, 1), pattern(2_000_000, 2));
     sites.client(0).put_bytes(1, "long", &long).await.unwrap();

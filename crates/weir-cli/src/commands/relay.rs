@@ -44,9 +44,9 @@ pub(crate) struct RelayArgs {
     /// Address at which they reach it, if not the one listened on
     #[arg(long, value_name = "IP:PORT")]
     advertise: Option<SocketAddr>,
-    /// The controller of the relays
-    #[arg(long, value_name = "IP:PORT")]
-    controller: Option<SocketAddr>,
+    /// The controller of the relays; of several servers the first that can be reached
+    #[arg(long, value_name = "IP:PORT,..", value_delimiter = ',')]
+    controller: Vec<SocketAddr>,
     /// File of relays and rules that hold until a controller says others
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -65,7 +65,7 @@ fn name(text: &str) -> Result<String, String> {
 pub(crate) fn relay(args: RelayArgs) -> Result<(), Failure> {
     let mut options = RelayOptions::new(&args.name, args.site);
     options.advertise = args.advertise;
-    options.controller = args.controller;
+    options.controllers = args.controller;
     options.rules = args.rules.as_deref().map(read_rules).transpose()?;
     options.connections = args.connections;
     if options.advertise.is_none() && args.listen.ip().is_unspecified() {

@@ -21,12 +21,13 @@ pub(crate) struct RunningRelay {
 }
 
 impl RunningRelay {
-    async fn start(name: &str, site: u32, controller: Option<SocketAddr>) -> RunningRelay {
+    async fn start(name: &str, site: u32, controllers: &[SocketAddr]) -> RunningRelay {
         let listener = weir_net::data_listener(any_port()).unwrap();
         let listens = listener.local_addr().unwrap();
         let link = Link::to(listens).await;
         let advertise = Some(link.address);
-        let options = RelayOptions { controller, advertise, ..RelayOptions::new(name, site) };
+        let controllers = controllers.to_vec();
+        let options = RelayOptions { controllers, advertise, ..RelayOptions::new(name, site) };
         let mut relay = RunningRelay { options, listens, link, stop: None, ended: None };
         relay.serve(listener);
         relay
@@ -63,13 +64,13 @@ pub(crate) struct Sites {
 
 impl Sites {
     /// So many relays at each site.
-    pub(crate) async fn start(relays: &[usize], controller: Option<SocketAddr>) -> Sites {
+    pub(crate) async fn start(relays: &[usize], controllers: &[SocketAddr]) -> Sites {
         let dir = tempfile::tempdir().unwrap();
         let (mut agents, mut running) = (Vec::new(), Vec::new());
         for (site, &count) in (0u32..).zip(relays) {
             let mut addresses = Vec::new();
             for number in 0..count {
-                let relay = RunningRelay::start(&format!("{site}-{number}"), site, controller).await;
+                let relay = RunningRelay::start(&format!("{site}-{number}"), site, controllers).await;
                 addresses.push(relay.link.address);
                 running.push(relay);
             }

@@ -28,8 +28,9 @@ pub struct RelayOptions {
     pub site: u32,
     /// Where other relays and hosts reach it, if not the address it listens on.
     pub advertise: Option<SocketAddr>,
-    /// Who says which way flows go. Without one, `rules` or the direct way.
-    pub controller: Option<SocketAddr>,
+    /// Servers of the controller, which says which way flows go; the first that can be reached is taken. Without any,
+    /// `rules` or the direct way.
+    pub controllers: Vec<SocketAddr>,
     /// Relays and rules that hold until a controller says others.
     pub rules: Option<StaticRules>,
     /// Parallel connections to each neighbour.
@@ -43,7 +44,7 @@ impl RelayOptions {
             name: name.to_owned(),
             site,
             advertise: None,
-            controller: None,
+            controllers: Vec::new(),
             rules: None,
             connections: 4,
         }
@@ -96,14 +97,12 @@ pub async fn serve(
         let _ = ended.send(());
         result
     })?;
-    let session = options.controller.map(|address| tokio::spawn(session::keep(address, commands.clone())));
+    let session = tokio::spawn(session::keep(options.controllers, commands.clone()));
     tokio::select! {
         _ = thread_end => {}
         () = stop => {}
     }
-    if let Some(session) = session {
-        session.abort();
-    }
+    session.abort();
     commands.send(Command::Stop);
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the relay's thread panicked"))??;

@@ -16,9 +16,12 @@ const FIRST_LEASE: Duration = Duration::from_secs(10);
 /// A controller is left once it was silent for so many leases. Its rules stay in force.
 const SILENT_LEASES: u32 = 3;
 
-/// Never returns; abort the task to end it.
-pub(super) async fn keep(address: SocketAddr, commands: Commands) {
+/// Attaches to one of several servers of the controller: to the next one if it cannot be reached, to the same one if
+/// a session was lost. Never returns; abort the task to end it.
+pub(super) async fn keep(servers: Vec<SocketAddr>, commands: Commands) {
     let mut pause = RETRY.0;
+    let mut turn = servers.iter().cycle();
+    let Some(mut address) = turn.next().copied() else { return };
     loop {
         let mut established = false;
         let ended = attach(address, &commands, &mut established).await;
@@ -30,6 +33,9 @@ pub(super) async fn keep(address: SocketAddr, commands: Commands) {
             if status.code() == tonic::Code::FailedPrecondition {
                 tracing::error!(%address, "refused: {}", status.message());
             }
+        }
+        if !established {
+            address = turn.next().copied().unwrap_or(address);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(RETRY.1);
