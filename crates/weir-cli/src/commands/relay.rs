@@ -15,17 +15,17 @@ use weir_daemon::relay::{RelayOptions, StaticRules};
 ///
 /// A file of rules (TOML):
 ///
-///   [[relay]]                 # each relay that rules lead to
-///   name = "oslo-1"
-///   site = 2
-///   address = "10.0.0.5:7072"
+///     [[relay]]                 # each relay that rules lead to
+///     name = "oslo-1"
+///     site = 2
+///     address = "10.0.0.5:7072"
 ///
-///   [[rule]]                  # of the flows of coflow 7 to reducer 2
-///   coflow = 7                # mapper, reducer and coflow may be left out, in this order
-///   reducer = 2
-///   rank = 1                  # less goes first; 0 unless said
-///   weight = 1.0              # share within a rank
-///   to = [{ relay = "oslo-1", weight = 3 }, { deliver = true }]
+///     [[rule]]                  # of the flows of coflow 7 to reducer 2
+///     coflow = 7                # mapper, reducer and coflow may be left out, in this order
+///     reducer = 2
+///     rank = 1                  # less goes first; 0 unless said
+///     weight = 1.0              # share within a rank
+///     to = [{ relay = "oslo-1", weight = 3 }, { deliver = true }]
 ///
 /// `deliver` is straight to the relay that the receiver listens at. Of the rules that a flow matches the one with the
 /// most parts holds.
