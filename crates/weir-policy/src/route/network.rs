@@ -1,6 +1,6 @@
 //! The links between sites of a fabric, and what a coflow has to move over them.
 
-use super::SiteDemand;
+use super::{MAX_SITES, SiteDemand};
 use crate::{Class, CoflowTable, FlowRef, Slot};
 use weir_model::{Fabric, LinkId};
 
@@ -20,9 +20,13 @@ pub struct SiteNetwork {
 pub type Pair = (usize, usize);
 
 impl SiteNetwork {
-    /// Takes over the links of a fabric; without sites there are none.
+    /// Takes over the links of a fabric; without sites there are none, and where there are more than [`MAX_SITES`]
+    /// nothing is routed but directly.
     pub fn of(fabric: &Fabric) -> SiteNetwork {
         let sites = fabric.site_count();
+        if sites as usize > MAX_SITES {
+            return SiteNetwork::default();
+        }
         let pairs = (0..sites).flat_map(|from| (0..sites).map(move |to| (from, to)));
         let links: Vec<Option<LinkId>> = pairs.map(|(from, to)| fabric.between(from, to)).collect();
         let capacity = |link: &Option<LinkId>| link.map_or(0.0, |link| fabric.capacity(link).bytes_per_sec());
@@ -116,5 +120,21 @@ impl SiteNetwork {
             }
         }
         SiteDemand { sites: self.sites, capacity: self.capacity.clone(), bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_model::{Rate, SiteSpec};
+
+    #[test]
+    fn more_sites_than_tables_of_routes_have_room_for_are_not_routed() {
+        let network = |sites: usize| {
+            let rates = vec![vec![Rate::from_bytes_per_sec(1.0); sites]; sites];
+            let spec = SiteSpec { hosts_per_site: vec![1; sites], host_rate: None, rates };
+            SiteNetwork::of(&Fabric::sites(&spec).unwrap())
+        };
+        assert_eq!((network(MAX_SITES).sites(), network(MAX_SITES + 1).sites()), (MAX_SITES, 0));
     }
 }
