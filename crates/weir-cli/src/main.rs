@@ -90,7 +90,13 @@ fn main() -> ExitCode {
         )
         .init();
     let command = parse().command;
-    if matches!(command, Command::Live(_) | Command::Bench(commands::bench::BenchCommand::Sites(_))) {
+    let needs_bed = matches!(
+        command,
+        Command::Live(_)
+            | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
+            | Command::Bench(commands::bench::BenchCommand::Sites(_))
+    );
+    if needs_bed {
         // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
         // `weir live` then says what it does instead.
         let _ = weir_testbed::enter_user_namespace();

@@ -16,11 +16,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod rounds;
 mod support;
 
-use std::time::Instant;
-use support::receiver;
-use support::round::{Failure, Tally, play};
+use rounds::receiver;
+use rounds::round::play;
+use support::chance::fill;
+use support::verdict::{Failure, Tally, play_all};
 
 /// Rounds of a plain `cargo test`.
 const USUAL_ROUNDS: u64 = 12;
@@ -35,43 +37,7 @@ fn receiver_process() {
 
 #[test]
 fn rounds_of_kills_lose_nothing() {
-    let (rounds, first) = (number("WEIR_CHAOS_ROUNDS", USUAL_ROUNDS), number("WEIR_CHAOS_SEED", 0));
-    let (mut sum, mut slowest, mut failures) = (Tally::default(), (0.0, 0), Vec::new());
-    let (mut wrong, mut lost, mut hangs, mut left) = (0, 0, 0, 0);
-    let started = Instant::now();
-    for seed in first..first + rounds {
-        let began = Instant::now();
-        match round(seed) {
-            Ok(tally) => add(&mut sum, tally),
-            Err(failure) => {
-                match &failure {
-                    Failure::Wrong(_) => wrong += 1,
-                    Failure::Lost(_) => lost += 1,
-                    Failure::Hang(_) => hangs += 1,
-                    Failure::Left(_) => left += 1,
-                }
-                eprintln!("seed {seed}: {failure}");
-                failures.push(seed);
-            }
-        }
-        let took = began.elapsed().as_secs_f64();
-        if took > slowest.0 {
-            slowest = (took, seed);
-        }
-    }
-    println!(
-        "chaos: {rounds} rounds from seed {first} in {:.1} s (slowest {:.2} s, seed {}); kills {:?}; {} coflows \
-         ended while they moved; {} gets returned, {} bytes verified; wrong {wrong}, lost {lost}, hangs {hangs}, \
-         left behind {left}",
-        started.elapsed().as_secs_f64(),
-        slowest.0,
-        slowest.1,
-        sum.kills,
-        sum.unregistered,
-        sum.gets,
-        sum.bytes
-    );
-    assert!(failures.is_empty(), "seeds {failures:?} failed");
+    play_all(USUAL_ROUNDS, round);
 }
 
 fn round(seed: u64) -> Result<Tally, Failure> {
@@ -80,15 +46,13 @@ fn round(seed: u64) -> Result<Tally, Failure> {
     runtime.block_on(play(seed, dir.path()))
 }
 
-fn add(sum: &mut Tally, tally: Tally) {
-    for (kind, count) in tally.kills {
-        *sum.kills.entry(kind).or_default() += count;
-    }
-    sum.unregistered += tally.unregistered;
-    sum.gets += tally.gets;
-    sum.bytes += tally.bytes;
-}
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().unwrap())
+#[test]
+fn content_depends_on_its_place_alone() {
+    let mut whole = [0; 100];
+    fill(7, 0, &mut whole);
+    let mut part = [0; 31];
+    fill(7, 45, &mut part);
+    assert_eq!(part, whole[45..76]);
+    fill(8, 45, &mut part);
+    assert_ne!(part, whole[45..76]);
 }

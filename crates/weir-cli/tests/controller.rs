@@ -3,48 +3,37 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-#[path = "../../weir-controller/tests/support/redis.rs"]
-mod redis;
 mod relays;
+mod support;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use redis::RedisServer;
 use relays::Relay;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use support::process::{Process, refused, weir};
+use support::redis::{RedisServer, free_address};
+use support::setting;
 use weir_controller::decision::Finality;
 use weir_controller::store::{RedisStore, Store};
 
-/// A process that does not outlive this value.
-struct Running(Child);
-
-impl Running {
-    fn weir(arguments: &[&str]) -> Running {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.arg("controller").args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-        // Redis is away often enough here; nobody needs to read that.
-        command.env("WEIR_LOG", "error").stderr(Stdio::null());
-        Running(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A process of the controller.
+fn start(arguments: &[&str]) -> Process {
+    let mut command = weir(&["controller"]);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    // Redis is away often enough here; nobody needs to read that.
+    Process::spawn(command.env("WEIR_LOG", "error").stderr(Stdio::null()))
 }
 
 /// Two servers and two decision makers; a relay at each server, which knows the other one too.
 struct Controller {
     redis: RedisServer,
     addresses: [SocketAddr; 2],
-    servers: [Option<Running>; 2],
-    deciders: [Option<Running>; 2],
+    servers: [Option<Process>; 2],
+    deciders: [Option<Process>; 2],
     relays: [Relay; 2],
 }
 
@@ -52,7 +41,7 @@ impl Controller {
     /// None where Redis is not installed.
     async fn start() -> Option<Controller> {
         let redis = RedisServer::start()?;
-        let addresses = [redis::free_address(), redis::free_address()];
+        let addresses = [free_address(), free_address()];
         let relay =
             |at: usize| Relay::start(["a", "b"][at], at as u32, vec![addresses[at], addresses[1 - at]]);
         let (servers, deciders) = ([None, None], [None, None]);
@@ -68,15 +57,22 @@ impl Controller {
         Some(controller)
     }
 
+    /// What `weir status` says of it.
+    fn status(&self) -> String {
+        let asked = weir(&["status", "--controller", &self.addresses[0].to_string()]).output().unwrap();
+        assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+        String::from_utf8_lossy(&asked.stdout).into_owned()
+    }
+
     fn start_server(&mut self, at: usize) {
         let listen = self.addresses[at].to_string();
         let arguments = ["serve", "--store", &self.redis.url(), "--listen", &listen, "--lease-ms", "200"];
-        self.servers[at] = Some(Running::weir(&arguments));
+        self.servers[at] = Some(start(&arguments));
     }
 
     fn start_decider(&mut self, at: usize) {
         let seed = (at + 1).to_string();
-        self.deciders[at] = Some(Running::weir(&["decide", "--store", &self.redis.url(), "--seed", &seed]));
+        self.deciders[at] = Some(start(&["decide", "--store", &self.redis.url(), "--seed", &seed]));
     }
 
     /// Opens a coflow from site 0 to site 1, so many million bytes.
@@ -144,6 +140,11 @@ fn coflows_come_and_go_and_each_decision_is_made_once() {
             controller.relays[0].end(coflow);
         }
         controller.expect_order(&[7, 5, 4, 3, 1]).await;
+        let status = controller.status();
+        assert!(status.contains("2 relays at 2 sites; decision "), "{status}");
+        let places: Vec<Option<usize>> =
+            [7, 5, 4, 3, 1].map(|coflow| status.find(&format!("coflow {coflow}: "))).to_vec();
+        assert!(places.is_sorted() && places[0].is_some() && !status.contains("coflow 8"), "{status}");
         for coflow in [7, 5, 4, 3, 1] {
             controller.relays[0].end(coflow);
         }
@@ -270,7 +271,7 @@ impl Controller {
 /// Forty times; as often as `WEIR_CONTROLLER_KILLS` says, if it does.
 #[test]
 fn any_two_are_killed_while_coflows_come_and_go() {
-    let kills = std::env::var("WEIR_CONTROLLER_KILLS").map_or(40, |text| text.parse().unwrap());
+    let kills = setting("WEIR_CONTROLLER_KILLS", 40);
     block_on(async {
         let Some(mut controller) = Controller::start().await else { return };
         let mut random = ChaCha8Rng::seed_from_u64(1);
@@ -299,8 +300,8 @@ fn any_two_are_killed_while_coflows_come_and_go() {
 #[test]
 fn one_process_decides_without_redis() {
     block_on(async {
-        let address = redis::free_address();
-        let _controller = Running::weir(&["--listen", &address.to_string(), "--seed", "3"]);
+        let address = free_address();
+        let _controller = start(&["--listen", &address.to_string(), "--seed", "3"]);
         let relay = Relay::start("a", 0, vec![address]);
         relay.open(1, 1, 5_000_000);
         relay.open(2, 1, 1_000_000);
@@ -313,12 +314,7 @@ fn one_process_decides_without_redis() {
 #[test]
 fn a_store_that_cannot_be_is_refused_by_name() {
     for part in ["serve", "decide"] {
-        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(["controller", part, "--store", "nonsense"])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        let said = refused(&["controller", part, "--store", "nonsense"]);
         assert!(said.contains("--store nonsense"), "{said}");
     }
 }

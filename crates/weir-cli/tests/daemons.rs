@@ -1,17 +1,8 @@
 //! `weir coordinator` and `weir agent` with options that cannot be: one line that says which, and exit 2.
 
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+mod support;
 
-use std::process::Command;
-
-/// The one line of a refusal.
-#[track_caller]
-fn refused(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
-    said
-}
+use support::process::refused;
 
 #[test]
 fn times_out_of_range_are_refused_by_name() {

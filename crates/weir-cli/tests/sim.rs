@@ -48,6 +48,16 @@ fn every_scenario_gives_what_it_expects() {
 }
 
 #[test]
+fn a_scenario_in_which_capacities_change_is_not_run_live() {
+    let file = scenarios().join("site-link-halves.toml");
+    let said = refused(&["live", "--scenario", file.to_str().unwrap()]);
+    assert!(
+        said.contains("site-link-halves: capacities of its links change, which only a simulation"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_scenario_with_a_wrong_expectation_exits_with_1() {
     let dir = tempfile::tempdir().unwrap();
     let text = std::fs::read_to_string(scenarios().join("varys-figure-16.toml")).unwrap();

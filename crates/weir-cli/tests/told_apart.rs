@@ -12,9 +12,17 @@ type Times = BTreeMap<CoflowId, Option<f64>>;
 /// Completion times in units, none where a coflow was refused.
 fn simulated(scenario: &Scenario, policy: &str) -> Times {
     let rate = Rate::from_bits_per_sec(1e9);
-    let scaled = scenario.at(rate, scenario.unit_bytes).expect("a fabric");
+    let scaled = scenario.changing_at(rate, scenario.unit_bytes).expect("a fabric");
     let mut policy = find(policy).expect("a policy").create();
-    let outcome = weir_sim::simulate(&scaled.fabric, scaled.coflows, policy.as_mut(), &Default::default());
+    let (fabric, options) = (&scaled.fabric, Default::default());
+    let outcome = weir_sim::simulate_changing(
+        fabric,
+        scaled.changes,
+        scaled.coflows,
+        policy.as_mut(),
+        &options,
+        &mut (),
+    );
     let units = |secs: f64| secs / scaled.unit_secs;
     let records = outcome.expect("nobody starves").coflows;
     records.iter().map(|record| (record.id, record.admitted.then(|| units(record.cct.as_secs())))).collect()
@@ -27,10 +35,6 @@ fn differ(expected: &[(CoflowId, Expected)], simulated: &Times) -> bool {
     })
 }
 
-/// Policies that differ only where capacities change, which no scenario says: weir-sim's tests of coflows between sites
-/// tell them apart.
-const ALIKE_WHERE_NOTHING_CHANGES: [&str; 2] = ["lookahead", "monte-carlo"];
-
 #[test]
 fn every_policy_is_told_apart_from_every_other() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
@@ -40,9 +44,7 @@ fn every_policy_is_told_apart_from_every_other() {
     // What a policy may be taken for as long as no scenario says otherwise.
     let mut alike: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for name in &names {
-        let is_one = |name: &str| ALIKE_WHERE_NOTHING_CHANGES.contains(&name);
-        let others = names.iter().filter(|&other| other != name && !(is_one(name) && is_one(other)));
-        alike.insert(name, others.copied().collect());
+        alike.insert(name, names.iter().filter(|&other| other != name).copied().collect());
     }
     for scenario in &scenarios {
         let mut runs: BTreeMap<&str, Times> = BTreeMap::new();

@@ -407,7 +407,7 @@ impl BlockReader {
         if response.status == Status::Relayed
             && let Some((path, stream)) = way.take()
         {
-            let key = FlowKey { coflow: self.coflow, reducer: self.options.group, mapper: path.mapper };
+            let key = FlowKey::of(&request, &path);
             match RelayedFlow::subscribe(path.relay, stream, key).await {
                 Ok(relayed) => self.relayed = Some(relayed),
                 Err(error) => {

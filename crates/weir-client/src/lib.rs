@@ -60,6 +60,7 @@ pub use memory::MemoryBlock;
 pub use stream::BlockStream;
 pub use weir_proto::v1::Admission as AdmissionState;
 pub use weir_proto::v1::{CoflowOptions, CoflowRecord, DescribeReply, Pattern, StatusReply};
+pub use weir_proto::v1::{CoflowPlace, ControllerStatus, LinkState};
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,7 @@ use tokio::sync::Mutex;
 use tonic::transport::Channel;
 use weir_proto::v1::agent_client::AgentClient;
 use weir_proto::v1::coordinator_client::CoordinatorClient;
+use weir_proto::v1::relay_control_client::RelayControlClient;
 use weir_proto::{limits, v1};
 
 /// How long a control call may take before it fails, retries included.
@@ -242,6 +244,17 @@ impl Client {
     fn agent(&self) -> Result<AgentClient<Channel>, Error> {
         self.agent.clone().ok_or(Error::NoAgent)
     }
+}
+
+/// What a controller of relays knows: its relays, coflows in their order, and how fast links between sites were.
+pub async fn controller_status(controller: SocketAddr) -> Result<ControllerStatus, Error> {
+    let client = RelayControlClient::new(weir_net::coordinator_channel(controller))
+        .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+    retry(|| {
+        let mut client = client.clone();
+        async move { client.describe(v1::DescribeControllerRequest {}).await }
+    })
+    .await
 }
 
 /// Repeats a call that may be repeated while its peer is away, within [`CALL_LIMIT`].

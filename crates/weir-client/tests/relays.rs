@@ -41,6 +41,18 @@ async fn read_until(reader: &mut BlockReader, bytes: &[u8], got: &mut usize, unt
     }
 }
 
+/// A slow machine makes it slower, and none faster: 3 MB at 2 MB/s, with what may go at once when a connection begins.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_between_relays_carries_no_more_than_it_may() {
+    let mut sites = Sites::start(&[1, 1], &[]).await;
+    sites.relay("0-0").restart_with(weir_model::Rate::from_bytes_per_sec(2e6)).await;
+    let bytes = pattern(3_000_000, 5);
+    sites.client(0).put_bytes(3, "b", &bytes).await.unwrap();
+    let start = std::time::Instant::now();
+    assert!(sites.client(1).get_bytes(3, "b", from_agent(&sites, 0)).await.unwrap() == bytes);
+    assert!(start.elapsed() > Duration::from_millis(800), "{:?}", start.elapsed());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_block_goes_by_the_relays_of_both_sites() {
     let (controller, address) = Controller::start().await;

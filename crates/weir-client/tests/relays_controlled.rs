@@ -20,7 +20,12 @@ fn controller() -> (SocketAddr, Arc<dyn Store>) {
     let store: Arc<dyn Store> = Arc::new(EmbeddedStore::new());
     let listener = weir_net::control_listener(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = listener.local_addr().unwrap();
-    let settings = DeciderSettings { name: "decider".to_owned(), seed: 1, maker: MakerSettings::default() };
+    let settings = DeciderSettings {
+        name: "decider".to_owned(),
+        seed: 1,
+        maker: MakerSettings::default(),
+        policy: None,
+    };
     tokio::spawn(decide(settings, store.clone(), std::future::pending()));
     let settings = ServerSettings::new("server".to_owned());
     tokio::spawn(serve(settings, store.clone(), listener, std::future::pending()));

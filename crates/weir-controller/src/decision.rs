@@ -23,10 +23,12 @@ impl Finality {
     }
 }
 
-/// How traffic from one site to another is divided: the shares of it that relays at other sites pass on. The rest goes
-/// directly.
+/// How a coflow's traffic from one site to another is divided: the shares of it that relays at other sites pass on. The
+/// rest goes directly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Split {
+    /// Whose.
+    pub coflow: u64,
     /// Sending site.
     pub from: u32,
     /// Receiving site.
@@ -50,6 +52,8 @@ pub struct Proposal {
     pub order: Vec<u64>,
     /// Where not all goes directly.
     pub splits: Vec<Split>,
+    /// Whether the flow groups of a coflow go one after the other, the largest first; else they share.
+    pub largest_group_first: bool,
 }
 
 /// A proposal that was taken, and the number that it got. Numbers of decisions and epochs of states come from one

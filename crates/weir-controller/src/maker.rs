@@ -11,7 +11,7 @@
 //! # Pseudo-code
 //! ```text
 //! state of an epoch:
-//!     splits = converged water-filling of all demands at the mean bandwidths
+//!     splits = converged water-filling of each coflow's demands at the mean bandwidths
 //!     propose the cheapest branch at the mean bandwidths                        (provisional)
 //!     until the rounds of all are enough, or the best branch is told from the second:
 //!         run a batch of rounds with own draws; make own tally known; take the sum of all
@@ -23,17 +23,22 @@
 //! # Properties
 //! * All decision makers rank coflows of one state alike, so branches have the same numbers at all of them.
 //! * A decision maker that dies leaves its rounds to the others, and none to be waited for.
-//! * At a site that passes on bytes for others to some destination, own bytes for that destination go directly: no
-//!   byte meets more than one relay between its site and the last.
+//! * What is divided at the site where it enters goes on directly from there: no byte meets more than one relay between
+//!   its site and the last, whatever else that site sends to the same place.
 //!
 //! # Departures
-//! * Links of which nothing was measured are taken to have the mean of those that were.
-//! * The paper gives no order between splitting and ordering. Splits here are of all that is to be moved; orders are
-//!   chosen as if everything went directly.
+//! * Links of which hardly anything was measured are taken to have the mean of those that were.
+//! * The paper gives no order between splitting and ordering. Splits here are of each coflow as if it were alone, as
+//!   of the policy `siphon`; orders are chosen as if everything went directly.
+//! * In place of all this another policy for links between sites can decide, as it does in simulations.
+
+mod planner;
 
 use crate::decision::{Finality, Proposal, Split};
-use crate::records::State;
+use crate::records::{CoflowState, State};
+use planner::Planner;
 use weir_model::{Bytes, CoflowId, Rate, Time};
+use weir_policy::Policy;
 use weir_policy::order::bandwidth::{Bandwidths, Estimate};
 use weir_policy::order::branches::Reach;
 use weir_policy::order::simulation::{Simulation, Waiting};
@@ -44,6 +49,8 @@ use weir_policy::route::{MAX_SITES, Rule, SiteDemand};
 pub const BATCH_ROUNDS: u32 = 25;
 /// What a link is taken to have where nothing at all was measured, in bytes per second.
 const NOTHING_MEASURED: f64 = 125e6;
+/// A link with fewer measurements is as good as not measured: one may have come of anything.
+const LEAST_SAMPLES: usize = 3;
 /// Shares of a pair's bytes that are not worth a detour.
 const LEAST_SHARE: f64 = 0.01;
 
@@ -58,6 +65,10 @@ pub struct MakerSettings {
     pub decide: Decide,
     /// Whether rounds end once the best is told from the second, and branches are given up.
     pub early: bool,
+    /// How traffic is divided over detours.
+    pub routes: Rule,
+    /// Whether the flow groups of a coflow go one after the other, the largest first; else they share.
+    pub largest_group_first: bool,
 }
 
 impl Default for MakerSettings {
@@ -67,6 +78,8 @@ impl Default for MakerSettings {
             rounds: 200,
             decide: Decide::Wins,
             early: true,
+            routes: Rule::Converged,
+            largest_group_first: true,
         }
     }
 }
@@ -96,6 +109,9 @@ pub struct Maker {
     name: String,
     settings: MakerSettings,
     simulation: Simulation,
+    /// What decides in place of rounds.
+    planner: Option<Planner>,
+    planned: Vec<u64>,
     epoch: u64,
     splits: Vec<Split>,
     phase: Phase,
@@ -111,6 +127,8 @@ impl Maker {
             name,
             settings,
             simulation: Simulation::new(settings.reach, seed),
+            planner: None,
+            planned: Vec::new(),
             epoch: 0,
             splits: Vec::new(),
             phase: Phase::Done,
@@ -118,6 +136,11 @@ impl Maker {
             own: Tally::default(),
             total: Tally::default(),
         }
+    }
+
+    /// A decision maker that does as a policy does in simulations: at once, and without rounds.
+    pub fn of_policy(name: String, policy: Box<dyn Policy>, settings: MakerSettings) -> Maker {
+        Maker { planner: Some(Planner::new(policy)), ..Maker::new(name, 0, settings) }
     }
 
     /// Who it is.
@@ -129,7 +152,12 @@ impl Maker {
     pub fn begin(&mut self, epoch: u64, state: &State) {
         let links = Links::of(state);
         self.epoch = epoch;
-        self.splits = links.splits(state);
+        if let Some(planner) = &mut self.planner {
+            (self.planned, self.splits) = planner.plan(&links, state);
+            self.phase = Phase::Final;
+            return;
+        }
+        self.splits = links.splits(state, self.settings.routes);
         self.simulation.update(links.bandwidths.clone(), links.waiting(state));
         let branches = self.simulation.branches();
         self.out = vec![false; branches];
@@ -189,14 +217,19 @@ impl Maker {
     }
 
     fn proposal(&self, finality: Finality, branch: usize) -> Proposal {
-        let order = if self.simulation.branches() == 0 { Vec::new() } else { self.simulation.order(branch) };
+        let order = match (&self.planner, self.simulation.branches()) {
+            (Some(_), _) => self.planned.clone(),
+            (None, 0) => Vec::new(),
+            (None, _) => self.simulation.order(branch).into_iter().map(|CoflowId(id)| id).collect(),
+        };
         Proposal {
             epoch: self.epoch,
             finality,
             maker: self.name.clone(),
             rounds: self.total.rounds(),
-            order: order.into_iter().map(|CoflowId(id)| id).collect(),
+            order,
             splits: self.splits.clone(),
+            largest_group_first: self.settings.largest_group_first,
         }
     }
 }
@@ -219,7 +252,8 @@ impl Links {
         let unknown =
             if all.is_empty() { NOTHING_MEASURED } else { all.iter().sum::<f64>() / all.len() as f64 };
         let of_link = |(from, to): (usize, usize)| {
-            state.samples.get(&(sites[from], sites[to])).map_or(&[][..], Vec::as_slice)
+            let samples = state.samples.get(&(sites[from], sites[to])).map_or(&[][..], Vec::as_slice);
+            if samples.len() < LEAST_SAMPLES { &[] } else { samples }
         };
         let bandwidths =
             Bandwidths::measured(pairs(sites.len()).map(of_link), Rate::from_bytes_per_sec(unknown));
@@ -233,7 +267,7 @@ impl Links {
     }
 
     fn waiting(&self, state: &State) -> Vec<Waiting> {
-        let of_coflow = |(&id, coflow): (&u64, &crate::records::CoflowState)| {
+        let of_coflow = |(&id, coflow): (&u64, &CoflowState)| {
             let mut bytes = vec![0.0; self.bandwidths.links()];
             for (&(from, to), left) in &coflow.left {
                 if let Some(link) = self.number(from, to) {
@@ -245,24 +279,34 @@ impl Links {
         state.coflows.iter().map(of_coflow).collect()
     }
 
-    /// Converged water-filling of what all coflows have left.
-    fn splits(&self, state: &State) -> Vec<Split> {
+    /// Mean bandwidths, from and to each site.
+    fn mean(&self) -> Vec<Vec<Rate>> {
         let sites = self.sites.len();
-        let (mut capacity, mut left) = (vec![vec![Rate::ZERO; sites]; sites], vec![vec![0.0; sites]; sites]);
-        let mean = self.bandwidths.inverse(Estimate::Mean);
-        for ((from, to), inverse) in pairs(sites).zip(mean) {
-            capacity[from][to] = Rate::from_bytes_per_sec(1.0 / inverse);
+        let mut mean = vec![vec![Rate::ZERO; sites]; sites];
+        for ((from, to), inverse) in pairs(sites).zip(self.bandwidths.inverse(Estimate::Mean)) {
+            mean[from][to] = Rate::from_bytes_per_sec(1.0 / inverse);
         }
-        for (&(from, to), bytes) in state.coflows.values().flat_map(|coflow| &coflow.left) {
+        mean
+    }
+
+    /// Water-filling of what each coflow has left, as if it were alone.
+    fn splits(&self, state: &State, rule: Rule) -> Vec<Split> {
+        let capacity = self.mean();
+        let of_coflow = |(&id, coflow)| self.splits_of(id, coflow, &capacity, rule);
+        state.coflows.iter().flat_map(of_coflow).collect()
+    }
+
+    fn splits_of(&self, id: u64, coflow: &CoflowState, capacity: &[Vec<Rate>], rule: Rule) -> Vec<Split> {
+        let sites = self.sites.len();
+        let mut bytes = vec![vec![Bytes(0); sites]; sites];
+        for (&(from, to), left) in &coflow.left {
             if let (Ok(from), Ok(to)) = (self.sites.binary_search(&from), self.sites.binary_search(&to)) {
-                left[from][to] += bytes;
+                bytes[from][to] += Bytes(*left as u64);
             }
         }
-        let bytes: Vec<Vec<Bytes>> =
-            left.iter().map(|row| row.iter().map(|bytes| Bytes(*bytes as u64)).collect()).collect();
         // Refused where there are fewer than two sites: then nothing can be split.
-        let Ok(demand) = SiteDemand::new(&capacity, &bytes) else { return Vec::new() };
-        let routes = Rule::Converged.route(&demand);
+        let Ok(demand) = SiteDemand::new(capacity, &bytes) else { return Vec::new() };
+        let routes = rule.route(&demand);
         let mut splits = Vec::new();
         for (from, to) in pairs(sites) {
             let all = demand.bytes(from, to).0 as f64;
@@ -271,19 +315,11 @@ impl Links {
             let worth = hops.filter(|&hop| share(hop) >= LEAST_SHARE);
             let via: Vec<(u32, f64)> = worth.map(|hop| (self.sites[hop], share(hop))).collect();
             if !via.is_empty() {
-                splits.push(Split { from: self.sites[from], to: self.sites[to], via });
+                splits.push(Split { coflow: id, from: self.sites[from], to: self.sites[to], via });
             }
         }
-        one_relay_at_most(&mut splits);
         splits
     }
-}
-
-/// Has sites that pass on bytes for some destination send their own there directly.
-fn one_relay_at_most(splits: &mut Vec<Split>) {
-    let passes_on: Vec<(u32, u32)> =
-        splits.iter().flat_map(|split| split.via.iter().map(|&(via, _)| (via, split.to))).collect();
-    splits.retain(|split| !passes_on.contains(&(split.from, split.to)));
 }
 
 /// Ordered pairs of different sites, by number.
@@ -294,7 +330,6 @@ fn pairs(sites: usize) -> impl Iterator<Item = (usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::records::CoflowState;
 
     /// Coflows of `(id, bytes)` from site 0 to site 1, on a link that was seen at 1 and at 3 bytes a second.
     fn state(coflows: &[(u64, f64)]) -> State {
@@ -371,6 +406,29 @@ mod tests {
         assert_eq!((last.rounds, last.order), (50, vec![2, 1]));
     }
 
+    /// All links carry 10 bytes a second. The shorter coflow goes first, and half of it by site 2; the other has to wait,
+    /// and so has no detour yet.
+    #[test]
+    fn a_policy_decides_at_once_on_order_and_detours() {
+        let mut both = state(&[(1, 30.0), (2, 10.0)]);
+        both.samples = pairs(3).map(|(from, to)| ((from as u32, to as u32), vec![10.0])).collect();
+        both.relays = (0..3)
+            .map(|site| {
+                let record = crate::records::RelayRecord { site, data_address: String::new(), since_ns: 0 };
+                (format!("relay {site}"), record)
+            })
+            .collect();
+        let policy = weir_policy::create("sebf-routed").expect("a policy");
+        let mut maker = Maker::of_policy("planner".to_owned(), policy, MakerSettings::default());
+        maker.begin(4, &both);
+        let proposal = proposed(maker.step());
+        assert_eq!(
+            (proposal.finality, proposal.order, maker.step()),
+            (Finality::Final, vec![2, 1], Step::Done)
+        );
+        assert_eq!(proposal.splits, [Split { coflow: 2, from: 0, to: 1, via: vec![(2, 0.5)] }]);
+    }
+
     #[test]
     fn where_there_is_nothing_to_choose_the_first_order_is_the_last() {
         for (coflows, order) in [(&[][..], vec![]), (&[(4, 10.0)][..], vec![4])] {
@@ -379,14 +437,5 @@ mod tests {
             let only = proposed(maker.step());
             assert_eq!((only.finality, only.order, maker.step()), (Finality::Final, order, Step::Done));
         }
-    }
-
-    #[test]
-    fn sites_that_pass_bytes_on_send_their_own_directly() {
-        let split = |from, to, via| Split { from, to, via: vec![(via, 0.5)] };
-        let mut splits = vec![split(0, 2, 1), split(1, 2, 3), split(1, 0, 3), split(3, 0, 2)];
-        one_relay_at_most(&mut splits);
-        // Site 1 passes on for site 2, and 3 for 0.
-        assert_eq!(splits, [split(0, 2, 1), split(1, 0, 3)]);
     }
 }

@@ -28,8 +28,17 @@ pub struct CoflowRecord {
     pub arrival_ns: u64,
     /// Bytes left by receiving site; none for flows inside the site.
     pub left: BTreeMap<u32, f64>,
-    /// Receiving site by flow group.
-    pub groups: BTreeMap<u32, u32>,
+    /// By flow group, what of it entered here.
+    pub groups: BTreeMap<u32, GroupRecord>,
+}
+
+/// A flow group: all flows of a coflow to one reducer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRecord {
+    /// The reducer's site.
+    pub site: u32,
+    /// Bytes of all its flows, those that ended included.
+    pub bytes: u64,
 }
 
 /// Measured bandwidths by receiving site, in bytes per second, oldest first, in `links/NAME`.
@@ -78,8 +87,18 @@ pub struct CoflowState {
     pub arrival_ns: u64,
     /// Bytes left by sending and receiving site.
     pub left: BTreeMap<(u32, u32), f64>,
-    /// Receiving site by flow group.
-    pub groups: BTreeMap<u32, u32>,
+    /// By flow group, what entered of it at all relays.
+    pub groups: BTreeMap<u32, GroupRecord>,
+}
+
+impl CoflowState {
+    /// The flow groups, the largest first; equal ones by number.
+    pub fn largest_groups_first(&self) -> Vec<(u32, GroupRecord)> {
+        let mut groups: Vec<(u32, GroupRecord)> =
+            self.groups.iter().map(|(&group, &record)| (group, record)).collect();
+        groups.sort_by_key(|(group, record)| (std::cmp::Reverse(record.bytes), *group));
+        groups
+    }
 }
 
 /// What the documents of all servers come to.
@@ -147,7 +166,10 @@ impl State {
         for (&to, &bytes) in record.left.iter().filter(|(_, bytes)| bytes.is_finite() && **bytes >= 0.0) {
             *coflow.left.entry((from, to)).or_default() += bytes;
         }
-        coflow.groups.extend(record.groups);
+        for (group, GroupRecord { site, bytes }) in record.groups {
+            let known = coflow.groups.entry(group).or_insert(GroupRecord { site, bytes: 0 });
+            known.bytes = known.bytes.saturating_add(bytes);
+        }
         true
     }
 
@@ -182,7 +204,7 @@ mod tests {
         let record = CoflowRecord {
             arrival_ns,
             left: [(to, bytes)].into_iter().collect(),
-            groups: [(group, to)].into_iter().collect(),
+            groups: [(group, GroupRecord { site: to, bytes: 3 })].into_iter().collect(),
         };
         serde_json::to_string(&record).expect("a record")
     }
@@ -196,15 +218,20 @@ mod tests {
         let servers: BTreeMap<String, Documents> = [
             ("x".to_owned(), server(&[("relay/a", relay(0, 5)), ("coflow/7/a", coflow(30, 2, 10.0, 1))])),
             ("y".to_owned(), server(&[("relay/b", relay(1, 5)), ("coflow/7/b", coflow(20, 2, 4.0, 9))])),
+            ("z".to_owned(), server(&[("relay/c", relay(0, 5)), ("coflow/7/c", coflow(25, 2, 1.0, 9))])),
         ]
         .into_iter()
         .collect();
         let state = State::of(&servers);
         let expected = CoflowState {
             arrival_ns: 20,
-            left: [((0, 2), 10.0), ((1, 2), 4.0)].into_iter().collect(),
-            groups: [(1, 2), (9, 2)].into_iter().collect(),
+            left: [((0, 2), 11.0), ((1, 2), 4.0)].into_iter().collect(),
+            groups: [(1, GroupRecord { site: 2, bytes: 3 }), (9, GroupRecord { site: 2, bytes: 6 })]
+                .into_iter()
+                .collect(),
         };
+        let order: Vec<u32> = expected.largest_groups_first().into_iter().map(|(group, _)| group).collect();
+        assert_eq!(order, [9, 1]);
         assert_eq!((state.coflows.get(&7), state.unreadable), (Some(&expected), 0));
         assert_eq!(state.sites(), [0, 1, 2]);
     }

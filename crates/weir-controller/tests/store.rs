@@ -36,7 +36,7 @@ fn report(server: &str, documents: &[(&str, Option<&str>)]) -> Report {
 
 fn proposal(epoch: u64, finality: Finality, maker: &str) -> Proposal {
     let (order, splits) = (vec![epoch, u64::MAX], Vec::new());
-    Proposal { epoch, finality, maker: maker.to_owned(), rounds: 7, order, splits }
+    Proposal { epoch, finality, maker: maker.to_owned(), rounds: 7, order, splits, largest_group_first: true }
 }
 
 /// A tally of one round of two branches.

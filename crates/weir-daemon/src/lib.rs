@@ -11,3 +11,5 @@
 pub mod agent;
 pub mod coordinator;
 pub mod relay;
+
+mod session;

@@ -10,6 +10,7 @@
 
 mod characteristics;
 mod jobs;
+mod live;
 mod measure;
 mod plot;
 mod run;
@@ -19,9 +20,10 @@ mod table;
 mod workload;
 
 pub use jobs::JobSetup;
+pub use live::{Live, LiveWork};
 pub use measure::Measures;
 pub use plot::{escape, plot};
 pub use run::{PointResult, PolicyResult, Results, RunError, run};
-pub use sites::{ShuffleSetup, SiteSetup};
+pub use sites::{LinkUse, ShuffleSetup, SiteSetup};
 pub use spec::{Experiment, Paper, Plot, Point, Setup, SpecError};
 pub use table::{stem, table};

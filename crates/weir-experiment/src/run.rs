@@ -2,13 +2,14 @@
 
 use crate::characteristics::of_workload;
 use crate::measure::{between_sites, compare, confidence, of_run, spread};
-use crate::sites::{Traffic, least_average_secs};
+use crate::sites::{LinkUse, Traffic, add_links, least_average_secs};
 use crate::spec::WORKLOAD;
 use crate::workload::{Work, prepare};
 use crate::{Experiment, Measures, Point};
 use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use weir_model::Time;
 use weir_sim::{Observer, Options, Outcome, Replan};
 use weir_trace::Workload;
 
@@ -39,6 +40,9 @@ pub struct PolicyResult {
     pub policy: String,
     /// Means over seeds, to six significant digits.
     pub measures: Measures,
+    /// The use of every link between sites, where the experiment asks for it; means likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkUse>,
 }
 
 /// Why an experiment cannot be run.
@@ -67,7 +71,15 @@ pub enum RunError {
 /// One simulation: which point, seed and policy.
 type Task = (usize, u64, usize);
 /// What it gives.
-type Simulated = Result<(Outcome, Measures), RunError>;
+type Simulated = Result<Done, RunError>;
+
+/// A simulation that came to its end.
+#[derive(Clone)]
+struct Done {
+    outcome: Outcome,
+    measures: Measures,
+    links: Vec<LinkUse>,
+}
 
 /// Runs all points, on all processors. `progress` hears of every simulation that is done.
 pub fn run(
@@ -102,7 +114,7 @@ pub fn run(
             arrival_scale: setup.arrival_scale.unwrap_or(1.0),
             ..Options::default()
         };
-        simulate(point, &experiment.policies_of(point)[at], work, &options)
+        simulate(point, &experiment.policies_of(point)[at], work, &options, experiment.links)
     };
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
@@ -127,8 +139,7 @@ pub fn run(
             policy: experiment.policies_of(&points[task.0])[task.2].clone(),
             reason: "it gave no result".to_owned(),
         };
-        let (outcome, measures) = outcome.unwrap_or_else(|| Err(lost()))?;
-        done.push((*task, outcome, measures));
+        done.push((*task, outcome.unwrap_or_else(|| Err(lost()))?));
     }
     Ok(collect(experiment, workload, done))
 }
@@ -151,7 +162,7 @@ fn measure_workload(
             progress();
         }
         sums.values_mut().for_each(|value| *value = six_digits(*value));
-        let policies = vec![PolicyResult { policy: WORKLOAD.to_owned(), measures: sums }];
+        let policies = vec![PolicyResult { policy: WORKLOAD.to_owned(), measures: sums, links: Vec::new() }];
         points.push(PointResult { name: point.name.clone(), policies });
     }
     Ok(Results { schema: 1, workload: workload.name.clone(), points })
@@ -164,11 +175,11 @@ fn add_part(means: &mut Measures, measures: Measures, seeds: usize) {
     }
 }
 
-fn simulate(point: &Point, policy: &str, work: Work, options: &Options) -> Simulated {
+fn simulate(point: &Point, policy: &str, work: Work, options: &Options, count_links: bool) -> Simulated {
     let failed =
         |reason: String| RunError::Run { point: point.name.clone(), policy: policy.to_owned(), reason };
     let mut instance = weir_policy::create(policy).map_err(|error| failed(error.to_string()))?;
-    let Work { fabric, coflows, changes, bins, reads, classes } = work;
+    let Work { fabric, coflows, changes, bins, reads, regions, classes } = work;
     // Of the coflows as they are simulated.
     let as_given = options.arrival_scale == 1.0;
     let bound = least_average_secs(&fabric, &changes, &coflows).filter(|_| as_given);
@@ -184,31 +195,36 @@ fn simulate(point: &Point, policy: &str, work: Work, options: &Options) -> Simul
     if !bins.is_empty() {
         between_sites(&outcome, bound, &mut measures);
     }
+    let mut links = Vec::new();
+    if reads && count_links {
+        links = traffic.note_links(&regions, outcome.makespan - Time::ZERO, &mut measures);
+    }
     if reads {
         traffic.note(&mut measures);
     }
-    Ok((outcome, measures))
+    Ok(Done { outcome, measures, links })
 }
 
 /// Compares with the baseline of the same point and seed, and takes means over seeds.
-fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Outcome, Measures)>) -> Results {
+fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Done)>) -> Results {
     let find = |point: usize, seed: u64, name: &str| {
         let at = experiment.policies_of(&experiment.point[point]).iter().position(|policy| policy == name)?;
-        done.iter().find(|(task, _, _)| *task == (point, seed, at))
+        done.iter().find(|(task, _)| *task == (point, seed, at)).map(|(_, done)| done)
     };
     let points = experiment.point.iter().enumerate().map(|(index, point)| {
         let policies = experiment.policies_of(point).iter().map(|policy| {
-            let mut sums = Measures::new();
+            let (mut sums, mut links) = (Measures::new(), Vec::new());
             let mut of_seeds = Vec::with_capacity(experiment.seeds.len());
             let mut factors = Vec::with_capacity(experiment.seeds.len());
             for &seed in &experiment.seeds {
-                let Some((_, own, measures)) = find(index, seed, policy) else { continue };
+                let Some(own) = find(index, seed, policy) else { continue };
                 let base = experiment.baseline.as_ref().and_then(|name| find(index, seed, name));
-                let Some((_, base, baseline)) = base else { continue };
-                let fair = find(index, seed, "fair").map(|(_, fair, _)| fair);
-                of_seeds.push(own);
-                let mut measures = measures.clone();
-                compare(&mut measures, baseline, own, base, fair);
+                let Some(base) = base else { continue };
+                let fair = find(index, seed, "fair").map(|fair| &fair.outcome);
+                of_seeds.push(&own.outcome);
+                let mut measures = own.measures.clone();
+                compare(&mut measures, &base.measures, &own.outcome, &base.outcome, fair);
+                add_links(&mut links, &own.links, experiment.seeds.len());
                 factors.extend(measures.get("factor avg"));
                 add_part(&mut sums, measures, experiment.seeds.len());
             }
@@ -220,7 +236,10 @@ fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Outcom
                 spread(&mut sums, &of_seeds);
             }
             sums.values_mut().for_each(|value| *value = six_digits(*value));
-            PolicyResult { policy: policy.clone(), measures: sums }
+            for link in &mut links {
+                (link.gb, link.used) = (six_digits(link.gb), six_digits(link.used));
+            }
+            PolicyResult { policy: policy.clone(), measures: sums, links }
         });
         PointResult { name: point.name.clone(), policies: policies.collect() }
     });

@@ -1,6 +1,6 @@
 //! What an experiment is: the file `experiment.toml`.
 
-use crate::{JobSetup, SiteSetup};
+use crate::{JobSetup, Live, SiteSetup};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use weir_model::Rate;
@@ -34,8 +34,13 @@ pub struct Experiment {
     /// What the paper reports.
     #[serde(default)]
     pub paper: Vec<Paper>,
+    /// Bytes are counted link by link between sites, and their price where prices are known.
+    #[serde(default)]
+    pub links: bool,
     /// What is drawn.
     pub plot: Plot,
+    /// What is repeated with real bytes, if anything.
+    pub live: Option<Live>,
 }
 
 /// How a workload is changed before it is run; absent means as it is.
@@ -227,8 +232,22 @@ impl Experiment {
             }
         }
         for point in &self.point {
-            point.setup.over(&self.setup).check()?;
+            let setup = point.setup.over(&self.setup);
+            setup.check()?;
+            let counts = |sites: &SiteSetup| sites.shuffles.is_some() && sites.every.is_none();
+            if self.links && !setup.sites.as_ref().is_some_and(counts) {
+                return Err(format!(
+                    "links need shuffles between sites of steady capacity; not {}",
+                    point.name
+                ));
+            }
             self.check_baseline(point)?;
+        }
+        if let Some(live) = &self.live {
+            live.check()?;
+            if !self.point.iter().any(|point| point.name == live.point) {
+                return Err(format!("live: there is no point {}", live.point));
+            }
         }
         for paper in &self.paper {
             let name = paper.point.as_ref().unwrap_or(&self.point[0].name);
@@ -248,6 +267,7 @@ impl Experiment {
     /// those that need it.
     pub fn check_policies(&self) -> Result<(), weir_policy::UnknownPolicy> {
         let of_points = self.point.iter().flat_map(|point| self.policies_of(point));
+        let of_points = of_points.chain(self.live.iter().flat_map(|live| &live.policies));
         of_points.map(|policy| weir_policy::find(policy)).find_map(Result::err).map_or(Ok(()), Err)
     }
 
@@ -314,6 +334,7 @@ mod tests {
             ("deadlines = 1.0", "deadline = 1.0", "unknown field `deadline`"),
             ("deadlines = 1.0", "jobs = { stages = 0 }", "jobs have no stage"),
             ("policy = \"fair\"", "policy = \"fifo\"", "has no run"),
+            ("why = \"w\"", "why = \"w\"\nlinks = true", "links need shuffles"),
             ("baseline = \"varys\"", "", "no baseline"),
             ("policies = [\"varys\", \"fair\"]", "", "`avg` is no measure of a workload"),
         ] {

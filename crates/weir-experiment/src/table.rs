@@ -1,7 +1,7 @@
 //! Results as a page of Markdown.
 
 use crate::measure::describe;
-use crate::{Experiment, Results};
+use crate::{Experiment, PointResult, Results};
 use std::fmt::Write;
 
 /// The page: what was run, our numbers, the paper's beside ours, and why they differ.
@@ -17,6 +17,7 @@ pub fn table(experiment: &Experiment, results: &Results, name: &str) -> String {
         measures_by_point(experiment, results, &mut page);
     } else {
         policies_by_measure(experiment, results, &mut page);
+        results.points.iter().for_each(|point| links_by_policy(point, &mut page));
     }
     papers_beside_ours(experiment, results, &mut page);
     let _ = writeln!(
@@ -45,6 +46,32 @@ fn policies_by_measure(experiment: &Experiment, results: &Results, page: &mut St
     page.push('\n');
     for name in shown {
         let _ = writeln!(page, "- {name}: {}", describe(name));
+    }
+}
+
+/// A row per link between sites, a column per policy; nothing where links were not counted.
+fn links_by_policy(point: &PointResult, page: &mut String) {
+    let Some(links) = point.policies.first().map(|policy| &policy.links).filter(|links| !links.is_empty())
+    else {
+        return;
+    };
+    let _ = writeln!(
+        page,
+        "\n## Link by link: {}\n\nGB, and % of what the link could carry until the last end.\n",
+        point.name
+    );
+    let _ = writeln!(
+        page,
+        "| from | to | {} |",
+        join(point.policies.iter().map(|policy| policy.policy.as_str()))
+    );
+    let _ = writeln!(page, "|---|---|{}", "---:|".repeat(point.policies.len()));
+    for (at, link) in links.iter().enumerate() {
+        let cells = point.policies.iter().map(|policy| {
+            let link = policy.links.get(at);
+            link.map_or("-".to_owned(), |link| format!("{:.3}, {:.0} %", link.gb, link.used))
+        });
+        let _ = writeln!(page, "| {} | {} | {} |", link.from, link.to, join(cells));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::Setup;
 use crate::jobs::{Classes, fair_times, into_jobs};
+use crate::sites::RegionNet;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, CapacityChange, CoflowId, CoflowSpec, Fabric, RackSpec, Span, Time};
 use weir_trace::synthetic::Draw;
@@ -19,6 +20,8 @@ pub(crate) struct Work {
     pub(crate) bins: BTreeMap<CoflowId, u8>,
     /// Whether it matters when reducers have read.
     pub(crate) reads: bool,
+    /// Regions of the sites, if there are any.
+    pub(crate) regions: RegionNet,
     /// The classes of jobs, if coflows were made stages of them.
     pub(crate) classes: Classes,
 }
@@ -49,10 +52,11 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
         coflows.iter_mut().for_each(|coflow| skew_parts(coflow, skew, &mut draw));
     }
     let (mut changes, mut bins, mut reads) = (Vec::new(), BTreeMap::new(), false);
+    let mut regions = RegionNet::default();
     if let Some(sites) = &setup.sites {
         let work = sites.work(coflows, hosts, seed)?;
         (fabric, changes, coflows, bins) = (work.fabric, work.changes, work.coflows, work.bins);
-        reads = sites.shuffles.is_some();
+        (reads, regions) = (sites.shuffles.is_some(), work.regions);
     }
     if let Some(spread) = setup.deadlines {
         weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
@@ -62,7 +66,7 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
         let fair = fair_times(&fabric, &coflows)?;
         (coflows, classes) = into_jobs(coflows, &fair, jobs, &mut draw);
     }
-    Ok(Work { fabric, coflows, changes, bins, reads, classes })
+    Ok(Work { fabric, coflows, changes, bins, reads, regions, classes })
 }
 
 /// So many different coflows, arriving together in the order of the trace.

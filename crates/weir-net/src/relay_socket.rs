@@ -5,8 +5,9 @@ use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
+use weir_model::Rate;
 
 /// A relay that leaves bytes unacknowledged, or takes none, for this long is given up: relays always read on, so
 /// it or the way to it has failed.
@@ -34,6 +35,24 @@ pub fn tune_relay<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
     socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT))?;
     socket.set_tcp_notsent_lowat(UNSENT_BYTES)
+}
+
+/// Has the kernel pace what a connection sends: this much at most, headers included.
+pub fn limit_rate(socket: impl AsFd, rate: Rate) -> io::Result<()> {
+    // 0 would be no limit, and so would the greatest value.
+    let rate = (rate.bytes_per_sec() as u64).clamp(1, u64::MAX - 1);
+    // SAFETY: `rate` is valid for reads of the length given, for the whole call.
+    #[expect(unsafe_code, reason = "SO_MAX_PACING_RATE has no safe wrapper in the libraries used here")]
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const rate).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Whether a connection that was begun is there: `Ok(false)` while that is not known yet.

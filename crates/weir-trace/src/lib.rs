@@ -19,7 +19,7 @@ mod workload;
 
 pub use deadlines::{SHORTEST_DEADLINE, draw_deadlines};
 pub use load::{LoadError, PUBLIC_TRACE, SYNTHETIC, Source, find_public_trace, load, open};
-pub use scenario::{Expected, Scenario, ScenarioError};
+pub use scenario::{Expected, ScaleError, Scenario, ScenarioError};
 pub use slice::Slice;
 pub use text::{MAX_FLOWS_PER_COFLOW, MAX_HOSTS, MAX_LINE_BYTES, MAX_TOTAL_BYTES, ReadError};
 pub use workload::{Job, Stage, Workload};

@@ -12,6 +12,7 @@ use weir_controller::store::{EmbeddedStore, RedisStore, Store};
 use weir_model::Span;
 use weir_policy::order::branches::Reach;
 use weir_policy::order::tally::Decide;
+use weir_policy::route::Rule;
 
 /// Server and decision maker in one process, which keeps everything to itself. As several processes:
 /// `weir controller serve` and `weir controller decide`, each as often as wanted, around a Redis.
@@ -87,6 +88,35 @@ pub(crate) struct DeciderArgs {
     /// What decides: the order that was best most often, or the one that was best on average
     #[arg(long, value_name = "HOW", default_value = "wins")]
     pub(crate) decide: DecideBy,
+    /// How far traffic is divided over detours by water-filling. As groups, the same for all decision makers
+    #[arg(long, value_name = "HOW", default_value = "converged")]
+    pub(crate) routes: Routes,
+    /// Another policy for links between sites, such as sebf-routed: its plans decide, without rounds, on order and detours
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["rounds", "depth", "breadth", "decide", "routes"])]
+    pub(crate) policy: Option<String>,
+    /// How the flow groups of a coflow go: one after the other, or in turn
+    #[arg(long, value_name = "HOW", default_value = "largest-first")]
+    pub(crate) groups: Groups,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Routes {
+    /// No detours
+    Direct,
+    /// One detour, for the slowest link
+    OneIteration,
+    /// Until the slowest link's traffic cannot be moved (Siphon)
+    Published,
+    /// Until no link's can
+    Converged,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Groups {
+    /// The largest first (LFGF)
+    LargestFirst,
+    /// All share
+    Together,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -105,11 +135,20 @@ impl DeciderArgs {
                 DecideBy::Mean => Decide::Mean,
             },
             early: true,
+            routes: match self.routes {
+                Routes::Direct => Rule::Direct,
+                Routes::OneIteration => Rule::OneIteration,
+                Routes::Published => Rule::Published,
+                Routes::Converged => Rule::Converged,
+            },
+            largest_group_first: matches!(self.groups, Groups::LargestFirst),
         }
     }
 
-    fn settings(&self) -> DeciderSettings {
-        DeciderSettings { name: unique("decider"), seed: self.seed, maker: self.maker() }
+    fn settings(&self) -> Result<DeciderSettings, Failure> {
+        self.policy.as_deref().map(weir_policy::find).transpose()?;
+        let (name, seed, maker) = (unique("decider"), self.seed, self.maker());
+        Ok(DeciderSettings { name, seed, maker, policy: self.policy.clone() })
     }
 }
 
@@ -140,15 +179,12 @@ pub(crate) fn controller(args: ControllerArgs) -> Result<(), Failure> {
         }
         Some(Part::Decide(args)) => {
             let store = redis(&args.store)?;
-            let settings = args.decider.settings();
-            run(async move {
-                decider::decide(settings, store, stop_signal()).await;
-                Ok(())
-            })
+            let settings = args.decider.settings()?;
+            run(async move { Ok(decider::decide(settings, store, stop_signal()).await?) })
         }
         None => {
             let store: Arc<dyn Store> = Arc::new(EmbeddedStore::new());
-            let deciding = decider::decide(args.decider.settings(), store.clone(), std::future::pending());
+            let deciding = decider::decide(args.decider.settings()?, store.clone(), std::future::pending());
             // Rounds of simulation must not hold up relays.
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -1,11 +1,14 @@
 //! `weir experiment`: rebuilds what `experiments/` holds.
 
+mod live;
+
 use super::workload;
 use crate::output::{table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use weir_experiment::{Experiment, Results};
+use weir_trace::Workload;
 
 #[derive(Subcommand)]
 pub(crate) enum ExperimentCommand {
@@ -13,6 +16,8 @@ pub(crate) enum ExperimentCommand {
     List(ListArgs),
     /// Run one (or all) and write numbers, table and plot into its folder
     Run(RunArgs),
+    /// Move the bytes of its live part between sites of a test bed, through relays, beside the simulation
+    Live(LiveArgs),
 }
 
 #[derive(Args)]
@@ -37,6 +42,21 @@ pub(crate) struct RunArgs {
     check: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct LiveArgs {
+    /// Its name
+    name: String,
+    /// The folder of experiments
+    #[arg(long, value_name = "DIR", default_value = "experiments")]
+    dir: PathBuf,
+    /// The workload, as of `run`
+    #[arg(long, value_name = "FILE|public|synthetic:NAME", default_value = "synthetic:fb2010")]
+    trace: String,
+    /// Write numbers and table into its folder
+    #[arg(long)]
+    write: bool,
+}
+
 /// Why a policy of an experiment may be unknown.
 #[cfg(not(feature = "lp"))]
 const LACKING: &str = ". Policies by linear programming need a build with the solver: cargo build --release --features weir-cli/lp";
@@ -47,6 +67,7 @@ pub(crate) fn experiment(command: ExperimentCommand) -> Result<(), Failure> {
     match command {
         ExperimentCommand::List(args) => list(&args),
         ExperimentCommand::Run(args) => run(&args),
+        ExperimentCommand::Live(args) => live::live(&args),
     }
 }
 
@@ -78,25 +99,27 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run(args: &RunArgs) -> Result<(), Failure> {
-    let all = folders(&args.dir)?;
-    let chosen: Vec<_> = all.iter().filter(|(name, _)| args.name == "all" || *name == args.name).collect();
+/// The experiment of that name, or all of them: name, folder and what it says.
+fn chosen(dir: &Path, name: &str) -> Result<Vec<(String, PathBuf, Experiment)>, Failure> {
+    let all = folders(dir)?;
+    let known: Vec<String> = all.iter().map(|(name, _)| name.clone()).collect();
+    let chosen: Vec<_> = all.into_iter().filter(|(other, _)| name == "all" || other == name).collect();
     if chosen.is_empty() {
-        let known: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-        let reason = format!(
-            "no experiment `{}` in {}; there are: {}",
-            args.name,
-            args.dir.display(),
-            known.join(", ")
-        );
+        let reason = format!("no experiment `{name}` in {}; there are: {}", dir.display(), known.join(", "));
         return Err(Failure::Input(reason));
     }
-    let experiments = chosen.iter().map(|(name, folder)| Ok((name, folder, load(folder)?)));
-    let experiments = experiments.collect::<Result<Vec<_>, Failure>>()?;
-    for (name, _, experiment) in &experiments {
-        experiment.check_policies().map_err(|error| Failure::Input(format!("{name}: {error}{LACKING}")))?;
-    }
-    let trace = match args.trace.as_str() {
+    let loaded = chosen.into_iter().map(|(name, folder)| {
+        let experiment = load(&folder)?;
+        let unknown = |error| Failure::Input(format!("{name}: {error}{LACKING}"));
+        experiment.check_policies().map_err(unknown)?;
+        Ok((name, folder, experiment))
+    });
+    loaded.collect()
+}
+
+/// The workload that `--trace` names.
+fn load_trace(trace: &str) -> Result<Workload, Failure> {
+    let trace = match trace {
         "public" => weir_trace::find_public_trace().map_err(|places| {
             let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
             Failure::Input(format!(
@@ -106,19 +129,24 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         })?,
         other => PathBuf::from(other),
     };
-    let workload = workload::load(&trace.to_string_lossy(), 1)?;
+    workload::load(&trace.to_string_lossy(), 1)
+}
+
+fn run(args: &RunArgs) -> Result<(), Failure> {
+    let experiments = chosen(&args.dir, &args.name)?;
+    let workload = load_trace(&args.trace)?;
     let mut differ = Vec::new();
     for (name, folder, experiment) in experiments {
-        let bar = progress::bar(experiment.runs() as u64, name, "runs");
+        let bar = progress::bar(experiment.runs() as u64, &name, "runs");
         let results = weir_experiment::run(&experiment, &workload, &|| bar.inc(1));
         bar.finish_and_clear();
         let results = results.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-        let page = weir_experiment::table(&experiment, &results, name);
+        let page = weir_experiment::table(&experiment, &results, &name);
         println!("{page}");
         let stem = folder.join(weir_experiment::stem(&results.workload));
         if args.check {
             if !same(&results, &stem.with_extension("json"))? {
-                differ.push(name.as_str());
+                differ.push(name);
             }
             continue;
         }

@@ -271,6 +271,7 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         sync_interval: args.control.sync_interval,
         deadline_margin: (args.margin.deadline_margin, args.margin.deadline_margin_ms),
         foreign_traffic: args.foreign_traffic,
+        relays: None,
     };
     let total: u64 = coflows.iter().map(|coflow| coflow.bytes().0).sum();
     let bar = progress::bytes(total, label);

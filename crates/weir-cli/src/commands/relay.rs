@@ -7,6 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use weir_daemon::relay::{RelayOptions, StaticRules};
+use weir_model::Rate;
 
 /// Takes flows of the hosts of its site to other sites, and those of other sites to their receivers.
 ///
@@ -20,11 +21,13 @@ use weir_daemon::relay::{RelayOptions, StaticRules};
 ///     site = 2
 ///     address = "10.0.0.5:7072"
 ///
-///     [[rule]]                  # of the flows of coflow 7 to reducer 2
+///     [[rule]]                  # of the flows of coflow 7 to reducer 131074: group 2 at host 2
 ///     coflow = 7                # mapper, reducer and coflow may be left out, in this order
-///     reducer = 2
+///     reducer = 131074          # 65536 times the host, and the group that the receiver named
 ///     rank = 1                  # less goes first; 0 unless said
 ///     weight = 1.0              # share within a rank
+///     entering = true           # next hops are for flows of hosts of this site; those of other relays go
+///                               # straight on. false unless said
 ///     to = [{ relay = "oslo-1", weight = 3 }, { deliver = true }]
 ///
 /// `deliver` is straight to the relay that the receiver listens at. Of the rules that a flow matches the one with the
@@ -53,6 +56,25 @@ pub(crate) struct RelayArgs {
     /// Parallel connections to each other relay, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     connections: u8,
+    /// The most that one of these connections carries, to a site or to all others
+    #[arg(long, value_name = "[SITE=]RATE,..", value_delimiter = ',', value_parser = connection_rate)]
+    connection_rate: Vec<(Option<u32>, Rate)>,
+}
+
+fn connection_rate(text: &str) -> Result<(Option<u32>, Rate), String> {
+    let (site, rate) = match text.split_once('=') {
+        Some((site, rate)) => {
+            let site = site.parse().map_err(|_| format!("`{site}` is not the number of a site"))?;
+            (Some(site), rate)
+        }
+        None => (None, text),
+    };
+    let rate: Rate = rate.parse().map_err(|error| format!("{error}"))?;
+    if rate.bytes_per_sec() >= 1.0 {
+        Ok((site, rate))
+    } else {
+        Err("a connection needs some rate".to_owned())
+    }
 }
 
 fn name(text: &str) -> Result<String, String> {
@@ -68,6 +90,12 @@ pub(crate) fn relay(args: RelayArgs) -> Result<(), Failure> {
     options.controllers = args.controller;
     options.rules = args.rules.as_deref().map(read_rules).transpose()?;
     options.connections = args.connections;
+    for (site, rate) in args.connection_rate {
+        match site {
+            Some(site) => drop(options.connection_rates.sites.insert(site, rate)),
+            None => options.connection_rates.others = Some(rate),
+        }
+    }
     if options.advertise.is_none() && args.listen.ip().is_unspecified() {
         return Err(Failure::Input(format!(
             "--listen {} is no address others can reach; say which with --advertise",

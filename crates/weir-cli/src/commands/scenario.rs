@@ -31,12 +31,14 @@ pub(crate) fn prepare(
     if names.is_empty() {
         return Err(input("it expects nothing of any policy; say which with --policy".to_owned()));
     }
-    let scaled = scenario.at(link_rate, scenario.unit_bytes).map_err(|error| input(error.to_string()))?;
+    let scaled = scenario.changing_at(link_rate, scenario.unit_bytes);
+    let scaled = scaled.map_err(|error| input(error.to_string()))?;
     let simulation = Simulation {
         name: scenario.name.clone(),
         fabric: scaled.fabric,
         link_rate,
         coflows: scaled.coflows,
+        changes: scaled.changes,
         policies: find_policies(names)?,
         options,
     };

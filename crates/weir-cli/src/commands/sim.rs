@@ -6,7 +6,7 @@ use crate::report::{LinkRecorder, LinkUse, ReportInput, ReportRun, render};
 use crate::{Failure, progress};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use weir_model::{Bytes, CoflowSpec, Fabric, Rate, Time};
+use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
 use weir_policy::{Chosen, CoflowTable, Plan};
 use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan};
 
@@ -69,6 +69,7 @@ pub(crate) struct Simulation {
     pub(crate) fabric: Fabric,
     pub(crate) link_rate: Rate,
     pub(crate) coflows: Vec<CoflowSpec>,
+    pub(crate) changes: Vec<CapacityChange>,
     pub(crate) policies: Vec<Chosen>,
     pub(crate) options: Options,
 }
@@ -133,7 +134,8 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
             weir_sim::isolation(&fabric, coflow)
         });
     }
-    Ok(Simulation { name, fabric, link_rate: args.link_rate, coflows, policies, options })
+    let changes = Vec::new();
+    Ok(Simulation { name, fabric, link_rate: args.link_rate, coflows, changes, policies, options })
 }
 
 /// One line on workload and network.
@@ -204,14 +206,14 @@ pub(crate) fn simulate(
     policy: &Chosen,
     record: bool,
 ) -> Result<(Run, Option<LinkUse>), Failure> {
-    let Simulation { fabric, coflows, options, .. } = simulation;
+    let Simulation { fabric, coflows, changes, options, .. } = simulation;
     let mut watch = Watch {
         bar: progress::bar(coflows.len() as u64, &policy.name, "coflows"),
         recorder: record.then(|| LinkRecorder::new(fabric, coflows)),
     };
-    let copy = coflows.clone();
+    let (changes, copy, mut instance) = (changes.clone(), coflows.clone(), policy.create());
     let before = thread_cpu_secs();
-    let outcome = weir_sim::simulate_observed(fabric, copy, policy.create().as_mut(), options, &mut watch);
+    let outcome = weir_sim::simulate_changing(fabric, changes, copy, instance.as_mut(), options, &mut watch);
     let cpu_s = thread_cpu_secs() - before;
     watch.bar.finish_and_clear();
     let outcome: Outcome = outcome.map_err(|error| anyhow::anyhow!("{}: {error}", policy.name))?;

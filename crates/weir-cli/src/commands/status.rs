@@ -1,5 +1,7 @@
 //! `weir status`: what is moving, and what each coflow waits for.
 
+mod sites;
+
 use crate::Failure;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
@@ -13,6 +15,9 @@ pub(crate) struct StatusArgs {
     /// The coordinator
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7070")]
     coordinator: SocketAddr,
+    /// The controller of relays between sites (`weir controller`) instead
+    #[arg(long, value_name = "IP:PORT", conflicts_with = "coordinator")]
+    controller: Option<SocketAddr>,
     /// Show again every second until interrupted
     #[arg(long)]
     watch: bool,
@@ -24,21 +29,30 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
         let config = ClientConfig { coordinator: Some(args.coordinator), agent: None, host: 0 };
         let client = Client::new(config);
         loop {
-            let reply = client.status().await;
-            let reply = reply.map_err(|error| {
-                Failure::Run(anyhow::anyhow!("no coordinator answers at {}: {error}", args.coordinator))
-            })?;
+            let text = match args.controller {
+                Some(controller) => sites::render(&sites::ask(controller).await?),
+                None => render(
+                    &client
+                        .status()
+                        .await
+                        .map_err(|error| silent("coordinator", args.coordinator, &error))?,
+                ),
+            };
             if args.watch {
                 // Clear the screen, cursor home.
                 print!("\x1b[2J\x1b[H");
             }
-            print!("{}", render(&reply));
+            print!("{text}");
             if !args.watch {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     })
+}
+
+fn silent(who: &str, address: SocketAddr, error: &weir_client::Error) -> Failure {
+    Failure::Run(anyhow::anyhow!("no {who} answers at {address}: {error}"))
 }
 
 /// What became of a record's deadline; nothing without one.

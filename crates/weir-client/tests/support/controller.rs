@@ -154,6 +154,13 @@ impl RelayControl for Controller {
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
+
+    async fn describe(
+        &self,
+        _request: Request<v1::DescribeControllerRequest>,
+    ) -> Result<Response<v1::ControllerStatus>, Status> {
+        Err(Status::unimplemented("tests look at what relays said"))
+    }
 }
 
 /// Flows of a coflow go to these relays, with these weights; none: straight on.
@@ -167,5 +174,6 @@ pub(crate) fn rule(coflow: u64, relays: &[(&str, f64)], rank: u64) -> v1::Rule {
         next_hops: relays.iter().map(next_hop).collect(),
         rank,
         weight: 1.0,
+        entering: false,
     }
 }

@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use weir_client::{Client, ClientConfig};
 use weir_daemon::agent::{AgentOptions, SiteRelays};
 use weir_daemon::relay::RelayOptions;
+use weir_model::Rate;
 
 fn any_port() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
@@ -47,6 +48,14 @@ impl RunningRelay {
         if let Some(ended) = self.ended.take() {
             ended.await.unwrap().unwrap();
         }
+    }
+
+    /// A new process with one connection to each neighbour, which carries so much.
+    pub(crate) async fn restart_with(&mut self, rate: Rate) {
+        self.kill().await;
+        self.options.connections = 1;
+        self.options.connection_rates.others = Some(rate);
+        self.restart();
     }
 
     /// After it was killed: a new process at the same place.

@@ -22,18 +22,32 @@ pub struct DeciderSettings {
     pub seed: u64,
     /// How it decides.
     pub maker: MakerSettings,
+    /// The policy that decides in place of rounds of simulation: its name, and perhaps settings.
+    pub policy: Option<String>,
 }
 
 /// Decides until `stop` resolves.
-pub async fn decide(settings: DeciderSettings, store: Arc<dyn Store>, stop: impl Future<Output = ()>) {
+///
+/// # Errors
+/// [`weir_policy::UnknownPolicy`] if there is no such policy.
+pub async fn decide(
+    settings: DeciderSettings,
+    store: Arc<dyn Store>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), weir_policy::UnknownPolicy> {
+    let DeciderSettings { name, seed, maker, policy } = settings;
+    let maker = match policy {
+        Some(policy) => Maker::of_policy(name, weir_policy::create(&policy)?, maker),
+        None => Maker::new(name, seed, maker),
+    };
     tokio::select! {
-        () = run(settings, store) => {}
+        () = run(maker, store) => {}
         () = stop => {}
     }
+    Ok(())
 }
 
-async fn run(settings: DeciderSettings, store: Arc<dyn Store>) {
-    let mut maker = Maker::new(settings.name, settings.seed, settings.maker);
+async fn run(mut maker: Maker, store: Arc<dyn Store>) {
     let mut notices = store.listen();
     let mut pause = RETRY.0;
     loop {

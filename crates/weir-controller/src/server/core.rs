@@ -20,6 +20,9 @@ use weir_proto::v1::to_relay::Kind as ToRelay;
 const RETRY: (Span, Span) = (Span::from_millis(20), Span::from_millis(500));
 /// Keepalives per lease.
 const KEEPALIVES: u64 = 4;
+/// How long a store that may have forgotten all is given to hear it again from every server: each tries again within half
+/// of it.
+pub const FORGETFUL_GRACE: Span = Span::from_millis(1_000);
 
 /// One stream of one relay, numbered by the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +109,14 @@ pub struct ServerCore {
     messages: VecDeque<(SessionId, v1::ToRelay)>,
     state: State,
     decision: Option<Decision>,
+    /// Servers that told something of that state.
+    told_by: BTreeSet<String>,
+    /// Whether the store did not answer when it was asked last.
+    store_away: bool,
+    /// Until then a state without all of these servers is one that the store has not heard again.
+    forgetful_until: Time,
+    /// Since then, the epoch of the first state with all of them.
+    whole_since: Option<u64>,
     /// The greatest number seen.
     floor: u64,
     /// Whether the store is to be told all, since it may have lost what it was told.
@@ -129,6 +140,10 @@ impl ServerCore {
             messages: VecDeque::new(),
             state: State::default(),
             decision: None,
+            told_by: BTreeSet::new(),
+            store_away: false,
+            forgetful_until: now,
+            whole_since: None,
             floor: 0,
             tell_all: true,
             report_at: None,
@@ -139,6 +154,11 @@ impl ServerCore {
             under_way: false,
             counts: Counts::default(),
         }
+    }
+
+    /// State and decision that relays' rules follow.
+    pub(super) fn known_last(&self) -> (&State, Option<&Decision>) {
+        (&self.state, self.decision.as_ref())
     }
 
     /// How often things happened that should be rare.
@@ -269,6 +289,7 @@ impl ServerCore {
         self.under_way = false;
         if reply == Reply::Failed {
             self.counts.failed += 1;
+            self.store_away = true;
             self.retry_at = now + self.retry_pause;
             self.retry_pause = Span::from_nanos((self.retry_pause.nanos() * 2).min(RETRY.1.nanos()));
             // It may have taken in a part of what it was told, or lost all of it.
@@ -277,13 +298,19 @@ impl ServerCore {
             return;
         }
         self.retry_pause = RETRY.0;
+        if std::mem::take(&mut self.store_away) {
+            self.expect_forgotten(now);
+        }
         match reply {
             Reply::Reported(epoch) => {
                 self.floor = self.floor.max(epoch);
                 self.renewed(now);
             }
             Reply::Renewed(renewal) => {
-                self.tell_all |= !renewal.known;
+                if !renewal.known {
+                    self.tell_all = true;
+                    self.expect_forgotten(now);
+                }
                 if renewal.decision > self.decision.as_ref().map_or(0, |decision| decision.number) {
                     self.issue_within(now, Span::ZERO);
                 }
@@ -301,6 +328,35 @@ impl ServerCore {
     /// Tells relays what is new, under this number.
     fn issued(&mut self, now: Time, number: u64, snapshot: Snapshot) {
         self.floor = self.floor.max(number);
+        let told = snapshot.servers.iter().filter(|(_, documents)| !documents.is_empty());
+        let told_by: BTreeSet<String> = told.map(|(server, _)| server.clone()).collect();
+        if now < self.forgetful_until && !self.is_whole(&told_by, &snapshot) {
+            // Decided on a part of what there is: relays would lose the rules of the rest. The state before holds.
+            self.issue_within(now, self.forgetful_until.since(now));
+        } else {
+            self.told_by = told_by;
+            self.take_over(snapshot);
+        }
+        self.tell_lists(now);
+        self.tell_rules(now, number);
+    }
+
+    /// The store may have forgotten what servers told it.
+    fn expect_forgotten(&mut self, now: Time) {
+        self.forgetful_until = now + FORGETFUL_GRACE;
+        self.whole_since = None;
+    }
+
+    /// Whether all servers of the state in force have told the store again, and the decision is on what they told.
+    fn is_whole(&mut self, told_by: &BTreeSet<String>, snapshot: &Snapshot) -> bool {
+        if !self.told_by.is_subset(told_by) {
+            return false;
+        }
+        let since = *self.whole_since.get_or_insert(snapshot.epoch);
+        snapshot.decision.as_ref().is_some_and(|decision| decision.proposal.epoch >= since)
+    }
+
+    fn take_over(&mut self, snapshot: Snapshot) {
         self.state = State::of(&snapshot.servers);
         if self.state.unreadable > 0 {
             tracing::warn!(documents = self.state.unreadable, "documents in the store cannot be read");
@@ -312,8 +368,6 @@ impl ServerCore {
             Some(_) => self.counts.late += 1,
             None => {}
         }
-        self.tell_lists(now);
-        self.tell_rules(now, number);
     }
 
     fn tell_rules(&mut self, now: Time, number: u64) {

@@ -2,7 +2,7 @@
 
 use super::SessionId;
 use crate::records::{
-    CoflowRecord, LinksRecord, RelayRecord, coflow_document, links_document, relay_document,
+    CoflowRecord, GroupRecord, LinksRecord, RelayRecord, coflow_document, links_document, relay_document,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{Span, Time};
@@ -60,6 +60,8 @@ struct KnownCoflow {
     arrival: Time,
     /// By reducer and mapper.
     flows: BTreeMap<(u32, u32), KnownFlow>,
+    /// By reducer; with flows that ended.
+    groups: BTreeMap<u32, GroupRecord>,
 }
 
 #[derive(Debug)]
@@ -144,15 +146,20 @@ impl Known {
             self.uncounted += 1;
             return;
         }
-        let new = || KnownCoflow { arrival: now, flows: BTreeMap::new() };
+        let new = || KnownCoflow { arrival: now, flows: BTreeMap::new(), groups: BTreeMap::new() };
         let coflow = known.coflows.entry(key.coflow).or_insert_with(new);
         let flow = KnownFlow {
             destination: opened.destination_site,
             bytes: opened.bytes,
             moved: opened.bytes_moved,
         };
+        let group = GroupRecord { site: flow.destination, bytes: 0 };
         if coflow.flows.insert((key.reducer, key.mapper), flow).is_none() {
             self.flows += 1;
+            let group = coflow.groups.entry(key.reducer).or_insert(group);
+            let unknown = opened.bytes_moved.max(LEAST_UNKNOWN_BYTES);
+            let bytes = if opened.bytes == 0 { unknown } else { opened.bytes };
+            group.bytes = group.bytes.saturating_add(bytes);
         }
         self.changed.insert(Document::Coflow(key.coflow, relay.to_owned()));
     }
@@ -325,12 +332,11 @@ impl Document {
 
 /// What is left of a coflow at a relay of a site.
 fn coflow_record(site: u32, coflow: &KnownCoflow) -> CoflowRecord {
-    let (mut left, mut groups) = (BTreeMap::new(), BTreeMap::new());
-    for (&(reducer, _), flow) in &coflow.flows {
-        groups.insert(reducer, flow.destination);
+    let mut left = BTreeMap::new();
+    for flow in coflow.flows.values() {
         if flow.destination != site {
             *left.entry(flow.destination).or_insert(0.0) += flow.left() as f64;
         }
     }
-    CoflowRecord { arrival_ns: coflow.arrival.nanos(), left, groups }
+    CoflowRecord { arrival_ns: coflow.arrival.nanos(), left, groups: coflow.groups.clone() }
 }

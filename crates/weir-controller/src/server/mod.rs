@@ -4,11 +4,12 @@ mod core;
 mod known;
 mod rules;
 mod service;
+mod status;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::core::{Counts, Reply, Request, ServerCore, ServerSettings, SessionId};
+pub use self::core::{Counts, FORGETFUL_GRACE, Reply, Request, ServerCore, ServerSettings, SessionId};
 pub use known::{
     HelloError, LOST_RELAY_GRACE, MAX_LINK_SAMPLES, MAX_OPEN_FLOWS, MAX_RELAY_NAME_BYTES, MAX_RELAYS,
 };
@@ -157,6 +158,7 @@ fn handle(
             }
             let _ = reply.send(result.map(drop));
         }
+        Event::Describe(reply) => drop(reply.send(core.status())),
         Event::Message(session, message) => core.handle_message(clock.now(), session, &message),
         Event::Lost(session) => {
             relays.remove(&session);

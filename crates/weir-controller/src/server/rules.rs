@@ -1,7 +1,7 @@
 //! What a decision means for one relay.
 
 use crate::decision::{Proposal, Split};
-use crate::records::State;
+use crate::records::{GroupRecord, State};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_proto::v1;
 
@@ -17,20 +17,27 @@ pub(super) struct At<'a> {
     pub(super) down: &'a BTreeSet<String>,
 }
 
-/// The rules of a relay: every coflow at its place in the order, and directly; flow groups to sites that part of the bytes
-/// should reach by a detour, with a next hop for each path.
+/// Ranks between a coflow and the next one: its flow groups have one each.
+const RANKS_PER_COFLOW: u64 = 1 << 32;
+
+/// The rules of a relay: every coflow at its place in the order, and directly. A flow group has one of its own where it has
+/// a place of its own within the coflow, or where part of it enters that should take a detour.
 pub(super) fn rules_for(at: At<'_>, state: &State, proposal: &Proposal) -> RuleTable {
     let mut rules = RuleTable::new();
-    let splits: BTreeMap<u32, &Split> =
-        proposal.splits.iter().filter(|split| split.from == at.site).map(|split| (split.to, split)).collect();
-    for (rank, &coflow) in (0u64..).zip(&proposal.order) {
-        rules.insert((coflow, None), rule(coflow, None, vec![directly(1.0)], rank));
+    let from_here = proposal.splits.iter().filter(|split| split.from == at.site);
+    let splits: BTreeMap<(u64, u32), &Split> =
+        from_here.map(|split| ((split.coflow, split.to), split)).collect();
+    for (place, &coflow) in (0u64..).zip(&proposal.order) {
+        let first = place * RANKS_PER_COFLOW;
+        rules.insert((coflow, None), rule(coflow, None, vec![directly(1.0)], first));
         let Some(known) = state.coflows.get(&coflow) else { continue };
-        for (&group, to) in &known.groups {
-            let enters_here = known.left.contains_key(&(at.site, *to));
-            let Some(split) = splits.get(to).filter(|_| enters_here) else { continue };
-            let hops = next_hops(at, state, split);
-            if hops.len() > 1 {
+        let ranked = proposal.largest_group_first && known.groups.len() > 1;
+        for (place, (group, GroupRecord { site: to, .. })) in (0u64..).zip(known.largest_groups_first()) {
+            let split = splits.get(&(coflow, to)).filter(|_| known.left.contains_key(&(at.site, to)));
+            let hops = split.map_or_else(|| vec![directly(1.0)], |split| next_hops(at, state, split));
+            // At the last relay every receiver has a connection of its own.
+            if hops != [directly(1.0)] || (ranked && to != at.site) {
+                let rank = if ranked { first + place } else { first };
                 rules.insert((coflow, Some(group)), rule(coflow, Some(group), hops, rank));
             }
         }
@@ -38,27 +45,31 @@ pub(super) fn rules_for(at: At<'_>, state: &State, proposal: &Proposal) -> RuleT
     rules
 }
 
+/// Next hops are for what enters at the relay; what other relays divided goes on directly.
 fn rule(coflow: u64, reducer: Option<u32>, next_hops: Vec<v1::NextHop>, rank: u64) -> v1::Rule {
     let prefix = v1::FlowPrefix { coflow: Some(coflow), reducer, mapper: None };
-    v1::Rule { prefix: Some(prefix), next_hops, rank, weight: 1.0 }
+    v1::Rule { prefix: Some(prefix), next_hops, rank, weight: 1.0, entering: true }
 }
 
 fn directly(weight: f64) -> v1::NextHop {
     v1::NextHop { to: Some(v1::next_hop::To::Deliver(true)), weight }
 }
 
-/// The direct path, and a relay at each site of a split that has one within reach. What is left out goes directly.
+/// The direct path, and the relays within reach at each site of a split, which divide its share equally. The share of a
+/// site that has none goes directly.
 fn next_hops(at: At<'_>, state: &State, split: &Split) -> Vec<v1::NextHop> {
     let mut direct = 1.0;
     let mut hops = Vec::new();
     for &(site, share) in &split.via {
-        let reachable = |(name, relay): &(&String, &crate::records::RelayRecord)| {
-            relay.site == site && !at.down.contains(*name)
-        };
-        if let Some((name, _)) = state.relays.iter().find(reachable) {
+        let there = state.relays.iter().filter(|(_, relay)| relay.site == site);
+        let reachable: Vec<&String> =
+            there.map(|(name, _)| name).filter(|name| !at.down.contains(*name)).collect();
+        if !reachable.is_empty() {
             direct -= share;
-            hops.push(v1::NextHop { to: Some(v1::next_hop::To::Relay(name.clone())), weight: share });
         }
+        let weight = share / reachable.len() as f64;
+        let relay = |name: &String| Some(v1::next_hop::To::Relay(name.clone()));
+        hops.extend(reachable.into_iter().map(|name| v1::NextHop { to: relay(name), weight }));
     }
     // A weight of 0 would count as 1.
     if direct > 1e-6 || hops.is_empty() {
@@ -91,26 +102,26 @@ pub(super) fn complete(now: &RuleTable, epoch: u64) -> v1::Rules {
 mod tests {
     use super::*;
     use crate::decision::Finality;
-    use crate::records::{CoflowState, RelayRecord};
+    use crate::records::{CoflowState, GroupRecord, RelayRecord};
 
     fn state() -> State {
         let relay = |site: u32| RelayRecord { site, data_address: String::new(), since_ns: 0 };
         let names = [("a", 0), ("b", 1), ("c", 2), ("d", 2)];
         let relays = names.into_iter().map(|(name, site)| (name.to_owned(), relay(site))).collect();
-        let coflow = |left: &[((u32, u32), f64)], groups: &[(u32, u32)]| CoflowState {
+        let coflow = |left: &[((u32, u32), f64)], groups: &[(u32, u32, u64)]| CoflowState {
             arrival_ns: 0,
             left: left.iter().copied().collect(),
-            groups: groups.iter().copied().collect(),
+            groups: groups.iter().map(|&(group, site, bytes)| (group, GroupRecord { site, bytes })).collect(),
         };
         let coflows = [
-            (7, coflow(&[((0, 1), 10.0), ((0, 2), 5.0)], &[(0, 1), (1, 2)])),
-            (9, coflow(&[((2, 1), 1.0)], &[(4, 1)])),
+            (7, coflow(&[((0, 1), 10.0), ((0, 2), 15.0)], &[(0, 1, 10), (1, 2, 15)])),
+            (9, coflow(&[((2, 1), 1.0)], &[(4, 1, 1)])),
         ];
         State { relays, coflows: coflows.into_iter().collect(), ..State::default() }
     }
 
     fn proposal() -> Proposal {
-        let splits = vec![Split { from: 0, to: 1, via: vec![(2, 0.25)] }];
+        let splits = vec![Split { coflow: 7, from: 0, to: 1, via: vec![(2, 0.25)] }];
         Proposal {
             epoch: 1,
             finality: Finality::Final,
@@ -118,6 +129,7 @@ mod tests {
             rounds: 0,
             order: vec![9, 7],
             splits,
+            largest_group_first: false,
         }
     }
 
@@ -136,22 +148,42 @@ mod tests {
         let direct = vec![("directly".to_owned(), 1.0)];
         assert_eq!(at_source.len(), 3);
         assert_eq!((hops(&at_source[&(9, None)]), at_source[&(9, None)].rank), (direct.clone(), 0));
-        assert_eq!((hops(&at_source[&(7, None)]), at_source[&(7, None)].rank), (direct.clone(), 1));
-        let split = vec![("c".to_owned(), 0.25), ("directly".to_owned(), 0.75)];
-        assert_eq!((hops(&at_source[&(7, Some(0))]), at_source[&(7, Some(0))].rank), (split, 1));
+        assert_eq!(
+            (hops(&at_source[&(7, None)]), at_source[&(7, None)].rank),
+            (direct.clone(), RANKS_PER_COFLOW)
+        );
+        // A quarter by site 2, where two relays divide it.
+        let split = vec![("c".to_owned(), 0.125), ("d".to_owned(), 0.125), ("directly".to_owned(), 0.75)];
+        assert_eq!(
+            (hops(&at_source[&(7, Some(0))]), at_source[&(7, Some(0))].rank),
+            (split.clone(), RANKS_PER_COFLOW)
+        );
         // The relay on the way passes on directly.
         let on_the_way = rules_for(At { site: 2, down: &down }, &state(), &proposal());
-        assert_eq!((on_the_way.len(), hops(&on_the_way[&(7, None)])), (2, direct));
+        assert_eq!((on_the_way.len(), hops(&on_the_way[&(7, None)])), (2, direct.clone()));
+        assert!(at_source.values().chain(on_the_way.values()).all(|rule| rule.entering));
+
+        // Group 1 is the larger one of coflow 7. Where it ends it needs no place.
+        let largest_first = Proposal { largest_group_first: true, ..proposal() };
+        let ranks = |site| {
+            let rules = rules_for(At { site, down: &down }, &state(), &largest_first);
+            let of_group = |group| rules.get(&(7, Some(group))).map(|rule| (hops(rule), rule.rank));
+            (of_group(0), of_group(1))
+        };
+        let place = |hops: &[(String, f64)], place| Some((hops.to_vec(), RANKS_PER_COFLOW + place));
+        assert_eq!(ranks(0), (place(&split, 1), place(&direct, 0)));
+        assert_eq!(ranks(2), (place(&direct, 1), None));
     }
 
     #[test]
-    fn a_relay_that_cannot_be_reached_is_replaced_by_another_of_its_site_or_by_the_direct_way() {
+    fn a_relay_that_cannot_be_reached_leaves_its_share_to_others_of_its_site_or_to_the_direct_way() {
         let via = |down: &[&str]| {
             let down = down.iter().map(|&name| name.to_owned()).collect();
             let rules = rules_for(At { site: 0, down: &down }, &state(), &proposal());
-            rules.get(&(7, Some(0))).map(|rule| hops(rule)[0].0.clone())
+            rules.get(&(7, Some(0))).map(hops)
         };
-        assert_eq!([via(&[]), via(&["c"]), via(&["c", "d"])], [Some("c".into()), Some("d".into()), None]);
+        let one = |name: &str| Some(vec![(name.to_owned(), 0.25), ("directly".to_owned(), 0.75)]);
+        assert_eq!([via(&["c"]), via(&["d"]), via(&["c", "d"])], [one("d"), one("c"), None]);
     }
 
     #[test]

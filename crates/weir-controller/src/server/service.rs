@@ -15,6 +15,7 @@ pub(super) enum Event {
     Up(SessionId, Box<v1::RelayHello>, mpsc::Sender<v1::ToRelay>, oneshot::Sender<Result<(), HelloError>>),
     Message(SessionId, v1::FromRelay),
     Lost(SessionId),
+    Describe(oneshot::Sender<v1::ControllerStatus>),
 }
 
 pub(super) struct Service {
@@ -59,5 +60,15 @@ impl RelayControl for Service {
             let _ = events.send(Event::Lost(session)).await;
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))
+    }
+
+    async fn describe(
+        &self,
+        _request: Request<v1::DescribeControllerRequest>,
+    ) -> Result<Response<v1::ControllerStatus>, Status> {
+        let gone = || Status::unavailable("the controller is shutting down");
+        let (reply, answer) = oneshot::channel();
+        self.events.send(Event::Describe(reply)).await.map_err(|_| gone())?;
+        Ok(Response::new(answer.await.map_err(|_| gone())?))
     }
 }

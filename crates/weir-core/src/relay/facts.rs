@@ -66,6 +66,8 @@ pub enum Action {
         hop: HopId,
         /// Where it is.
         address: SocketAddr,
+        /// Its site.
+        site: u32,
     },
     /// Close the connections to a neighbour; it is not spoken of again.
     Hangup(HopId),

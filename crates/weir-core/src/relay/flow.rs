@@ -132,8 +132,14 @@ impl<P> Flow<P> {
         }
     }
 
-    /// Whether all upstreams said that the receiver has all, and what they sent has come.
+    /// Whether the receiver has all, or wants no more, and nothing more comes from whoever said so. Where it goes to
+    /// its receiver everyone must have: else, what is still on its way decides whether it is whole. Elsewhere one is
+    /// enough: rules may lead a flow in a circle, where each waits for the one before it to say so.
     pub(super) fn is_over(&self) -> bool {
-        self.incoming.values().all(Incoming::is_over)
+        let mut upstreams = self.incoming.values();
+        match &self.way {
+            Way::Deliver(_) => upstreams.all(Incoming::is_over),
+            Way::Forward(_) => upstreams.any(Incoming::is_over),
+        }
     }
 }

@@ -94,7 +94,7 @@ impl<P> Relay<P> {
         }
     }
 
-    /// Bytes were written to a neighbour; `waiting`: some connection to it took less than there was.
+    /// Bytes were written to a neighbour; `waiting`: no connection to it took all that there was.
     pub fn handle_written(&mut self, now: Time, id: HopId, bytes: u64, waiting: bool) {
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.meter.note_written(bytes);
@@ -169,7 +169,8 @@ impl<P> Relay<P> {
         let (direct, site) = (flow.open.destination, flow.open.destination_site);
         let rule = self.table.lookup(key);
         let (rank, weight) = rule.map_or((LAST_RANK, 1.0), |rule| (rule.rank, rule.weight));
-        let named: Vec<_> = rule.map_or(&[][..], |rule| &rule.next_hops).to_vec();
+        let of_flow = rule.filter(|rule| flow.entered || !rule.entering);
+        let named: Vec<_> = of_flow.map_or(&[][..], |rule| &rule.next_hops).to_vec();
         let mut next_hops: Vec<(HopId, f64)> = Vec::new();
         for (to, weight) in named {
             let (site, address) = match to {
@@ -205,7 +206,7 @@ impl<P> Relay<P> {
             HopState::Down(until) if until > now => None,
             HopState::Down(_) => {
                 hop.state = HopState::Retrying;
-                self.actions.push_back(Action::Dial { hop: id, address });
+                self.actions.push_back(Action::Dial { hop: id, address, site: hop.site });
                 Some(id)
             }
             HopState::Connecting | HopState::Up | HopState::Retrying => Some(id),
@@ -224,7 +225,7 @@ impl<P> Relay<P> {
         let _ = meter.take(now, 0);
         let (queue, flows) = (NextHopQueue::default(), BTreeSet::new());
         self.hops.insert(id, Hop { address, site, state: HopState::Connecting, queue, meter, flows });
-        self.actions.push_back(Action::Dial { hop: id, address });
+        self.actions.push_back(Action::Dial { hop: id, address, site });
         Some(id)
     }
 

@@ -120,13 +120,14 @@ impl<P> Relay<P> {
         let reassembly = Reassembly::new(header.number);
         // Where it is for another relay, `set_out` finds the way.
         let way = Way::Deliver(Delivery { reassembly, subscriber: None, wait_until });
+        let delivered = open.destination == self.config.address;
         let flow = Flow {
             open,
             bytes: header.number,
             hop_limit: header.hop_limit - 1,
             entered,
             incoming: BTreeMap::new(),
-            window: Window::new(window_bytes(self.flows.len() + 1)),
+            window: Window::new(window_bytes(self.flows.len() + 1, delivered)),
             way,
             moved: 0,
             told: 0,
@@ -298,8 +299,9 @@ impl<P> Relay<P> {
 
     /// What a flow goes on to takes all bytes before `taken`: upstreams may send so much, and a window more.
     pub(super) fn grant(&mut self, key: FlowKey, taken: u64) {
-        let window = window_bytes(self.flows.len());
+        let flows = self.flows.len();
         let Some(flow) = self.flows.get_mut(&key) else { return };
+        let window = window_bytes(flows, flow.open.destination == self.config.address);
         let Some(granted) = flow.window.raise(taken, window) else { return };
         let header = Header::about(key, Kind::Credit, granted);
         let upstreams = flow.incoming.iter().filter(|(_, incoming)| incoming.ended.is_none());

@@ -79,6 +79,8 @@ pub struct Rule {
     pub rank: u64,
     /// Share within a rank, above 0.
     pub weight: f64,
+    /// Next hops are for flows that enter here; others go straight to the relay that the receiver listens at.
+    pub entering: bool,
 }
 
 impl Rule {
@@ -94,6 +96,7 @@ impl Rule {
             next_hops: rule.next_hops.iter().filter_map(next_hop).collect(),
             rank: rule.rank,
             weight: sane(rule.weight),
+            entering: rule.entering,
         }
     }
 }
@@ -167,7 +170,7 @@ mod tests {
     }
 
     fn rule(parts: &[u64], rank: u64) -> v1::Rule {
-        v1::Rule { prefix: Some(prefix(parts)), next_hops: Vec::new(), rank, weight: 1.0 }
+        v1::Rule { prefix: Some(prefix(parts)), next_hops: Vec::new(), rank, weight: 1.0, entering: false }
     }
 
     proptest! {

@@ -7,23 +7,27 @@
 //!   of bytes instead of places would let what overtook it use up the credit that it needs;
 //! * a relay that is `n` relays before the last holds at most `n + 1` windows of a flow;
 //! * a flow that its receiver does not take stops there, and holds up no other.
-
 //!
-//! A window is 4 MiB, so that a single flow fills a long link. Many flows share 16 MiB, down to two messages for each:
-//! together they fill the link as well, and what a relay holds stays small enough to be moved fast.
+//! A window is 4 MiB, so that a single flow fills a long link. Many flows share 64 MiB where they are passed on, and twice
+//! as much where they are delivered, down to two messages for each: together they fill the link as well, and what a relay
+//! holds stays bounded. At the last relay shares must not be small: a flow that goes first has the link to itself only
+//! if its window lasts as long as bytes take to get through, and there bytes hardly ever wait.
 
 use weir_proto::relay::MAX_DATA_BYTES;
 
 /// Bytes of a flow that a relay takes beyond what goes on from it, at most.
 pub const WINDOW_BYTES: u64 = 4 << 20;
-/// What all flows of a relay share.
-const ALL_WINDOWS_BYTES: u64 = 16 << 20;
+/// What all flows share that a relay passes on.
+const ALL_PASSED_BYTES: u64 = 64 << 20;
+/// What all flows share that it delivers.
+const ALL_DELIVERED_BYTES: u64 = 128 << 20;
 /// Each has this much in any case.
 const LEAST_WINDOW_BYTES: u64 = 2 * MAX_DATA_BYTES as u64;
 
-/// The window of each of so many flows.
-pub fn window_bytes(flows: usize) -> u64 {
-    (ALL_WINDOWS_BYTES / (flows as u64).max(1)).clamp(LEAST_WINDOW_BYTES, WINDOW_BYTES)
+/// The window of each of so many flows at a relay that delivers them, or passes them on.
+pub fn window_bytes(flows: usize, delivered: bool) -> u64 {
+    let all = if delivered { ALL_DELIVERED_BYTES } else { ALL_PASSED_BYTES };
+    (all / (flows as u64).max(1)).clamp(LEAST_WINDOW_BYTES, WINDOW_BYTES)
 }
 
 /// The grant of one flow at one relay.
@@ -63,7 +67,7 @@ mod tests {
         /// A grant is never taken back, is never more than a window ahead, and never falls more than a quarter behind.
         #[test]
         fn grants_follow_what_is_taken(taken in proptest::collection::vec(0u64..20 << 20, 1..100), flows in 0usize..50) {
-            let size = window_bytes(flows);
+            let size = window_bytes(flows, false);
             let (mut window, mut most) = (Window::new(size), 0);
             for taken in taken {
                 let before = window.granted();
@@ -76,10 +80,12 @@ mod tests {
         }
     }
 
-    /// 16 MiB / 8 flows; and for many the least.
+    /// 64 MiB / 32 flows and 128 MiB / 64; and for many the least.
     #[test]
     fn flows_share_what_a_relay_holds() {
-        let sizes = [0, 1, 4, 8, 1000].map(window_bytes);
-        assert_eq!(sizes, [4 << 20, 4 << 20, 4 << 20, 2 << 20, 2 * 262_152]);
+        let passed = [0, 1, 16, 32, 1000].map(|flows| window_bytes(flows, false));
+        assert_eq!(passed, [4 << 20, 4 << 20, 4 << 20, 2 << 20, 2 * 262_152]);
+        let delivered = [32, 64, 1000].map(|flows| window_bytes(flows, true));
+        assert_eq!(delivered, [4 << 20, 2 << 20, 2 * 262_152]);
     }
 }

@@ -165,16 +165,15 @@ pub async fn serve(
         let _ = ended.send(());
         result
     })?;
-    let session = options.coordinator.map(|address| tokio::spawn(session::keep(address, commands.clone())));
+    let coordinator = options.coordinator.into_iter().collect();
+    let session = tokio::spawn(crate::session::keep(coordinator, commands.clone()));
     let local = service::serve(&options, data_address, commands.clone());
     let result = tokio::select! {
         result = local => result,
         _ = thread_end => Ok(()),
         () = stop => Ok(()),
     };
-    if let Some(session) = session {
-        session.abort();
-    }
+    session.abort();
     commands.send(Command::Stop);
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the data-plane thread panicked"))??;

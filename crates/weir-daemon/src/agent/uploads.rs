@@ -53,7 +53,7 @@ impl Uploads {
             return None;
         };
         let open = Open { source_site: relays.site, destination_site: path.site, destination: path.relay };
-        let key = FlowKey { coflow: request.coflow, reducer: request.group, mapper: path.mapper };
+        let key = FlowKey::of(request, &path);
         let token = *next_token;
         *next_token += 1;
         self.connections.insert(token, connection);

@@ -3,9 +3,9 @@
 mod peers;
 mod writing;
 
-use super::Command;
 use super::link::{Link, Received};
 use super::neighbours::{DIAL_LIMIT, Dialled, Neighbours};
+use super::{Command, ConnectionRates};
 use peers::{Peer, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,6 +29,7 @@ pub(super) struct Edge {
     pub(super) poller: Poller,
     /// Parallel connections to each neighbour.
     pub(super) connections: u8,
+    pub(super) connection_rates: ConnectionRates,
 }
 
 /// Everything the thread owns but what is not sent between threads.
@@ -303,13 +304,18 @@ impl Running {
         }
     }
 
-    fn dial(&mut self, hop: HopId, address: SocketAddr) {
+    fn dial(&mut self, hop: HopId, address: SocketAddr, site: u32) {
         let until = self.edge.clock.now() + DIAL_LIMIT;
+        let rate = self.edge.connection_rates.to_site(site);
         let mut dialled = Dialled { links: Vec::new(), missing: 0, until };
         for _ in 0..self.edge.connections.max(1) {
-            let dial =
-                weir_net::dial(address).and_then(|stream| weir_net::tune_relay(&stream).map(|()| stream));
-            let stream = match dial {
+            let dial = || {
+                let stream = weir_net::dial(address)?;
+                weir_net::tune_relay(&stream)?;
+                rate.map_or(Ok(()), |rate| weir_net::limit_rate(&stream, rate))?;
+                Ok(stream)
+            };
+            let stream = match dial() {
                 Ok(stream) => stream,
                 Err(error) => {
                     self.neighbours.dialled.insert(hop, dialled);
@@ -367,7 +373,7 @@ impl Running {
     fn act(&mut self) {
         while let Some(action) = self.relay.poll_action() {
             match action {
-                Action::Dial { hop, address } => self.dial(hop, address),
+                Action::Dial { hop, address, site } => self.dial(hop, address, site),
                 Action::Hangup(hop) => self.hang_up(hop),
                 Action::ToHop { hop, header, open } => {
                     let body = open.map(|open| open.encode());

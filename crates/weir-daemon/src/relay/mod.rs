@@ -12,10 +12,12 @@ mod session;
 
 pub use rules_file::{RulesError, StaticRules};
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc as sync_mpsc;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::relay::RelayConfig;
+use weir_model::Rate;
 use weir_net::{Clock, Poller, Waker};
 use weir_proto::v1;
 
@@ -35,6 +37,23 @@ pub struct RelayOptions {
     pub rules: Option<StaticRules>,
     /// Parallel connections to each neighbour.
     pub connections: u8,
+    /// The most that one of them carries.
+    pub connection_rates: ConnectionRates,
+}
+
+/// The most that one connection to a neighbour carries; where nothing is said, all it can.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConnectionRates {
+    /// To sites that are not in `sites`.
+    pub others: Option<Rate>,
+    /// To these sites.
+    pub sites: BTreeMap<u32, Rate>,
+}
+
+impl ConnectionRates {
+    fn to_site(&self, site: u32) -> Option<Rate> {
+        self.sites.get(&site).copied().or(self.others)
+    }
 }
 
 impl RelayOptions {
@@ -47,6 +66,7 @@ impl RelayOptions {
             controllers: Vec::new(),
             rules: None,
             connections: 4,
+            connection_rates: ConnectionRates::default(),
         }
     }
 }
@@ -89,7 +109,13 @@ pub async fn serve(
     for message in options.rules.iter().flat_map(StaticRules::messages) {
         commands.send(Command::Controller(message));
     }
-    let edge = data_plane::Edge { clock: Clock::start(), listener, poller, connections: options.connections };
+    let edge = data_plane::Edge {
+        clock: Clock::start(),
+        listener,
+        poller,
+        connections: options.connections,
+        connection_rates: options.connection_rates,
+    };
     let data_plane = data_plane::DataPlane::start(config, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-relay".to_owned()).spawn(move || {
@@ -97,7 +123,7 @@ pub async fn serve(
         let _ = ended.send(());
         result
     })?;
-    let session = tokio::spawn(session::keep(options.controllers, commands.clone()));
+    let session = tokio::spawn(crate::session::keep(options.controllers, commands.clone()));
     tokio::select! {
         _ = thread_end => {}
         () = stop => {}

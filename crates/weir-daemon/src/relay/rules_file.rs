@@ -84,6 +84,8 @@ struct RuleTable {
     rank: u64,
     #[serde(default = "one")]
     weight: f64,
+    #[serde(default)]
+    entering: bool,
     to: Vec<NextHopTable>,
 }
 
@@ -148,7 +150,8 @@ impl RuleTable {
             Ok(v1::NextHop { to: Some(to), weight: hop.weight })
         };
         let next_hops = self.to.iter().map(next_hop).collect::<Result<_, _>>()?;
-        Ok(v1::Rule { prefix: Some(prefix), next_hops, rank: self.rank, weight: self.weight })
+        let RuleTable { rank, weight, entering, .. } = *self;
+        Ok(v1::Rule { prefix: Some(prefix), next_hops, rank, weight, entering })
     }
 }
 

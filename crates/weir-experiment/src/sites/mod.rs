@@ -1,11 +1,15 @@
 //! Work between datacenters: a trace of one cluster spread over them, or shuffles drawn at random.
 
 mod bound;
+mod connections;
+mod links;
 mod shuffles;
 mod spread;
 mod traffic;
 
 pub(crate) use bound::least_average_secs;
+pub use links::LinkUse;
+pub(crate) use links::{RegionNet, add_links};
 pub use shuffles::ShuffleSetup;
 pub(crate) use traffic::Traffic;
 
@@ -41,6 +45,9 @@ pub struct SiteSetup {
     pub load: Option<f64>,
     /// Shuffles between the sites, in place of the trace.
     pub shuffles: Option<ShuffleSetup>,
+    /// No pair of sites gets more than so many TCP connections do, which all its flows share; else the measured
+    /// bandwidth is what there is.
+    pub connections: Option<u32>,
     /// Capacities are drawn anew from the samples, link by link, each time so many seconds have passed; else they
     /// are the mean and stay.
     pub every: Option<f64>,
@@ -54,6 +61,7 @@ pub(crate) struct SiteWork {
     pub(crate) coflows: Vec<CoflowSpec>,
     /// Which quarter of all coflows, by their bytes between sites, each is in: 1 to 4, the smallest first.
     pub(crate) bins: BTreeMap<CoflowId, u8>,
+    pub(crate) regions: RegionNet,
 }
 
 /// Capacities that were measured: one table for each sample.
@@ -70,6 +78,9 @@ impl SiteSetup {
         if self.load.is_some() == self.shuffles.is_some() {
             return Err("sites need a load, for the trace, or shuffles, and not both".to_owned());
         }
+        if self.connections == Some(0) {
+            return Err("sites need a connection at least".to_owned());
+        }
         self.shuffles.as_ref().map_or(Ok(()), ShuffleSetup::check)?;
         self.samples().map(|_| ())
     }
@@ -77,12 +88,15 @@ impl SiteSetup {
     fn samples(&self) -> Result<Samples, String> {
         let excerpt: Excerpt = self.bandwidth.parse().map_err(|error| format!("bandwidth: {error}"))?;
         let measured = excerpt.read().map_err(|error| format!("bandwidth {}: {error}", self.bandwidth))?;
-        let grids = match &self.snapshot {
+        let mut grids = match &self.snapshot {
             Some(snapshot) => {
                 vec![measured.grid(snapshot, &self.regions).map_err(|error| error.to_string())?]
             }
             None => measured.grids(&self.regions),
         };
+        if let Some(count) = self.connections {
+            connections::limit(&mut grids, count)?;
+        }
         match grids.first() {
             Some(first) if grids.iter().all(|grid| grid.regions == first.regions) => Ok(Samples { grids }),
             Some(_) => Err("snapshots have different regions; name a snapshot".to_owned()),
@@ -110,7 +124,8 @@ impl SiteSetup {
             None => Vec::new(),
         };
         let bins = spread::quarters(&coflows);
-        Ok(SiteWork { fabric, changes, coflows, bins })
+        let regions = RegionNet::of(&samples.grids[0].regions)?;
+        Ok(SiteWork { fabric, changes, coflows, bins, regions })
     }
 }
 
@@ -175,6 +190,7 @@ mod tests {
             snapshot: None,
             load: Some(0.5),
             shuffles: None,
+            connections: None,
             every,
         }
     }
@@ -260,6 +276,8 @@ mod tests {
             setup.regions.clear();
         };
         assert!(said(&pooled).contains("different regions"));
+        assert!(said(&|setup| setup.connections = Some(0)).contains("a connection at least"));
+        assert!(said(&|setup| setup.connections = Some(1)).contains("one connection from eu-west-1"));
         let at_once: Vec<CoflowSpec> =
             coflows().into_iter().map(|coflow| CoflowSpec { arrival: Time::ZERO, ..coflow }).collect();
         assert!(setup(None).work(at_once, 6, 1).expect_err("refused").contains("at once"));

@@ -135,4 +135,8 @@ impl Policy for BetweenSites {
         self.order.sort(view, &mut self.sorted);
         self.groups.allocate(view, &self.sorted, &mut self.residual, plan);
     }
+
+    fn order(&self) -> Option<&[Slot]> {
+        Some(&self.sorted)
+    }
 }

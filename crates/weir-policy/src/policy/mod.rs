@@ -43,6 +43,12 @@ pub trait Policy: Send {
         None
     }
 
+    /// The coflows as its last plan served them, first to last; `None` from policies that serve them otherwise than
+    /// one after the other. It is what relays between sites are told.
+    fn order(&self) -> Option<&[Slot]> {
+        None
+    }
+
     /// The queue, counted from 0, that its last plan has a live coflow in; `None` from policies without queues
     /// that senders are told of.
     fn queue(&self, slot: Slot) -> Option<u32> {

@@ -103,4 +103,8 @@ impl Policy for Routed {
         self.order.sort(view, &mut self.sorted);
         self.share.allocate(&self.network, view, &self.sorted, &mut self.residual, plan);
     }
+
+    fn order(&self) -> Option<&[Slot]> {
+        Some(&self.sorted)
+    }
 }

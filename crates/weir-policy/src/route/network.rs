@@ -83,19 +83,36 @@ impl SiteNetwork {
 
     /// What a coflow has left to move between sites, over links that carry all they can. `None` if it has nothing.
     pub fn demand(&self, view: &CoflowTable, slot: Slot) -> Option<SiteDemand> {
-        let mut bytes = vec![0.0; self.links.len()];
+        self.demand_by(view, slot, |at| view.flow(at).live().then(|| view.remaining(at)))
+    }
+
+    /// What it had to move when it was whole.
+    pub fn whole_demand(&self, view: &CoflowTable, slot: Slot) -> Option<SiteDemand> {
+        self.demand_by(view, slot, |at| Some(view.flow(at).size().0 as f64))
+    }
+
+    /// The sum over the flows between sites of what `bytes` says of each; `None` where it says nothing of any.
+    fn demand_by(
+        &self,
+        view: &CoflowTable,
+        slot: Slot,
+        bytes: impl Fn(FlowRef) -> Option<f64>,
+    ) -> Option<SiteDemand> {
+        let mut sums = vec![0.0; self.links.len()];
         let mut any = false;
         for flow in 0..view.coflow(slot).flows().len() as u32 {
             let at = FlowRef { coflow: slot, flow };
-            if let Some((from, to)) = self.pair(view, at) {
-                bytes[from * self.sites + to] += view.remaining(at);
+            let Some(bytes) = bytes(at) else { continue };
+            let class = view.flow(at).class().map(|class| &view.classes()[class.index()]);
+            if let Some((from, to)) = class.and_then(|class| self.pair_of(class)) {
+                sums[from * self.sites + to] += bytes;
                 any = true;
             }
         }
-        any.then(|| SiteDemand { sites: self.sites, capacity: self.capacity.clone(), bytes })
+        any.then(|| SiteDemand { sites: self.sites, capacity: self.capacity.clone(), bytes: sums })
     }
 
-    /// The same over links that have so much left.
+    /// What it has left to move, over links that have so much left.
     pub fn demand_on(
         &self,
         view: &CoflowTable,
@@ -107,19 +124,6 @@ impl SiteNetwork {
             *capacity = link.map_or(0.0, &left);
         }
         Some(demand)
-    }
-
-    /// What a coflow had to move between sites when it was whole.
-    pub fn whole_demand(&self, view: &CoflowTable, slot: Slot) -> SiteDemand {
-        let mut bytes = vec![0.0; self.links.len()];
-        for flow in view.coflow(slot).flows() {
-            if let Some((from, to)) =
-                flow.class().and_then(|class| self.pair_of(&view.classes()[class.index()]))
-            {
-                bytes[from * self.sites + to] += flow.size().0 as f64;
-            }
-        }
-        SiteDemand { sites: self.sites, capacity: self.capacity.clone(), bytes }
     }
 }
 

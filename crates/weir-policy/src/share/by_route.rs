@@ -114,8 +114,9 @@ impl ByRoute {
         let mut budgets = BTreeMap::new();
         let routes = match self.knowing {
             Knowing::Beginning => {
-                let whole = |demand| self.router.route(&network.whole_demand(view, slot)).applied_to(demand);
-                network.demand(view, slot).map(whole)
+                let whole =
+                    |demand| Some(self.router.route(&network.whole_demand(view, slot)?).applied_to(demand));
+                network.demand(view, slot).and_then(whole)
             }
             Knowing::Capacity => network.demand(view, slot).map(|demand| self.router.route(&demand)),
             Knowing::Others => {

@@ -39,10 +39,24 @@ pub const HOP_LIMIT: u8 = 8;
 pub struct FlowKey {
     /// Its coflow.
     pub coflow: u64,
-    /// The flow group: the receiving task within the coflow.
+    /// The flow group: the receiving task within the coflow, as [`reducer`] has it.
     pub reducer: u32,
     /// Tells flows to one reducer apart.
     pub mapper: u32,
+}
+
+impl FlowKey {
+    /// Of a flow that a receiver asked for by way of a path.
+    pub fn of(request: &crate::data::Request, path: &RelayPath) -> FlowKey {
+        let reducer = reducer(request.destination, request.group);
+        FlowKey { coflow: request.coflow, reducer, mapper: path.mapper }
+    }
+}
+
+/// The reducer that a flow group of receivers at a host is: 65,536 times the host, and the group. The same group at
+/// another host is another reducer; as long as hosts and groups are below 65,536 each reducer has its own number.
+pub fn reducer(host: u32, group: u32) -> u32 {
+    host.rotate_left(16) ^ group
 }
 
 /// What a message is.

@@ -211,7 +211,7 @@ fn by_parts(fabric: &Fabric, flows: &[Flow], capacity: &[f64], coflows: &[Coflow
         (part.map(|of| of.size as u64).sum::<u64>(), coflow.arrival, coflow.id, flow.index)
     };
     let mut order: Vec<usize> = (0..flows.len()).collect();
-    order.sort_by_key(|&at| key(&flows[at]));
+    order.sort_by_cached_key(|&at| key(&flows[at]));
     one_by_one(flows, capacity, order)
 }
 

@@ -83,6 +83,6 @@ pub(super) fn groups_in_turn(
         (place, std::cmp::Reverse(bytes), flow.destination, flow.index)
     };
     let mut sorted: Vec<usize> = (0..flows.len()).collect();
-    sorted.sort_by_key(key);
+    sorted.sort_by_cached_key(key);
     sorted
 }

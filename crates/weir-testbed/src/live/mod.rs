@@ -6,13 +6,17 @@
 //! gets: those of a stage's coflow come when the coflows it waits for are complete and it has "computed". A coflow is
 //! unregistered once it has ended and all that follow on it have begun.
 
+mod network;
 mod processes;
 mod protocol;
+mod relays;
 mod run;
 mod stages;
 mod task;
 
-pub use run::{FlowOutcome, LiveError, LiveOptions, LiveOutcome, Network, run};
+pub use network::Network;
+pub use relays::{RateChange, RelaySetup};
+pub use run::{FlowOutcome, LiveError, LiveOptions, LiveOutcome, run};
 pub use stages::from_start;
 pub use task::run_task;
 

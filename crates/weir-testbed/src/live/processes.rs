@@ -1,7 +1,9 @@
 //! The processes of one run: started, waited for until they serve, and ended with the run.
 
+use super::network::Network;
 use super::protocol::{FromTask, ToTask};
-use super::run::{LiveError, LiveOptions, Network};
+use super::relays;
+use super::run::{LiveError, LiveOptions};
 use crate::Place;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -15,14 +17,14 @@ use weir_model::Span;
 const COORDINATOR_PORT: u16 = 7070;
 const DATA_PORT: u16 = 7071;
 /// How long the processes may take to serve.
-const START_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// What a process of a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The coordinator.
+    /// The coordinator, or the controller of relays.
     Coordinator,
-    /// A host's agent.
+    /// A host's agent, or a site's relay.
     Agent,
     /// A host's task: the application.
     Task,
@@ -45,6 +47,8 @@ pub(super) struct Processes {
     children: Vec<(Role, Child)>,
     inputs: Vec<ChildStdin>,
     pub(super) coordinator: Option<SocketAddr>,
+    /// The controller of relays.
+    pub(super) controller: Option<SocketAddr>,
     pub(super) agents: Vec<SocketAddr>,
     /// Unix sockets of the agents, by host.
     pub(super) sockets: Vec<PathBuf>,
@@ -64,6 +68,7 @@ impl Processes {
             children: Vec::new(),
             inputs: Vec::new(),
             coordinator: None,
+            controller: None,
             agents: Vec::new(),
             sockets: Vec::new(),
             said,
@@ -88,6 +93,7 @@ impl Processes {
             all.spawn(network, Role::Coordinator, command)?;
             all.coordinator = Some(address);
         }
+        all.start_relays(options, network)?;
         for host in 0..options.hosts {
             let address = SocketAddr::new(network.address(host), network.port(DATA_PORT)?);
             let spool = dir.join(format!("spool-{host}"));
@@ -106,6 +112,12 @@ impl Processes {
                 .stdin(Stdio::null());
             if let Some(coordinator) = all.coordinator {
                 command.args(["--coordinator", &coordinator.to_string()]);
+            }
+            if options.relays.is_some() {
+                let bed = relays::bed(network)?;
+                let site = bed.site_of(host);
+                command.args(["--site", &site.to_string()]);
+                command.args(["--relay", &relays::relay_address(bed, site).to_string()]);
             }
             all.spawn(network, Role::Agent, command)?;
             all.agents.push(address);
@@ -134,7 +146,12 @@ impl Processes {
             .map_err(|error| LiveError::Task { host, reason: error.to_string() })
     }
 
-    fn spawn(&mut self, network: &Network, role: Role, command: Command) -> Result<&mut Child, LiveError> {
+    pub(super) fn spawn(
+        &mut self,
+        network: &Network,
+        role: Role,
+        command: Command,
+    ) -> Result<&mut Child, LiveError> {
         let child = network.spawn(command)?;
         // Only root may; without it, all are equal.
         let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);

@@ -1,14 +1,16 @@
 //! One run: put everything, start coflows when they arrive, collect when their bytes were verified.
 
+use super::network::Network;
 use super::processes::{Processes, Role};
 use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
+use super::relays::{self, RelaySetup, follow_changes};
 use super::stages::{Stages, parents, parents_first};
-use crate::{Bed, BedError, Place};
+use crate::BedError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig, CoflowOptions, Pattern};
@@ -20,55 +22,6 @@ const BLOCK_STRIDE: u64 = 4096 * 37;
 const DATA_SLACK: u64 = 16 << 20;
 /// Without any news for this long a run has failed.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-
-/// The hosts of a run.
-#[derive(Debug)]
-pub enum Network {
-    /// Namespaces with shaped links.
-    Bed(Box<Bed>),
-    /// All hosts on this machine's loopback; only Weir's own pacing stands for the links.
-    Loopback,
-}
-
-impl Network {
-    pub(super) fn control_address(&self) -> IpAddr {
-        match self {
-            Network::Bed(bed) => bed.control_address().into(),
-            Network::Loopback => Ipv4Addr::LOCALHOST.into(),
-        }
-    }
-    pub(super) fn address(&self, host: usize) -> IpAddr {
-        match self {
-            Network::Bed(bed) => bed.address(host).into(),
-            Network::Loopback => Ipv4Addr::LOCALHOST.into(),
-        }
-    }
-    /// A port: the given one where every host has its own address, otherwise a free one.
-    pub(super) fn port(&self, port: u16) -> io::Result<u16> {
-        match self {
-            Network::Bed(_) => Ok(port),
-            Network::Loopback => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port()),
-        }
-    }
-    pub(super) fn command(&self, place: Place, program: &Path) -> Result<Command, BedError> {
-        match self {
-            Network::Bed(bed) => bed.command(place, program),
-            Network::Loopback => Ok(Command::new(program)),
-        }
-    }
-    pub(super) fn spawn(&self, mut command: Command) -> io::Result<Child> {
-        match self {
-            Network::Bed(bed) => bed.spawn(command),
-            Network::Loopback => command.spawn(),
-        }
-    }
-    fn run_at_control<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BedError> {
-        match self {
-            Network::Bed(bed) => bed.run_at(Place::Control, work),
-            Network::Loopback => Ok(work()),
-        }
-    }
-}
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -95,6 +48,8 @@ pub struct LiveOptions {
     pub deadline_margin: (f64, Span),
     /// Agents measure what on their links is not Weir's.
     pub foreign_traffic: bool,
+    /// Relays, on a bed of sites.
+    pub relays: Option<RelaySetup>,
 }
 
 /// One flow as the receiving task saw it, in time since the run's start.
@@ -115,6 +70,8 @@ pub struct FlowOutcome {
 /// What a run measured.
 #[derive(Clone, Debug)]
 pub struct LiveOutcome {
+    /// When it began.
+    began: Time,
     /// Per coflow: from its arrival to its last verified byte.
     pub completion: Vec<Span>,
     /// Per coflow, why it was refused, if it was: then it stopped. Stages that wait for one are refused with it.
@@ -132,6 +89,8 @@ pub struct LiveOutcome {
     pub first_byte_us: Vec<u32>,
     /// From a flow's last byte to the next plan in force at its sender, in microseconds.
     pub replan_us: Vec<u32>,
+    /// What the controller of the relays has learned of each link between sites, in bytes per second, oldest first.
+    pub learned: BTreeMap<(u32, u32), Vec<f64>>,
 }
 
 /// Why a run failed.
@@ -157,6 +116,12 @@ pub enum LiveError {
     /// A process did not begin to serve.
     #[error("the agent at {} does not serve; see its messages above", .0.display())]
     NotServing(PathBuf),
+    /// A relay or the controller did not begin to listen.
+    #[error("nothing listens at {0}; see its messages above")]
+    NotListening(SocketAddr),
+    /// Relays need sites to be between.
+    #[error("relays run on a bed of sites")]
+    NoSites,
     /// Nothing happened for too long.
     #[error("no flow ended for {} s with {left} left: {which}", SILENCE_LIMIT.as_secs())]
     Silence {
@@ -165,13 +130,6 @@ pub enum LiveError {
         /// The first of them, and what the coordinator says of its coflow.
         which: String,
     },
-}
-
-/// The moment a run began, by both clocks.
-#[derive(Clone, Copy)]
-struct Started {
-    monotonic_ns: u64,
-    clock: Time,
 }
 
 struct Block {
@@ -188,33 +146,68 @@ pub fn run(
     coflows: &[CoflowSpec],
     mut progress: impl FnMut(u64),
 ) -> Result<LiveOutcome, LiveError> {
+    let setup = options.relays.as_ref().map(|setup| Ok::<_, LiveError>((setup, relays::bed(network)?)));
+    let sites = setup.transpose()?;
+    let warm_up = sites.and_then(|(setup, bed)| relays::warm_up(bed, setup.warm_up));
     let dir = tempfile::Builder::new().prefix("weir-live-").tempdir()?;
-    let largest = coflows.iter().map(|coflow| coflow.length().0).max().unwrap_or(0);
+    let largest = coflows.iter().chain(&warm_up).map(|coflow| coflow.length().0).max().unwrap_or(0);
     let data = dir.path().join("data");
     write_data(&data, largest + DATA_SLACK)?;
     let mut processes = Processes::start(options, network, dir.path(), &data)?;
-    let blocks: Vec<Block> = coflows
-        .iter()
-        .enumerate()
-        .flat_map(|(coflow, spec)| (0..spec.flows.len()).map(move |flow| (coflow, flow)))
-        .enumerate()
-        .map(|(index, (coflow, flow))| Block {
-            coflow,
-            flow,
-            offset: (index as u64 * BLOCK_STRIDE) % DATA_SLACK,
-        })
-        .collect();
     let driver = Driver::connect(network, &processes)?;
-    let ids = driver.register(coflows)?;
-    put_all(&mut processes, coflows, &blocks, &ids)?;
-    let started =
-        Started { monotonic_ns: weir_net::monotonic_nanos(), clock: weir_net::Clock::start().now() };
-    let mut outcome = move_all(&mut processes, &driver, coflows, &blocks, &ids, started, &mut progress)?;
+    if let Some(warm_up) = warm_up {
+        let warm_up = [warm_up];
+        let work = Work::put(&mut processes, &driver, &warm_up)?;
+        get_all(&mut processes, &driver, &work, &mut |_| {})?;
+    }
+    let work = Work::put(&mut processes, &driver, coflows)?;
+    let over = AtomicBool::new(false);
+    let mut outcome = std::thread::scope(|scope| {
+        let changing = sites.map(|(setup, bed)| {
+            let over = &over;
+            scope.spawn(move || follow_changes(bed, &setup.changes, over))
+        });
+        let outcome = get_all(&mut processes, &driver, &work, &mut progress);
+        over.store(true, Ordering::Relaxed);
+        if let Some(Ok(changed)) = changing.map(std::thread::ScopedJoinHandle::join) {
+            changed?;
+        }
+        outcome
+    })?;
     outcome.cpu_secs = [Role::Coordinator, Role::Agent, Role::Task].map(|role| processes.cpu_secs(role));
     if options.policy.is_some() {
-        driver.collect_latencies(&processes, &ids, started, &mut outcome)?;
+        driver.collect_latencies(&processes, &work.ids, &mut outcome)?;
+    }
+    if let Some(controller) = processes.controller {
+        outcome.learned = driver.learned(controller)?;
     }
     Ok(outcome)
+}
+
+/// Coflows whose blocks are put, under the ids they have with the coordinator.
+struct Work<'a> {
+    coflows: &'a [CoflowSpec],
+    blocks: Vec<Block>,
+    ids: Vec<u64>,
+}
+
+impl Work<'_> {
+    fn put<'a>(
+        processes: &mut Processes,
+        driver: &Driver,
+        coflows: &'a [CoflowSpec],
+    ) -> Result<Work<'a>, LiveError> {
+        let flows = coflows.iter().enumerate();
+        let flows = flows.flat_map(|(coflow, spec)| (0..spec.flows.len()).map(move |flow| (coflow, flow)));
+        let block = |(index, (coflow, flow))| {
+            let offset = (index as u64 * BLOCK_STRIDE) % DATA_SLACK;
+            Block { coflow, flow, offset }
+        };
+        let blocks: Vec<Block> = flows.enumerate().map(block).collect();
+        let ids = driver.register(coflows)?;
+        put_all(processes, coflows, &blocks, &ids)?;
+        Ok(Work { coflows, blocks, ids })
+    }
 }
 
 fn one_thread_runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -229,14 +222,13 @@ struct Driver {
 
 impl Driver {
     fn connect(network: &Network, processes: &Processes) -> Result<Driver, LiveError> {
-        let Some(coordinator) = processes.coordinator else {
-            return Ok(Driver { runtime: one_thread_runtime()?, client: None });
-        };
-        let config = ClientConfig { coordinator: Some(coordinator), agent: None, host: 0 };
         // Threads keep the namespace they are made in: the runtime belongs to the control host.
         let runtime = network.run_at_control(one_thread_runtime)??;
-        let client = runtime.block_on(async { Client::new(config) });
-        Ok(Driver { runtime, client: Some(client) })
+        let client = processes.coordinator.map(|coordinator| {
+            let config = ClientConfig { coordinator: Some(coordinator), agent: None, host: 0 };
+            runtime.block_on(async { Client::new(config) })
+        });
+        Ok(Driver { runtime, client })
     }
 
     fn register(&self, coflows: &[CoflowSpec]) -> Result<Vec<u64>, LiveError> {
@@ -269,7 +261,6 @@ impl Driver {
         &self,
         processes: &Processes,
         ids: &[u64],
-        started: Started,
         outcome: &mut LiveOutcome,
     ) -> Result<(), LiveError> {
         let mut first_bytes: BTreeMap<u64, Time> = BTreeMap::new();
@@ -288,11 +279,20 @@ impl Driver {
         }
         for (id, last_get) in ids.iter().zip(last_gets) {
             if let Some(&at) = first_bytes.get(id) {
-                let waited = at.since(started.clock + last_get);
+                let waited = at.since(outcome.began + last_get);
                 outcome.first_byte_us.push((waited.nanos() / 1000).min(u64::from(u32::MAX)) as u32);
             }
         }
         Ok(())
+    }
+
+    /// What the controller of relays knows of links.
+    fn learned(&self, controller: SocketAddr) -> Result<BTreeMap<(u32, u32), Vec<f64>>, LiveError> {
+        let asked = self.runtime.spawn(weir_client::controller_status(controller));
+        let status = self.runtime.block_on(asked).map_err(io::Error::other)??;
+        let of_link =
+            |link: weir_client::LinkState| ((link.source_site, link.destination_site), link.bytes_per_s);
+        Ok(status.links.into_iter().map(of_link).collect())
     }
 
     /// A flow, and what the coordinator says of its coflow.
@@ -377,15 +377,15 @@ fn put_all(
     Ok(())
 }
 
-fn move_all(
+/// Gets all blocks, coflow by coflow as they may start.
+fn get_all(
     processes: &mut Processes,
     driver: &Driver,
-    coflows: &[CoflowSpec],
-    blocks: &[Block],
-    ids: &[u64],
-    started: Started,
+    work: &Work<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<LiveOutcome, LiveError> {
+    let Work { coflows, blocks, ids } = work;
+    let (began, start_ns) = (weir_net::Clock::start().now(), weir_net::monotonic_nanos());
     let mut stages = Stages::new(coflows);
     let mut gets: BTreeMap<usize, BTreeMap<usize, Vec<GetBlock>>> = BTreeMap::new();
     for (index, block) in blocks.iter().enumerate() {
@@ -400,7 +400,6 @@ fn move_all(
             size: flow.size.0,
         });
     }
-    let start_ns = started.monotonic_ns;
     let since_start = |ns: u64| Span::from_nanos(ns.saturating_sub(start_ns));
     let elapsed = || since_start(weir_net::monotonic_nanos());
     let mut arrival = vec![Span::ZERO; coflows.len()];
@@ -486,7 +485,19 @@ fn move_all(
     }
     let bytes = Bytes(bytes);
     let (cpu_secs, first_byte_us, replan_us) = ([0.0; 3], Vec::new(), Vec::new());
-    Ok(LiveOutcome { completion, refused, arrival, flows, bytes, cpu_secs, first_byte_us, replan_us })
+    let learned = BTreeMap::new();
+    Ok(LiveOutcome {
+        began,
+        completion,
+        refused,
+        arrival,
+        flows,
+        bytes,
+        cpu_secs,
+        first_byte_us,
+        replan_us,
+        learned,
+    })
 }
 
 /// Bytes without pattern, from a fixed seed.

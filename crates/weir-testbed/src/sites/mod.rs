@@ -129,6 +129,16 @@ impl SiteBed {
         self.sites.site_of(host)
     }
 
+    /// The first host of a site.
+    ///
+    /// # Panics
+    /// If there is no such site.
+    #[must_use]
+    pub fn first_host(&self, site: usize) -> usize {
+        assert!(site < self.sites(), "the bed has {} sites, there is no site {site}", self.sites());
+        self.sites.hosts_of(site).start
+    }
+
     /// IPv4 address of a host, or of the control host.
     ///
     /// # Panics

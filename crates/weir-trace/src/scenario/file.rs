@@ -1,12 +1,12 @@
 //! From TOML to a [`Scenario`]; every error knows its line.
 
 use super::number::{Number, NumberOrRefused};
-use super::{CoflowUnits, Expected, FabricUnits, FlowUnits, Scenario};
+use super::{ChangeUnits, CoflowUnits, Expected, FabricUnits, FlowUnits, Scenario};
 use crate::text::{MAX_HOSTS, quote};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
-use weir_model::{Bytes, CoflowId, HostId, Rate};
+use weir_model::{Bytes, CoflowId, Fabric, HostId, LinkId, Rate};
 
 const DEFAULT_UNIT_BYTES: u64 = 1_000_000;
 
@@ -26,6 +26,8 @@ struct File {
     first_host: u32,
     fabric: Spanned<FabricFile>,
     coflow: Vec<CoflowFile>,
+    #[serde(default)]
+    change: Vec<Spanned<ChangeFile>>,
     #[serde(default)]
     expect: BTreeMap<String, Spanned<Times>>,
 }
@@ -51,6 +53,17 @@ struct CoflowFile {
     compute: Option<Number>,
     #[serde(default)]
     parents: Vec<Spanned<u64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangeFile {
+    at: Number,
+    /// Sending and receiving site.
+    link: Option<[u32; 2]>,
+    out: Option<u32>,
+    r#in: Option<u32>,
+    capacity: Number,
 }
 
 /// Line and reason.
@@ -93,10 +106,11 @@ pub(super) fn parse(text: &str) -> Result<Scenario, Wrong> {
         unit_bytes: Bytes(unit_bytes),
         fabric,
         coflows: Vec::new(),
+        changes: Vec::new(),
         expect: BTreeMap::new(),
     };
-    scenario
-        .at(Rate::from_bytes_per_sec(1.0), Bytes(1))
+    let fabric = scenario
+        .fabric_at(Rate::from_bytes_per_sec(1.0))
         .map_err(|error| lines.wrong(&file.fabric, error.to_string()))?;
     let hosts = file.first_host..file.first_host.saturating_add(scenario.hosts());
     for coflow in &file.coflow {
@@ -104,6 +118,10 @@ pub(super) fn parse(text: &str) -> Result<Scenario, Wrong> {
         let mut coflow = read_coflow(&lines, coflow, &hosts, &scenario)?;
         relate(&mut coflow, &parents, &mut scenario.coflows);
         scenario.coflows.push(coflow);
+    }
+    for change in &file.change {
+        let read = read_change(change.get_ref(), &hosts, &fabric);
+        scenario.changes.push(read.map_err(|reason| lines.wrong(change, reason))?);
     }
     for (policy, times) in &file.expect {
         let times = expected(&lines, times, &scenario)?;
@@ -229,6 +247,34 @@ fn read_flow(text: &str, hosts: &std::ops::Range<u32>) -> Result<FlowUnits, Stri
     }
 }
 
+/// A change of a link that the network has.
+fn read_change(
+    file: &ChangeFile,
+    hosts: &std::ops::Range<u32>,
+    fabric: &Fabric,
+) -> Result<ChangeUnits, String> {
+    let of_host = |host: u32, link: fn(&Fabric, HostId) -> Option<LinkId>| {
+        let known = hosts.contains(&host).then(|| HostId(host - hosts.start));
+        known
+            .and_then(|host| link(fabric, host))
+            .ok_or_else(|| format!("host {host} has no link of its own here"))
+    };
+    let link = match (file.link, file.out, file.r#in) {
+        (Some([from, to]), None, None) => {
+            fabric.between(from, to).ok_or_else(|| format!("there is no link from site {from} to site {to}"))
+        }
+        (None, Some(host), None) => of_host(host, Fabric::uplink),
+        (None, None, Some(host)) => of_host(host, Fabric::downlink),
+        _ => {
+            Err("a change is of one link: link = [from, to] between sites, or out or in of a host".to_owned())
+        }
+    }?;
+    if file.capacity.0 == 0.0 {
+        return Err("the capacity is 0".to_owned());
+    }
+    Ok(ChangeUnits { at: file.at.0, link, capacity: file.capacity.0 })
+}
+
 fn expected(
     lines: &Lines<'_>,
     times: &Spanned<Times>,
@@ -335,6 +381,45 @@ flows = ["1->2:1/2", "2->2:3"]
         );
         let fabric = parse(&sites).unwrap().at(Rate::from_bytes_per_sec(8.0), Bytes(1)).unwrap().fabric;
         assert_eq!((fabric.links().len(), fabric.links()[1].capacity.bytes_per_sec()), (2, 24.0));
+    }
+
+    #[test]
+    fn changes_are_of_the_links_that_they_name() {
+        let with = |text: &str, changes: &str| parse(&text.replace("[expect.fair]", changes));
+        let changes = "[[change]]\nat = 2\nout = 2\ncapacity = \"1/2\"\n\n\
+                       [[change]]\nat = 3\nin = 1\ncapacity = 2\n[expect.fair]";
+        let scenario = with(GOOD, changes).unwrap();
+        let (rate, unit) = (Rate::from_bytes_per_sec(500.0), Bytes(1000));
+        // Hosts 1 and 2: links out are 0 and 1, in 2 and 3. A unit of time is 2 s.
+        let found = scenario.changing_at(rate, unit).unwrap().changes;
+        let of = |at: usize| (found[at].at, found[at].link.0, found[at].capacity.bytes_per_sec());
+        assert_eq!(
+            [of(0), of(1)],
+            [(Time::from_millis(4000), 1, 250.0), (Time::from_millis(6000), 2, 1000.0)]
+        );
+        let said = scenario.at(rate, unit).unwrap_err().to_string();
+        assert!(said.starts_with("x: capacities of its links change"), "{said}");
+        let sites = GOOD.replace(
+            "kind = \"big-switch\"\nhosts = 2",
+            "kind = \"sites\"\nhosts_per_site = [1, 1]\nrates = [[0, 2], [3, 0]]",
+        );
+        let change = |link: &str, capacity: &str| {
+            with(&sites, &format!("[[change]]\nat = 0\n{link}\ncapacity = {capacity}\n[expect.fair]"))
+        };
+        assert_eq!(change("link = [1, 0]", "1").unwrap().changes[0].link, LinkId(1));
+        for (link, capacity, reason) in [
+            ("link = [0, 0]", "1", "there is no link from site 0 to site 0"),
+            ("link = [0, 2]", "1", "there is no link from site 0 to site 2"),
+            ("out = 1", "1", "host 1 has no link of its own here"),
+            ("in = 7", "1", "host 7 has no link of its own here"),
+            ("link = [0, 1]\nin = 1", "1", "a change is of one link"),
+            ("", "1", "a change is of one link"),
+            ("link = [0, 1]", "0", "the capacity is 0"),
+            ("link = [0, 1]", "-1", "invalid value"),
+        ] {
+            let (line, found) = change(link, capacity).unwrap_err();
+            assert!((13..=18).contains(&line) && found.contains(reason), "{link}: line {line}: {found}");
+        }
     }
 
     #[test]

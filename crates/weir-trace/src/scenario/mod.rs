@@ -26,14 +26,19 @@
 //! compute = "1/2"             # and how long the stage computes then; 0 unless said
 //! parents = [3]               # pipelines: earlier coflows that it descends from and may be live with
 //!
+//! [[change]]                  # the capacity of a link changes; any number of times
+//! at = 2
+//! out = 1                     # of host 1 into the network; or in = 1, or, between sites, link = [0, 1]
+//! capacity = "1/2"            # from then on
+//!
 //! [expect.varys]              # completion time of every coflow, from its arrival, or "refused"
 //! 1 = "3/2"
 //! ```
 //!
 //! Numbers may be written as fractions in quotes. `racks` takes `racks`, `hosts_per_rack`, `rate` and
 //! `oversubscription`; `sites` takes `hosts_per_site = [..]`, `rates = [[..], ..]` and, where host links
-//! limit too, `rate`. Unknown keys are errors. The format has no version of its own: a scenario is checked
-//! by running it.
+//! limit too, `rate`. Links of racks to the core do not change. Unknown keys are errors. The format has no
+//! version of its own: a scenario is checked by running it.
 
 mod file;
 mod number;
@@ -41,8 +46,8 @@ mod number;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir_model::{
-    Bytes, CoflowId, CoflowSpec, Dependencies, Fabric, FabricError, FlowSpec, HostId, JobId, RackSpec, Rate,
-    SiteSpec, Span, Time,
+    Bytes, CapacityChange, CoflowId, CoflowSpec, Dependencies, Fabric, FabricError, FlowSpec, HostId, JobId,
+    LinkId, RackSpec, Rate, SiteSpec, Span, Time,
 };
 
 /// A network in units.
@@ -111,6 +116,17 @@ pub struct CoflowUnits {
     pub root: Option<CoflowId>,
 }
 
+/// A change of a link's capacity, in units.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChangeUnits {
+    /// When.
+    pub at: f64,
+    /// Which link of the network.
+    pub link: LinkId,
+    /// Its capacity from then on, above 0.
+    pub capacity: f64,
+}
+
 /// What becomes of a coflow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
@@ -135,6 +151,8 @@ pub struct Scenario {
     pub fabric: FabricUnits,
     /// The coflows, in the order of the file.
     pub coflows: Vec<CoflowUnits>,
+    /// How the network changes, in the order of the file.
+    pub changes: Vec<ChangeUnits>,
     /// Per policy, what becomes of every coflow.
     pub expect: BTreeMap<String, Vec<(CoflowId, Expected)>>,
 }
@@ -162,6 +180,17 @@ pub enum ScenarioError {
     },
 }
 
+/// Why a scenario has no form at some rate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScaleError {
+    /// There is no such network.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// Capacities change, for whoever cannot change any.
+    #[error("{0}: capacities of its links change, which only a simulation follows: use weir sim")]
+    Changes(String),
+}
+
 /// A scenario at a rate: what runs, and what a unit of time is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaledScenario {
@@ -169,6 +198,8 @@ pub struct ScaledScenario {
     pub fabric: Fabric,
     /// The coflows, in the order of the file.
     pub coflows: Vec<CoflowSpec>,
+    /// How the network changes, in the order of the file.
+    pub changes: Vec<CapacityChange>,
     /// Seconds that one unit of time takes.
     pub unit_secs: f64,
 }
@@ -194,9 +225,17 @@ impl Scenario {
         }
     }
 
+    /// [`Scenario::changing_at`] for networks that stay as they are; scenarios in which capacities change are refused.
+    pub fn at(&self, link_rate: Rate, unit_bytes: Bytes) -> Result<ScaledScenario, ScaleError> {
+        if !self.changes.is_empty() {
+            return Err(ScaleError::Changes(self.name.clone()));
+        }
+        Ok(self.changing_at(link_rate, unit_bytes)?)
+    }
+
     /// The scenario where rate 1 is `link_rate` and one unit of data is `unit_bytes`. Sizes are rounded to
     /// whole bytes (at least 1), times to the nanosecond.
-    pub fn at(&self, link_rate: Rate, unit_bytes: Bytes) -> Result<ScaledScenario, FabricError> {
+    pub fn changing_at(&self, link_rate: Rate, unit_bytes: Bytes) -> Result<ScaledScenario, FabricError> {
         let unit_secs = unit_bytes.0 as f64 / link_rate.bytes_per_sec();
         // The nearest nanosecond: `from_secs_ceil` alone would push exact times up by rounding errors.
         let span = |units: f64| Span::from_nanos((units * unit_secs * 1e9).round() as u64);
@@ -224,7 +263,13 @@ impl Scenario {
             spec
         };
         let coflows = self.coflows.iter().map(coflow).collect();
-        Ok(ScaledScenario { fabric: self.fabric_at(link_rate)?, coflows, unit_secs })
+        let change = |change: &ChangeUnits| CapacityChange {
+            at: Time::ZERO + span(change.at),
+            link: change.link,
+            capacity: link_rate.scaled(change.capacity),
+        };
+        let changes = self.changes.iter().map(change).collect();
+        Ok(ScaledScenario { fabric: self.fabric_at(link_rate)?, coflows, changes, unit_secs })
     }
 
     fn fabric_at(&self, link_rate: Rate) -> Result<Fabric, FabricError> {

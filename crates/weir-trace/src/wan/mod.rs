@@ -7,13 +7,22 @@
 //! Several kept rows for one pair of regions in one snapshot are repetitions, and their mean counts. Snapshots are
 //! never pooled: they differ in machines and addresses.
 
+//!
+//! Beside it stand what bytes cost that leave a region ([`EgressPrices`]) and what one TCP connection gets
+//! ([`SingleConnections`]).
+
 mod demand;
+mod egress;
 mod excerpts;
+mod single;
 
 pub use demand::{Skew, SkewError, SkewedDemands};
+pub use egress::{EgressPrices, PriceGrid, UsdPerGb};
 pub use excerpts::{Excerpt, UnknownExcerpt};
+pub use single::{ConnectionRate, SingleConnections};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use weir_model::Rate;
@@ -98,6 +107,24 @@ struct Mean {
     count: f64,
 }
 
+impl Mean {
+    fn add(&mut self, mbps: f64) {
+        self.sum_mbps += mbps;
+        self.count += 1.0;
+    }
+
+    fn value(&self) -> f64 {
+        self.sum_mbps / self.count
+    }
+}
+
+/// The median, of two in the middle their mean; `None` of nothing.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (last, half) = (values.len().checked_sub(1)?, values.len() / 2);
+    Some((values[half] + values[last - half]) / 2.0)
+}
+
 type Snapshot = BTreeMap<(String, String), Mean>;
 
 /// All measurements of a file that count, by snapshot.
@@ -136,6 +163,21 @@ fn malformed(error: csv::Error) -> WanReadError {
     }
 }
 
+/// Hands over every row of a CSV text whose first line is its header, with its line.
+fn read_rows<R: DeserializeOwned>(
+    input: impl Read,
+    mut each: impl FnMut(u64, R) -> Result<(), WanReadError>,
+) -> Result<(), WanReadError> {
+    let mut rows = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(input);
+    let header = rows.headers().map_err(malformed)?.clone();
+    let mut record = csv::StringRecord::new();
+    while rows.read_record(&mut record).map_err(malformed)? {
+        let line = record.position().map_or(1, csv::Position::line);
+        each(line, record.deserialize(Some(&header)).map_err(malformed)?)?;
+    }
+    Ok(())
+}
+
 impl Row {
     fn counts(&self) -> bool {
         if self.src_region == self.dst_region {
@@ -166,28 +208,22 @@ impl Measurements {
     /// Reads all of a CSV text.
     pub fn read(input: impl Read) -> Result<Measurements, WanReadError> {
         let mut input = input.take(MAX_WAN_BYTES + 1);
-        let read = Measurements::read_rows(&mut input);
+        let read = Measurements::of_rows(&mut input);
         // Where the text was cut off, what is wrong with its last line says nothing.
         if input.limit() == 0 { Err(WanReadError::TooLong) } else { read }
     }
 
-    fn read_rows(input: impl Read) -> Result<Measurements, WanReadError> {
+    fn of_rows(input: impl Read) -> Result<Measurements, WanReadError> {
         let mut snapshots: BTreeMap<String, Snapshot> = BTreeMap::new();
-        let mut rows = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(input);
-        let header = rows.headers().map_err(malformed)?.clone();
-        let mut record = csv::StringRecord::new();
-        while rows.read_record(&mut record).map_err(malformed)? {
-            let line = record.position().map_or(1, csv::Position::line);
-            let row: Row = record.deserialize(Some(&header)).map_err(malformed)?;
+        read_rows(input, |line, row: Row| {
             if !row.counts() {
-                continue;
+                return Ok(());
             }
             row.check(line)?;
             let pair = (row.src_region, row.dst_region);
-            let mean = snapshots.entry(row.snapshot).or_default().entry(pair).or_default();
-            mean.sum_mbps += row.received_mbps;
-            mean.count += 1.0;
-        }
+            snapshots.entry(row.snapshot).or_default().entry(pair).or_default().add(row.received_mbps);
+            Ok(())
+        })?;
         if snapshots.is_empty() { Err(WanReadError::Empty) } else { Ok(Measurements { snapshots }) }
     }
 
@@ -225,7 +261,7 @@ impl Measurements {
                 let pair = (source.clone(), destination.clone());
                 match measured.get(&pair) {
                     Some(mean) => {
-                        let bits_per_sec = mean.sum_mbps / mean.count * 1e6;
+                        let bits_per_sec = mean.value() * 1e6;
                         rates[from][to] = Rate::from_bytes_per_sec(bits_per_sec / 8.0);
                     }
                     None => missing.push(pair),

@@ -108,13 +108,22 @@ impl Network {
 
     /// At one relay: flows of coflow 1 go to these, with these weights.
     pub(super) fn set_rule(&mut self, at: usize, to: &[(usize, f64)], rank: u64) {
+        self.set_rule_of(at, to, rank, false);
+    }
+
+    /// The same, of flows that enter there alone.
+    pub(super) fn set_entering_rule(&mut self, at: usize, to: &[(usize, f64)]) {
+        self.set_rule_of(at, to, 0, true);
+    }
+
+    fn set_rule_of(&mut self, at: usize, to: &[(usize, f64)], rank: u64, entering: bool) {
         self.epoch += 1;
         let next_hops = to.iter().map(|&(relay, weight)| v1::NextHop {
             to: Some(v1::next_hop::To::Relay(format!("r{relay}"))),
             weight,
         });
         let prefix = Some(v1::FlowPrefix { coflow: Some(1), reducer: None, mapper: None });
-        let rule = v1::Rule { prefix, next_hops: next_hops.collect(), rank, weight: 1.0 };
+        let rule = v1::Rule { prefix, next_hops: next_hops.collect(), rank, weight: 1.0, entering };
         let rules = v1::Rules { epoch: self.epoch, set: vec![rule], ..v1::Rules::default() };
         let message = v1::ToRelay { kind: Some(v1::to_relay::Kind::Rules(rules)) };
         self.relays[at].handle_controller(self.now, &message);
@@ -152,7 +161,7 @@ impl Network {
 
     fn do_action(&mut self, relay: usize, action: Action) {
         match action {
-            Action::Dial { hop, address: to } => {
+            Action::Dial { hop, address: to, .. } => {
                 let to = (to.port() - 7000) as usize;
                 if self.alive[to] {
                     self.hops[relay].insert(hop, to);

@@ -100,6 +100,39 @@ fn a_loop_ends_at_the_hop_limit() {
     assert!(looped >= 1, "{looped}");
 }
 
+/// Two sites that pass on for each other: what enters takes the detour, what comes from the other goes on.
+#[test]
+fn a_rule_of_what_enters_lets_the_rest_go_straight_on() {
+    let mut network = Network::new(3, 3);
+    network.set_entering_rule(0, &[(1, 1.0)]);
+    network.set_entering_rule(1, &[(0, 1.0)]);
+    let subscribers = [network.begin(0, 0, 2, BYTES), network.begin(1, 1, 2, BYTES)];
+    network.run(40_000);
+    let got = subscribers.map(|subscriber| network.receivers[&subscriber].bytes);
+    let looped: u64 = network.relays.iter().map(|relay| relay.counters().looped).sum();
+    assert_eq!((got, looped), ([BYTES; 2], 0));
+}
+
+/// Relay 0 sent some of the flow to relay 1, and goes on directly; relay 1 sends what it has back to relay 0. Each is the
+/// other's next hop, and hears of the end from the other: still it ends at both.
+#[test]
+fn a_flow_that_went_in_a_circle_ends_where_it_entered() {
+    let mut came_back = 0;
+    for seed in 0..20 {
+        let mut network = Network::new(3, seed);
+        network.set_rule(0, &[(1, 1.0)], 0);
+        let subscriber = network.begin(0, 0, 2, BYTES);
+        network.run(300);
+        network.set_rule(0, &[(2, 1.0)], 0);
+        network.set_rule(1, &[(0, 1.0)], 0);
+        network.run(40_000);
+        came_back += usize::from(network.carried.contains_key(&(1, 0)));
+        let receiver = &network.receivers[&subscriber];
+        assert_eq!((receiver.bytes, receiver.reset, network.open_flows()), (BYTES, false, 0), "seed {seed}");
+    }
+    assert!(came_back > 10, "only {came_back} went in a circle");
+}
+
 #[test]
 fn a_receiver_whose_flow_never_comes_is_told_so() {
     let mut network = Network::new(2, 3);
@@ -143,6 +176,7 @@ fn a_coflow_that_goes_first_passes_one_that_came_before() {
         next_hops: Vec::new(),
         rank: 1,
         weight: 1.0,
+        entering: false,
     };
     let rules = weir_proto::v1::Rules { epoch: 9, set: vec![rule], ..Default::default() };
     let message = weir_proto::v1::ToRelay { kind: Some(weir_proto::v1::to_relay::Kind::Rules(rules)) };
@@ -158,8 +192,8 @@ fn a_coflow_that_goes_first_passes_one_that_came_before() {
     assert!(passed < 2 * URGENT, "{passed}");
 }
 
-/// Two neighbours at site 1 and one at site 2. Of the first two 3 MB and 1 MB went in 250 ms in which they were waited
-/// for, 0.5 MB of them still on the way: 14 MB/s to site 1. The third was not waited for.
+/// Two neighbours at site 1 and one at site 2. The first two have been waited for for 250 ms; in the next 250 ms 3 MB and 1 MB
+/// went there, 0.5 MB of them still on the way: 14 MB/s to site 1. The third was not waited for.
 #[test]
 fn links_are_told_by_site_and_only_while_they_are_waited_for() {
     use super::super::facts::{Action, HopId, RelayConfig};
@@ -183,6 +217,9 @@ fn links_are_told_by_site_and_only_while_they_are_waited_for() {
             hops.push(hop);
         }
     }
+    relay.handle_samples(now, &Default::default());
+    hops[..2].iter().for_each(|&hop| relay.handle_written(now, hop, 1_000_000, true));
+    let now = now + Span::from_millis(250);
     relay.handle_samples(now, &Default::default());
     for (&hop, (bytes, waiting)) in
         hops.iter().zip([(3_000_000, true), (1_000_000, true), (9_000_000, false)])

@@ -90,9 +90,11 @@ impl Running {
         }
     }
 
-    /// Whether some connection to a neighbour took less than there was for it.
+    /// Whether all connections to a neighbour took less than there was for them. While one of them is free nothing
+    /// waits for the link: those that are not may recover from a loss.
     fn is_waited_for(&self, hop: HopId) -> bool {
         let links = self.neighbours.dialled.get(&hop).map_or(&[][..], |dialled| &dialled.links);
-        links.iter().filter_map(|link| self.peers.get(link)).any(|peer| peer.blocked)
+        let mut peers = links.iter().filter_map(|link| self.peers.get(link)).peekable();
+        peers.peek().is_some() && peers.all(|peer| peer.blocked)
     }
 }

@@ -1,7 +1,7 @@
 //! A receiver: a child process that gets blocks through the client library, compares every byte with
 //! what was put, and says on standard output what happened.
 
-use super::chance::fill;
+use crate::support::chance::fill;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;

@@ -1,11 +1,11 @@
 //! One round: a small workload on real processes, of which some are killed while its bytes move.
 
-use super::chance::fill;
 use super::plan::{Event, Plan, Victim, What};
 use super::processes::{Heard, Processes};
 use super::receiver::{self, Orders, Said};
+use crate::support::chance::fill;
+use crate::support::verdict::{Failure, Tally};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -19,36 +19,6 @@ const ROUND_LIMIT: Duration = Duration::from_secs(20);
 const GET_LIMIT: Duration = Duration::from_secs(17);
 /// How long the coordinator may take to have the state that follows from what happened.
 const STATE_LIMIT: Duration = Duration::from_secs(5);
-
-/// What a round did.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) kills: BTreeMap<&'static str, u64>,
-    pub(crate) unregistered: u64,
-    pub(crate) gets: u64,
-    pub(crate) bytes: u64,
-}
-
-/// What must never happen.
-pub(crate) enum Failure {
-    Wrong(String),
-    Lost(String),
-    Hang(String),
-    /// State, files or processes left behind.
-    Left(String),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, what) = match self {
-            Failure::Wrong(what) => ("wrong", what),
-            Failure::Lost(what) => ("lost", what),
-            Failure::Hang(what) => ("hang", what),
-            Failure::Left(what) => ("left behind", what),
-        };
-        write!(out, "{kind}: {what}")
-    }
-}
 
 struct Round {
     plan: Plan,
@@ -287,12 +257,12 @@ impl Round {
                 "receiver"
             }
         };
-        *self.tally.kills.entry(kind).or_default() += 1;
+        *self.tally.events.entry(kind).or_default() += 1;
     }
 
     fn unregister(&mut self, coflow: usize) {
         self.ended.insert(coflow);
-        self.tally.unregistered += 1;
+        *self.tally.events.entry("coflow ended while it moved").or_default() += 1;
         let (client, id) = (self.clients[0].clone(), self.coflows[coflow]);
         self.work.spawn(async move {
             client.unregister(id).await.map(|_| ()).map_err(|error| format!("unregister: {error}"))

@@ -1,6 +1,6 @@
 //! What one round does, drawn from its seed alone.
 
-use super::chance::Chance;
+use crate::support::chance::Chance;
 use weir_client::Pattern;
 use weir_proto::data::FRAME_BYTES;
 

@@ -2,75 +2,16 @@
 
 use super::plan::{Plan, Victim};
 use super::receiver::{ENTRY, ORDERS, Orders, Said};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::support::process::{Process, weir};
+use crate::support::redis::free_address;
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 use tokio::sync::mpsc;
-
-/// How long a process may take to end once it is asked to.
-const END_LIMIT: Duration = Duration::from_secs(5);
-/// Ports below those the kernel gives to outgoing connections: a listener that comes back finds its port
-/// free, and nobody who tries to reach it meanwhile connects to itself.
-const PORTS: (u16, u16) = (12_000, 32_000);
-
-/// A free port of this machine that nothing else picks by itself.
-pub(crate) fn free_address() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let span = PORTS.1 - PORTS.0;
-    let start = (std::process::id() % u32::from(span)) as u16;
-    for _ in 0..span {
-        let port = PORTS.0 + (start + NEXT.fetch_add(1, Ordering::Relaxed) % span) % span;
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
-    panic!("no free port between {} and {}", PORTS.0, PORTS.1);
-}
-
-/// A process that does not outlive this value.
-pub(crate) struct Process(Child);
-
-impl Process {
-    pub(crate) fn spawn(command: &mut Command) -> Process {
-        Process(command.spawn().unwrap())
-    }
-
-    /// SIGKILL: the process has no say in it.
-    pub(crate) fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-
-    /// Asks it to end, by a signal or by closing its input, and tells whether it did so in time and well.
-    pub(crate) fn end(mut self, signal: Option<Signal>) -> Result<(), String> {
-        drop(self.0.stdin.take());
-        if let Some(signal) = signal {
-            let _ = kill_process(Pid::from_child(&self.0), signal);
-        }
-        let end = Instant::now() + END_LIMIT;
-        while Instant::now() < end {
-            match self.0.try_wait().unwrap() {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(format!("{status}")),
-                None => std::thread::sleep(Duration::from_millis(2)),
-            }
-        }
-        Err("still running".to_owned())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
 
 /// What a receiver said, and which one of a host's receivers it was.
 pub(crate) struct Heard {
@@ -217,8 +158,8 @@ impl Processes {
 
     fn weir(&self, command: &str) -> Command {
         let log = OpenOptions::new().create(true).append(true).open(self.log()).unwrap();
-        let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
-        weir.arg(command).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let mut weir = weir(&[command]);
+        weir.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         weir
     }
 

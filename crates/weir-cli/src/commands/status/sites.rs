@@ -1,0 +1,54 @@
+//! What the controller of relays knows, as text.
+
+use super::silent;
+use crate::Failure;
+use crate::output::{percentile, table, text};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use weir_client::{ControllerStatus, LinkState};
+use weir_model::{Bytes, Rate};
+
+pub(super) async fn ask(controller: SocketAddr) -> Result<ControllerStatus, Failure> {
+    weir_client::controller_status(controller).await.map_err(|error| silent("controller", controller, &error))
+}
+
+pub(super) fn render(status: &ControllerStatus) -> String {
+    let mut sites: BTreeMap<u32, u32> = BTreeMap::new();
+    status.relays.iter().for_each(|relay| *sites.entry(relay.site).or_default() += 1);
+    let decision = match status.decision {
+        0 => "no decision yet".to_owned(),
+        number => format!("decision {number}, {} rounds, by {}", status.rounds, status.maker),
+    };
+    let mut page = format!("{} relays at {} sites; {decision}\n", status.relays.len(), sites.len());
+    for coflow in &status.coflows {
+        let place = if coflow.placed { "" } else { ", without a place yet" };
+        let left = Bytes(coflow.bytes_left as u64);
+        page.push_str(&format!("coflow {}: {left} left{place}\n", coflow.coflow));
+    }
+    if !status.links.is_empty() {
+        let mut rows = table(&["from", "to", "samples", "mean", "p10", "p50", "p90"], 2);
+        for link in &status.links {
+            rows.add_row(row(link));
+        }
+        page.push_str(&format!("{}\n", text(&rows)));
+    }
+    page
+}
+
+/// A link's measurements.
+fn row(link: &LinkState) -> [String; 7] {
+    let mut sorted = link.bytes_per_s.clone();
+    sorted.sort_by(f64::total_cmp);
+    let mean = sorted.iter().sum::<f64>() / sorted.len().max(1) as f64;
+    let rate = |value: f64| Rate::from_bytes_per_sec(value).to_string();
+    let at = |share: f64| rate(percentile(&sorted, share));
+    [
+        link.source_site.to_string(),
+        link.destination_site.to_string(),
+        sorted.len().to_string(),
+        rate(mean),
+        at(0.1),
+        at(0.5),
+        at(0.9),
+    ]
+}

@@ -1,0 +1,82 @@
+//! Decisions of a policy that simulations run as well: its plan of the state, said as an order and splits.
+
+use super::Links;
+use crate::decision::Split;
+use crate::records::State;
+use std::collections::BTreeMap;
+use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, SiteSpec, Time};
+use weir_policy::{CoflowTable, FlowRef, Plan, Policy};
+
+/// A policy, and its plan.
+pub(super) struct Planner {
+    policy: Box<dyn Policy>,
+    plan: Plan,
+}
+
+/// Coflows, first to be served first, and where not all goes directly.
+pub(super) type Planned = (Vec<u64>, Vec<Split>);
+
+impl Planner {
+    pub(super) fn new(policy: Box<dyn Policy>) -> Planner {
+        Planner { policy, plan: Plan::default() }
+    }
+
+    /// What the policy makes of a state: a host stands for each site, and a flow for what is left of a coflow from one to
+    /// another. A policy that says no order leaves coflows in that of their arrival; those that it has wait get their
+    /// splits with a later state.
+    pub(super) fn plan(&mut self, links: &Links, state: &State) -> Planned {
+        let sites = links.sites.len();
+        let spec = SiteSpec { hosts_per_site: vec![1; sites], host_rate: None, rates: links.mean() };
+        // Refused where there are fewer than two sites: then nothing is to be decided.
+        let Ok(fabric) = Fabric::sites(&spec) else { return Planned::default() };
+        let mut table = CoflowTable::new(&fabric);
+        let mut first_flow = 0;
+        for coflow in coflows(links, state) {
+            table.insert(&coflow, FlowId(first_flow), &fabric);
+            first_flow += coflow.flows.len() as u64;
+        }
+        let now = state.coflows.values().map(|coflow| coflow.arrival_ns).max().unwrap_or(0);
+        self.policy.plan(Time::from_nanos(now), &fabric, &table, &mut self.plan);
+        let slots = self.policy.order().unwrap_or_else(|| table.slots());
+        let order = slots.iter().map(|&slot| table.coflow(slot).id().0).collect();
+        (order, self.splits(links, &table))
+    }
+
+    fn splits(&self, links: &Links, table: &CoflowTable) -> Vec<Split> {
+        let mut detours: BTreeMap<FlowRef, Vec<(u32, f64)>> = BTreeMap::new();
+        for detour in &self.plan.detours {
+            detours
+                .entry(detour.flow)
+                .or_default()
+                .push((links.sites[detour.relay as usize], detour.bytes_per_sec));
+        }
+        let split = |(at, via): (FlowRef, Vec<(u32, f64)>)| {
+            let grant = self.plan.grants.iter().find(|grant| grant.flow == at)?.bytes_per_sec;
+            let class = &table.classes()[table.flow(at).class()?.index()];
+            let site = |host: HostId| links.sites[host.index()];
+            Some(Split {
+                coflow: table.coflow(at.coflow).id().0,
+                from: site(class.source()),
+                to: site(class.destination()),
+                via: via.into_iter().map(|(site, rate)| (site, rate / grant)).collect(),
+            })
+        };
+        detours.into_iter().filter_map(split).collect()
+    }
+}
+
+/// Coflows of a state, in the order of arrival.
+fn coflows(links: &Links, state: &State) -> Vec<CoflowSpec> {
+    let host = |site: u32| links.sites.binary_search(&site).ok().map(|index| HostId(index as u32));
+    let flow = |(&(from, to), &left): (&(u32, u32), &f64)| {
+        let size = Bytes((left.ceil() as u64).max(1));
+        Some(FlowSpec { source: host(from)?, destination: host(to)?, size, group: 0 })
+    };
+    let coflow = |(&id, coflow): (&u64, &crate::records::CoflowState)| {
+        let flows = coflow.left.iter().filter_map(flow).collect();
+        CoflowSpec::new(CoflowId(id), Time::from_nanos(coflow.arrival_ns), flows)
+    };
+    let mut coflows: Vec<CoflowSpec> = state.coflows.iter().map(coflow).collect();
+    coflows.sort_by_key(|coflow| (coflow.arrival, coflow.id));
+    coflows
+}

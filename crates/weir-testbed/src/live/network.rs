@@ -1,0 +1,68 @@
+//! Where a run happens.
+
+use crate::{Bed, BedError, Place, SiteBed};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command};
+
+/// The hosts of a run.
+#[derive(Debug)]
+pub enum Network {
+    /// Namespaces with shaped links.
+    Bed(Box<Bed>),
+    /// Namespaces at several sites, with shaped links between these.
+    Sites(Box<SiteBed>),
+    /// All hosts on this machine's loopback; only Weir's own pacing stands for the links.
+    Loopback,
+}
+
+impl Network {
+    pub(super) fn control_address(&self) -> IpAddr {
+        match self {
+            Network::Bed(bed) => bed.control_address().into(),
+            Network::Sites(bed) => bed.address(Place::Control).into(),
+            Network::Loopback => Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+
+    pub(super) fn address(&self, host: usize) -> IpAddr {
+        match self {
+            Network::Bed(bed) => bed.address(host).into(),
+            Network::Sites(bed) => bed.address(Place::Host(host)).into(),
+            Network::Loopback => Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+
+    /// A port: the given one where every host has its own address, otherwise a free one.
+    pub(super) fn port(&self, port: u16) -> io::Result<u16> {
+        match self {
+            Network::Bed(_) | Network::Sites(_) => Ok(port),
+            Network::Loopback => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port()),
+        }
+    }
+
+    pub(super) fn command(&self, place: Place, program: &Path) -> Result<Command, BedError> {
+        match self {
+            Network::Bed(bed) => bed.command(place, program),
+            Network::Sites(bed) => bed.command(place, program),
+            Network::Loopback => Ok(Command::new(program)),
+        }
+    }
+
+    pub(super) fn spawn(&self, mut command: Command) -> io::Result<Child> {
+        match self {
+            Network::Bed(bed) => bed.spawn(command),
+            Network::Sites(bed) => bed.spawn(command),
+            Network::Loopback => command.spawn(),
+        }
+    }
+
+    pub(super) fn run_at_control<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BedError> {
+        match self {
+            Network::Bed(bed) => bed.run_at(Place::Control, work),
+            Network::Sites(bed) => bed.run_at(Place::Control, work),
+            Network::Loopback => Ok(work()),
+        }
+    }
+}

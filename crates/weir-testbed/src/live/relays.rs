@@ -1,0 +1,149 @@
+//! Runs on a bed of sites: a relay at the first host of each site, perhaps a controller, and rates that change.
+
+use super::network::Network;
+use super::processes::{Processes, Role};
+use super::run::{LiveError, LiveOptions};
+use crate::{Place, SiteBed};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use weir_model::{Bytes, CoflowId, CoflowSpec, FlowSpec, HostId, Rate, Span, Time};
+
+/// Ports of relays and of their controller.
+const RELAY_PORT: u16 = 7072;
+const CONTROLLER_PORT: u16 = 7073;
+/// The coflow that goes before all others.
+const WARM_UP: CoflowId = CoflowId(u64::MAX);
+/// Its flows from each site to each other.
+const WARM_UP_FLOWS: u32 = 4;
+/// Longest time until a change of rates sees that the run is over.
+const CHANGE_STEP: Duration = Duration::from_millis(50);
+
+/// The relays of a run.
+#[derive(Clone, Debug)]
+pub struct RelaySetup {
+    /// Parallel connections from each relay to each other one.
+    pub connections: u8,
+    /// The most that one of these connections may carry, by sending and receiving site; none: all it can.
+    pub connection_rates: Option<Vec<Vec<Rate>>>,
+    /// Options of `weir controller` for its decisions. `None`: no controller, so that relays send everything straight to
+    /// the receiver's, flow by flow in turn.
+    pub controller: Option<Vec<String>>,
+    /// Bytes from every site to every other before the run begins. It is what links are learned from: nobody is told their
+    /// rates.
+    pub warm_up: Bytes,
+    /// What links get from these moments of the run on.
+    pub changes: Vec<RateChange>,
+}
+
+/// A link gets another rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateChange {
+    /// When, from the run's start.
+    pub at: Span,
+    /// From which site.
+    pub from: usize,
+    /// To which.
+    pub to: usize,
+    /// The rate, as shaped (headers included).
+    pub rate: Rate,
+}
+
+/// The bed, where there are relays.
+pub(super) fn bed(network: &Network) -> Result<&SiteBed, LiveError> {
+    match network {
+        Network::Sites(bed) => Ok(bed),
+        Network::Bed(_) | Network::Loopback => Err(LiveError::NoSites),
+    }
+}
+
+/// The relay of each site.
+pub(super) fn relay_address(bed: &SiteBed, site: usize) -> SocketAddr {
+    SocketAddr::from((bed.address(Place::Host(bed.first_host(site))), RELAY_PORT))
+}
+
+impl Processes {
+    /// Starts the controller, if there is one, and a relay at each site.
+    pub(super) fn start_relays(&mut self, options: &LiveOptions, network: &Network) -> Result<(), LiveError> {
+        let Some(setup) = &options.relays else { return Ok(()) };
+        let bed = bed(network)?;
+        let controller = SocketAddr::new(network.control_address(), CONTROLLER_PORT);
+        if let Some(arguments) = &setup.controller {
+            let mut command = network.command(Place::Control, &options.program)?;
+            command.args(["controller", "--listen", &controller.to_string()]).args(arguments);
+            command.stdin(Stdio::null());
+            self.spawn(network, Role::Coordinator, command)?;
+            self.controller = Some(controller);
+        }
+        for site in 0..bed.sites() {
+            let mut command = network.command(Place::Host(bed.first_host(site)), &options.program)?;
+            command
+                .args(["relay", "--name", &format!("site-{site}"), "--site", &site.to_string()])
+                .args(["--listen", &relay_address(bed, site).to_string()])
+                .args(["--connections", &setup.connections.to_string()])
+                .stdin(Stdio::null());
+            if let Some(rates) = &setup.connection_rates {
+                let others = (0..bed.sites()).filter(|&to| to != site);
+                let limits: Vec<String> =
+                    others.map(|to| format!("{to}={}bit", rates[site][to].bits_per_sec())).collect();
+                command.args(["--connection-rate", &limits.join(",")]);
+            }
+            if self.controller.is_some() {
+                command.args(["--controller", &controller.to_string()]);
+            }
+            self.spawn(network, Role::Agent, command)?;
+        }
+        let relays = (0..bed.sites()).map(|site| relay_address(bed, site));
+        relays.chain(self.controller).try_for_each(|address| wait_for(network, address))
+    }
+}
+
+/// Waits until something listens there.
+fn wait_for(network: &Network, address: SocketAddr) -> Result<(), LiveError> {
+    let end = Instant::now() + super::processes::START_LIMIT;
+    while network.run_at_control(|| TcpStream::connect(address))?.is_err() {
+        if Instant::now() > end {
+            return Err(LiveError::NotListening(address));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// So many bytes from every site to every other, in flows enough to keep every link busy.
+pub(super) fn warm_up(bed: &SiteBed, size: Bytes) -> Option<CoflowSpec> {
+    let host = |site: usize| HostId(bed.first_host(site) as u32);
+    let size = Bytes(size.0 / u64::from(WARM_UP_FLOWS));
+    let flows_of = |(from, to): (usize, usize)| {
+        let (source, destination) = (host(from), host(to));
+        (0..WARM_UP_FLOWS).map(move |group| FlowSpec { source, destination, size, group })
+    };
+    let pairs = (0..bed.sites()).flat_map(|from| (0..bed.sites()).map(move |to| (from, to)));
+    let flows: Vec<FlowSpec> = pairs.filter(|(from, to)| from != to).flat_map(flows_of).collect();
+    (size.0 > 0).then(|| CoflowSpec::new(WARM_UP, Time::ZERO, flows))
+}
+
+/// Gives links the rates they are to have, when their time comes, until the run is over.
+pub(super) fn follow_changes(
+    bed: &SiteBed,
+    changes: &[RateChange],
+    over: &AtomicBool,
+) -> Result<(), LiveError> {
+    let start = Instant::now();
+    for change in changes {
+        let due = start + Duration::from_nanos(change.at.nanos());
+        loop {
+            if over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(CHANGE_STEP));
+        }
+        bed.set_rate(change.from, change.to, change.rate.bits_per_sec() as u64)?;
+    }
+    Ok(())
+}
