@@ -1,0 +1,90 @@
+//! DCTCP (Alizadeh et al., SIGCOMM 2010; RFC 8257), and D2TCP (Vamanan et al., SIGCOMM 2012), which is DCTCP with an
+//! exponent for urgency.
+
+use super::reno::Reno;
+use super::{Acked, Allowance, Control};
+use crate::time::Picos;
+
+/// What is still assumed of the network before the first window: RFC 8257, section 3.3, begins at 1.
+const FIRST_ALPHA: f64 = 1.0;
+/// D2TCP: the window's average over its sawtooth, as a share of its peak (section 3.2).
+const AVERAGE_OF_SAWTOOTH: f64 = 0.75;
+/// D2TCP: bounds of the urgency (section 3.2).
+const URGENCY: (f64, f64) = (0.5, 2.0);
+
+/// What makes a flow more or less urgent than others (D2TCP).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Urgency {
+    pub(crate) deadline: Picos,
+}
+
+impl Urgency {
+    /// `d`: round trips that are needed at this window over those that are left, within bounds.
+    fn exponent(self, window: f64, acked: &Acked) -> f64 {
+        let needed = f64::from(acked.left) / (AVERAGE_OF_SAWTOOTH * window) * acked.smoothed_rtt.as_secs();
+        let left = self.deadline.since(acked.now).as_secs();
+        // A deadline that has passed makes a flow as urgent as can be.
+        if left <= 0.0 { URGENCY.1 } else { (needed / left).clamp(URGENCY.0, URGENCY.1) }
+    }
+}
+
+/// DCTCP's window: shrinks by half the share of marked segments, once a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dctcp {
+    reno: Reno,
+    alpha: f64,
+    gain: f64,
+    acked: u32,
+    marked: u32,
+    /// The window has been reduced in this round.
+    reduced: bool,
+    urgency: Option<Urgency>,
+}
+
+impl Dctcp {
+    /// `gain` is the weight of the newest round in `alpha`, 1/16 in the paper.
+    pub(crate) fn new(initial: f64, gain: f64, urgency: Option<Urgency>) -> Dctcp {
+        Dctcp {
+            reno: Reno::new(initial),
+            alpha: FIRST_ALPHA,
+            gain,
+            acked: 0,
+            marked: 0,
+            reduced: false,
+            urgency,
+        }
+    }
+}
+
+impl Control for Dctcp {
+    fn allowance(&self) -> Allowance {
+        Allowance { window: self.reno.window, gap: Picos::ZERO }
+    }
+
+    fn on_ack(&mut self, acked: &Acked) {
+        self.acked += acked.segments;
+        if acked.marked {
+            self.marked += acked.segments;
+        }
+        if acked.round_over {
+            let share = f64::from(self.marked) / f64::from(self.acked.max(1));
+            self.alpha += self.gain * (share - self.alpha);
+            (self.acked, self.marked, self.reduced) = (0, 0, false);
+        }
+        if acked.marked && !self.reduced {
+            let exponent = self.urgency.map_or(1.0, |urgency| urgency.exponent(self.reno.window, acked));
+            self.reno.shrink(1.0 - self.alpha.powf(exponent) / 2.0);
+            self.reduced = true;
+        } else if !self.reduced {
+            self.reno.grow(acked.segments);
+        }
+    }
+
+    fn on_loss(&mut self) {
+        self.reno.shrink(0.5);
+    }
+    fn on_timeout(&mut self) {
+        self.reno.restart();
+        (self.acked, self.marked, self.reduced) = (0, 0, false);
+    }
+}

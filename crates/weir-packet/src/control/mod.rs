@@ -1,0 +1,55 @@
+//! How much of a flow may be in the network: windows, and gaps between packets.
+
+mod dctcp;
+mod pfabric;
+mod reno;
+
+pub(crate) use dctcp::{Dctcp, Urgency};
+pub(crate) use pfabric::LineRate;
+pub(crate) use reno::Reno;
+
+use crate::time::Picos;
+
+/// What acknowledgements brought.
+#[derive(Clone, Copy, Debug)]
+pub struct Acked {
+    /// When they came.
+    pub now: Picos,
+    /// Segments that are acknowledged for the first time.
+    pub segments: u32,
+    /// Whether they say that a queue was above its threshold.
+    pub marked: bool,
+    /// Segments not acknowledged yet.
+    pub left: u32,
+    /// The round trip of the segment answered.
+    pub rtt: Picos,
+    /// The smoothed round trip.
+    pub smoothed_rtt: Picos,
+    /// All segments that had been sent when the last round was over are acknowledged: once per round trip.
+    pub round_over: bool,
+}
+
+/// What a flow may do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowance {
+    /// Segments in the network at a time. Less than one counts as one.
+    pub window: f64,
+    /// From one packet to the next at least.
+    pub gap: Picos,
+}
+
+/// The congestion control of one flow.
+pub trait Control: Send {
+    /// What the flow may do now.
+    fn allowance(&self) -> Allowance;
+    /// Segments were acknowledged.
+    fn on_ack(&mut self, acked: &Acked);
+    /// A segment was lost and others came through: once per window.
+    fn on_loss(&mut self);
+    /// Nothing came back for a retransmission timeout.
+    fn on_timeout(&mut self);
+    /// The flow no longer tries to meet its deadline.
+    fn has_given_up(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,59 @@
+//! The window of TCP: slow start, congestion avoidance, halved by a loss (RFC 5681).
+
+use super::{Acked, Allowance, Control};
+use crate::time::Picos;
+
+/// A window smaller than this is not halved further.
+const LEAST_THRESHOLD: f64 = 2.0;
+
+/// Reno's window, in segments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reno {
+    pub(crate) window: f64,
+    /// Slow start ends here.
+    pub(crate) threshold: f64,
+}
+
+impl Reno {
+    pub(crate) fn new(initial: f64) -> Reno {
+        Reno { window: initial, threshold: f64::INFINITY }
+    }
+
+    /// Grows by what was acknowledged: by as many segments in slow start, by one a round trip after it.
+    #[inline]
+    pub(crate) fn grow(&mut self, segments: u32) {
+        let segments = f64::from(segments);
+        if self.window < self.threshold {
+            self.window += segments;
+        } else {
+            self.window += segments / self.window;
+        }
+    }
+
+    /// Shrinks to a share of the window, and goes on from there.
+    pub(crate) fn shrink(&mut self, share: f64) {
+        self.threshold = (self.window * share).max(LEAST_THRESHOLD);
+        self.window = self.threshold;
+    }
+
+    /// Begins again.
+    pub(crate) fn restart(&mut self) {
+        self.threshold = (self.window / 2.0).max(LEAST_THRESHOLD);
+        self.window = 1.0;
+    }
+}
+
+impl Control for Reno {
+    fn allowance(&self) -> Allowance {
+        Allowance { window: self.window, gap: Picos::ZERO }
+    }
+    fn on_ack(&mut self, acked: &Acked) {
+        self.grow(acked.segments);
+    }
+    fn on_loss(&mut self) {
+        self.shrink(0.5);
+    }
+    fn on_timeout(&mut self) {
+        self.restart();
+    }
+}

@@ -1,0 +1,36 @@
+//! What happens next: events in order of time, equal times in the order in which they were put in.
+
+mod wheel;
+
+pub(crate) use wheel::Wheel;
+
+use crate::time::Picos;
+
+/// What may happen. The number says to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum What {
+    /// A packet has come to the end of the link that it was on.
+    Arrival,
+    /// A port has sent its packet, and others wait.
+    PortFree,
+    /// A flow's retransmission timer may be due.
+    Timer,
+    /// A flow that paces its packets may send the next.
+    Pace,
+    /// A receiver has held back an acknowledgement for long enough.
+    DelayedAck,
+    /// The next flow begins.
+    FlowArrival,
+    /// It is time to take a sample of what is watched.
+    Sample,
+}
+
+/// Something that happens, when, and to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) at: Picos,
+    pub(crate) what: What,
+    /// A packet, port or flow by its place.
+    pub(crate) whom: u32,
+}

@@ -1,0 +1,70 @@
+//! Looking at a run: packets on links, bytes at receivers, queues and windows from time to time.
+
+use crate::flow::Flow;
+use crate::packet::{Kind, Packet};
+use crate::port::PortCounts;
+use crate::time::Picos;
+use weir_model::Bytes;
+
+/// A packet as an observer sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketSeen {
+    /// The port that sends or drops it.
+    pub port: u32,
+    /// Its flow, counted from 0 in the order in which flows begin.
+    pub flow: u64,
+    /// The host that it comes from.
+    pub source: u32,
+    /// The host that it goes to.
+    pub destination: u32,
+    /// The segment that it carries, or that it answers.
+    pub segment: u32,
+    /// Of an acknowledgement: all segments before this one are there.
+    pub expected: u32,
+    /// Bytes on the wire.
+    pub bytes: u16,
+    /// It is an acknowledgement.
+    pub is_ack: bool,
+    /// Strict priority, 0 first.
+    pub class: u8,
+    /// It met a queue above its threshold, or its segment did.
+    pub marked: bool,
+}
+
+impl PacketSeen {
+    pub(crate) fn of(packet: &Packet, flow: &Flow, port: u32) -> PacketSeen {
+        let is_ack = packet.kind == Kind::Ack;
+        let (from, to) = (flow.source(), flow.destination());
+        let (source, destination) = if is_ack { (to, from) } else { (from, to) };
+        PacketSeen {
+            port,
+            flow: flow.number,
+            source,
+            destination,
+            segment: packet.segment,
+            expected: packet.expected,
+            bytes: packet.bytes,
+            is_ack,
+            class: packet.class,
+            marked: packet.marked,
+        }
+    }
+}
+
+/// Sees what happens in a run, and changes nothing.
+pub trait Observer {
+    /// How often queues and windows are sampled; never if none.
+    fn sample_every(&self) -> Option<Picos> {
+        None
+    }
+    /// A port begins to send a packet.
+    fn sent(&mut self, _packet: &PacketSeen, _now: Picos) {}
+    /// A port drops a packet.
+    fn dropped(&mut self, _packet: &PacketSeen, _now: Picos) {}
+    /// Bytes of a flow have arrived for the first time.
+    fn delivered(&mut self, _flow: u64, _bytes: u32, _now: Picos) {}
+    /// What waits at a port, and what it did since the beginning.
+    fn sampled_port(&mut self, _port: u32, _queued: Bytes, _counts: &PortCounts, _now: Picos) {}
+    /// The window of a flow, in segments.
+    fn sampled_flow(&mut self, _flow: u64, _window: f64, _now: Picos) {}
+}

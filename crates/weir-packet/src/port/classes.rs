@@ -1,0 +1,83 @@
+//! Strict priorities: what waits in a class goes before all of the classes after it.
+
+use super::{CLASSES, Marking};
+use crate::packet::{NONE, Packets};
+
+/// A list of packets, first come first served.
+#[derive(Clone, Copy)]
+struct Fifo {
+    head: u32,
+    tail: u32,
+    bytes: u32,
+}
+
+/// The queues of a port.
+pub(super) struct Classes {
+    fifos: [Fifo; CLASSES],
+    /// Which have packets: bit 0 is class 0.
+    occupied: u8,
+    bytes: u64,
+    marking: Marking,
+}
+
+impl Classes {
+    pub(super) fn new(marking: Marking) -> Classes {
+        let empty = Fifo { head: NONE, tail: NONE, bytes: 0 };
+        Classes { fifos: [empty; CLASSES], occupied: 0, bytes: 0, marking }
+    }
+
+    /// Puts a packet at the end of its class. Whether it was marked.
+    #[inline]
+    pub(super) fn push(&mut self, packets: &mut Packets, place: u32) -> bool {
+        let packet = packets.get_mut(place);
+        let class = usize::from(packet.class) % CLASSES;
+        let fifo = &mut self.fifos[class];
+        let marked = match self.marking {
+            Marking::Off => false,
+            Marking::PerQueue(threshold) => u64::from(fifo.bytes) >= threshold.0,
+            Marking::PerPort(threshold) => self.bytes >= threshold.0,
+        };
+        packet.marked |= marked;
+        packet.next = NONE;
+        let bytes = u32::from(packet.bytes);
+        fifo.bytes += bytes;
+        self.bytes += u64::from(bytes);
+        if fifo.tail == NONE {
+            fifo.head = place;
+            self.occupied |= 1 << class;
+        } else {
+            packets.get_mut(fifo.tail).next = place;
+        }
+        fifo.tail = place;
+        marked
+    }
+
+    /// Takes the first packet of the first class out.
+    #[inline]
+    pub(super) fn pop(&mut self, packets: &Packets) -> Option<u32> {
+        if self.occupied == 0 {
+            return None;
+        }
+        let class = self.occupied.trailing_zeros() as usize;
+        let fifo = &mut self.fifos[class];
+        let place = fifo.head;
+        let packet = packets.get(place);
+        fifo.head = packet.next;
+        fifo.bytes -= u32::from(packet.bytes);
+        self.bytes -= u64::from(packet.bytes);
+        if fifo.head == NONE {
+            fifo.tail = NONE;
+            self.occupied &= !(1 << class);
+        }
+        Some(place)
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.occupied == 0
+    }
+    #[inline]
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}

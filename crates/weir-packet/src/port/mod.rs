@@ -1,0 +1,241 @@
+//! Output ports: a link, and the packets that wait for it.
+
+mod classes;
+mod ranked;
+
+use crate::packet::{Packets, Route};
+use crate::time::{PerByte, Picos};
+use crate::transport::Setup;
+use classes::Classes;
+use ranked::Ranked;
+use std::collections::BTreeMap;
+use weir_model::{Bytes, Rate};
+
+/// Strict priorities of a port, as commodity switches have them.
+pub const CLASSES: usize = 8;
+
+/// Where a packet that arrives is marked (ECN) instead of being told of congestion by loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marking {
+    /// Never.
+    Off,
+    /// If its own class has at least so many bytes waiting.
+    PerQueue(Bytes),
+    /// If all classes of the port together have.
+    PerPort(Bytes),
+}
+
+/// How a port orders what waits, and what it drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// Strict priorities, first come first served in each; what finds the buffer full is dropped.
+    Classes(Marking),
+    /// By rank: the least goes first, of its flow the earliest segment; of a full buffer the greatest
+    /// rank is dropped, its last come first (pFabric, sections 4.1 and 4.3).
+    Ranked,
+}
+
+/// How much may wait at a port.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Buffer {
+    /// So many bytes at each.
+    PerPort(Bytes),
+    /// The ports of a switch share `all`: each may have `share` times what is free of it (the dynamic thresholds
+    /// of Choudhury and Hahne, 1998).
+    Shared {
+        /// Memory of a switch.
+        all: Bytes,
+        /// What a port may have, as a multiple of what no port has.
+        share: f64,
+    },
+}
+
+/// What a port is like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PortSpec {
+    /// How fast it sends.
+    pub rate: Rate,
+    /// From the last bit sent until the packet may leave the next port, or is at its host.
+    pub delay: Picos,
+    /// The switch that it belongs to, by number; none for a port of a host.
+    pub switch: Option<u32>,
+}
+
+/// Bytes that the ports of one memory have in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) used: u64,
+    pub(crate) buffer: Buffer,
+}
+
+impl Memory {
+    /// Whether a port that has `queued` bytes may have so many more.
+    #[inline]
+    fn admits(&self, queued: u64, bytes: u64) -> bool {
+        match self.buffer {
+            Buffer::PerPort(most) => queued + bytes <= most.0,
+            Buffer::Shared { all, share } => {
+                let free = all.0.saturating_sub(self.used);
+                bytes <= free && (queued + bytes) as f64 <= share * free as f64
+            }
+        }
+    }
+}
+
+/// What waits, in the order of the port's discipline.
+enum Waiting {
+    Classes(Classes),
+    Ranked(Ranked),
+}
+
+/// What became of packets at a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounts {
+    /// Packets sent.
+    pub sent: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets marked.
+    pub marked: u64,
+}
+
+/// A port.
+pub(crate) struct Port {
+    per_byte: PerByte,
+    delay: Picos,
+    /// Until when it sends what it sends.
+    pub(crate) busy_until: Picos,
+    /// An event is to come when it may send the next.
+    pub(crate) wakes: bool,
+    waiting: Waiting,
+    pub(crate) memory: u32,
+    pub(crate) counts: PortCounts,
+}
+
+impl Port {
+    pub(crate) fn new(spec: &PortSpec, discipline: Discipline, memory: u32) -> Port {
+        let waiting = match discipline {
+            Discipline::Classes(marking) => Waiting::Classes(Classes::new(marking)),
+            Discipline::Ranked => Waiting::Ranked(Ranked::default()),
+        };
+        Port {
+            per_byte: PerByte::at(spec.rate),
+            delay: spec.delay,
+            busy_until: Picos::ZERO,
+            wakes: false,
+            waiting,
+            memory,
+            counts: PortCounts::default(),
+        }
+    }
+
+    /// Sends a packet from now on; when it is at the end of its link.
+    #[inline]
+    pub(crate) fn send(&mut self, bytes: u16, now: Picos) -> Picos {
+        self.busy_until = now + self.per_byte.of(u32::from(bytes));
+        self.counts.sent += 1;
+        self.counts.bytes += u64::from(bytes);
+        self.busy_until + self.delay
+    }
+
+    /// Whether a packet can be sent at once.
+    #[inline]
+    pub(crate) fn free_at(&self, now: Picos) -> bool {
+        self.busy_until <= now && !self.wakes
+    }
+
+    /// Lets a packet wait. The packet that the port drops for it, if any, is taken out; it may be this one.
+    #[inline]
+    pub(crate) fn wait(&mut self, packets: &mut Packets, memory: &mut Memory, place: u32) -> Option<u32> {
+        let bytes = u64::from(packets.get(place).bytes);
+        let admitted = memory.admits(self.queued().0, bytes);
+        match &mut self.waiting {
+            Waiting::Classes(classes) => {
+                if !admitted {
+                    self.counts.dropped += 1;
+                    return Some(place);
+                }
+                memory.used += bytes;
+                self.counts.marked += u64::from(classes.push(packets, place));
+                None
+            }
+            Waiting::Ranked(ranked) => {
+                memory.used += bytes;
+                ranked.push(packets, place);
+                if admitted {
+                    return None;
+                }
+                let worst = ranked.drop_worst(packets);
+                self.counts.dropped += 1;
+                memory.used -= u64::from(packets.get(worst).bytes);
+                Some(worst)
+            }
+        }
+    }
+
+    /// Takes out what is to be sent next.
+    #[inline]
+    pub(crate) fn next(&mut self, packets: &Packets, memory: &mut Memory) -> Option<u32> {
+        let place = match &mut self.waiting {
+            Waiting::Classes(classes) => classes.pop(packets),
+            Waiting::Ranked(ranked) => ranked.pop(packets),
+        }?;
+        memory.used -= u64::from(packets.get(place).bytes);
+        Some(place)
+    }
+
+    /// Whether nothing waits.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.waiting {
+            Waiting::Classes(classes) => classes.is_empty(),
+            Waiting::Ranked(ranked) => ranked.is_empty(),
+        }
+    }
+
+    /// Bytes that wait.
+    #[inline]
+    pub(crate) fn queued(&self) -> Bytes {
+        match &self.waiting {
+            Waiting::Classes(classes) => Bytes(classes.bytes()),
+            Waiting::Ranked(ranked) => Bytes(ranked.bytes()),
+        }
+    }
+}
+
+/// All ports of a network, and the memories that they share: a switch's if its ports share one, else each its own.
+/// Ports of hosts share nothing.
+pub(crate) fn build(specs: &[PortSpec], setup: &Setup) -> (Vec<Port>, Vec<Memory>) {
+    let shares = matches!(setup.buffer, Buffer::Shared { .. });
+    let mut memories = Vec::new();
+    let mut of_switch = BTreeMap::new();
+    let mut add = |buffer| {
+        memories.push(Memory { used: 0, buffer });
+        (memories.len() - 1) as u32
+    };
+    let ports = specs
+        .iter()
+        .map(|spec| {
+            let memory = match (spec.switch, setup.buffer) {
+                (Some(switch), buffer) if shares => *of_switch.entry(switch).or_insert_with(|| add(buffer)),
+                (_, Buffer::Shared { all, .. }) => add(Buffer::PerPort(all)),
+                (_, buffer) => add(buffer),
+            };
+            Port::new(spec, setup.discipline, memory)
+        })
+        .collect();
+    (ports, memories)
+}
+
+impl Route {
+    /// By these ports, in this order.
+    pub(crate) fn through(ports: &[u32]) -> Route {
+        let mut route = Route { hops: ports.len() as u8, ..Route::default() };
+        for (to, &port) in route.ports.iter_mut().zip(ports) {
+            *to = port as u16;
+        }
+        route
+    }
+}

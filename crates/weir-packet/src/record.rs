@@ -1,0 +1,70 @@
+//! What a run says of flows, and of itself.
+
+use crate::port::PortCounts;
+use crate::time::Picos;
+use weir_trace::FlowArrival;
+
+/// A flow whose last byte has arrived.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowRecord {
+    /// Flows are counted from 0 in the order in which they begin.
+    pub number: u64,
+    /// What it was.
+    pub flow: FlowArrival,
+    /// When its receiver had all of it.
+    pub finish: Picos,
+    /// Segments sent more than once, each time beyond the first.
+    pub retransmitted: u32,
+    /// Retransmission timeouts.
+    pub timeouts: u32,
+    /// How long it takes alone in an empty network that its window fills at once: the last bit at the host's rate, and
+    /// the way of a segment.
+    pub ideal: Picos,
+}
+
+impl FlowRecord {
+    /// The time from its beginning to its last byte.
+    pub fn completion(&self) -> Picos {
+        self.finish.since(Picos::from(self.flow.arrival))
+    }
+    /// Whether it had a deadline, and met it.
+    pub fn met(&self) -> Option<bool> {
+        crate::transport::deadline_of(&self.flow).map(|deadline| self.finish <= deadline)
+    }
+    /// It had a deadline that it could not have met alone.
+    pub fn infeasible(&self) -> bool {
+        let alone = Picos::from(self.flow.arrival) + self.ideal;
+        crate::transport::deadline_of(&self.flow).is_some_and(|deadline| alone > deadline)
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunCounts {
+    /// Events.
+    pub events: u64,
+    /// Packets sent by ports, acknowledgements too.
+    pub hops: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+    /// Packets marked.
+    pub marked: u64,
+    /// Flows that began.
+    pub begun: u64,
+    /// Flows whose last byte arrived.
+    pub finished: u64,
+    /// Packets in the network at a time, at most.
+    pub most_packets: u64,
+    /// Flows that had not been forgotten at a time, at most.
+    pub most_flows: u64,
+    /// When the run ended.
+    pub end: Picos,
+}
+
+impl RunCounts {
+    pub(crate) fn add(&mut self, port: &PortCounts) {
+        self.hops += port.sent;
+        self.dropped += port.dropped;
+        self.marked += port.marked;
+    }
+}

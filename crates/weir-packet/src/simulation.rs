@@ -1,0 +1,488 @@
+//! The simulator: takes the next event, moves packets, lets senders and receivers act.
+//!
+//! A packet causes one event per link, its arrival at the end, and one more where others wait behind it, when its port
+//! is free again. Everything is a function of the topology, the transport and the flows: two runs are equal to the
+//! picosecond.
+
+use crate::event::{Event, What, Wheel};
+use crate::flow::{Flow, Flows};
+use crate::observer::{Observer, PacketSeen};
+use crate::packet::{Kind, NONE, Packet, Packets};
+use crate::port::{Memory, Port, PortCounts};
+use crate::receiver::{Acknowledging, Held};
+use crate::record::{FlowRecord, RunCounts};
+use crate::sender::{Answer, HEADER_BYTES, SEGMENT_BYTES, Sender};
+use crate::time::{PerByte, Picos};
+use crate::topology::Topology;
+use crate::transport::{Network, Setup, Transport};
+use weir_trace::FlowArrival;
+
+/// Acknowledgements go before all that is not in the first class.
+const ACK_CLASS: u8 = 0;
+const ACK_BYTES: u16 = HEADER_BYTES as u16;
+
+/// A network, what moves in it, and what is to come.
+pub struct Simulation<'a> {
+    topology: &'a Topology,
+    transport: &'a dyn Transport,
+    network: Network,
+    setup: Setup,
+    arrivals: Box<dyn Iterator<Item = FlowArrival> + 'a>,
+    next_arrival: Option<FlowArrival>,
+    observer: Option<&'a mut dyn Observer>,
+    events: Wheel,
+    packets: Packets,
+    ports: Vec<Port>,
+    /// What ports share; each host's port, and each port of a switch without shared memory, has its own.
+    memories: Vec<Memory>,
+    flows: Flows,
+    now: Picos,
+    counts: RunCounts,
+}
+
+impl<'a> Simulation<'a> {
+    /// A network in which flows will arrive, in order of arrival.
+    pub fn new(
+        topology: &'a Topology,
+        transport: &'a dyn Transport,
+        network: Network,
+        arrivals: impl Iterator<Item = FlowArrival> + 'a,
+    ) -> Simulation<'a> {
+        let setup = transport.setup(&network);
+        let (ports, memories) = crate::port::build(topology.ports(), &setup);
+        let mut simulation = Simulation {
+            topology,
+            transport,
+            network,
+            setup,
+            arrivals: Box::new(arrivals),
+            next_arrival: None,
+            observer: None,
+            events: Wheel::new(),
+            packets: Packets::default(),
+            ports,
+            memories,
+            flows: Flows::default(),
+            now: Picos::ZERO,
+            counts: RunCounts::default(),
+        };
+        simulation.await_arrival();
+        simulation
+    }
+
+    /// Shows an observer all that happens.
+    pub fn observe(&mut self, observer: &'a mut dyn Observer) {
+        if let Some(every) = observer.sample_every() {
+            self.push(self.now + every, What::Sample, 0);
+        }
+        self.observer = Some(observer);
+    }
+
+    /// Runs until nothing is left to happen or `until`, whichever comes first, and gives every flow to `sink` when its
+    /// last byte has arrived.
+    pub fn run(&mut self, until: Picos, sink: &mut dyn FnMut(FlowRecord)) -> RunCounts {
+        while let Some(event) = self.events.pop() {
+            if event.at > until {
+                self.now = until;
+                break;
+            }
+            self.now = event.at;
+            self.counts.events += 1;
+            match event.what {
+                What::Arrival => self.on_arrival(event.whom, sink),
+                What::PortFree => self.on_port_free(event.whom),
+                What::Timer => self.on_timer(event.whom),
+                What::Pace => {
+                    self.flows.get_mut(event.whom).sender.pace_set = false;
+                    self.send(event.whom);
+                    self.flows.forget_if_over(event.whom);
+                }
+                What::DelayedAck => self.on_delayed_ack(event.whom),
+                What::FlowArrival => self.on_flow(),
+                What::Sample => self.on_sample(),
+            }
+        }
+        self.counts()
+    }
+
+    /// What the run did so far.
+    pub fn counts(&self) -> RunCounts {
+        let mut counts = self.counts;
+        for port in &self.ports {
+            counts.add(&port.counts);
+        }
+        counts.most_packets = self.packets.most() as u64;
+        counts.most_flows = self.flows.most() as u64;
+        counts.end = self.now;
+        counts
+    }
+
+    /// What became of packets at a port.
+    pub fn port_counts(&self, port: u32) -> PortCounts {
+        self.ports[port as usize].counts
+    }
+
+    #[inline]
+    fn push(&mut self, at: Picos, what: What, whom: u32) {
+        self.events.push(Event { at, what, whom });
+    }
+
+    fn await_arrival(&mut self) {
+        self.next_arrival = self.arrivals.next();
+        if let Some(flow) = &self.next_arrival {
+            let at = Picos::from(flow.arrival).max(self.now);
+            self.push(at, What::FlowArrival, 0);
+        }
+    }
+
+    fn on_flow(&mut self) {
+        let Some(flow) = self.next_arrival.take() else { return };
+        self.await_arrival();
+        let sending = self.transport.sending(&flow, &self.network);
+        let place = self.flows.add(flow, Sender::new(sending, flow.size.0), self.counts.begun);
+        self.counts.begun += 1;
+        self.send(place);
+    }
+
+    /// A packet has come to the end of a link.
+    #[inline]
+    fn on_arrival(&mut self, place: u32, sink: &mut dyn FnMut(FlowRecord)) {
+        let packet = self.packets.get_mut(place);
+        packet.hop += 1;
+        if packet.hop < packet.route.hops {
+            let port = packet.route.ports[usize::from(packet.hop)];
+            self.enqueue(u32::from(port), place);
+            return;
+        }
+        match packet.kind {
+            Kind::Data => self.on_data(place, sink),
+            Kind::Ack => self.on_ack(place),
+            Kind::Probe => {
+                let expected = self.flows.get(packet.flow).receiver.expected();
+                self.acknowledge(place, expected, 0);
+            }
+        }
+    }
+
+    /// A packet is to leave by a port: at once, later or never.
+    #[inline]
+    fn enqueue(&mut self, at: u32, place: u32) {
+        let port = &mut self.ports[at as usize];
+        if port.free_at(self.now) {
+            self.transmit(at, place);
+            return;
+        }
+        let memory = &mut self.memories[port.memory as usize];
+        let dropped = port.wait(&mut self.packets, memory, place);
+        if !port.wakes && !port.is_empty() {
+            port.wakes = true;
+            let at_time = port.busy_until;
+            self.push(at_time, What::PortFree, at);
+        }
+        if let Some(dropped) = dropped {
+            self.lose(at, dropped);
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, at: u32, place: u32) {
+        let arrival = self.ports[at as usize].send(self.packets.get(place).bytes, self.now);
+        self.push(arrival, What::Arrival, place);
+        if self.observer.is_some() {
+            self.show(at, place, false);
+        }
+    }
+
+    #[inline]
+    fn on_port_free(&mut self, at: u32) {
+        let port = &mut self.ports[at as usize];
+        let memory = &mut self.memories[port.memory as usize];
+        port.wakes = false;
+        let Some(place) = port.next(&self.packets, memory) else { return };
+        self.transmit(at, place);
+        let port = &mut self.ports[at as usize];
+        if !port.is_empty() {
+            port.wakes = true;
+            let at_time = port.busy_until;
+            self.push(at_time, What::PortFree, at);
+        }
+    }
+
+    fn lose(&mut self, at: u32, place: u32) {
+        if self.observer.is_some() {
+            self.show(at, place, true);
+        }
+        let flow = self.packets.get(place).flow;
+        self.packets.remove(place);
+        self.flows.get_mut(flow).in_network -= 1;
+        self.flows.forget_if_over(flow);
+    }
+
+    /// Sends what a flow's window and pace let go.
+    #[inline]
+    fn send(&mut self, place: u32) {
+        loop {
+            let flow = self.flows.get_mut(place);
+            let gap = flow.sender.control.allowance().gap;
+            if gap > Picos::ZERO && self.now < flow.sender.not_before {
+                if !flow.sender.pace_set && !flow.sender.is_done() {
+                    flow.sender.pace_set = true;
+                    let at = flow.sender.not_before;
+                    self.push(at, What::Pace, place);
+                }
+                break;
+            }
+            let Some(segment) = flow.sender.take() else { break };
+            if gap > Picos::ZERO {
+                flow.sender.not_before = self.now.max(flow.sender.not_before) + gap;
+            }
+            self.send_segment(place, segment, Kind::Data);
+        }
+        self.arm_timer(place);
+    }
+
+    fn send_segment(&mut self, place: u32, segment: u32, kind: Kind) {
+        let flow = self.flows.get_mut(place);
+        let standing = flow.sender.standing(segment, self.now);
+        let (class, rank) = flow.sender.tagging.tag(&standing);
+        let payload = if kind == Kind::Data { flow.sender.payload(segment) } else { 0 };
+        let route = self.topology.route(flow.source(), flow.destination(), flow.way, flow.packets);
+        flow.packets = flow.packets.wrapping_add(1);
+        flow.in_network += 1;
+        if flow.sender.timer == Picos::MAX {
+            flow.sender.timer = self.now + flow.sender.timeout();
+        }
+        let packet = self.packets.add(Packet {
+            sent: self.now,
+            rank,
+            flow: place,
+            segment,
+            expected: 0,
+            next: NONE,
+            bytes: (payload + HEADER_BYTES) as u16,
+            covers: 0,
+            kind,
+            class,
+            marked: false,
+            hop: 0,
+            route,
+        });
+        self.enqueue(u32::from(route.ports[0]), packet);
+    }
+
+    /// Sees to it that an event comes not later than a flow's timer.
+    #[inline]
+    fn arm_timer(&mut self, place: u32) {
+        let sender = &mut self.flows.get_mut(place).sender;
+        if sender.timer < sender.timer_event {
+            sender.timer_event = sender.timer;
+            sender.timer_events += 1;
+            let at = sender.timer;
+            self.push(at, What::Timer, place);
+        }
+    }
+
+    fn on_timer(&mut self, place: u32) {
+        let sender = &mut self.flows.get_mut(place).sender;
+        sender.timer_events -= 1;
+        if sender.timer_event != self.now {
+            self.flows.forget_if_over(place);
+            return;
+        }
+        sender.timer_event = Picos::MAX;
+        if sender.timer > self.now {
+            if sender.timer == Picos::MAX {
+                self.flows.forget_if_over(place);
+            } else {
+                self.arm_timer(place);
+            }
+            return;
+        }
+        sender.on_timeout();
+        let in_row = sender.timeouts_in_row;
+        if self.setup.ages_after.is_some_and(|after| in_row.is_multiple_of(after)) {
+            let sent = sender.sent_bytes();
+            sender.tagging.age(sent);
+        }
+        sender.timer = self.now + sender.timeout();
+        if self.setup.probes_after.is_some_and(|after| in_row >= after) {
+            let segment = sender.unacked;
+            self.send_segment(place, segment, Kind::Probe);
+            self.arm_timer(place);
+        } else {
+            self.send(place);
+        }
+    }
+
+    /// A segment is at its receiver.
+    #[inline]
+    fn on_data(&mut self, place: u32, sink: &mut dyn FnMut(FlowRecord)) {
+        let packet = *self.packets.get(place);
+        let flow = self.flows.get_mut(packet.flow);
+        let payload = u32::from(packet.bytes) - HEADER_BYTES;
+        let in_order = packet.segment == flow.receiver.expected();
+        if flow.receiver.on_segment(packet.segment, payload) {
+            if let Some(observer) = &mut self.observer {
+                observer.delivered(flow.number, payload, self.now);
+            }
+            if flow.receiver.bytes == flow.arrival.size.0.max(1) {
+                let record = flow.record(self.now, self.topology, &self.network);
+                self.counts.finished += 1;
+                sink(record);
+            }
+        }
+        let flow = self.flows.get_mut(packet.flow);
+        let expected = flow.receiver.expected();
+        if self.setup.acknowledging == Acknowledging::Each {
+            self.acknowledge(place, expected, 1);
+        } else {
+            self.reply(place, &packet, in_order, expected);
+        }
+    }
+
+    /// With delayed acknowledgements: answers now, or later with others.
+    fn reply(&mut self, place: u32, packet: &Packet, in_order: bool, expected: u32) {
+        let held = Held { segment: packet.segment, expected, marked: packet.marked, sent: packet.sent };
+        let last = expected >= self.flows.get(packet.flow).sender.segments;
+        let reply = self.flows.get_mut(packet.flow).receiver.reply(held, in_order && !last);
+        if let Some(before) = reply.held {
+            self.acknowledge_held(packet.flow, &before);
+        }
+        if reply.now {
+            self.acknowledge(place, expected, 1);
+        } else {
+            self.packets.remove(place);
+            self.flows.get_mut(packet.flow).in_network -= 1;
+        }
+        if let (true, Acknowledging::Delayed(span)) = (reply.wait, self.setup.acknowledging) {
+            let until = self.now + span;
+            let receiver = &mut self.flows.get_mut(packet.flow).receiver;
+            receiver.hold_until = until;
+            if !receiver.hold_set {
+                receiver.hold_set = true;
+                self.push(until, What::DelayedAck, packet.flow);
+            }
+        }
+    }
+
+    fn on_delayed_ack(&mut self, place: u32) {
+        let receiver = &mut self.flows.get_mut(place).receiver;
+        if receiver.hold_until > self.now {
+            let at = receiver.hold_until;
+            self.push(at, What::DelayedAck, place);
+            return;
+        }
+        receiver.hold_set = false;
+        if let Some(held) = receiver.release() {
+            self.acknowledge_held(place, &held);
+        }
+        self.flows.forget_if_over(place);
+    }
+
+    fn acknowledge_held(&mut self, place: u32, held: &Held) {
+        self.flows.get_mut(place).in_network += 1;
+        let packet = self.packets.add(Packet {
+            sent: held.sent,
+            rank: 0,
+            flow: place,
+            segment: held.segment,
+            expected: 0,
+            next: NONE,
+            bytes: ACK_BYTES,
+            covers: 1,
+            kind: Kind::Data,
+            class: ACK_CLASS,
+            marked: held.marked,
+            hop: 0,
+            route: Default::default(),
+        });
+        self.acknowledge(packet, held.expected, 1);
+    }
+
+    /// Makes a packet that has come to its end the acknowledgement of itself.
+    #[inline]
+    fn acknowledge(&mut self, place: u32, expected: u32, covers: u8) {
+        let packet = self.packets.get_mut(place);
+        let flow = self.flows.get_mut(packet.flow);
+        packet.kind = Kind::Ack;
+        packet.expected = expected;
+        packet.covers = covers;
+        packet.rank = 0;
+        packet.class = ACK_CLASS;
+        packet.bytes = ACK_BYTES;
+        packet.hop = 0;
+        packet.route = self.topology.route(flow.destination(), flow.source(), flow.way, flow.acks);
+        flow.acks = flow.acks.wrapping_add(1);
+        let port = u32::from(packet.route.ports[0]);
+        // The mark on an acknowledgement is the receiver's word; queues on the way back do not add to it.
+        packet.next = NONE;
+        self.enqueue(port, place);
+    }
+
+    /// An acknowledgement is back.
+    #[inline]
+    fn on_ack(&mut self, place: u32) {
+        let packet = *self.packets.get(place);
+        self.packets.remove(place);
+        let flow = self.flows.get_mut(packet.flow);
+        flow.in_network -= 1;
+        let answer = Answer {
+            expected: packet.expected,
+            segment: (packet.covers > 0).then_some(packet.segment),
+            marked: packet.marked,
+            sent: packet.sent,
+        };
+        let was_done = flow.sender.is_done();
+        if packet.covers == 0 {
+            flow.sender.timeouts_in_row = 0;
+        }
+        let lost = flow.sender.on_answer(&answer, self.now);
+        if let Some(segment) = lost {
+            self.send_segment(packet.flow, segment, Kind::Data);
+        }
+        if was_done || self.flows.get(packet.flow).sender.is_done() {
+            self.flows.forget_if_over(packet.flow);
+        } else {
+            self.send(packet.flow);
+        }
+    }
+
+    fn on_sample(&mut self) {
+        let Some(observer) = &mut self.observer else { return };
+        let Some(every) = observer.sample_every() else { return };
+        for (number, port) in self.ports.iter().enumerate() {
+            observer.sampled_port(number as u32, port.queued(), &port.counts, self.now);
+        }
+        for flow in self.flows.live() {
+            observer.sampled_flow(flow.number, flow.sender.control.allowance().window, self.now);
+        }
+        // Samples alone keep no run going.
+        if self.packets.live() > 0 || self.next_arrival.is_some() || self.flows.any() {
+            self.push(self.now + every, What::Sample, 0);
+        }
+    }
+
+    /// Shows a packet that a port sends or drops.
+    #[cold]
+    fn show(&mut self, port: u32, place: u32, dropped: bool) {
+        let packet = self.packets.get(place);
+        let flow: &Flow = self.flows.get(packet.flow);
+        let seen = PacketSeen::of(packet, flow, port);
+        if let Some(observer) = &mut self.observer {
+            if dropped { observer.dropped(&seen, self.now) } else { observer.sent(&seen, self.now) }
+        }
+    }
+}
+
+/// The time that a flow needs in an empty network: all its bits at the rate of its host, and the way of the last segment.
+pub(crate) fn ideal(flow: &FlowArrival, topology: &Topology, network: &Network) -> Picos {
+    let segments = u64::from(crate::sender::segments_of(flow.size.0));
+    let wire = flow.size.0.max(1) + segments * u64::from(HEADER_BYTES);
+    let last = flow.size.0.max(1) - (segments - 1) * u64::from(SEGMENT_BYTES);
+    let last_bytes = last as u32 + HEADER_BYTES;
+    let before = wire - u64::from(last_bytes);
+    let per_byte = PerByte::at(network.host_rate);
+    let full = u64::from(SEGMENT_BYTES + HEADER_BYTES);
+    Picos(per_byte.of(full as u32).0 * (before / full))
+        + topology.empty_delay(flow.source.0, flow.destination.0, last_bytes)
+}

@@ -1,0 +1,192 @@
+//! Transports: how a flow is controlled and tagged at its sender, and what switches have to do for it.
+//!
+//! A transport is a [`Transport`] in the registry [`named`]; the simulator knows no other way to treat a flow.
+
+mod settings;
+mod windowed;
+
+pub use settings::SettingsError;
+
+use crate::control::Control;
+use crate::port::{Buffer, Discipline};
+use crate::receiver::Acknowledging;
+use crate::tagging::Tagging;
+use crate::time::Picos;
+use settings::Settings;
+use thiserror::Error;
+use weir_model::{Bytes, Rate};
+use weir_trace::{FlowArrival, FlowKind};
+
+/// How lost segments are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// By three duplicates (NewReno, RFC 6582).
+    NewReno,
+    /// By timeouts alone; each segment is acknowledged by itself. For networks that reorder packets.
+    Selective,
+}
+
+/// When a sender stops waiting for an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeouts {
+    /// After this time, always.
+    Fixed(Picos),
+    /// By the measured round trip (RFC 6298), but not before this time; doubled each time in a row.
+    AtLeast(Picos),
+}
+
+/// What a transport may know of the network.
+#[derive(Clone, Copy, Debug)]
+pub struct Network {
+    /// Of every host's link.
+    pub host_rate: Rate,
+    /// The longest round trip of a full segment where nothing waits.
+    pub round_trip: Picos,
+    /// Packets of a flow may overtake each other.
+    pub reorders: bool,
+    /// What switches have for each port, if the transport does not ask for another.
+    pub buffer: Buffer,
+    /// Above this queue DCTCP and its kin are marked.
+    pub marking: Bytes,
+    /// The minimum of retransmission timeouts, where the transport has no other.
+    pub least_timeout: Picos,
+    /// The window that a flow begins with, where the transport has no other.
+    pub initial_window: f64,
+}
+
+impl Network {
+    /// Full segments that are on their way when a path is just full.
+    pub fn segments_in_flight(&self) -> f64 {
+        let bytes = self.host_rate.bytes_per_sec() * self.round_trip.as_secs();
+        (bytes / f64::from(crate::sender::SEGMENT_BYTES + crate::sender::HEADER_BYTES)).ceil()
+    }
+}
+
+/// What switches do, and receivers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// How ports order what waits, and what they mark or drop.
+    pub discipline: Discipline,
+    /// How much may wait.
+    pub buffer: Buffer,
+    /// When receivers acknowledge.
+    pub acknowledging: Acknowledging,
+    /// After so many timeouts in a row a flow's tagging ages ([`Tagging`]); none: never.
+    pub ages_after: Option<u32>,
+    /// After so many timeouts in a row a sender asks with headers alone whether packets come through.
+    pub probes_after: Option<u32>,
+}
+
+/// How one flow is sent.
+pub struct Sending {
+    /// Its congestion control.
+    pub control: Box<dyn Control>,
+    /// Its tags.
+    pub tagging: Tagging,
+    /// How its losses are found.
+    pub recovery: Recovery,
+    /// How long it waits.
+    pub timeouts: Timeouts,
+}
+
+/// A transport.
+pub trait Transport: Send + Sync {
+    /// What it needs of switches and receivers.
+    fn setup(&self, network: &Network) -> Setup;
+    /// How it sends a flow.
+    fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending;
+}
+
+/// Why there is no such transport.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum TransportError {
+    /// The name is not in the registry.
+    #[error("no transport is called `{name}`; there are {}", names().collect::<Vec<_>>().join(", "))]
+    Unknown {
+        /// The name asked for.
+        name: String,
+    },
+    /// A setting behind the name is wrong.
+    #[error("transport `{name}`: {error}")]
+    Setting {
+        /// The transport.
+        name: String,
+        /// What is wrong.
+        error: SettingsError,
+    },
+}
+
+/// Makes a transport of its settings.
+type Make = fn(&mut Settings<'_>) -> Result<Box<dyn Transport>, SettingsError>;
+
+/// A line of the registry.
+struct Entry {
+    name: &'static str,
+    summary: &'static str,
+    make: Make,
+}
+
+const REGISTRY: [Entry; 6] = [
+    Entry { name: "tcp", summary: "TCP NewReno, one queue, loss alone (RFC 6582)", make: windowed::tcp },
+    Entry {
+        name: "dctcp",
+        summary: "DCTCP: marks above a threshold, windows shrink by their share (SIGCOMM 2010)",
+        make: windowed::dctcp,
+    },
+    Entry {
+        name: "d2tcp",
+        summary: "D2TCP: DCTCP with an exponent for urgency (SIGCOMM 2012)",
+        make: windowed::d2tcp,
+    },
+    Entry {
+        name: "pias",
+        summary: "PIAS: DCTCP, classes by bytes sent; knows no size (NSDI 2015)",
+        make: windowed::pias,
+    },
+    Entry {
+        name: "pfabric",
+        summary: "pFabric: ports order and drop by what is left of a flow (SIGCOMM 2013)",
+        make: windowed::pfabric,
+    },
+    Entry {
+        name: "pfabric-edf",
+        summary: "pFabric: flows with deadlines first, by deadline; the others by what is left",
+        make: windowed::pfabric_edf,
+    },
+];
+
+/// When a flow has to be done.
+pub(crate) fn deadline_of(flow: &FlowArrival) -> Option<Picos> {
+    match flow.kind {
+        FlowKind::Deadline { within } => Some(Picos::from(flow.arrival) + Picos::from(within)),
+        FlowKind::Known | FlowKind::Unknown => None,
+    }
+}
+
+/// The names of all transports.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    REGISTRY.iter().map(|entry| entry.name)
+}
+
+/// Name and one line of each transport.
+pub fn summaries() -> impl Iterator<Item = (&'static str, &'static str)> {
+    REGISTRY.iter().map(|entry| (entry.name, entry.summary))
+}
+
+/// The transport of a name, with its settings behind it: `dctcp`, `dctcp:marking=30kB:init=10`.
+///
+/// # Errors
+/// No transport has the name, it has no such setting, or the setting no such value.
+pub fn named(text: &str) -> Result<Box<dyn Transport>, TransportError> {
+    let mut parts = text.split(':');
+    let name = parts.next().unwrap_or_default();
+    let entry = REGISTRY
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| TransportError::Unknown { name: name.to_owned() })?;
+    let wrong = |error| TransportError::Setting { name: name.to_owned(), error };
+    let mut settings = Settings::read(parts).map_err(wrong)?;
+    let transport = (entry.make)(&mut settings).map_err(wrong)?;
+    settings.end().map_err(wrong)?;
+    Ok(transport)
+}
