@@ -25,11 +25,13 @@ mod time;
 pub mod topology;
 pub mod transport;
 
+pub use control::{Acked, Allowance, Control};
 pub use observer::{Observer, PacketSeen};
 pub use port::{Buffer, CLASSES, Discipline, Marking, PortCounts, PortSpec};
 pub use receiver::Acknowledging;
 pub use record::{FlowRecord, RunCounts};
 pub use sender::{HEADER_BYTES, SEGMENT_BYTES};
 pub use simulation::Simulation;
+pub use tagging::Tagging;
 pub use time::Picos;
 pub use topology::Topology;

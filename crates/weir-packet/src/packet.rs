@@ -25,8 +25,9 @@ pub(crate) enum Kind {
     Ack,
 }
 
-/// A packet. Its flow's table entry has what all packets of a flow share.
+/// A packet: a cache line. Its flow's table entry has what all packets of a flow share.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Packet {
     /// When its sender handed it to its port; an acknowledgement brings back what its segment had.
     pub(crate) sent: Picos,

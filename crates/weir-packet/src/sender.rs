@@ -200,6 +200,8 @@ impl Sender {
                 now,
                 segments: newly,
                 marked: answer.marked,
+                unacked: self.unacked,
+                sent: self.sent,
                 left: self.segments - self.unacked,
                 rtt,
                 smoothed_rtt: self.smoothed,

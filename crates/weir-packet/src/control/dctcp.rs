@@ -36,8 +36,8 @@ pub(crate) struct Dctcp {
     gain: f64,
     acked: u32,
     marked: u32,
-    /// The window has been reduced in this round.
-    reduced: bool,
+    /// Segments before this one were sent before the window was last reduced: their marks are no news.
+    reduced_at: u32,
     urgency: Option<Urgency>,
 }
 
@@ -50,7 +50,7 @@ impl Dctcp {
             gain,
             acked: 0,
             marked: 0,
-            reduced: false,
+            reduced_at: 0,
             urgency,
         }
     }
@@ -69,13 +69,14 @@ impl Control for Dctcp {
         if acked.round_over {
             let share = f64::from(self.marked) / f64::from(self.acked.max(1));
             self.alpha += self.gain * (share - self.alpha);
-            (self.acked, self.marked, self.reduced) = (0, 0, false);
+            (self.acked, self.marked) = (0, 0);
         }
-        if acked.marked && !self.reduced {
+        let recovers = acked.unacked < self.reduced_at;
+        if acked.marked && !recovers {
             let exponent = self.urgency.map_or(1.0, |urgency| urgency.exponent(self.reno.window, acked));
             self.reno.shrink(1.0 - self.alpha.powf(exponent) / 2.0);
-            self.reduced = true;
-        } else if !self.reduced {
+            self.reduced_at = acked.sent;
+        } else if !recovers {
             self.reno.grow(acked.segments);
         }
     }
@@ -85,6 +86,6 @@ impl Control for Dctcp {
     }
     fn on_timeout(&mut self) {
         self.reno.restart();
-        (self.acked, self.marked, self.reduced) = (0, 0, false);
+        (self.acked, self.marked, self.reduced_at) = (0, 0, 0);
     }
 }

@@ -19,6 +19,10 @@ pub struct Acked {
     pub segments: u32,
     /// Whether they say that a queue was above its threshold.
     pub marked: bool,
+    /// The first segment that is not acknowledged.
+    pub unacked: u32,
+    /// One after the last segment that was ever sent.
+    pub sent: u32,
     /// Segments not acknowledged yet.
     pub left: u32,
     /// The round trip of the segment answered.

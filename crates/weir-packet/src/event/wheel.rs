@@ -16,10 +16,10 @@ use crate::time::Picos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// 2^14 ps = 16 ns a slot.
-const SLOT_BITS: u32 = 14;
-/// 4096 slots: 67 us, more than a packet takes from port to port.
-const SLOTS: usize = 4096;
+/// 2^15 ps = 33 ns a slot: some ten events where 144 hosts are busy.
+const SLOT_BITS: u32 = 15;
+/// 2048 slots: 67 us, more than a packet takes from port to port. More of them, or shorter ones, leave the caches.
+const SLOTS: usize = 2048;
 const WORDS: usize = SLOTS / 64;
 
 /// An event of the heap, ordered by time, then by number of insertion.
