@@ -9,6 +9,7 @@
 //! [`SEGMENT_BYTES`]. It knows single flows: coflows are `weir-sim`'s.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 mod control;
 mod event;
 mod flow;
@@ -17,9 +18,12 @@ mod packet;
 mod port;
 mod receiver;
 mod record;
+mod recorder;
+pub mod scenario;
 mod segments;
 mod sender;
 mod simulation;
+mod summary;
 mod tagging;
 mod time;
 pub mod topology;
@@ -30,8 +34,11 @@ pub use observer::{Observer, PacketSeen};
 pub use port::{Buffer, CLASSES, Discipline, Marking, PortCounts, PortSpec};
 pub use receiver::Acknowledging;
 pub use record::{FlowRecord, RunCounts};
+pub use recorder::Recorder;
+pub use scenario::{Scenario, ScenarioError};
 pub use sender::{HEADER_BYTES, SEGMENT_BYTES};
 pub use simulation::Simulation;
+pub use summary::{Completion, Deadlines, Gathered, LARGE, SIZE_CLASSES, Summary};
 pub use tagging::Tagging;
 pub use time::Picos;
 pub use topology::Topology;

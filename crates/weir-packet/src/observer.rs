@@ -67,4 +67,77 @@ pub trait Observer {
     fn sampled_port(&mut self, _port: u32, _queued: Bytes, _counts: &PortCounts, _now: Picos) {}
     /// The window of a flow, in segments.
     fn sampled_flow(&mut self, _flow: u64, _window: f64, _now: Picos) {}
+    /// The sample is complete.
+    fn sampled(&mut self, _now: Picos) {}
+}
+
+/// Two that see the same.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn sample_every(&self) -> Option<Picos> {
+        match (self.0.sample_every(), self.1.sample_every()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+    fn sent(&mut self, packet: &PacketSeen, now: Picos) {
+        self.0.sent(packet, now);
+        self.1.sent(packet, now);
+    }
+    fn dropped(&mut self, packet: &PacketSeen, now: Picos) {
+        self.0.dropped(packet, now);
+        self.1.dropped(packet, now);
+    }
+    fn delivered(&mut self, flow: u64, bytes: u32, now: Picos) {
+        self.0.delivered(flow, bytes, now);
+        self.1.delivered(flow, bytes, now);
+    }
+    fn sampled_port(&mut self, port: u32, queued: Bytes, counts: &PortCounts, now: Picos) {
+        self.0.sampled_port(port, queued, counts, now);
+        self.1.sampled_port(port, queued, counts, now);
+    }
+    fn sampled_flow(&mut self, flow: u64, window: f64, now: Picos) {
+        self.0.sampled_flow(flow, window, now);
+        self.1.sampled_flow(flow, window, now);
+    }
+    fn sampled(&mut self, now: Picos) {
+        self.0.sampled(now);
+        self.1.sampled(now);
+    }
+}
+
+/// One that may not be there.
+impl<A: Observer> Observer for Option<A> {
+    fn sample_every(&self) -> Option<Picos> {
+        self.as_ref().and_then(Observer::sample_every)
+    }
+    fn sent(&mut self, packet: &PacketSeen, now: Picos) {
+        if let Some(observer) = self {
+            observer.sent(packet, now);
+        }
+    }
+    fn dropped(&mut self, packet: &PacketSeen, now: Picos) {
+        if let Some(observer) = self {
+            observer.dropped(packet, now);
+        }
+    }
+    fn delivered(&mut self, flow: u64, bytes: u32, now: Picos) {
+        if let Some(observer) = self {
+            observer.delivered(flow, bytes, now);
+        }
+    }
+    fn sampled_port(&mut self, port: u32, queued: Bytes, counts: &PortCounts, now: Picos) {
+        if let Some(observer) = self {
+            observer.sampled_port(port, queued, counts, now);
+        }
+    }
+    fn sampled_flow(&mut self, flow: u64, window: f64, now: Picos) {
+        if let Some(observer) = self {
+            observer.sampled_flow(flow, window, now);
+        }
+    }
+    fn sampled(&mut self, now: Picos) {
+        if let Some(observer) = self {
+            observer.sampled(now);
+        }
+    }
 }

@@ -456,6 +456,7 @@ impl<'a> Simulation<'a> {
         for flow in self.flows.live() {
             observer.sampled_flow(flow.number, flow.sender.control.allowance().window, self.now);
         }
+        observer.sampled(self.now);
         // Samples alone keep no run going.
         if self.packets.live() > 0 || self.next_arrival.is_some() || self.flows.any() {
             self.push(self.now + every, What::Sample, 0);

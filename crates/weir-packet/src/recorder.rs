@@ -1,0 +1,82 @@
+//! Queues, links, windows and what flows received, over time, as lines of a table (CSV).
+//!
+//! A line has the end of an interval in seconds, what it is about, its number, and a value:
+//!
+//! | `what` | `number` | `value` |
+//! |---|---|---|
+//! | `flow` | of the flow | bytes that it received in the interval, for the first time |
+//! | `window` | of the flow | its window now, in segments |
+//! | `queue` | of the port | bytes that wait there now |
+//! | `link` | of the port | bytes that it sent in the interval, headers too |
+//! | `dropped` | of the port | packets that it dropped in the interval |
+//!
+//! A line whose value is 0 is left out.
+
+use crate::observer::Observer;
+use crate::port::PortCounts;
+use crate::time::Picos;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use weir_model::Bytes;
+
+/// Writes a table of a run.
+pub struct Recorder<W: Write> {
+    output: W,
+    every: Picos,
+    received: BTreeMap<u64, u64>,
+    before: BTreeMap<u32, PortCounts>,
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Begins a table of intervals of this length.
+    ///
+    /// # Errors
+    /// The head of the table cannot be written.
+    pub fn new(mut output: W, every: Picos) -> io::Result<Recorder<W>> {
+        writeln!(output, "time_s,what,number,value")?;
+        Ok(Recorder { output, every, received: BTreeMap::new(), before: BTreeMap::new(), failed: None })
+    }
+
+    /// Ends the table.
+    ///
+    /// # Errors
+    /// A line could not be written.
+    pub fn finish(mut self) -> io::Result<()> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => self.output.flush(),
+        }
+    }
+
+    fn line(&mut self, now: Picos, what: &str, number: u64, value: f64) {
+        if value == 0.0 || self.failed.is_some() {
+            return;
+        }
+        self.failed = writeln!(self.output, "{:.9},{what},{number},{value}", now.as_secs()).err();
+    }
+}
+
+impl<W: Write> Observer for Recorder<W> {
+    fn sample_every(&self) -> Option<Picos> {
+        Some(self.every)
+    }
+    fn delivered(&mut self, flow: u64, bytes: u32, _: Picos) {
+        *self.received.entry(flow).or_default() += u64::from(bytes);
+    }
+    fn sampled_port(&mut self, port: u32, queued: Bytes, counts: &PortCounts, now: Picos) {
+        let before = self.before.insert(port, *counts).unwrap_or_default();
+        let port = u64::from(port);
+        self.line(now, "queue", port, queued.0 as f64);
+        self.line(now, "link", port, (counts.bytes - before.bytes) as f64);
+        self.line(now, "dropped", port, (counts.dropped - before.dropped) as f64);
+    }
+    fn sampled_flow(&mut self, flow: u64, window: f64, now: Picos) {
+        self.line(now, "window", flow, window);
+    }
+    fn sampled(&mut self, now: Picos) {
+        for (flow, bytes) in std::mem::take(&mut self.received) {
+            self.line(now, "flow", flow, bytes as f64);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What the flows of a run amount to: completion times by size, deadlines met and missed.
+
+use crate::record::FlowRecord;
+use weir_model::Bytes;
+
+/// Upper ends of the size classes in the figures of DCTCP, PIAS and Karuna: small, middle; what is above is large.
+pub const SIZE_CLASSES: [(&str, Bytes); 2] = [("small", Bytes(100_000)), ("middle", Bytes(10_000_000))];
+/// What flows above all ends of [`SIZE_CLASSES`] are called.
+pub const LARGE: &str = "large";
+
+/// Completion times of a group of flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Completion {
+    /// How many flows.
+    pub flows: u64,
+    /// On average, in seconds; 0 without flows, as all below.
+    pub average_s: f64,
+    /// 95 of 100 are not above it, in seconds, by linear interpolation.
+    pub p95_s: f64,
+    /// 99 of 100 are not above it.
+    pub p99_s: f64,
+    /// Completion time over the time that the flow needs alone, on average.
+    pub average_slowdown: f64,
+}
+
+/// What became of deadlines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Flows that could not meet theirs alone in an empty network.
+    pub infeasible: u64,
+    /// Others.
+    pub feasible: u64,
+    /// Others that missed theirs.
+    pub missed: u64,
+}
+
+impl Deadlines {
+    /// Share of the feasible ones that were missed, 0 if there are none.
+    pub fn miss_rate(&self) -> f64 {
+        if self.feasible == 0 { 0.0 } else { self.missed as f64 / self.feasible as f64 }
+    }
+}
+
+/// All that.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Of flows with deadlines.
+    pub deadlines: Deadlines,
+    /// Flows without deadlines by size: those of [`SIZE_CLASSES`], then the large.
+    pub by_size: [Completion; 3],
+    /// All flows without deadlines.
+    pub others: Completion,
+    /// All flows with deadlines.
+    pub with_deadline: Completion,
+}
+
+/// Gathers records.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    by_size: [Group; 3],
+    with_deadline: Group,
+    deadlines: Deadlines,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Group {
+    completions_s: Vec<f64>,
+    slowdowns: f64,
+}
+
+impl Group {
+    fn add(&mut self, record: &FlowRecord) {
+        let completion = record.completion().as_secs();
+        self.completions_s.push(completion);
+        self.slowdowns += completion / record.ideal.as_secs();
+    }
+    fn completion(&self) -> Completion {
+        let flows = self.completions_s.len();
+        if flows == 0 {
+            return Completion::default();
+        }
+        let mut sorted = self.completions_s.clone();
+        sorted.sort_by(f64::total_cmp);
+        Completion {
+            flows: flows as u64,
+            average_s: sorted.iter().sum::<f64>() / flows as f64,
+            p95_s: percentile(&sorted, 0.95),
+            p99_s: percentile(&sorted, 0.99),
+            average_slowdown: self.slowdowns / flows as f64,
+        }
+    }
+}
+
+/// By linear interpolation between neighbours of an ascending list that is not empty.
+fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let place = share * (sorted.len() - 1) as f64;
+    let (low, high) = (place.floor() as usize, place.ceil() as usize);
+    sorted[low] + (sorted[high] - sorted[low]) * (place - low as f64)
+}
+
+impl Gathered {
+    /// Counts a flow in.
+    pub fn add(&mut self, record: &FlowRecord) {
+        let Some(met) = record.met() else {
+            let class = SIZE_CLASSES.iter().take_while(|(_, most)| record.flow.size > *most).count();
+            self.by_size[class].add(record);
+            return;
+        };
+        self.with_deadline.add(record);
+        if record.infeasible() {
+            self.deadlines.infeasible += 1;
+        } else {
+            self.deadlines.feasible += 1;
+            self.deadlines.missed += u64::from(!met);
+        }
+    }
+
+    /// Counts a flow in that had a deadline, could have met it, and was not complete when the run ended.
+    pub fn add_unfinished_deadline(&mut self) {
+        self.deadlines.feasible += 1;
+        self.deadlines.missed += 1;
+    }
+
+    /// What they amount to.
+    pub fn summary(&self) -> Summary {
+        let mut others = Group::default();
+        for group in &self.by_size {
+            others.completions_s.extend(&group.completions_s);
+            others.slowdowns += group.slowdowns;
+        }
+        Summary {
+            deadlines: self.deadlines,
+            by_size: self.by_size.each_ref().map(Group::completion),
+            others: others.completion(),
+            with_deadline: self.with_deadline.completion(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_lie_between_neighbours() {
+        // 0.95 * 4 = 3.8: 4 + 0.8 * (10 - 4).
+        assert!((percentile(&[1.0, 2.0, 3.0, 4.0, 10.0], 0.95) - 8.8).abs() < 1e-12);
+        assert_eq!(percentile(&[7.0], 0.99), 7.0);
+    }
+}
