@@ -21,6 +21,8 @@ struct Cli {
 enum Command {
     /// Run a workload through the simulator under one or more policies
     Sim(commands::sim::SimArgs),
+    /// Move flows through a network packet by packet, under one or more transports
+    Packet(commands::packet::PacketArgs),
     /// Move a workload's real bytes over shaped links, and simulate it beside
     Live(commands::live::LiveArgs),
     /// Show, make and convert workloads
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Live(args) => commands::live::live(&args),
         Command::Sim(args) => commands::sim::sim(args),
+        Command::Packet(args) => commands::packet::packet(&args),
         Command::Trace(command) => commands::trace::trace(command),
         Command::Policies => commands::policies::policies(),
         Command::Experiment(command) => commands::experiment::experiment(command),

@@ -38,7 +38,10 @@ fn differ(expected: &[(CoflowId, Expected)], simulated: &Times) -> bool {
 #[test]
 fn every_policy_is_told_apart_from_every_other() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-    let files = std::fs::read_dir(folder).expect("the scenarios").map(|entry| entry.expect("a file").path());
+    let files = std::fs::read_dir(folder)
+        .expect("the scenarios")
+        .map(|entry| entry.expect("a file").path())
+        .filter(|path| path.is_file());
     let scenarios: Vec<Scenario> = files.map(|file| Scenario::load(&file).expect("a scenario")).collect();
     let names: BTreeSet<&str> = registry().iter().map(|info| info.name).collect();
     // What a policy may be taken for as long as no scenario says otherwise.

@@ -117,6 +117,12 @@ impl<'a> Simulation<'a> {
         counts
     }
 
+    /// Flows that have begun and whose last byte has not arrived.
+    pub fn unfinished(&self) -> impl Iterator<Item = &FlowArrival> {
+        let open = |flow: &&Flow| flow.receiver.bytes < flow.arrival.size.0.max(1);
+        self.flows.live().filter(open).map(|flow| &flow.arrival)
+    }
+
     /// What became of packets at a port.
     pub fn port_counts(&self, port: u32) -> PortCounts {
         self.ports[port as usize].counts

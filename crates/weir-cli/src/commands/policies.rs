@@ -13,6 +13,11 @@ pub(crate) fn policies() -> Result<(), Failure> {
         }
     }
     println!("{}\n", text(&policies));
+    let mut transports = table(&["transport", "what it does"], 2);
+    for (name, summary) in weir_packet::transport::summaries() {
+        transports.add_row([name, summary]);
+    }
     println!("Settings follow the name, as in dclas:first=250kB:sync=10ms\n\n{}", text(&settings));
+    println!("\nTransports of `weir packet`\n\n{}", text(&transports));
     Ok(())
 }

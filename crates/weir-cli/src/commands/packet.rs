@@ -1,0 +1,458 @@
+//! `weir packet`: a scenario through the packet-level simulator, under one or more transports.
+
+use super::sim::thread_cpu_secs;
+use crate::output::{OutputFile, number, table, text};
+use crate::{Failure, progress};
+use clap::Args;
+use indicatif::ProgressBar;
+use rayon::prelude::*;
+use serde::Serialize;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use weir_model::{Span, Time};
+use weir_packet::capture::Capture;
+use weir_packet::transport::{self, Transport};
+use weir_packet::{
+    Completion, FlowRecord, Gathered, LARGE, Picos, Recorder, RunCounts, SIZE_CLASSES, Scenario, Simulation,
+    Summary, Topology,
+};
+use weir_trace::{FlowArrival, FlowKind, Poisson};
+
+/// A bar moves once in so many flows.
+const FLOWS_PER_STEP: u64 = 64;
+
+#[derive(Args)]
+pub(crate) struct PacketArgs {
+    /// A scenario file: the network, and the flows that move in it
+    #[arg(long, value_name = "FILE")]
+    scenario: PathBuf,
+    /// Transports (see `weir policies`), with settings behind them: dctcp:init=70
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
+    transport: Vec<String>,
+    /// Load of the scenario's traffic
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    load: Option<f64>,
+    /// Number of flows of the scenario's traffic
+    #[arg(long, value_name = "N")]
+    flows: Option<u64>,
+    /// Seed of the scenario's traffic
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write all results, flow by flow
+    #[arg(long, value_name = "OUT")]
+    json: Option<PathBuf>,
+    /// Write queues, links, windows and what flows received over time (with one transport)
+    #[arg(long, value_name = "OUT.csv")]
+    series: Option<PathBuf>,
+    /// Length of an interval of --series
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    every: Span,
+    /// Write the packets that ports send, for packet analysers (with one transport)
+    #[arg(long, value_name = "OUT.pcap")]
+    pcap: Option<PathBuf>,
+    /// Ports to capture: a host's own has its number, the switch's towards host h has the number of hosts plus h;
+    /// without this all
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "pcap")]
+    pcap_port: Vec<u32>,
+}
+
+/// A transport by the text that names it.
+type Named = (String, Box<dyn Transport>);
+
+/// What one transport made of the flows.
+struct Run {
+    transport: String,
+    summary: Summary,
+    counts: RunCounts,
+    timeouts: u64,
+    retransmitted: u64,
+    cpu_s: f64,
+    flows: Vec<FlowRow>,
+}
+
+/// A flow in `--json`.
+#[derive(Serialize)]
+struct FlowRow {
+    id: u64,
+    arrival_s: f64,
+    source: u32,
+    destination: u32,
+    bytes: u64,
+    kind: &'static str,
+    fct_s: f64,
+    ideal_s: f64,
+    /// Absent without a deadline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deadline_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    met: Option<bool>,
+}
+
+struct Outputs {
+    json: Option<OutputFile>,
+    series: Option<OutputFile>,
+    pcap: Option<OutputFile>,
+}
+
+pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
+    let check = |path: &Option<PathBuf>, option| {
+        path.as_deref().map(|path| OutputFile::check(path, option)).transpose()
+    };
+    let outputs = Outputs {
+        json: check(&args.json, "--json")?,
+        series: check(&args.series, "--series")?,
+        pcap: check(&args.pcap, "--pcap")?,
+    };
+    let transports = transports(&args.transport)?;
+    if transports.len() > 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
+        let reason = "--series and --pcap follow one transport: name only one with --transport";
+        return Err(Failure::Input(reason.to_owned()));
+    }
+    let scenario = scenario(args)?;
+    let topology = scenario.topology().map_err(|error| in_file(&args.scenario, &error))?;
+    if let Some(port) = args.pcap_port.iter().find(|&&port| port as usize >= topology.ports().len()) {
+        let reason = format!("--pcap-port {port}: ports are 0 to {}", topology.ports().len() - 1);
+        return Err(Failure::Input(reason));
+    }
+    if args.every == Span::ZERO {
+        return Err(Failure::Input("--every 0: an interval has a length".to_owned()));
+    }
+    println!("{}", setting(&scenario));
+    let runs = if transports.len() == 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
+        vec![watched(&scenario, &topology, &transports[0], args, &outputs)?]
+    } else {
+        let keep = outputs.json.is_some();
+        let run = |named: &Named| plain(&scenario, &topology, named, keep);
+        transports.par_iter().map(run).collect::<Result<_, Failure>>()?
+    };
+    println!("\n{}", times_table(&runs));
+    println!("\n{}", work_table(&runs));
+    if let Some(json) = &outputs.json {
+        json.write(|output| {
+            serde_json::to_writer(&mut *output, &results(&scenario, &runs))?;
+            Ok(writeln!(output)?)
+        })?;
+    }
+    Ok(())
+}
+
+fn in_file(path: &Path, error: &dyn std::error::Error) -> Failure {
+    Failure::Input(format!("--scenario {}: {error}", path.display()))
+}
+
+fn transports(names: &[String]) -> Result<Vec<Named>, Failure> {
+    let find = |name: &String| match transport::named(name) {
+        Ok(transport) => Ok((name.clone(), transport)),
+        Err(error) => Err(Failure::Input(format!("--transport: {error}"))),
+    };
+    names.iter().map(find).collect()
+}
+
+/// The scenario of the file, with what the command line says otherwise.
+fn scenario(args: &PacketArgs) -> Result<Scenario, Failure> {
+    let text = std::fs::read_to_string(&args.scenario).map_err(|error| in_file(&args.scenario, &error))?;
+    let mut scenario = Scenario::from_text(&text).map_err(|error| in_file(&args.scenario, &error))?;
+    let Some(traffic) = &mut scenario.traffic else {
+        if args.load.is_some() || args.flows.is_some() || args.seed.is_some() {
+            let reason = "--load, --flows and --seed change [traffic], which the scenario has not";
+            return Err(Failure::Input(reason.to_owned()));
+        }
+        return Ok(scenario);
+    };
+    traffic.load = args.load.unwrap_or(traffic.load);
+    traffic.flows = args.flows.unwrap_or(traffic.flows);
+    traffic.seed = args.seed.unwrap_or(traffic.seed);
+    Poisson::new(traffic.clone()).map_err(|error| Failure::Input(format!("--load: {error}")))?;
+    Ok(scenario)
+}
+
+/// One line on network and flows.
+fn setting(scenario: &Scenario) -> String {
+    let listed = scenario.flows.len();
+    let mut flows = Vec::new();
+    if listed > 0 {
+        flows.push(format!("{listed} flows"));
+    }
+    if let Some(traffic) = &scenario.traffic {
+        let (flows_drawn, sizes) = (traffic.flows, traffic.sizes.name());
+        flows.push(format!("{flows_drawn} flows of {sizes} at load {}", traffic.load));
+    }
+    format!(
+        "{}: {} over {} hosts at {}",
+        scenario.name,
+        flows.join(" and "),
+        scenario.hosts(),
+        scenario.host_rate()
+    )
+}
+
+/// Takes records of flows in.
+struct Sink {
+    gathered: Gathered,
+    timeouts: u64,
+    retransmitted: u64,
+    rows: Option<Vec<FlowRow>>,
+    bar: ProgressBar,
+}
+
+impl Sink {
+    fn new(scenario: &Scenario, transport: &str, keep: bool) -> Sink {
+        let all = scenario.flows.len() as u64 + scenario.traffic.as_ref().map_or(0, |traffic| traffic.flows);
+        Sink {
+            gathered: Gathered::default(),
+            timeouts: 0,
+            retransmitted: 0,
+            rows: keep.then(Vec::new),
+            bar: progress::bar(all, transport, "flows"),
+        }
+    }
+
+    fn add(&mut self, record: &FlowRecord) {
+        self.gathered.add(record);
+        self.timeouts += u64::from(record.timeouts);
+        self.retransmitted += u64::from(record.retransmitted);
+        if let Some(rows) = &mut self.rows {
+            rows.push(row(record));
+        }
+        if record.number.is_multiple_of(FLOWS_PER_STEP) {
+            self.bar.inc(FLOWS_PER_STEP);
+        }
+    }
+
+    fn end(mut self, transport: &str, counts: RunCounts, unfinished: u64, cpu_s: f64) -> Run {
+        self.bar.finish_and_clear();
+        for _ in 0..unfinished {
+            self.gathered.add_unfinished_deadline();
+        }
+        Run {
+            transport: transport.to_owned(),
+            summary: self.gathered.summary(),
+            counts,
+            timeouts: self.timeouts,
+            retransmitted: self.retransmitted,
+            cpu_s,
+            flows: self.rows.unwrap_or_default(),
+        }
+    }
+}
+
+fn row(record: &FlowRecord) -> FlowRow {
+    let flow: &FlowArrival = &record.flow;
+    let (kind, deadline_s) = match flow.kind {
+        FlowKind::Deadline { within } => ("deadline", Some(within.as_secs())),
+        FlowKind::Known => ("known", None),
+        FlowKind::Unknown => ("unknown", None),
+    };
+    FlowRow {
+        id: record.number,
+        arrival_s: flow.arrival.as_secs(),
+        source: flow.source.0,
+        destination: flow.destination.0,
+        bytes: flow.size.0,
+        kind,
+        fct_s: record.completion().as_secs(),
+        ideal_s: record.ideal.as_secs(),
+        deadline_s,
+        met: record.met(),
+    }
+}
+
+/// Runs a simulation to its end; deadlines that passed before it, of flows that were not complete, are missed.
+fn run_out(simulation: &mut Simulation<'_>, scenario: &Scenario, sink: &mut Sink) -> (RunCounts, u64) {
+    let until = scenario.until.unwrap_or(Picos::MAX);
+    let counts = simulation.run(until, &mut |record| sink.add(&record));
+    let late = simulation.unfinished().filter(|flow| passed(flow, counts.end)).count();
+    (counts, late as u64)
+}
+
+fn passed(flow: &FlowArrival, now: Picos) -> bool {
+    match flow.kind {
+        FlowKind::Deadline { within } => flow.arrival + within < Time::from(now),
+        FlowKind::Known | FlowKind::Unknown => false,
+    }
+}
+
+fn plain(
+    scenario: &Scenario,
+    topology: &Topology,
+    (name, transport): &Named,
+    keep: bool,
+) -> Result<Run, Failure> {
+    let mut sink = Sink::new(scenario, name, keep);
+    let before = thread_cpu_secs();
+    let network = scenario.network(topology);
+    let mut simulation = Simulation::new(topology, transport.as_ref(), network, scenario.arrivals()?);
+    let (counts, late) = run_out(&mut simulation, scenario, &mut sink);
+    Ok(sink.end(name, counts, late, thread_cpu_secs() - before))
+}
+
+/// As [`plain`], and writes down what happens.
+fn watched(
+    scenario: &Scenario,
+    topology: &Topology,
+    (name, transport): &Named,
+    args: &PacketArgs,
+    outputs: &Outputs,
+) -> Result<Run, Failure> {
+    let mut run = None;
+    let mut work = |series: Option<&mut dyn Write>, pcap: Option<&mut dyn Write>| -> Result<(), Failure> {
+        let ports = (!args.pcap_port.is_empty()).then(|| args.pcap_port.clone());
+        let recorder = series.map(|output| Recorder::new(output, args.every.into())).transpose()?;
+        let capture = pcap.map(|output| Capture::new(output, ports)).transpose()?;
+        let mut observers = (recorder, capture);
+        let mut sink = Sink::new(scenario, name, outputs.json.is_some());
+        let before = thread_cpu_secs();
+        let network = scenario.network(topology);
+        let mut simulation = Simulation::new(topology, transport.as_ref(), network, scenario.arrivals()?);
+        simulation.observe(&mut observers);
+        let (counts, late) = run_out(&mut simulation, scenario, &mut sink);
+        drop(simulation);
+        let (recorder, capture) = observers;
+        recorder.map(Recorder::finish).transpose()?;
+        capture.map(Capture::finish).transpose()?;
+        run = Some(sink.end(name, counts, late, thread_cpu_secs() - before));
+        Ok(())
+    };
+    match (&outputs.series, &outputs.pcap) {
+        (Some(series), Some(pcap)) => {
+            series.write(|series| pcap.write(|pcap| work(Some(series), Some(pcap))))?;
+        }
+        (Some(series), None) => series.write(|series| work(Some(series), None))?,
+        (None, Some(pcap)) => pcap.write(|pcap| work(None, Some(pcap)))?,
+        (None, None) => work(None, None)?,
+    }
+    run.ok_or_else(|| Failure::Run(anyhow::anyhow!("nothing was run")))
+}
+
+/// Milliseconds, or a dash where there were no flows.
+fn ms(completion: &Completion, value: f64) -> String {
+    if completion.flows == 0 { "-".to_owned() } else { number(value * 1e3) }
+}
+
+/// Completion times of flows without deadlines by size, and deadlines missed.
+fn times_table(runs: &[Run]) -> String {
+    let deadlines = runs.iter().any(|run| run.summary.with_deadline.flows > 0);
+    let mut header = vec![
+        "transport",
+        "flows",
+        "avg ms",
+        "p95 ms",
+        "p99 ms",
+        "slowdown",
+        "small avg",
+        "small p99",
+        "middle avg",
+        "large avg",
+    ];
+    if deadlines {
+        header.extend(["deadlines", "infeasible", "missed", "missed %"]);
+    }
+    let mut table = table(&header, 1);
+    for run in runs {
+        let summary = &run.summary;
+        let [small, middle, large] = &summary.by_size;
+        let others = &summary.others;
+        let mut row = vec![
+            run.transport.clone(),
+            others.flows.to_string(),
+            ms(others, others.average_s),
+            ms(others, others.p95_s),
+            ms(others, others.p99_s),
+            if others.flows == 0 { "-".to_owned() } else { format!("{:.2}", others.average_slowdown) },
+            ms(small, small.average_s),
+            ms(small, small.p99_s),
+            ms(middle, middle.average_s),
+            ms(large, large.average_s),
+        ];
+        if deadlines {
+            let deadlines = &summary.deadlines;
+            row.push((deadlines.feasible + deadlines.infeasible).to_string());
+            row.push(deadlines.infeasible.to_string());
+            row.push(deadlines.missed.to_string());
+            row.push(format!("{:.2}", deadlines.miss_rate() * 100.0));
+        }
+        table.add_row(row);
+    }
+    text(&table)
+}
+
+/// What the runs did and took.
+fn work_table(runs: &[Run]) -> String {
+    let header = [
+        "transport",
+        "complete",
+        "retransmitted",
+        "timeouts",
+        "dropped",
+        "marked",
+        "packet-hops",
+        "events",
+        "live flows",
+        "live packets",
+        "CPU s",
+        "M hops/CPU s",
+        "M events/CPU s",
+    ];
+    let mut table = table(&header, 1);
+    for run in runs {
+        let counts = &run.counts;
+        let per_s = |value: u64| format!("{:.2}", value as f64 / run.cpu_s / 1e6);
+        table.add_row([
+            run.transport.clone(),
+            format!("{}/{}", counts.finished, counts.begun),
+            run.retransmitted.to_string(),
+            run.timeouts.to_string(),
+            counts.dropped.to_string(),
+            counts.marked.to_string(),
+            counts.hops.to_string(),
+            counts.events.to_string(),
+            counts.most_flows.to_string(),
+            counts.most_packets.to_string(),
+            format!("{:.2}", run.cpu_s),
+            per_s(counts.hops),
+            per_s(counts.events),
+        ]);
+    }
+    text(&table)
+}
+
+/// The schema of `--json`, version 1. Times are seconds; a completion time (FCT) counts from arrival to the last byte at
+/// the receiver. `flows` of a summary are those without deadlines.
+fn results(scenario: &Scenario, runs: &[Run]) -> serde_json::Value {
+    let completion = |group: &Completion| {
+        serde_json::json!({
+            "flows": group.flows, "avg_fct_s": group.average_s, "p95_fct_s": group.p95_s,
+            "p99_fct_s": group.p99_s, "avg_slowdown": group.average_slowdown,
+        })
+    };
+    let runs: Vec<_> = runs
+        .iter()
+        .map(|run| {
+            let (summary, counts) = (&run.summary, &run.counts);
+            let names = SIZE_CLASSES.map(|(name, _)| name).into_iter().chain([LARGE]);
+            let by_size: serde_json::Map<_, _> = names
+                .zip(&summary.by_size)
+                .map(|(name, group)| (name.to_owned(), completion(group)))
+                .collect();
+            serde_json::json!({
+                "transport": run.transport,
+                "summary": {
+                    "without_deadline": completion(&summary.others),
+                    "by_size": by_size,
+                    "with_deadline": completion(&summary.with_deadline),
+                    "deadlines_feasible": summary.deadlines.feasible,
+                    "deadlines_infeasible": summary.deadlines.infeasible,
+                    "deadlines_missed": summary.deadlines.missed,
+                    "begun": counts.begun, "finished": counts.finished, "dropped": counts.dropped,
+                    "marked": counts.marked, "retransmitted": run.retransmitted, "timeouts": run.timeouts,
+                    "packet_hops": counts.hops, "events": counts.events,
+                    "most_live_flows": counts.most_flows, "most_live_packets": counts.most_packets,
+                    "makespan_s": counts.end.as_secs(), "cpu_s": run.cpu_s,
+                },
+                "flows": run.flows,
+            })
+        })
+        .collect();
+    let rate = scenario.host_rate().bits_per_sec().round() as u64;
+    serde_json::json!({ "schema": 1, "scenario": scenario.name, "link_rate_bps": rate, "runs": runs })
+}
