@@ -13,6 +13,7 @@ pub mod capture;
 mod control;
 mod event;
 mod flow;
+pub mod mcp;
 mod observer;
 mod packet;
 mod port;
