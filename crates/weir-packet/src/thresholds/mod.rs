@@ -1,0 +1,15 @@
+//! Thresholds between priority levels: how small a flow has to be to overtake another one.
+//!
+//! A flow of unknown size (type 3) begins in the highest level and is demoted as it sends; one of known size (type 2)
+//! goes where its size belongs at once. [`Traffic`] forecasts the mean completion time under given [`Thresholds`],
+//! [`pias`] has PIAS's. Nothing here simulates: the forecasts are those of one queue in theory.
+
+mod published;
+#[cfg(test)]
+mod tests;
+mod theory;
+
+pub use published::{PIAS_LOADS, pias};
+pub use theory::{
+    Forecast, LevelForecast, PacketTimes, Thresholds, ThresholdsError, Traffic, TrafficError, Urgent,
+};
