@@ -121,6 +121,12 @@ impl Thresholds {
         Thresholds { splitting: thresholds.clone(), demotion: thresholds }
     }
 
+    /// For the optimiser, whose vectors rise and are as many.
+    pub(super) fn rising(demotion: Vec<Bytes>, splitting: Vec<Bytes>) -> Thresholds {
+        debug_assert!(demotion.is_sorted() && splitting.is_sorted() && demotion.len() == splitting.len());
+        Thresholds { demotion, splitting }
+    }
+
     /// One level for all.
     pub fn none() -> Thresholds {
         Thresholds::same(Vec::new())
@@ -209,6 +215,14 @@ impl Traffic {
     /// Share of the link that flows with a deadline use: sigma_0.
     pub fn deadline_load(&self) -> f64 {
         self.load * self.deadline
+    }
+
+    /// Load of flows with a deadline and of all bytes up to one threshold for both kinds: sigma at that threshold.
+    pub(super) fn load_up_to(&self, threshold: Bytes) -> f64 {
+        let [known, unknown] = self.rates();
+        self.deadline_load()
+            + known * self.sizes.below(threshold).first
+            + unknown * self.sizes.mean_capped(threshold)
     }
 
     /// Arrivals of known and unknown sizes per byte's time.

@@ -1,6 +1,7 @@
-//! Figures of the model.
+//! Figures of the model, what the search promises, and both against ways to the same that share no code with them.
 
 mod forecasts;
+mod search;
 
 use super::*;
 use weir_trace::{FlowSizes, Mix};
