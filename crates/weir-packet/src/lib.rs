@@ -26,6 +26,7 @@ mod sender;
 mod simulation;
 mod summary;
 mod tagging;
+pub mod thresholds;
 mod time;
 pub mod topology;
 pub mod transport;
