@@ -49,7 +49,7 @@ impl Flow {
         sender.is_done()
             && self.in_network == 0
             && sender.timer_events == 0
-            && !sender.pace_set
+            && sender.pace_events == 0
             && !self.receiver.hold_set
     }
 }

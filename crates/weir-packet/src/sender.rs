@@ -60,10 +60,11 @@ pub(crate) struct Sender {
     /// The first event that is to come for the timer, and how many are to come.
     pub(crate) timer_event: Picos,
     pub(crate) timer_events: u32,
-    /// Not to send before.
-    pub(crate) not_before: Picos,
-    /// An event is to come for that.
-    pub(crate) pace_set: bool,
+    /// When the last segment was sent, if any was.
+    pub(crate) last_start: Option<Picos>,
+    /// The first event that is to come for the pace, and how many are to come.
+    pub(crate) pace_event: Picos,
+    pub(crate) pace_events: u32,
     pub(crate) retransmitted: u32,
     pub(crate) all_timeouts: u32,
 }
@@ -97,8 +98,9 @@ impl Sender {
             timer: Picos::MAX,
             timer_event: Picos::MAX,
             timer_events: 0,
-            not_before: Picos::ZERO,
-            pace_set: false,
+            last_start: None,
+            pace_event: Picos::MAX,
+            pace_events: 0,
             retransmitted: 0,
             all_timeouts: 0,
         }
@@ -117,6 +119,14 @@ impl Sender {
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.unacked >= self.segments
+    }
+
+    /// Segments that are on their way, as far as the sender knows.
+    fn in_flight(&self) -> u32 {
+        match &self.repair {
+            Repair::NewReno { .. } => self.next.saturating_sub(self.unacked),
+            Repair::Selective { in_flight, .. } => *in_flight,
+        }
     }
 
     /// Bytes that were sent at least once.
@@ -202,6 +212,7 @@ impl Sender {
                 marked: answer.marked,
                 unacked: self.unacked,
                 sent: self.sent,
+                in_flight: self.in_flight(),
                 left: self.segments - self.unacked,
                 rtt,
                 smoothed_rtt: self.smoothed,

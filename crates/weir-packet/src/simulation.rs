@@ -24,7 +24,7 @@ const ACK_BYTES: u16 = HEADER_BYTES as u16;
 /// A network, what moves in it, and what is to come.
 pub struct Simulation<'a> {
     topology: &'a Topology,
-    transport: &'a dyn Transport,
+    transport: Box<dyn Transport>,
     network: Network,
     setup: Setup,
     arrivals: Box<dyn Iterator<Item = FlowArrival> + 'a>,
@@ -44,10 +44,11 @@ impl<'a> Simulation<'a> {
     /// A network in which flows will arrive, in order of arrival.
     pub fn new(
         topology: &'a Topology,
-        transport: &'a dyn Transport,
+        mut transport: Box<dyn Transport>,
         network: Network,
         arrivals: impl Iterator<Item = FlowArrival> + 'a,
     ) -> Simulation<'a> {
+        transport.prepare(&network);
         let setup = transport.setup(&network);
         let (ports, memories) = crate::port::build(topology.ports(), &setup);
         let mut simulation = Simulation {
@@ -92,11 +93,7 @@ impl<'a> Simulation<'a> {
                 What::Arrival => self.on_arrival(event.whom, sink),
                 What::PortFree => self.on_port_free(event.whom),
                 What::Timer => self.on_timer(event.whom),
-                What::Pace => {
-                    self.flows.get_mut(event.whom).sender.pace_set = false;
-                    self.send(event.whom);
-                    self.flows.forget_if_over(event.whom);
-                }
+                What::Pace => self.on_pace(event.whom),
                 What::DelayedAck => self.on_delayed_ack(event.whom),
                 What::FlowArrival => self.on_flow(),
                 What::Sample => self.on_sample(),
@@ -230,21 +227,38 @@ impl<'a> Simulation<'a> {
         loop {
             let flow = self.flows.get_mut(place);
             let gap = flow.sender.control.allowance().gap;
-            if gap > Picos::ZERO && self.now < flow.sender.not_before {
-                if !flow.sender.pace_set && !flow.sender.is_done() {
-                    flow.sender.pace_set = true;
-                    let at = flow.sender.not_before;
-                    self.push(at, What::Pace, place);
-                }
+            if gap > Picos::ZERO
+                && let Some(due) = flow.sender.last_start.map(|start| start + gap)
+                && due > self.now
+            {
+                self.wait_to_send(place, due);
                 break;
             }
             let Some(segment) = flow.sender.take() else { break };
-            if gap > Picos::ZERO {
-                flow.sender.not_before = self.now.max(flow.sender.not_before) + gap;
-            }
+            flow.sender.last_start = Some(self.now);
             self.send_segment(place, segment, Kind::Data);
         }
         self.arm_timer(place);
+    }
+
+    /// Sees to it that an event comes when a flow may send again.
+    fn wait_to_send(&mut self, place: u32, due: Picos) {
+        let sender = &mut self.flows.get_mut(place).sender;
+        if due < sender.pace_event && !sender.is_done() {
+            sender.pace_event = due;
+            sender.pace_events += 1;
+            self.push(due, What::Pace, place);
+        }
+    }
+
+    fn on_pace(&mut self, place: u32) {
+        let sender = &mut self.flows.get_mut(place).sender;
+        sender.pace_events -= 1;
+        if sender.pace_event == self.now {
+            sender.pace_event = Picos::MAX;
+        }
+        self.send(place);
+        self.flows.forget_if_over(place);
     }
 
     fn send_segment(&mut self, place: u32, segment: u32, kind: Kind) {

@@ -32,7 +32,7 @@ fn switch_of(hosts: u32, host_delay_us: u64) -> Topology {
         link_delay: Picos::from_micros(1),
         host_delay: Picos::from_micros(host_delay_us),
     })
-    .unwrap()
+    .expect("two hosts and more")
 }
 
 /// Two links of 5 us each way, 1500 bytes there and 40 back.
@@ -47,6 +47,7 @@ fn network(buffer_packets: f64, marking_packets: f64) -> Network {
         marking: Bytes((marking_packets * PACKET) as u64),
         least_timeout: Picos::from_millis(2),
         initial_window: 10.0,
+        traffic: None,
     }
 }
 
@@ -126,11 +127,11 @@ fn watched_on(
     flows: Vec<FlowArrival>,
     span_ms: (u64, u64),
 ) -> (Watch, PortCounts) {
-    let transport = transport::named(name).unwrap();
+    let transport = transport::named(name).expect("a transport");
     // One flow waits at its host, several meet at the switch.
     let port = if flows.len() == 1 { flows[0].source.0 } else { topology.port_to(flows[0].destination.0) };
     let mut watch = Watch::new(port, span_ms.0, 500);
-    let mut simulation = Simulation::new(topology, transport.as_ref(), network, flows.into_iter());
+    let mut simulation = Simulation::new(topology, transport, network, flows.into_iter());
     simulation.observe(&mut watch);
     simulation.run(Picos::from_millis(span_ms.1), &mut |_| {});
     let counts = simulation.port_counts(port);
@@ -139,7 +140,7 @@ fn watched_on(
 }
 
 fn finished(
-    transport: &dyn Transport,
+    transport: Box<dyn Transport>,
     topology: &Topology,
     network: Network,
     flows: impl Iterator<Item = FlowArrival>,
@@ -234,7 +235,7 @@ impl Control for Unlimited {
 impl Transport for ByKind {
     fn setup(&self, network: &Network) -> Setup {
         Setup {
-            discipline: Discipline::Classes(Marking::Off),
+            discipline: Discipline::Classes { first: Marking::Off, others: Marking::Off },
             buffer: network.buffer,
             acknowledging: Acknowledging::Each,
             ages_after: None,
@@ -269,7 +270,7 @@ fn strict_priorities_wait_as_in_mg1() {
         flows: 400_000,
     };
     let flows = weir_trace::Poisson::new(spec).unwrap();
-    let records = finished(&ByKind, &topology, network(10_000.0, 10_000.0), flows);
+    let records = finished(Box::new(ByKind), &topology, network(10_000.0, 10_000.0), flows);
     let least = topology.empty_delay(0, 100, 1500).as_secs();
     let mean = |kind| {
         let waits: Vec<f64> = records

@@ -56,9 +56,6 @@ pub(crate) struct PacketArgs {
     pcap_port: Vec<u32>,
 }
 
-/// A transport by the text that names it.
-type Named = (String, Box<dyn Transport>);
-
 /// What one transport made of the flows.
 struct Run {
     transport: String,
@@ -103,7 +100,10 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
         series: check(&args.series, "--series")?,
         pcap: check(&args.pcap, "--pcap")?,
     };
-    let transports = transports(&args.transport)?;
+    let transports = &args.transport;
+    for name in transports {
+        named(name)?;
+    }
     if transports.len() > 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
         let reason = "--series and --pcap follow one transport: name only one with --transport";
         return Err(Failure::Input(reason.to_owned()));
@@ -122,7 +122,7 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
         vec![watched(&scenario, &topology, &transports[0], args, &outputs)?]
     } else {
         let keep = outputs.json.is_some();
-        let run = |named: &Named| plain(&scenario, &topology, named, keep);
+        let run = |name: &String| plain(&scenario, &topology, name, keep);
         transports.par_iter().map(run).collect::<Result<_, Failure>>()?
     };
     println!("\n{}", times_table(&runs));
@@ -140,12 +140,8 @@ fn in_file(path: &Path, error: &dyn std::error::Error) -> Failure {
     Failure::Input(format!("--scenario {}: {error}", path.display()))
 }
 
-fn transports(names: &[String]) -> Result<Vec<Named>, Failure> {
-    let find = |name: &String| match transport::named(name) {
-        Ok(transport) => Ok((name.clone(), transport)),
-        Err(error) => Err(Failure::Input(format!("--transport: {error}"))),
-    };
-    names.iter().map(find).collect()
+fn named(name: &str) -> Result<Box<dyn Transport>, Failure> {
+    transport::named(name).map_err(|error| Failure::Input(format!("--transport: {error}")))
 }
 
 /// The scenario of the file, with what the command line says otherwise.
@@ -272,16 +268,11 @@ fn passed(flow: &FlowArrival, now: Picos) -> bool {
     }
 }
 
-fn plain(
-    scenario: &Scenario,
-    topology: &Topology,
-    (name, transport): &Named,
-    keep: bool,
-) -> Result<Run, Failure> {
+fn plain(scenario: &Scenario, topology: &Topology, name: &str, keep: bool) -> Result<Run, Failure> {
     let mut sink = Sink::new(scenario, name, keep);
     let before = thread_cpu_secs();
     let network = scenario.network(topology);
-    let mut simulation = Simulation::new(topology, transport.as_ref(), network, scenario.arrivals()?);
+    let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);
     let (counts, late) = run_out(&mut simulation, scenario, &mut sink);
     Ok(sink.end(name, counts, late, thread_cpu_secs() - before))
 }
@@ -290,7 +281,7 @@ fn plain(
 fn watched(
     scenario: &Scenario,
     topology: &Topology,
-    (name, transport): &Named,
+    name: &str,
     args: &PacketArgs,
     outputs: &Outputs,
 ) -> Result<Run, Failure> {
@@ -303,7 +294,7 @@ fn watched(
         let mut sink = Sink::new(scenario, name, outputs.json.is_some());
         let before = thread_cpu_secs();
         let network = scenario.network(topology);
-        let mut simulation = Simulation::new(topology, transport.as_ref(), network, scenario.arrivals()?);
+        let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);
         simulation.observe(&mut observers);
         let (counts, late) = run_out(&mut simulation, scenario, &mut sink);
         drop(simulation);

@@ -1,10 +1,12 @@
 //! How much of a flow may be in the network: windows, and gaps between packets.
 
 mod dctcp;
+mod just_in_time;
 mod pfabric;
 mod reno;
 
 pub(crate) use dctcp::{Dctcp, Urgency};
+pub(crate) use just_in_time::{JustInTime, Late};
 pub(crate) use pfabric::LineRate;
 pub(crate) use reno::Reno;
 
@@ -23,6 +25,8 @@ pub struct Acked {
     pub unacked: u32,
     /// One after the last segment that was ever sent.
     pub sent: u32,
+    /// Segments that are on their way.
+    pub in_flight: u32,
     /// Segments not acknowledged yet.
     pub left: u32,
     /// The round trip of the segment answered.
@@ -38,7 +42,7 @@ pub struct Acked {
 pub struct Allowance {
     /// Segments in the network at a time. Less than one counts as one.
     pub window: f64,
-    /// From one packet to the next at least.
+    /// From the beginning of one segment to that of the next at least.
     pub gap: Picos,
 }
 

@@ -17,13 +17,14 @@ pub(super) struct Classes {
     /// Which have packets: bit 0 is class 0.
     occupied: u8,
     bytes: u64,
-    marking: Marking,
+    first: Marking,
+    others: Marking,
 }
 
 impl Classes {
-    pub(super) fn new(marking: Marking) -> Classes {
+    pub(super) fn new(first: Marking, others: Marking) -> Classes {
         let empty = Fifo { head: NONE, tail: NONE, bytes: 0 };
-        Classes { fifos: [empty; CLASSES], occupied: 0, bytes: 0, marking }
+        Classes { fifos: [empty; CLASSES], occupied: 0, bytes: 0, first, others }
     }
 
     /// Puts a packet at the end of its class. Whether it was marked.
@@ -32,7 +33,7 @@ impl Classes {
         let packet = packets.get_mut(place);
         let class = usize::from(packet.class) % CLASSES;
         let fifo = &mut self.fifos[class];
-        let marked = match self.marking {
+        let marked = match if class == 0 { self.first } else { self.others } {
             Marking::Off => false,
             Marking::PerQueue(threshold) => u64::from(fifo.bytes) >= threshold.0,
             Marking::PerPort(threshold) => self.bytes >= threshold.0,

@@ -29,7 +29,12 @@ pub enum Marking {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
     /// Strict priorities, first come first served in each; what finds the buffer full is dropped.
-    Classes(Marking),
+    Classes {
+        /// In the first class.
+        first: Marking,
+        /// In the others.
+        others: Marking,
+    },
     /// By rank: the least goes first, of its flow the earliest segment; of a full buffer the greatest
     /// rank is dropped, its last come first (pFabric, sections 4.1 and 4.3).
     Ranked,
@@ -117,7 +122,7 @@ pub(crate) struct Port {
 impl Port {
     pub(crate) fn new(spec: &PortSpec, discipline: Discipline, memory: u32) -> Port {
         let waiting = match discipline {
-            Discipline::Classes(marking) => Waiting::Classes(Classes::new(marking)),
+            Discipline::Classes { first, others } => Waiting::Classes(Classes::new(first, others)),
             Discipline::Ranked => Waiting::Ranked(Ranked::default()),
         };
         Port {

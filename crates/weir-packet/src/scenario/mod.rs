@@ -6,7 +6,7 @@ use crate::port::Buffer;
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::time::Picos;
 use crate::topology::{LeafSpine, SingleSwitch, Topology, TopologyError};
-use crate::transport::Network;
+use crate::transport::{Network, TrafficFacts};
 use std::fmt;
 use thiserror::Error;
 use weir_model::{Bytes, Rate};
@@ -127,6 +127,11 @@ impl Scenario {
             marking: self.marking,
             least_timeout: self.least_timeout,
             initial_window: self.initial_window,
+            traffic: self.traffic.as_ref().map(|traffic| TrafficFacts {
+                sizes: traffic.sizes.clone(),
+                load: traffic.load,
+                mix: traffic.mix,
+            }),
         }
     }
 

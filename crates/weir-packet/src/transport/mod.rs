@@ -2,6 +2,7 @@
 //!
 //! A transport is a [`Transport`] in the registry [`named`]; the simulator knows no other way to treat a flow.
 
+mod karuna;
 mod settings;
 mod windowed;
 
@@ -15,7 +16,7 @@ use crate::time::Picos;
 use settings::Settings;
 use thiserror::Error;
 use weir_model::{Bytes, Rate};
-use weir_trace::{FlowArrival, FlowKind};
+use weir_trace::{FlowArrival, FlowKind, FlowSizes, Mix};
 
 /// How lost segments are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +36,19 @@ pub enum Timeouts {
     AtLeast(Picos),
 }
 
+/// Flows that are to come, as thresholds are made for them.
+#[derive(Clone, Debug)]
+pub struct TrafficFacts {
+    /// How large they are.
+    pub sizes: FlowSizes,
+    /// Of hosts' links.
+    pub load: f64,
+    /// Of which kinds.
+    pub mix: Mix,
+}
+
 /// What a transport may know of the network.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Network {
     /// Of every host's link.
     pub host_rate: Rate,
@@ -52,6 +64,8 @@ pub struct Network {
     pub least_timeout: Picos,
     /// The window that a flow begins with, where the transport has no other.
     pub initial_window: f64,
+    /// What is known of the flows that will come.
+    pub traffic: Option<TrafficFacts>,
 }
 
 impl Network {
@@ -91,6 +105,8 @@ pub struct Sending {
 
 /// A transport.
 pub trait Transport: Send + Sync {
+    /// Gets ready for a network, before all else.
+    fn prepare(&mut self, _network: &Network) {}
     /// What it needs of switches and receivers.
     fn setup(&self, network: &Network) -> Setup;
     /// How it sends a flow.
@@ -126,7 +142,7 @@ struct Entry {
     make: Make,
 }
 
-const REGISTRY: [Entry; 6] = [
+const REGISTRY: [Entry; 7] = [
     Entry { name: "tcp", summary: "TCP NewReno, one queue, loss alone (RFC 6582)", make: windowed::tcp },
     Entry {
         name: "dctcp",
@@ -152,6 +168,11 @@ const REGISTRY: [Entry; 6] = [
         name: "pfabric-edf",
         summary: "pFabric: flows with deadlines first, by deadline; the others by what is left",
         make: windowed::pfabric_edf,
+    },
+    Entry {
+        name: "karuna",
+        summary: "Karuna: deadlines just in time in the first class, others by size or by bytes sent (SIGCOMM 2016)",
+        make: karuna::karuna,
     },
 ];
 

@@ -1,16 +1,18 @@
 //! Transports of windows in the manner of TCP: NewReno, DCTCP, D2TCP, PIAS, pFabric.
 
 use super::settings::{Settings, SettingsError};
-use super::{Network, Recovery, Sending, Setup, Timeouts, Transport, deadline_of};
+use super::{Network, Recovery, Sending, Setup, Timeouts, TrafficFacts, Transport, deadline_of};
 use crate::control::{Dctcp, LineRate, Reno, Urgency};
-use crate::port::{Buffer, Discipline, Marking};
+use crate::port::{Buffer, CLASSES, Discipline, Marking};
 use crate::receiver::Acknowledging;
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::tagging::Tagging;
+use crate::thresholds::{self, Thresholds, Traffic, Urgent};
 use crate::time::{PerByte, Picos};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use weir_model::{Bytes, Span};
-use weir_trace::FlowArrival;
+use weir_trace::{FlowArrival, Mix};
 
 /// The paper's weight of the newest round (DCTCP, section 3.3).
 const DCTCP_GAIN: f64 = 1.0 / 16.0;
@@ -21,6 +23,9 @@ const PFABRIC_BUFFER_ROUND_TRIPS: f64 = 2.0;
 const PFABRIC_TIMEOUT_ROUND_TRIPS: f64 = 3.0;
 /// pFabric: timeouts in a row before a flow probes (section 4.2).
 const PFABRIC_PROBES_AFTER: u32 = 5;
+/// Whose thresholds are taken where traffic is not known.
+const PUBLISHED_FOR: (&str, f64) = ("web-search", 0.8);
+const THRESHOLD_SEED: u64 = 1;
 const LARGEST_WINDOW: f64 = 1e6;
 
 /// What all transports of this file can be told.
@@ -60,9 +65,10 @@ impl Common {
     pub(super) fn recovery(&self, network: &Network) -> Recovery {
         self.recovery.unwrap_or(if network.reorders { Recovery::Selective } else { Recovery::NewReno })
     }
-    pub(super) fn setup(&self, network: &Network, marking: Marking) -> Setup {
+    /// `first` and `others` are where packets of the first class and of others are marked.
+    pub(super) fn setup(&self, network: &Network, first: Marking, others: Marking) -> Setup {
         Setup {
-            discipline: Discipline::Classes(marking),
+            discipline: Discipline::Classes { first, others },
             buffer: network.buffer,
             acknowledging: self.acknowledging,
             ages_after: None,
@@ -87,7 +93,7 @@ pub(super) fn tcp(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, Set
 
 impl Transport for Tcp {
     fn setup(&self, network: &Network) -> Setup {
-        self.0.setup(network, Marking::Off)
+        self.0.setup(network, Marking::Off, Marking::Off)
     }
     fn sending(&self, _: &FlowArrival, network: &Network) -> Sending {
         self.0.sending(Box::new(Reno::new(self.0.initial(network))), Tagging::Fixed(0), network)
@@ -118,9 +124,13 @@ impl Marked {
         self.threshold.unwrap_or(network.marking)
     }
     pub(super) fn setup(&self, network: &Network) -> Setup {
+        let marking = self.marking(network);
+        self.common.setup(network, marking, marking)
+    }
+    /// Where packets are marked.
+    pub(super) fn marking(&self, network: &Network) -> Marking {
         let threshold = self.threshold(network);
-        let marking = if self.per_port { Marking::PerPort(threshold) } else { Marking::PerQueue(threshold) };
-        self.common.setup(network, marking)
+        if self.per_port { Marking::PerPort(threshold) } else { Marking::PerQueue(threshold) }
     }
     pub(super) fn control(&self, network: &Network, urgency: Option<Urgency>) -> Dctcp {
         Dctcp::new(self.common.initial(network), self.gain, urgency)
@@ -152,39 +162,61 @@ impl Transport for DctcpTransport {
     }
 }
 
+/// The best thresholds in theory for the traffic that comes, or PIAS's own for web search at load 0.8 if none is known.
+pub(super) fn thresholds_for(traffic: Option<&TrafficFacts>, classes: usize) -> Thresholds {
+    let published = || thresholds::pias(PUBLISHED_FOR.0, PUBLISHED_FOR.1).unwrap_or_else(Thresholds::none);
+    let (Some(facts), Some(levels)) = (traffic, NonZeroUsize::new(classes)) else { return published() };
+    match Traffic::new(facts.sizes.clone(), facts.load, &facts.mix, Urgent::Paced) {
+        Ok(traffic) => thresholds::optimise(&traffic, levels, THRESHOLD_SEED).thresholds,
+        // At a load of 1 and more there is no theory of completion times.
+        Err(_) => published(),
+    }
+}
+
 struct Pias {
     marked: Marked,
-    thresholds: Arc<[Bytes]>,
+    /// None until it is known for which traffic.
+    thresholds: Option<Arc<[Bytes]>>,
 }
 
 pub(super) fn pias(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, SettingsError> {
     let marked = Marked::read(settings)?;
-    let thresholds = settings.sizes("thresholds")?.ok_or_else(|| SettingsError::Value {
-        key: "thresholds".to_owned(),
-        problem: "bytes after which a flow is demoted have to be given, as in thresholds=1MB+10MB".to_owned(),
-    })?;
-    few_enough(&thresholds, 1)?;
-    Ok(Box::new(Pias { marked, thresholds: thresholds.into() }))
+    let thresholds = settings.sizes("thresholds")?;
+    if let Some(thresholds) = &thresholds {
+        few_enough("thresholds", thresholds, CLASSES)?;
+    }
+    Ok(Box::new(Pias { marked, thresholds: thresholds.map(Arc::from) }))
 }
 
-/// Classes are few.
-pub(super) fn few_enough(thresholds: &[Bytes], classes_before: usize) -> Result<(), SettingsError> {
-    let most = crate::port::CLASSES - classes_before;
-    if thresholds.len() <= most {
+/// So many classes need one threshold less.
+pub(super) fn few_enough(
+    key: &'static str,
+    thresholds: &[Bytes],
+    classes: usize,
+) -> Result<(), SettingsError> {
+    if thresholds.len() < classes {
         return Ok(());
     }
-    Err(SettingsError::Value {
-        key: "thresholds".to_owned(),
-        problem: format!("{} thresholds need more classes than there are: at most {most}", thresholds.len()),
-    })
+    let problem = format!("{} thresholds are too many for {classes} classes", thresholds.len());
+    Err(SettingsError::Value { key: key.to_owned(), problem })
 }
 
 impl Transport for Pias {
+    fn prepare(&mut self, network: &Network) {
+        if self.thresholds.is_none() {
+            let unknown =
+                network.traffic.as_ref().map(|traffic| TrafficFacts { mix: Mix::UNKNOWN, ..traffic.clone() });
+            self.thresholds = Some(thresholds_for(unknown.as_ref(), CLASSES).demotion().into());
+        }
+    }
     fn setup(&self, network: &Network) -> Setup {
         self.marked.setup(network)
     }
     fn sending(&self, _: &FlowArrival, network: &Network) -> Sending {
-        let tagging = Tagging::by_sent(&self.thresholds, 0);
+        let tagging = match &self.thresholds {
+            Some(thresholds) => Tagging::by_sent(thresholds, 0),
+            None => Tagging::Fixed(0),
+        };
         self.marked.common.sending(Box::new(self.marked.control(network, None)), tagging, network)
     }
 }

@@ -1,0 +1,116 @@
+//! MCP's law in a sender: windows counted, pace kept, and what a flow does that cannot meet its deadline.
+
+use super::dctcp::Dctcp;
+use super::{Acked, Allowance, Control};
+use crate::mcp::{Mcp, Params, WindowFacts};
+use crate::sender::SEGMENT_BYTES;
+use crate::time::Picos;
+use weir_model::{Bytes, Rate, Span};
+
+/// Room in flight beyond the window, so that a round trip that grows does not stop a paced flow.
+const ROOM: (f64, f64) = (2.0, 2.0);
+
+/// What a flow does once it cannot meet its deadline any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// Goes on like a flow without a deadline.
+    Demote,
+    /// Goes on in the first class with a window of one segment.
+    Trickle,
+}
+
+/// Paced by MCP until the deadline is met or out of reach.
+pub(crate) struct JustInTime {
+    mcp: Mcp,
+    deadline: Picos,
+    link: Rate,
+    late: Late,
+    /// What the flow follows once it has given up.
+    after: Dctcp,
+    given_up: bool,
+    acked: u32,
+    marked: u32,
+    /// When the window began that is being counted.
+    began: Picos,
+}
+
+impl JustInTime {
+    /// A flow of so many segments that begins now.
+    pub(crate) fn new(
+        params: &Params,
+        now: Picos,
+        segments: u32,
+        deadline: Picos,
+        link: Rate,
+        late: Late,
+        after: Dctcp,
+    ) -> JustInTime {
+        let facts = facts(segments, deadline.since(now), Span::ZERO, 0.0, link);
+        let mcp = Mcp::new(params, &facts);
+        let given_up = mcp.has_given_up();
+        JustInTime { mcp, deadline, link, late, after, given_up, acked: 0, marked: 0, began: now }
+    }
+
+    fn demoted(&self) -> bool {
+        self.given_up && self.late == Late::Demote
+    }
+}
+
+fn facts(segments: u32, left: Picos, rtt: Span, marked_share: f64, link: Rate) -> WindowFacts {
+    WindowFacts {
+        remaining: Bytes(u64::from(segments) * u64::from(SEGMENT_BYTES)),
+        left: span(left),
+        rtt,
+        marked_share,
+        link: Some(link),
+    }
+}
+
+fn span(picos: Picos) -> Span {
+    Span::from_nanos(picos.0 / 1000)
+}
+
+impl Control for JustInTime {
+    fn allowance(&self) -> Allowance {
+        if self.demoted() {
+            return self.after.allowance();
+        }
+        let window = ROOM.0 * self.mcp.window() + ROOM.1;
+        Allowance { window, gap: self.mcp.gap().into() }
+    }
+
+    fn on_ack(&mut self, acked: &Acked) {
+        if self.demoted() {
+            self.after.on_ack(acked);
+            return;
+        }
+        self.acked += acked.segments;
+        self.marked += if acked.marked { acked.segments } else { 0 };
+        if acked.now.since(self.began) < acked.smoothed_rtt {
+            return;
+        }
+        let share = f64::from(self.marked) / f64::from(self.acked.max(1));
+        let unsent = acked.left.saturating_sub(acked.in_flight);
+        let left = self.deadline.since(acked.now);
+        // With nothing more to send there is nothing to decide.
+        if unsent > 0 {
+            self.mcp.on_window(&facts(unsent, left, span(acked.smoothed_rtt), share, self.link));
+            self.given_up |= self.mcp.has_given_up();
+        }
+        (self.acked, self.marked, self.began) = (0, 0, acked.now);
+    }
+
+    fn on_loss(&mut self) {
+        if self.demoted() {
+            self.after.on_loss();
+        }
+    }
+    fn on_timeout(&mut self) {
+        if self.demoted() {
+            self.after.on_timeout();
+        }
+    }
+    fn has_given_up(&self) -> bool {
+        self.demoted()
+    }
+}

@@ -1,0 +1,127 @@
+//! Karuna (Chen, Chen, Bai, Alizadeh, SIGCOMM 2016): three types of flows in one network, decided at their senders.
+//!
+//! Flows with deadlines (type 1) go in the first class, at the pace of MCP. Others follow DCTCP in the classes below:
+//! those of known size (type 2) by size, those of unknown size (type 3) by bytes sent. Both age: after
+//! [`AGES_AFTER`] timeouts in a row a flow of type 3 is put first again, one of type 2 rises by a class.
+
+use super::settings::{Settings, SettingsError};
+use super::windowed::{Marked, few_enough, thresholds_for};
+use super::{Network, Sending, Setup, Transport, deadline_of};
+use crate::control::{Control, JustInTime, Late};
+use crate::mcp::{Params, Variant};
+use crate::port::{CLASSES, Marking};
+use crate::sender::{HEADER_BYTES, SEGMENT_BYTES, segments_of};
+use crate::tagging::Tagging;
+use crate::time::Picos;
+use std::sync::Arc;
+use weir_model::{Bytes, Span};
+use weir_trace::{FlowArrival, FlowKind};
+
+/// Timeouts in a row after which a flow ages.
+const AGES_AFTER: f64 = 3.0;
+/// The class of the others' first.
+const OTHERS: u8 = 1;
+/// Marks of the first class begin at this share of the usual threshold: paced flows need a short queue, and the law
+/// yields best there (`docs/mcp.md`).
+const FIRST_CLASS_SHARE: f64 = 0.5;
+
+struct Karuna {
+    marked: Marked,
+    variant: Variant,
+    margin_rtts: Option<f64>,
+    first_marking: Option<Bytes>,
+    late: Late,
+    ages_after: Option<u32>,
+    demotion: Option<Arc<[Bytes]>>,
+    splitting: Option<Arc<[Bytes]>>,
+}
+
+pub(super) fn karuna(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, SettingsError> {
+    let marked = Marked::read(settings)?;
+    let variant = match settings.word("law", &["yielding", "normalised", "published", "prototype"])? {
+        "normalised" => Variant::Normalised,
+        "published" => Variant::Published,
+        "prototype" => Variant::Prototype,
+        _ => Variant::Yielding,
+    };
+    let demotion = settings.sizes("thresholds")?;
+    let splitting = settings.sizes("splits")?;
+    for (key, sizes) in [("thresholds", &demotion), ("splits", &splitting)] {
+        if let Some(sizes) = sizes {
+            few_enough(key, sizes, CLASSES - usize::from(OTHERS))?;
+        }
+    }
+    let late = match settings.word("late", &["demote", "trickle"])? {
+        "trickle" => Late::Trickle,
+        _ => Late::Demote,
+    };
+    let ages_after = settings.number("ageing", 0.0..=1e6)?.unwrap_or(AGES_AFTER) as u32;
+    Ok(Box::new(Karuna {
+        marked,
+        variant,
+        margin_rtts: settings.number("margin", 0.0..=100.0)?,
+        first_marking: settings.quantity("first-marking")?,
+        late,
+        ages_after: (ages_after > 0).then_some(ages_after),
+        // Who gives one kind of thresholds means both.
+        demotion: demotion.clone().or_else(|| splitting.clone()).map(Arc::from),
+        splitting: splitting.or(demotion).map(Arc::from),
+    }))
+}
+
+impl Karuna {
+    fn params(&self, network: &Network) -> Params {
+        let round_trip = Span::from_nanos(network.round_trip.0 / 1000);
+        let mut params = Params::new(self.variant, round_trip);
+        params.margin_rtts = self.margin_rtts.unwrap_or(params.margin_rtts);
+        let segment = f64::from(SEGMENT_BYTES + HEADER_BYTES);
+        params.mark_threshold_segments = self.first_marking(network).0 as f64 / segment;
+        params
+    }
+
+    fn first_marking(&self, network: &Network) -> Bytes {
+        let usual = self.marked.threshold(network).0 as f64 * FIRST_CLASS_SHARE;
+        self.first_marking.unwrap_or(Bytes(usual as u64))
+    }
+
+    fn by_size(&self, flow: &FlowArrival) -> Tagging {
+        Tagging::by_size(flow.size, self.splitting.as_deref().unwrap_or_default(), OTHERS)
+    }
+}
+
+impl Transport for Karuna {
+    fn prepare(&mut self, network: &Network) {
+        if self.demotion.is_none() {
+            let best = thresholds_for(network.traffic.as_ref(), CLASSES - usize::from(OTHERS));
+            self.demotion = Some(best.demotion().into());
+            self.splitting = Some(best.splitting().into());
+        }
+    }
+
+    fn setup(&self, network: &Network) -> Setup {
+        let first = Marking::PerQueue(self.first_marking(network));
+        let setup = self.marked.common.setup(network, first, self.marked.marking(network));
+        Setup { ages_after: self.ages_after, ..setup }
+    }
+
+    fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
+        let dctcp = self.marked.control(network, None);
+        let (control, tagging): (Box<dyn Control>, Tagging) = match (flow.kind, deadline_of(flow)) {
+            (_, Some(deadline)) => {
+                let now = Picos::from(flow.arrival);
+                let segments = segments_of(flow.size.0);
+                let params = self.params(network);
+                let control =
+                    JustInTime::new(&params, now, segments, deadline, network.host_rate, self.late, dctcp);
+                let both = (Tagging::Fixed(0), self.by_size(flow));
+                (Box::new(control), Tagging::UntilGivenUp(Box::new(both)))
+            }
+            (FlowKind::Unknown, None) => {
+                let thresholds = self.demotion.clone().unwrap_or_default();
+                (Box::new(dctcp), Tagging::by_sent(&thresholds, OTHERS))
+            }
+            _ => (Box::new(dctcp), self.by_size(flow)),
+        };
+        self.marked.common.sending(control, tagging, network)
+    }
+}
