@@ -22,11 +22,15 @@ impl Reno {
     /// Grows by what was acknowledged: by as many segments in slow start, by one a round trip after it.
     #[inline]
     pub(crate) fn grow(&mut self, segments: u32) {
-        let segments = f64::from(segments);
+        let mut segments = f64::from(segments);
         if self.window < self.threshold {
-            self.window += segments;
-        } else {
-            self.window += segments / self.window;
+            // An acknowledgement of many segments at once does not carry slow start past its end.
+            let slow = segments.min(self.threshold - self.window);
+            self.window += slow;
+            segments -= slow;
+        }
+        if segments > 0.0 {
+            self.window += (segments / self.window).min(1.0);
         }
     }
 

@@ -31,7 +31,7 @@ impl Classes {
     #[inline]
     pub(super) fn push(&mut self, packets: &mut Packets, place: u32) -> bool {
         let packet = packets.get_mut(place);
-        let class = usize::from(packet.class) % CLASSES;
+        let class = usize::from(packet.class).min(CLASSES - 1);
         let fifo = &mut self.fifos[class];
         let marked = match if class == 0 { self.first } else { self.others } {
             Marking::Off => false,

@@ -162,9 +162,15 @@ impl Transport for DctcpTransport {
     }
 }
 
-/// The best thresholds in theory for the traffic that comes, or PIAS's own for web search at load 0.8 if none is known.
+/// The best thresholds in theory for the traffic that comes, or PIAS's own for web search at load 0.8 if none is known,
+/// for so many classes, at least one.
 pub(super) fn thresholds_for(traffic: Option<&TrafficFacts>, classes: usize) -> Thresholds {
-    let published = || thresholds::pias(PUBLISHED_FOR.0, PUBLISHED_FOR.1).unwrap_or_else(Thresholds::none);
+    let published = || {
+        let mut sizes = thresholds::pias(PUBLISHED_FOR.0, PUBLISHED_FOR.1)
+            .map_or_else(Vec::new, |published| published.demotion().to_vec());
+        sizes.truncate(classes - 1);
+        Thresholds::same(sizes)
+    };
     let (Some(facts), Some(levels)) = (traffic, NonZeroUsize::new(classes)) else { return published() };
     match Traffic::new(facts.sizes.clone(), facts.load, &facts.mix, Urgent::Paced) {
         Ok(traffic) => thresholds::optimise(&traffic, levels, THRESHOLD_SEED).thresholds,
