@@ -30,6 +30,8 @@ enum Command {
     Trace(commands::trace::TraceCommand),
     /// List the policies
     Policies,
+    /// Find thresholds between the priority levels of a switch, by theory
+    Thresholds(commands::thresholds::ThresholdsArgs),
     /// Rebuild figures and tables of papers
     #[command(subcommand)]
     Experiment(commands::experiment::ExperimentCommand),
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         Command::Packet(args) => commands::packet::packet(&args),
         Command::Trace(command) => commands::trace::trace(command),
         Command::Policies => commands::policies::policies(),
+        Command::Thresholds(args) => commands::thresholds::thresholds(args),
         Command::Experiment(command) => commands::experiment::experiment(command),
         Command::Controller(args) => commands::controller::controller(args),
         Command::Coordinator(args) => commands::daemons::coordinator(args),

@@ -11,5 +11,6 @@ pub(crate) mod relay;
 pub(crate) mod scenario;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod thresholds;
 pub(crate) mod trace;
 pub(crate) mod workload;

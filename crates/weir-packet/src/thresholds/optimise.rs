@@ -10,18 +10,19 @@
 //!    geometrically from `1 - rho1` to `1 - rho`: [`even_split`].
 //! 2. Differential evolution (Storn, Price 1997; rand/1/bin and best/1/bin in turn) over the logarithms of the
 //!    thresholds, from points scattered around the start and over all sizes. A trial is sorted before it is judged.
-//! 3. Coordinate descent from its best, from the start and from a single level: one threshold at a time between its neighbours, first over
-//!    bends of the distribution and evenly spaced logarithms, then ever closer around the best of these; until a round
-//!    improves nothing.
+//! 3. Coordinate descent from its best, from the start and from a single level: one threshold at a time between its
+//!    neighbours, first over bends of the distribution and evenly spaced logarithms, then ever closer around the best
+//!    of these; until a round improves nothing.
+//! 4. The boundaries that matter least are tried between any two others, and descent goes on from the best place.
 //!
-//! PIAS and Karuna solve relaxations of the same problem; that global search is affordable, and these three steps, are
+//! PIAS and Karuna solve relaxations of the same problem; that global search is affordable, and these four steps, are
 //! ours.
 //!
 //! # Properties
 //! Never worse than the start, nor than a single level. Best thresholds often lie together, or at the largest size:
 //! levels between them stay empty, because where sizes are distributed evenly, sharing a level is better than to
 //! overtake. A seed gives the same thresholds. The work is bounded: about [`GENERATIONS`] times the
-//! population, and [`MAX_ROUNDS`] rounds of descent from each of three points.
+//! population, and from each of three points [`MAX_ROUNDS`] times as many rounds of descent.
 
 use super::theory::{PacketTimes, Thresholds, Traffic};
 use rand::{RngExt, SeedableRng};
@@ -40,8 +41,11 @@ const MOST_POINTS: usize = 160;
 /// Probability that a trial takes a number from the mutant, and range of the factor of differences.
 const CROSSOVER: f64 = 0.8;
 const FACTOR: (f64, f64) = (0.4, 0.9);
-/// Rounds of coordinate descent.
+/// Rounds of coordinate descent, and of giving boundaries other places.
 const MAX_ROUNDS: usize = 100;
+/// How many boundaries are tried elsewhere, and where between two others.
+const RELOCATED: usize = 3;
+const INSERTED: [f64; 5] = [0.1, 0.3, 0.5, 0.7, 0.9];
 /// A round that gains less than this share of the mean is the last.
 const LEAST_GAIN: f64 = 1e-7;
 /// Evenly spaced logarithms tried between two neighbours, and steps of closing in on the best.
@@ -91,7 +95,7 @@ pub fn optimise(traffic: &Traffic, levels: NonZeroUsize, seed: u64) -> Optimum {
         search.tidy(&mut single);
         let single_mean = search.judge(&single);
         for from in [evolved, best.clone(), (single, single_mean)] {
-            let found = search.descend(from);
+            let found = search.settle(from);
             if found.1 < best.1 {
                 best = found;
             }
@@ -205,6 +209,68 @@ impl Search<'_> {
         }
         let best = least(&all);
         all.swap_remove(best)
+    }
+
+    /// Descends, gives the boundary that matters least a better place, and so on, until nothing helps.
+    fn settle(&mut self, from: Judged) -> Judged {
+        let mut found = self.descend(from);
+        for _ in 0..MAX_ROUNDS {
+            match self.relocate(&found) {
+                Some(better) => found = self.descend(better),
+                None => break,
+            }
+        }
+        found
+    }
+
+    /// A better point in which one of the boundaries that matter least lies between two others. A boundary is the
+    /// thresholds of both kinds at the end of a level: one of them alone would shift all levels after it.
+    fn relocate(&mut self, (point, mean): &Judged) -> Option<Judged> {
+        let mut without: Vec<Judged> = Vec::with_capacity(self.cuts);
+        for boundary in 0..self.cuts {
+            let mut rest = point.clone();
+            for kind in rest.chunks_mut(self.cuts) {
+                kind[boundary..].rotate_left(1);
+                kind[self.cuts - 1] = self.most;
+            }
+            let mean = self.judge(&rest);
+            without.push((rest, mean));
+        }
+        without.sort_by(|one, other| one.1.total_cmp(&other.1));
+        let mut best: Option<Judged> = None;
+        for (rest, _) in without.iter().take(RELOCATED) {
+            for gap in 0..self.cuts {
+                for trial in self.inserted(rest, gap) {
+                    let tried = self.judge(&trial);
+                    if tried < best.as_ref().map_or(mean * (1.0 - LEAST_GAIN), |best| best.1) {
+                        best = Some((trial, tried));
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    /// `rest`, whose last boundary is spare, with that boundary before the one at `gap`, in several ways.
+    fn inserted(&self, rest: &Point, gap: usize) -> Vec<Point> {
+        let mut points = vec![rest.clone()];
+        for kind in 0..rest.len() / self.cuts {
+            let first = kind * self.cuts;
+            let low = if gap == 0 { 0.0 } else { rest[first + gap - 1] };
+            let high = rest[first + gap];
+            let even = INSERTED.iter().map(|share| low + share * (high - low));
+            // With both kinds the bends would be squared; the descent that follows finds them.
+            let bends = self.bends.iter().copied().filter(|bend| !self.both && (low..high).contains(bend));
+            let places: Vec<f64> = even.chain(bends).collect();
+            let put = |point: &Point, place: f64| {
+                let mut point = point.clone();
+                point[first + gap..first + self.cuts].rotate_right(1);
+                point[first + gap] = place;
+                point
+            };
+            points = points.iter().flat_map(|point| places.iter().map(|&place| put(point, place))).collect();
+        }
+        points
     }
 
     /// Coordinate descent from a point.
