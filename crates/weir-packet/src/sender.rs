@@ -55,6 +55,8 @@ pub(crate) struct Sender {
     variation: Picos,
     backoff: u32,
     pub(crate) timeouts_in_row: u32,
+    /// When the first of timeouts in a row was that nothing has explained yet.
+    unexplained: Option<Picos>,
     /// When the retransmission timer runs out.
     pub(crate) timer: Picos,
     /// The first event that is to come for the timer, and how many are to come.
@@ -95,6 +97,7 @@ impl Sender {
             variation: Picos::ZERO,
             backoff: 1,
             timeouts_in_row: 0,
+            unexplained: None,
             timer: Picos::MAX,
             timer_event: Picos::MAX,
             timer_events: 0,
@@ -195,6 +198,7 @@ impl Sender {
         let rtt = now.since(answer.sent);
         self.measure(rtt);
         let before = self.unacked;
+        self.explain_timeouts(answer);
         let (newly, lost) = self.note(answer);
         if newly > 0 || self.unacked > before {
             self.backoff = 1;
@@ -289,8 +293,27 @@ impl Sender {
         Picos(base.0 * u64::from(self.backoff))
     }
 
+    /// The first answer after timeouts: if it is to a segment that was sent before them, that was late and not lost, as
+    /// where a class starves (Eifel, RFC 3522), and what is on its way is not sent again.
+    fn explain_timeouts(&mut self, answer: &Answer) {
+        let Some(since) = self.unexplained.take() else { return };
+        if answer.sent >= since {
+            return;
+        }
+        self.control.on_spurious_timeout();
+        match &mut self.repair {
+            Repair::NewReno { .. } => self.next = self.sent,
+            Repair::Selective { acked, in_flight, again } => {
+                *again = self.sent;
+                *in_flight =
+                    (acked.missing()..self.sent).filter(|&segment| !acked.contains(segment)).count() as u32;
+            }
+        }
+    }
+
     /// The timer ran out.
-    pub(crate) fn on_timeout(&mut self) {
+    pub(crate) fn on_timeout(&mut self, now: Picos) {
+        self.unexplained.get_or_insert(now);
         self.all_timeouts += 1;
         self.timeouts_in_row += 1;
         self.backoff = (self.backoff * 2).min(MOST_BACKOFF);

@@ -318,7 +318,7 @@ impl<'a> Simulation<'a> {
             }
             return;
         }
-        sender.on_timeout();
+        sender.on_timeout(self.now);
         let in_row = sender.timeouts_in_row;
         if self.setup.ages_after.is_some_and(|after| in_row.is_multiple_of(after)) {
             let sent = sender.sent_bytes();

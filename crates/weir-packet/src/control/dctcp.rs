@@ -88,4 +88,7 @@ impl Control for Dctcp {
         self.reno.restart();
         (self.acked, self.marked, self.reduced_at) = (0, 0, 0);
     }
+    fn on_spurious_timeout(&mut self) {
+        self.reno.undo_restart();
+    }
 }

@@ -110,6 +110,11 @@ impl Control for JustInTime {
             self.after.on_timeout();
         }
     }
+    fn on_spurious_timeout(&mut self) {
+        if self.demoted() {
+            self.after.on_spurious_timeout();
+        }
+    }
     fn has_given_up(&self) -> bool {
         self.demoted()
     }

@@ -56,6 +56,8 @@ pub trait Control: Send {
     fn on_loss(&mut self);
     /// Nothing came back for a retransmission timeout.
     fn on_timeout(&mut self);
+    /// Nothing had been lost when timeouts said so: what was sent before them arrived late.
+    fn on_spurious_timeout(&mut self) {}
     /// The flow no longer tries to meet its deadline.
     fn has_given_up(&self) -> bool {
         false

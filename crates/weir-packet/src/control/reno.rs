@@ -12,16 +12,19 @@ pub(crate) struct Reno {
     pub(crate) window: f64,
     /// Slow start ends here.
     pub(crate) threshold: f64,
+    /// Window and threshold before timeouts that nothing has explained yet.
+    before_timeouts: Option<(f64, f64)>,
 }
 
 impl Reno {
     pub(crate) fn new(initial: f64) -> Reno {
-        Reno { window: initial, threshold: f64::INFINITY }
+        Reno { window: initial, threshold: f64::INFINITY, before_timeouts: None }
     }
 
     /// Grows by what was acknowledged: by as many segments in slow start, by one a round trip after it.
     #[inline]
     pub(crate) fn grow(&mut self, segments: u32) {
+        self.before_timeouts = None;
         let mut segments = f64::from(segments);
         if self.window < self.threshold {
             // An acknowledgement of many segments at once does not carry slow start past its end.
@@ -42,8 +45,16 @@ impl Reno {
 
     /// Begins again.
     pub(crate) fn restart(&mut self) {
+        self.before_timeouts.get_or_insert((self.window, self.threshold));
         self.threshold = (self.window / 2.0).max(LEAST_THRESHOLD);
         self.window = 1.0;
+    }
+
+    /// Goes on as if the last timeouts had not been (RFC 4015).
+    pub(crate) fn undo_restart(&mut self) {
+        if let Some((window, threshold)) = self.before_timeouts.take() {
+            (self.window, self.threshold) = (window, threshold);
+        }
     }
 }
 
@@ -59,5 +70,8 @@ impl Control for Reno {
     }
     fn on_timeout(&mut self) {
         self.restart();
+    }
+    fn on_spurious_timeout(&mut self) {
+        self.undo_restart();
     }
 }
