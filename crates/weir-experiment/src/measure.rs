@@ -70,6 +70,9 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
 
 /// What a measure is, in words.
 pub(crate) fn describe(name: &str) -> String {
+    if let Some(words) = crate::packets::describe(name) {
+        return words;
+    }
     if let (stem @ ("jct" | "factor jct"), Some(class)) = without_class(name) {
         return format!("{}, jobs with {class} of their time in communication", describe(stem));
     }
@@ -195,20 +198,27 @@ pub(crate) fn compare(
 
 /// Adds how far the mean of a factor over seeds is known, if there are several.
 pub(crate) fn confidence(measures: &mut Measures, factors: &[f64]) {
+    if let Some(half) = half_width(factors) {
+        measures.insert("factor avg +-".to_owned(), half);
+    }
+}
+
+/// Half of the 95 % confidence interval of a mean, of several values.
+pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
     // Student's t at 97.5 %, by degrees of freedom from 1; beyond, the normal distribution's.
     const T: [f64; 20] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
         2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
     ];
-    let count = factors.len();
+    let count = values.len();
     if count < 2 {
-        return;
+        return None;
     }
-    let middle = mean(factors);
-    let squares: f64 = factors.iter().map(|factor| (factor - middle) * (factor - middle)).sum();
+    let middle = mean(values);
+    let squares: f64 = values.iter().map(|value| (value - middle) * (value - middle)).sum();
     let deviation = (squares / (count - 1) as f64).sqrt();
     let t = T.get(count - 2).copied().unwrap_or(1.96);
-    measures.insert("factor avg +-".to_owned(), t * deviation / (count as f64).sqrt());
+    Some(t * deviation / (count as f64).sqrt())
 }
 
 /// Adds the measures that need the same coflows' runs under several seeds: how far a coflow's CCT can be foretold. Only

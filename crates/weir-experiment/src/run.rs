@@ -247,6 +247,6 @@ fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Done)>
 }
 
 /// Rounded to six significant digits, so that the last digits of sums are no difference.
-fn six_digits(value: f64) -> f64 {
+pub(crate) fn six_digits(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }

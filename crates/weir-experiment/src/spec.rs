@@ -1,6 +1,6 @@
 //! What an experiment is: the file `experiment.toml`.
 
-use crate::{JobSetup, Live, SiteSetup};
+use crate::{JobSetup, Live, PacketSetup, SiteSetup};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use weir_model::Rate;
@@ -69,6 +69,8 @@ pub struct Setup {
     pub jobs: Option<JobSetup>,
     /// Hosts are spread over datacenters.
     pub sites: Option<SiteSetup>,
+    /// Flows one by one, packet by packet; nothing else of a setup is for that.
+    pub packets: Option<PacketSetup>,
 }
 
 impl Setup {
@@ -86,6 +88,10 @@ impl Setup {
             plan_at_coflows: self.plan_at_coflows.or(base.plan_at_coflows),
             jobs: self.jobs.or(base.jobs),
             sites: self.sites.clone().or_else(|| base.sites.clone()),
+            packets: match &self.packets {
+                Some(own) => Some(own.over(base.packets.as_ref())),
+                None => base.packets.clone(),
+            },
         }
     }
 
@@ -227,6 +233,8 @@ impl Experiment {
         for name in measures {
             if self.is_of_workload() {
                 crate::characteristics::check(name)?;
+            } else if self.is_of_packets() {
+                crate::packets::check(name)?;
             } else {
                 crate::measure::check(name)?;
             }
@@ -263,12 +271,26 @@ impl Experiment {
         Ok(())
     }
 
-    /// Whether this program has all policies that are asked for: a build without the solver for linear programs lacks
-    /// those that need it.
-    pub fn check_policies(&self) -> Result<(), weir_policy::UnknownPolicy> {
+    /// Whether it is run packet by packet: its policies are transports then.
+    pub fn is_of_packets(&self) -> bool {
+        self.setup.packets.is_some() || self.point.iter().any(|point| point.setup.packets.is_some())
+    }
+
+    /// Whether this program has all policies or transports that are asked for: a build without the solver for linear
+    /// programs lacks those that need it.
+    ///
+    /// # Errors
+    /// The first that it has not, in words.
+    pub fn check_policies(&self) -> Result<(), String> {
         let of_points = self.point.iter().flat_map(|point| self.policies_of(point));
         let of_points = of_points.chain(self.live.iter().flat_map(|live| &live.policies));
-        of_points.map(|policy| weir_policy::find(policy)).find_map(Result::err).map_or(Ok(()), Err)
+        let find = |name: &String| {
+            if self.is_of_packets() {
+                return weir_packet::transport::named(name).map(drop).map_err(|error| error.to_string());
+            }
+            weir_policy::find(name).map(drop).map_err(|error| error.to_string())
+        };
+        of_points.map(find).find_map(Result::err).map_or(Ok(()), Err)
     }
 
     /// Policies are compared with one that runs as well; a workload is compared with nothing.

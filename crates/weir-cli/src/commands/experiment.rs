@@ -110,7 +110,7 @@ fn chosen(dir: &Path, name: &str) -> Result<Vec<(String, PathBuf, Experiment)>, 
     }
     let loaded = chosen.into_iter().map(|(name, folder)| {
         let experiment = load(&folder)?;
-        let unknown = |error| Failure::Input(format!("{name}: {error}{LACKING}"));
+        let unknown = |error: String| Failure::Input(format!("{name}: {error}{LACKING}"));
         experiment.check_policies().map_err(unknown)?;
         Ok((name, folder, experiment))
     });
@@ -134,11 +134,18 @@ fn load_trace(trace: &str) -> Result<Workload, Failure> {
 
 fn run(args: &RunArgs) -> Result<(), Failure> {
     let experiments = chosen(&args.dir, &args.name)?;
-    let workload = load_trace(&args.trace)?;
+    // Packets need no trace.
+    let needs_trace = experiments.iter().any(|(_, _, experiment)| !experiment.is_of_packets());
+    let workload = needs_trace.then(|| load_trace(&args.trace)).transpose()?;
     let mut differ = Vec::new();
     for (name, folder, experiment) in experiments {
         let bar = progress::bar(experiment.runs() as u64, &name, "runs");
-        let results = weir_experiment::run(&experiment, &workload, &|| bar.inc(1));
+        let results = match &workload {
+            Some(workload) if !experiment.is_of_packets() => {
+                weir_experiment::run(&experiment, workload, &|| bar.inc(1))
+            }
+            _ => weir_experiment::run_packets(&experiment, &folder, &|| bar.inc(1)),
+        };
         bar.finish_and_clear();
         let results = results.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
         let page = weir_experiment::table(&experiment, &results, &name);

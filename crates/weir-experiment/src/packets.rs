@@ -1,0 +1,263 @@
+//! Experiments on the packet-level simulator: flows that arrive one by one, under transports.
+//!
+//! A point's setup names a scenario and what differs from it ([`PacketSetup`]); the experiment's policies are transports
+//! then. Times are milliseconds, here and in results.
+
+use crate::measure::half_width;
+use crate::run::{RunError, six_digits};
+use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results};
+use rayon::prelude::*;
+use serde::Deserialize;
+use std::path::Path;
+use weir_model::{Bytes, Span};
+use weir_packet::{Completion, Gathered, Picos, Scenario, Simulation, Summary, transport};
+use weir_trace::FlowSizes;
+
+/// What results are called where a trace would be named.
+pub const PACKETS: &str = "packets";
+
+/// Flows of a packet-level run: a scenario, and what differs from it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PacketSetup {
+    /// The scenario's file, seen from the folder of the experiment.
+    pub scenario: Option<String>,
+    /// How large flows are.
+    pub sizes: Option<String>,
+    /// Load of hosts' links.
+    pub load: Option<f64>,
+    /// Number of flows.
+    pub flows: Option<u64>,
+    /// Share of bytes with deadlines.
+    pub deadline_bytes: Option<f64>,
+    /// Deadlines are uniform between these.
+    pub within: Option<(String, String)>,
+    /// Share of the other flows whose size is known.
+    pub known: Option<f64>,
+    /// What switches have for each port.
+    pub buffer: Option<String>,
+}
+
+/// What is measured of every run.
+pub(crate) const MEASURES: &[(&str, &str)] = &[
+    ("fct avg", "average completion time of flows without deadlines, ms"),
+    ("fct p95", "its 95th percentile, ms"),
+    ("fct p99", "its 99th percentile, ms"),
+    ("fct slowdown", "average of completion time over that of the flow alone, flows without deadlines"),
+    ("fct avg small", "average completion time of flows up to 100 kB, ms"),
+    ("fct p95 small", "its 95th percentile, ms"),
+    ("fct p99 small", "its 99th percentile, ms"),
+    ("fct avg middle", "average completion time of flows of 100 kB to 10 MB, ms"),
+    ("fct p99 middle", "its 99th percentile, ms"),
+    ("fct avg large", "average completion time of flows above 10 MB, ms"),
+    ("deadline fct avg", "average completion time of flows with deadlines, ms"),
+    ("missed", "deadlines missed, % of those that the flow could meet alone"),
+    ("infeasible", "deadlines that the flow could not meet alone, % of all"),
+    ("timeouts", "retransmission timeouts per 1000 flows"),
+    ("retransmitted", "segments sent again per 1000 segments"),
+    ("dropped", "packets dropped per million packet-hops"),
+];
+
+/// A factor that compares a measure with the baseline's, or how far a mean over seeds is known.
+fn parts(name: &str) -> (bool, &str, bool) {
+    let (name, interval) = name.strip_suffix(" +-").map_or((name, false), |stem| (stem, true));
+    let (name, factor) = name.strip_prefix("factor ").map_or((name, false), |stem| (stem, true));
+    (factor, name, interval)
+}
+
+/// Whether there is such a measure.
+pub(crate) fn check(name: &str) -> Result<(), String> {
+    let stem = parts(name).1;
+    if MEASURES.iter().any(|(known, _)| *known == stem) {
+        return Ok(());
+    }
+    Err(format!("`{name}` is no measure of packets"))
+}
+
+/// What a measure is, in words.
+pub(crate) fn describe(name: &str) -> Option<String> {
+    let (factor, stem, interval) = parts(name);
+    let (_, words) = MEASURES.iter().find(|(known, _)| *known == stem)?;
+    let mut words = (*words).to_owned();
+    if factor {
+        words = format!("{words}; over the baseline's");
+    }
+    if interval {
+        words = format!("half of the 95 % confidence interval over seeds of: {words}");
+    }
+    Some(words)
+}
+
+impl PacketSetup {
+    /// These values, and where one is absent that of `base`.
+    pub(crate) fn over(&self, base: Option<&PacketSetup>) -> PacketSetup {
+        let Some(base) = base else { return self.clone() };
+        PacketSetup {
+            scenario: self.scenario.clone().or_else(|| base.scenario.clone()),
+            sizes: self.sizes.clone().or_else(|| base.sizes.clone()),
+            load: self.load.or(base.load),
+            flows: self.flows.or(base.flows),
+            deadline_bytes: self.deadline_bytes.or(base.deadline_bytes),
+            within: self.within.clone().or_else(|| base.within.clone()),
+            known: self.known.or(base.known),
+            buffer: self.buffer.clone().or_else(|| base.buffer.clone()),
+        }
+    }
+
+    /// The scenario as this setup has it.
+    fn prepare(&self, folder: &Path, seed: u64) -> Result<Scenario, String> {
+        let name = self.scenario.as_deref().ok_or("packets: it names no scenario")?;
+        let path = folder.join(name);
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let text = std::fs::read_to_string(&path).map_err(|error| failed(&error))?;
+        let mut scenario = Scenario::from_text(&text).map_err(|error| failed(&error))?;
+        if let Some(buffer) = &self.buffer {
+            let size: Bytes = buffer.parse().map_err(|error| format!("packets: buffer: {error}"))?;
+            scenario.buffer = weir_packet::Buffer::PerPort(size);
+        }
+        let Some(traffic) = &mut scenario.traffic else {
+            return Err(failed(&"it has no [traffic]"));
+        };
+        if let Some(sizes) = &self.sizes {
+            traffic.sizes = FlowSizes::load(sizes).map_err(|error| format!("packets: sizes: {error}"))?;
+        }
+        traffic.load = self.load.unwrap_or(traffic.load);
+        traffic.flows = self.flows.unwrap_or(traffic.flows);
+        traffic.mix.deadline_bytes = self.deadline_bytes.unwrap_or(traffic.mix.deadline_bytes);
+        traffic.mix.known = self.known.unwrap_or(traffic.mix.known);
+        if let Some((least, most)) = &self.within {
+            let span =
+                |text: &String| text.parse::<Span>().map_err(|error| format!("packets: within: {error}"));
+            traffic.mix.within = (span(least)?, span(most)?);
+        }
+        traffic.seed = seed;
+        Ok(scenario)
+    }
+}
+
+/// A run: which point, which seed, which transport, by place.
+type Task = (usize, usize, usize);
+
+/// Runs an experiment on packets, on all cores. `folder` is where its file lies; `progress` is called after each run.
+///
+/// # Errors
+/// A point's setup or a transport is none.
+pub fn run_packets(
+    experiment: &Experiment,
+    folder: &Path,
+    progress: &(dyn Fn() + Sync),
+) -> Result<Results, RunError> {
+    let points = &experiment.point;
+    let transports = |point: &Point| experiment.policies_of(point).len();
+    let tasks: Vec<Task> = (0..points.len())
+        .flat_map(|point| (0..experiment.seeds.len()).map(move |seed| (point, seed)))
+        .flat_map(|(point, seed)| (0..transports(&points[point])).map(move |at| (point, seed, at)))
+        .collect();
+    let measures: Vec<Measures> = tasks
+        .par_iter()
+        .map(|&(point, seed, at)| {
+            let measures = simulate(experiment, folder, &points[point], experiment.seeds[seed], at);
+            progress();
+            measures
+        })
+        .collect::<Result<_, _>>()?;
+    let of = |task: Task| tasks.iter().position(|other| *other == task).map(|at| &measures[at]);
+    let points = points.iter().enumerate().map(|(index, point)| {
+        let names = experiment.policies_of(point);
+        let base = names.iter().position(|name| experiment.baseline.as_ref() == Some(name));
+        let policies = names.iter().enumerate().map(|(at, name)| {
+            let seeds = (0..experiment.seeds.len()).map(|seed| {
+                let base = base.and_then(|base| of((index, seed, base)));
+                of((index, seed, at)).map(|own| with_factors(own, base)).unwrap_or_default()
+            });
+            let measures = means(&seeds.collect::<Vec<_>>());
+            PolicyResult { policy: name.clone(), measures, links: Vec::new() }
+        });
+        PointResult { name: point.name.clone(), policies: policies.collect() }
+    });
+    Ok(Results { schema: 1, workload: PACKETS.to_owned(), points: points.collect() })
+}
+
+fn simulate(
+    experiment: &Experiment,
+    folder: &Path,
+    point: &Point,
+    seed: u64,
+    at: usize,
+) -> Result<Measures, RunError> {
+    let name = &experiment.policies_of(point)[at];
+    let bad = |reason: String| RunError::Work { point: point.name.clone(), reason };
+    let setup = point.setup.over(&experiment.setup).packets.unwrap_or_default();
+    let scenario = setup.prepare(folder, seed).map_err(bad)?;
+    let transport = transport::named(name).map_err(|error| bad(error.to_string()))?;
+    let topology = scenario.topology().map_err(|error| bad(error.to_string()))?;
+    let arrivals = scenario.arrivals().map_err(|error| bad(error.to_string()))?;
+    let network = scenario.network(&topology);
+    let (mut gathered, mut timeouts, mut again, mut segments) = (Gathered::default(), 0, 0, 0);
+    let mut simulation = Simulation::new(&topology, transport, network, arrivals);
+    let counts = simulation.run(scenario.until.unwrap_or(Picos::MAX), &mut |record| {
+        gathered.add(&record);
+        timeouts += u64::from(record.timeouts);
+        again += u64::from(record.retransmitted);
+        segments += record.flow.size.0.div_ceil(u64::from(weir_packet::SEGMENT_BYTES));
+    });
+    let mut measures = of_summary(&gathered.summary());
+    let mut note = |name: &str, value: f64| measures.insert(name.to_owned(), value);
+    note("timeouts", 1e3 * timeouts as f64 / counts.finished.max(1) as f64);
+    note("retransmitted", 1e3 * again as f64 / segments.max(1) as f64);
+    note("dropped", 1e6 * counts.dropped as f64 / counts.hops.max(1) as f64);
+    Ok(measures)
+}
+
+fn of_summary(summary: &Summary) -> Measures {
+    let mut measures = Measures::new();
+    let mut group = |class: &str, completion: &Completion| {
+        if completion.flows == 0 {
+            return;
+        }
+        let mut note = |name: &str, value: f64| measures.insert(format!("{name}{class}"), value);
+        note("fct avg", completion.average_s * 1e3);
+        note("fct p95", completion.p95_s * 1e3);
+        note("fct p99", completion.p99_s * 1e3);
+    };
+    group("", &summary.others);
+    for (class, completion) in [" small", " middle", " large"].iter().zip(&summary.by_size) {
+        group(class, completion);
+    }
+    if summary.others.flows > 0 {
+        measures.insert("fct slowdown".to_owned(), summary.others.average_slowdown);
+    }
+    let deadlines = &summary.deadlines;
+    let all = deadlines.feasible + deadlines.infeasible;
+    if all > 0 {
+        measures.insert("deadline fct avg".to_owned(), summary.with_deadline.average_s * 1e3);
+        measures.insert("missed".to_owned(), 100.0 * deadlines.miss_rate());
+        measures.insert("infeasible".to_owned(), 100.0 * deadlines.infeasible as f64 / all as f64);
+    }
+    measures
+}
+
+/// Adds each measure over the baseline's of the same seed.
+fn with_factors(own: &Measures, base: Option<&Measures>) -> Measures {
+    let mut all = own.clone();
+    for (name, base) in base.into_iter().flatten() {
+        if let (Some(own), true) = (own.get(name), *base > 0.0) {
+            all.insert(format!("factor {name}"), own / base);
+        }
+    }
+    all
+}
+
+/// Means over seeds, and half of their confidence intervals where there are several.
+fn means(of_seeds: &[Measures]) -> Measures {
+    let mut all = Measures::new();
+    let names = of_seeds.iter().flat_map(Measures::keys);
+    for name in names {
+        let values: Vec<f64> = of_seeds.iter().filter_map(|measures| measures.get(name)).copied().collect();
+        all.insert(name.clone(), six_digits(values.iter().sum::<f64>() / values.len() as f64));
+        if let Some(half) = half_width(&values) {
+            all.insert(format!("{name} +-"), six_digits(half));
+        }
+    }
+    all
+}
