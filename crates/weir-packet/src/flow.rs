@@ -3,6 +3,7 @@
 use crate::receiver::Receiver;
 use crate::record::FlowRecord;
 use crate::sender::Sender;
+use crate::simulation::Requests;
 use crate::time::Picos;
 use crate::topology::Topology;
 use crate::transport::Network;
@@ -21,6 +22,8 @@ pub(crate) struct Flow {
     /// Packets sent, and acknowledgements.
     pub(crate) packets: u32,
     pub(crate) acks: u32,
+    /// Where ports give rates.
+    pub(crate) requests: Option<Box<Requests>>,
 }
 
 impl Flow {
@@ -51,6 +54,7 @@ impl Flow {
             && sender.timer_events == 0
             && sender.pace_events == 0
             && !self.receiver.hold_set
+            && !self.requests.as_ref().is_some_and(|requests| requests.is_counted())
     }
 }
 
@@ -72,6 +76,7 @@ impl Flows {
             way: spread(number),
             packets: 0,
             acks: 0,
+            requests: None,
         };
         if let Some(place) = self.free.pop() {
             self.table[place as usize] = Some(flow);
@@ -105,9 +110,9 @@ impl Flows {
     pub(crate) fn live(&self) -> impl Iterator<Item = &Flow> {
         self.table.iter().flatten().filter(|flow| !flow.sender.is_done())
     }
-    /// Whether there is any that is not complete.
+    /// Whether there is any that is not complete and goes on.
     pub(crate) fn any(&self) -> bool {
-        self.live().next().is_some()
+        self.live().any(|flow| !flow.requests.as_ref().is_some_and(|requests| requests.stopped))
     }
     /// How many there ever were at a time.
     pub(crate) fn most(&self) -> usize {

@@ -31,9 +31,9 @@ mod time;
 pub mod topology;
 pub mod transport;
 
-pub use control::{Acked, Allowance, Control};
+pub use control::{Acked, Allowance, Ask, Control};
 pub use observer::{Observer, PacketSeen};
-pub use port::{Buffer, CLASSES, Discipline, Marking, PortCounts, PortSpec};
+pub use port::{Buffer, CLASSES, Discipline, Giving, Marking, PortCounts, PortSpec};
 pub use receiver::Acknowledging;
 pub use record::{FlowRecord, RunCounts};
 pub use recorder::Recorder;

@@ -25,6 +25,17 @@ pub(crate) enum Kind {
     Ack,
 }
 
+/// What a packet says to the ports that it passes, where they give rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Nothing.
+    None,
+    /// Its flow asks for a rate, and gives the last one back.
+    Asks,
+    /// Its flow gives its rate back and needs no other.
+    Leaves,
+}
+
 /// A packet: a cache line. Its flow's table entry has what all packets of a flow share.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -45,6 +56,8 @@ pub(crate) struct Packet {
     /// How many segments an acknowledgement is for.
     pub(crate) covers: u8,
     pub(crate) kind: Kind,
+    /// An acknowledgement brings back what its segment said.
+    pub(crate) word: Word,
     /// The strict priority in queues of classes: 0 first.
     pub(crate) class: u8,
     /// Met a queue above its threshold; of an acknowledgement: its segment did.

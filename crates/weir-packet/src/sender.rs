@@ -125,11 +125,21 @@ impl Sender {
     }
 
     /// Segments that are on their way, as far as the sender knows.
-    fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         match &self.repair {
             Repair::NewReno { .. } => self.next.saturating_sub(self.unacked),
             Repair::Selective { in_flight, .. } => *in_flight,
         }
+    }
+
+    /// Segments that are neither acknowledged nor on their way.
+    pub(crate) fn unsent(&self) -> u32 {
+        self.segments.saturating_sub(self.unacked + self.in_flight())
+    }
+
+    /// The smoothed round trip, once there is one.
+    pub(crate) fn round_trip(&self) -> Option<Picos> {
+        (self.smoothed > Picos::ZERO).then_some(self.smoothed)
     }
 
     /// Bytes that were sent at least once.
@@ -258,7 +268,8 @@ impl Sender {
                     *duplicates = (*duplicates + 1).saturating_sub(newly);
                     return (0, Some(self.unacked));
                 }
-                if answer.expected < self.unacked || self.next == self.unacked {
+                // The answer to a header alone is no duplicate.
+                if answer.expected < self.unacked || self.next == self.unacked || answer.segment.is_none() {
                     return (0, None);
                 }
                 *duplicates += 1;

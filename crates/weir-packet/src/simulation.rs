@@ -4,11 +4,15 @@
 //! is free again. Everything is a function of the topology, the transport and the flows: two runs are equal to the
 //! picosecond.
 
+mod asking;
+
+pub(crate) use asking::Requests;
+
 use crate::event::{Event, What, Wheel};
 use crate::flow::{Flow, Flows};
 use crate::observer::{Observer, PacketSeen};
-use crate::packet::{Kind, NONE, Packet, Packets};
-use crate::port::{Memory, Port, PortCounts};
+use crate::packet::{Kind, NONE, Packet, Packets, Word};
+use crate::port::{Allocator, Memory, Port, PortCounts};
 use crate::receiver::{Acknowledging, Held};
 use crate::record::{FlowRecord, RunCounts};
 use crate::sender::{Answer, HEADER_BYTES, SEGMENT_BYTES, Sender};
@@ -35,6 +39,8 @@ pub struct Simulation<'a> {
     ports: Vec<Port>,
     /// What ports share; each host's port, and each port of a switch without shared memory, has its own.
     memories: Vec<Memory>,
+    /// One for each port, or none.
+    allocators: Vec<Allocator>,
     flows: Flows,
     now: Picos,
     counts: RunCounts,
@@ -51,6 +57,7 @@ impl<'a> Simulation<'a> {
         transport.prepare(&network);
         let setup = transport.setup(&network);
         let (ports, memories) = crate::port::build(topology.ports(), &setup);
+        let allocators = crate::port::allocators(topology.ports(), &setup);
         let mut simulation = Simulation {
             topology,
             transport,
@@ -63,6 +70,7 @@ impl<'a> Simulation<'a> {
             packets: Packets::default(),
             ports,
             memories,
+            allocators,
             flows: Flows::default(),
             now: Picos::ZERO,
             counts: RunCounts::default(),
@@ -125,6 +133,12 @@ impl<'a> Simulation<'a> {
         self.ports[port as usize].counts
     }
 
+    /// Flows ask ports for rates.
+    #[inline]
+    fn gives_rates(&self) -> bool {
+        !self.allocators.is_empty()
+    }
+
     #[inline]
     fn push(&mut self, at: Picos, what: What, whom: u32) {
         self.events.push(Event { at, what, whom });
@@ -144,6 +158,9 @@ impl<'a> Simulation<'a> {
         let sending = self.transport.sending(&flow, &self.network);
         let place = self.flows.add(flow, Sender::new(sending, flow.size.0), self.counts.begun);
         self.counts.begun += 1;
+        if self.gives_rates() {
+            self.flows.get_mut(place).requests = Some(Box::default());
+        }
         self.send(place);
     }
 
@@ -170,6 +187,9 @@ impl<'a> Simulation<'a> {
     /// A packet is to leave by a port: at once, later or never.
     #[inline]
     fn enqueue(&mut self, at: u32, place: u32) {
+        if self.gives_rates() {
+            self.ask_port(at, place);
+        }
         let port = &mut self.ports[at as usize];
         if port.free_at(self.now) {
             self.transmit(at, place);
@@ -224,6 +244,10 @@ impl<'a> Simulation<'a> {
     /// Sends what a flow's window and pace let go.
     #[inline]
     fn send(&mut self, place: u32) {
+        if self.gives_rates() {
+            self.send_at_given_rate(place);
+            return;
+        }
         loop {
             let flow = self.flows.get_mut(place);
             let gap = flow.sender.control.allowance().gap;
@@ -262,11 +286,16 @@ impl<'a> Simulation<'a> {
     }
 
     fn send_segment(&mut self, place: u32, segment: u32, kind: Kind) {
+        let (word, spread) = if self.gives_rates() {
+            (self.word(place), 0)
+        } else {
+            (Word::None, self.flows.get(place).packets)
+        };
         let flow = self.flows.get_mut(place);
         let standing = flow.sender.standing(segment, self.now);
         let (class, rank) = flow.sender.tagging.tag(&standing);
         let payload = if kind == Kind::Data { flow.sender.payload(segment) } else { 0 };
-        let route = self.topology.route(flow.source(), flow.destination(), flow.way, flow.packets);
+        let route = self.topology.route(flow.source(), flow.destination(), flow.way, spread);
         flow.packets = flow.packets.wrapping_add(1);
         flow.in_network += 1;
         if flow.sender.timer == Picos::MAX {
@@ -282,6 +311,7 @@ impl<'a> Simulation<'a> {
             bytes: (payload + HEADER_BYTES) as u16,
             covers: 0,
             kind,
+            word,
             class,
             marked: false,
             hop: 0,
@@ -330,6 +360,9 @@ impl<'a> Simulation<'a> {
             self.send_segment(place, segment, Kind::Probe);
             self.arm_timer(place);
         } else {
+            if self.gives_rates() {
+                self.forget_request(place);
+            }
             self.send(place);
         }
     }
@@ -411,6 +444,7 @@ impl<'a> Simulation<'a> {
             bytes: ACK_BYTES,
             covers: 1,
             kind: Kind::Data,
+            word: Word::None,
             class: ACK_CLASS,
             marked: held.marked,
             hop: 0,
@@ -460,7 +494,9 @@ impl<'a> Simulation<'a> {
         if let Some(segment) = lost {
             self.send_segment(packet.flow, segment, Kind::Data);
         }
-        if was_done || self.flows.get(packet.flow).sender.is_done() {
+        if self.gives_rates() {
+            self.on_answer(&packet);
+        } else if was_done || self.flows.get(packet.flow).sender.is_done() {
             self.flows.forget_if_over(packet.flow);
         } else {
             self.send(packet.flow);

@@ -240,6 +240,7 @@ impl Transport for ByKind {
             acknowledging: Acknowledging::Each,
             ages_after: None,
             probes_after: None,
+            gives: None,
         }
     }
     fn sending(&self, flow: &FlowArrival, _: &Network) -> Sending {

@@ -1,16 +1,19 @@
 //! How much of a flow may be in the network: windows, and gaps between packets.
 
+mod d3;
 mod dctcp;
 mod just_in_time;
 mod pfabric;
 mod reno;
 
+pub(crate) use d3::{AsksRate, Hopeless};
 pub(crate) use dctcp::{Dctcp, Urgency};
 pub(crate) use just_in_time::{JustInTime, Late};
 pub(crate) use pfabric::LineRate;
 pub(crate) use reno::Reno;
 
 use crate::time::Picos;
+use weir_model::{Bytes, Rate};
 
 /// What acknowledgements brought.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +49,15 @@ pub struct Allowance {
     pub gap: Picos,
 }
 
+/// What a flow asks of the ports on its way, where they give rates.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Ask {
+    /// This rate, on the wire, and its share of what nobody asks for. Zero asks for the share alone.
+    Rate(Rate),
+    /// Nothing any more: the flow ends without having sent all.
+    Leave,
+}
+
 /// The congestion control of one flow.
 pub trait Control: Send {
     /// What the flow may do now.
@@ -58,6 +70,17 @@ pub trait Control: Send {
     fn on_timeout(&mut self);
     /// Nothing had been lost when timeouts said so: what was sent before them arrived late.
     fn on_spurious_timeout(&mut self) {}
+    /// What it asks for now, with so many bytes on the wire still to be sent. Only where ports give rates
+    /// ([`crate::transport::Setup::gives`]), once a round trip.
+    fn ask(&mut self, _unsent: Bytes, _now: Picos) -> Ask {
+        Ask::Rate(Rate::ZERO)
+    }
+    /// The least rate that ports on its way gave it.
+    fn on_given(&mut self, _rate: Rate) {}
+    /// It may send no segment until it is given another rate.
+    fn is_paused(&self) -> bool {
+        false
+    }
     /// The flow no longer tries to meet its deadline.
     fn has_given_up(&self) -> bool {
         false

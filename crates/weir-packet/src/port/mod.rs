@@ -1,7 +1,11 @@
 //! Output ports: a link, and the packets that wait for it.
 
+mod allocator;
 mod classes;
 mod ranked;
+
+pub use allocator::Giving;
+pub(crate) use allocator::{Allocator, Given};
 
 use crate::packet::{Packets, Route};
 use crate::time::{PerByte, Picos};
@@ -232,6 +236,12 @@ pub(crate) fn build(specs: &[PortSpec], setup: &Setup) -> (Vec<Port>, Vec<Memory
         })
         .collect();
     (ports, memories)
+}
+
+/// What gives rates at each port, if the transport asks for it.
+pub(crate) fn allocators(specs: &[PortSpec], setup: &Setup) -> Vec<Allocator> {
+    let Some(giving) = setup.gives else { return Vec::new() };
+    specs.iter().map(|spec| Allocator::new(giving, spec.rate)).collect()
 }
 
 impl Route {

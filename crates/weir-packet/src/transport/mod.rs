@@ -2,6 +2,7 @@
 //!
 //! A transport is a [`Transport`] in the registry [`named`]; the simulator knows no other way to treat a flow.
 
+mod d3;
 mod karuna;
 mod settings;
 mod windowed;
@@ -9,7 +10,7 @@ mod windowed;
 pub use settings::SettingsError;
 
 use crate::control::Control;
-use crate::port::{Buffer, Discipline};
+use crate::port::{Buffer, Discipline, Giving};
 use crate::receiver::Acknowledging;
 use crate::tagging::Tagging;
 use crate::time::Picos;
@@ -89,6 +90,8 @@ pub struct Setup {
     pub ages_after: Option<u32>,
     /// After so many timeouts in a row a sender asks with headers alone whether packets come through.
     pub probes_after: Option<u32>,
+    /// How ports give rates to flows that ask ([`Control::ask`]); none: they do not. All packets of a flow take one way then.
+    pub gives: Option<Giving>,
 }
 
 /// How one flow is sent.
@@ -142,12 +145,17 @@ struct Entry {
     make: Make,
 }
 
-const REGISTRY: [Entry; 7] = [
+const REGISTRY: [Entry; 8] = [
     Entry { name: "tcp", summary: "TCP NewReno, one queue, loss alone (RFC 6582)", make: windowed::tcp },
     Entry {
         name: "dctcp",
         summary: "DCTCP: marks above a threshold, windows shrink by their share (SIGCOMM 2010)",
         make: windowed::dctcp,
+    },
+    Entry {
+        name: "d3",
+        summary: "D3: flows ask switches for the rate that meets their deadline, first come first served (SIGCOMM 2011)",
+        make: d3::d3,
     },
     Entry {
         name: "d2tcp",

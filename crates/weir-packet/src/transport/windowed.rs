@@ -73,6 +73,7 @@ impl Common {
             acknowledging: self.acknowledging,
             ages_after: None,
             probes_after: None,
+            gives: None,
         }
     }
     pub(super) fn sending(
@@ -270,6 +271,7 @@ impl Transport for Pfabric {
             acknowledging: Acknowledging::Each,
             ages_after: None,
             probes_after: Some(PFABRIC_PROBES_AFTER),
+            gives: None,
         }
     }
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {

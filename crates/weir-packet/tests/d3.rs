@@ -1,0 +1,282 @@
+//! D3 (Wilson, Ballani, Karagiannis, Rowstron, SIGCOMM 2011): rates asked for and given.
+//!
+//! Links are of 10 Gbit/s, so a full packet (1500 bytes) takes 1.2 us; a round trip without queues is 22.5 us.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use weir_model::{Bytes, HostId, Rate, Span, Time};
+use weir_packet::topology::SingleSwitch;
+use weir_packet::transport::{self, Network};
+use weir_packet::{
+    Buffer, FlowRecord, HEADER_BYTES, Observer, Picos, PortCounts, SEGMENT_BYTES, Simulation, Topology,
+};
+use weir_trace::{FlowArrival, FlowKind};
+
+const BITS_PER_SEC: f64 = 10e9;
+const PACKET: f64 = (SEGMENT_BYTES + HEADER_BYTES) as f64;
+const ENDLESS: Bytes = Bytes(1 << 40);
+
+fn switch(hosts: u32) -> Topology {
+    Topology::single_switch(&SingleSwitch {
+        hosts,
+        rate: Rate::from_bits_per_sec(BITS_PER_SEC),
+        link_delay: Picos::from_micros(1),
+        host_delay: Picos::from_micros(4),
+    })
+    .expect("two hosts and more")
+}
+
+fn network(buffer_packets: f64) -> Network {
+    Network {
+        host_rate: Rate::from_bits_per_sec(BITS_PER_SEC),
+        round_trip: Picos::from_nanos(22_464),
+        reorders: false,
+        buffer: Buffer::PerPort(Bytes((buffer_packets * PACKET) as u64)),
+        marking: Bytes((65.0 * PACKET) as u64),
+        least_timeout: Picos::from_millis(2),
+        initial_window: 10.0,
+        traffic: None,
+    }
+}
+
+/// From `source` to the last of so many hosts.
+fn flow(arrival_us: u64, source: u32, hosts: u32, size: Bytes, within: Option<Span>) -> FlowArrival {
+    FlowArrival {
+        arrival: Time::from_nanos(arrival_us * 1000),
+        source: HostId(source),
+        destination: HostId(hosts - 1),
+        size,
+        kind: within.map_or(FlowKind::Known, |within| FlowKind::Deadline { within }),
+    }
+}
+
+/// Payload a full link carries.
+fn full_rate() -> f64 {
+    BITS_PER_SEC / 8.0 * f64::from(SEGMENT_BYTES) / PACKET
+}
+
+/// Bytes that flows received in a span, and the longest queue in it.
+struct Watch {
+    from: Picos,
+    port: u32,
+    bytes: BTreeMap<u64, u64>,
+    most_queued: f64,
+}
+
+impl Observer for Watch {
+    fn sample_every(&self) -> Option<Picos> {
+        Some(Picos::from_nanos(500))
+    }
+    fn delivered(&mut self, flow: u64, bytes: u32, now: Picos) {
+        if now >= self.from {
+            *self.bytes.entry(flow).or_default() += u64::from(bytes);
+        }
+    }
+    fn sampled_port(&mut self, port: u32, queued: Bytes, _: &PortCounts, now: Picos) {
+        if port == self.port && now >= self.from {
+            self.most_queued = self.most_queued.max(queued.0 as f64 / PACKET);
+        }
+    }
+}
+
+/// Watches flows from one millisecond to another.
+fn watched(name: &str, hosts: u32, flows: Vec<FlowArrival>, span_ms: (u64, u64)) -> Watch {
+    let topology = switch(hosts);
+    let port = topology.port_to(hosts - 1);
+    let mut watch =
+        Watch { from: Picos::from_millis(span_ms.0), port, bytes: BTreeMap::new(), most_queued: 0.0 };
+    let transport = transport::named(name).expect("a transport");
+    let mut simulation = Simulation::new(&topology, transport, network(200.0), flows.into_iter());
+    simulation.observe(&mut watch);
+    simulation.run(Picos::from_millis(span_ms.1), &mut |_| {});
+    drop(simulation);
+    watch
+}
+
+fn finished(
+    name: &str,
+    hosts: u32,
+    buffer_packets: f64,
+    flows: impl Iterator<Item = FlowArrival>,
+) -> Vec<FlowRecord> {
+    let topology = switch(hosts);
+    let transport = transport::named(name).expect("a transport");
+    let mut records = Vec::new();
+    let mut simulation = Simulation::new(&topology, transport, network(buffer_packets), flows);
+    simulation.run(Picos::from_millis(100), &mut |record| records.push(record));
+    records
+}
+
+#[track_caller]
+fn close(what: &str, is: f64, theory: f64, tolerance: f64) {
+    println!("{what}: {is:.4}, in theory {theory:.4} ({:+.1} %)", (is / theory - 1.0) * 100.0);
+    assert!((is / theory - 1.0).abs() <= tolerance, "{what}: {is}, in theory {theory}");
+}
+
+#[test]
+fn one_flow_fills_its_link() {
+    let watch = watched("d3", 2, vec![flow(0, 0, 2, ENDLESS, None)], (1, 21));
+    close("d3", watch.bytes[&0] as f64 / 0.02, full_rate(), 0.05);
+}
+
+#[test]
+fn flows_without_deadlines_share_a_link_equally() {
+    for flows in [2, 4, 8, 32] {
+        let all = (0..flows).map(|i| flow(u64::from(i) * 100, i, flows + 1, ENDLESS, None)).collect();
+        let watch = watched("d3", flows + 1, all, (5, 25));
+        println!("longest queue of {flows}: {} packets", watch.most_queued);
+        for bytes in watch.bytes.values() {
+            let theory = full_rate() / f64::from(flows);
+            close(&format!("one of {flows}"), *bytes as f64 / 0.02, theory, 0.05);
+        }
+    }
+}
+
+/// Nine endless flows have a link when one of 2 MB comes that has 3.3 ms. On the wire that is 2 MB * 1500 / 1460 in 3.3 ms:
+/// half of the link, where an equal share is a tenth, by which it would need 16 ms. It gets its half and a tenth of the other,
+/// at first; what it asks for falls a little faster than time runs, so it ends a little before its deadline.
+#[test]
+fn a_deadline_gets_what_it_needs_and_its_share_of_the_rest() {
+    let mut all: Vec<FlowArrival> = (0..9).map(|i| flow(u64::from(i) * 10, i, 11, ENDLESS, None)).collect();
+    all.push(flow(2_000, 9, 11, Bytes(2_000_000), Some(Span::from_nanos(3_300_000))));
+    let records = finished("d3", 11, 200.0, all.iter().copied());
+    let record = &records[0];
+    assert_eq!((record.number, record.met()), (9, Some(true)));
+    // Not before it would end at 55 % of the link.
+    let needed = record.completion().as_secs() * 1e3;
+    println!("done after {needed:.3} ms");
+    assert!((2.0 / 1.2167 / 0.55 * 0.98..3.3).contains(&needed));
+    // While it is there the others share what it leaves them, equally.
+    let watch = watched("d3", 11, all, (2, 5));
+    let others: Vec<u64> = (0..9).map(|i| watch.bytes[&i]).collect();
+    let mean = others.iter().sum::<u64>() as f64 / 9.0;
+    for bytes in others {
+        close("one of the others", bytes as f64, mean, 0.05);
+    }
+}
+
+/// The known weakness: rates go to who came first. A: 10 MB in 10 ms. B: 1 MB in 2 ms, from 1 ms on. On the wire at
+/// 1.25 MB/ms both fit in turn (B first: B ends 1.9 ms, A 9.2 ms after A's start), but A has 80 % of the link promised
+/// when B asks for 50 %.
+#[test]
+fn first_come_is_first_served_even_if_the_later_deadline_came_first() {
+    let large = |at| flow(at, 0, 3, Bytes(10_000_000), Some(Span::from_millis(10)));
+    let urgent = |at| flow(at, 1, 3, Bytes(1_000_000), Some(Span::from_millis(2)));
+    let met = |name: &str, flows: [FlowArrival; 2]| {
+        let records = finished(name, 3, 200.0, flows.into_iter());
+        flows.map(|flow| records.iter().any(|record| record.flow == flow && record.met() == Some(true)))
+    };
+    let large_first = [large(0), urgent(1_000)];
+    assert_eq!(met("pfabric-edf", large_first), [true, true]);
+    assert_eq!(met("d3", large_first), [true, false]);
+    assert_eq!(met("d3:late=share", large_first), [true, false]);
+    assert_eq!(met("d3", [urgent(0), large(1)]), [true, true]);
+}
+
+/// Flows that are quenched take nothing from others: 8 flows of 1 MB at once with 3.5 ms each need 6.6 ms. The first three
+/// or four get all they ask for. If the others go on, they still cannot be in time.
+#[test]
+fn hopeless_flows_stop_and_are_not_complete() {
+    let all = || (0..8).map(|i| flow(0, i, 9, Bytes(1_000_000), Some(Span::from_nanos(3_500_000))));
+    let stopped = finished("d3", 9, 200.0, all());
+    let shared = finished("d3:late=share", 9, 200.0, all());
+    let met = |records: &[FlowRecord]| records.iter().filter(|record| record.met() == Some(true)).count();
+    println!("met: {} of {} complete; {} of {}", met(&stopped), stopped.len(), met(&shared), shared.len());
+    // 3.5 ms move 4.26 flows.
+    assert!((3..=4).contains(&met(&stopped)));
+    assert_eq!(met(&stopped), stopped.len());
+    assert!(met(&shared) <= met(&stopped));
+    assert_eq!(shared.len(), 8);
+}
+
+#[test]
+fn a_run_repeats_and_no_flow_is_lost_in_a_small_buffer() {
+    // 60 flows at once into 5 packets of buffer: even requests are lost, and asked again.
+    let all = || (0..60).map(|i| flow(u64::from(i) % 7, i, 61, Bytes(20_000 + 1_000 * u64::from(i)), None));
+    let mut ordered: Vec<FlowArrival> = all().collect();
+    ordered.sort_by_key(|flow| flow.arrival);
+    let run = || finished("d3", 61, 5.0, ordered.iter().copied());
+    let records = run();
+    assert_eq!(records.len(), 60);
+    assert!(records.iter().any(|record| record.timeouts > 0 || record.retransmitted > 0));
+    assert_eq!(records, run());
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    for text in ["d3:late=never", "d3:alpha=2", "d3:beta=-1", "d3:rto=0us", "d3:marking=30kB"] {
+        assert!(transport::named(text).is_err(), "{text}");
+    }
+}
+
+/// The fan-in of section 6.1 (flow burst): at one moment n flows of 2 to 50 kB start towards one receiver at 1 Gbit/s, with deadlines
+/// drawn from an exponential distribution of mean 20 ms ("tight"), none below 3 ms. The paper asks how many may start
+/// until more than one in a hundred misses.
+fn bursts(senders: u32, seed: u64) -> Vec<FlowArrival> {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut flows = Vec::new();
+    for burst in 0..BURSTS {
+        for sender in 0..senders {
+            let size = Bytes(random.random_range(2_000..=50_000));
+            let within = (-random.random::<f64>().ln() * 20e-3).max(3e-3);
+            let at = burst * BURST_GAP_MS * 1000;
+            flows.push(flow(at, sender, senders + 1, size, Some(Span::from_secs_ceil(within))));
+        }
+    }
+    flows
+}
+
+const BURSTS: u64 = 50;
+const BURST_GAP_MS: u64 = 400;
+
+/// Share of the flows that miss their deadline, those that are never complete among them.
+fn missed(name: &str, senders: u32) -> f64 {
+    let topology = Topology::single_switch(&SingleSwitch {
+        hosts: senders + 1,
+        rate: Rate::from_bits_per_sec(1e9),
+        link_delay: Picos::from_micros(1),
+        host_delay: Picos::from_micros(20),
+    })
+    .expect("two hosts and more");
+    let network = Network {
+        host_rate: Rate::from_bits_per_sec(1e9),
+        round_trip: Picos::from_micros(109),
+        least_timeout: Picos::from_millis(10),
+        initial_window: 2.0,
+        ..network(100.0)
+    };
+    let transport = transport::named(name).expect("a transport");
+    let flows = bursts(senders, 3);
+    let all = flows.len();
+    let mut met = 0;
+    let mut simulation = Simulation::new(&topology, transport, network, flows.into_iter());
+    simulation.run(Picos::from_millis(BURSTS * BURST_GAP_MS), &mut |record| {
+        met += usize::from(record.met() == Some(true));
+    });
+    (all - met) as f64 / all as f64
+}
+
+/// How many may start at once until more than one in a hundred misses.
+fn supported(name: &str) -> u32 {
+    (2..100).take_while(|&senders| missed(name, senders) <= 0.01).last().unwrap_or(0)
+}
+
+/// The paper's claim in its abstract and section 6: D3 about doubles the load at which deadlines are met, against TCP. Numbers
+/// of flows in its figure were not at hand, nor were its buffers; round trip (0.1 ms), buffer (100 packets) and TCP's least
+/// timeout (10 ms) are ours. So the ratio is held to 2 within a quarter.
+#[test]
+fn about_twice_as_many_flows_meet_their_deadlines_as_under_tcp() {
+    let (tcp, d3) = (supported("tcp"), supported("d3"));
+    println!("flows at once with 99 % in time: tcp {tcp}, d3 {d3}");
+    close("D3 over TCP", f64::from(d3) / f64::from(tcp), 2.0, 0.25);
+}
+
+/// Section 6, quenching: beyond what the link can carry D3 with it misses fewer deadlines than without, and both fewer than
+/// TCP. 80 flows of 26 kB on average are 17 ms of the link, the mean deadline is 20 ms.
+#[test]
+fn quenching_helps_where_not_all_can_be_met() {
+    let [stop, share, tcp] = ["d3", "d3:late=share", "tcp"].map(|name| missed(name, 80));
+    println!("missed of 80 at once: d3 {stop:.3}, without quenching {share:.3}, tcp {tcp:.3}");
+    assert!(stop < share * 0.95 && share < tcp * 0.8);
+}
