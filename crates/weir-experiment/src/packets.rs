@@ -201,6 +201,7 @@ fn simulate(
         again += u64::from(record.retransmitted);
         segments += record.flow.size.0.div_ceil(u64::from(weir_packet::SEGMENT_BYTES));
     });
+    simulation.unfinished().for_each(|open| gathered.add_unfinished(&open, counts.end));
     let mut measures = of_summary(&gathered.summary());
     let mut note = |name: &str, value: f64| measures.insert(name.to_owned(), value);
     note("timeouts", 1e3 * timeouts as f64 / counts.finished.max(1) as f64);

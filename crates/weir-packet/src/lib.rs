@@ -35,7 +35,7 @@ pub use control::{Acked, Allowance, Ask, Control};
 pub use observer::{Observer, PacketSeen};
 pub use port::{Buffer, CLASSES, Discipline, Giving, Marking, PortCounts, PortSpec};
 pub use receiver::Acknowledging;
-pub use record::{FlowRecord, RunCounts};
+pub use record::{FlowRecord, RunCounts, Unfinished};
 pub use recorder::Recorder;
 pub use scenario::{Scenario, ScenarioError};
 pub use sender::{HEADER_BYTES, SEGMENT_BYTES};

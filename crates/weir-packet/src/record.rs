@@ -33,9 +33,23 @@ impl FlowRecord {
     }
     /// It had a deadline that it could not have met alone.
     pub fn infeasible(&self) -> bool {
-        let alone = Picos::from(self.flow.arrival) + self.ideal;
-        crate::transport::deadline_of(&self.flow).is_some_and(|deadline| alone > deadline)
+        infeasible(&self.flow, self.ideal)
     }
+}
+
+/// Whether a flow has a deadline that it cannot meet alone, when it needs `ideal`.
+pub(crate) fn infeasible(flow: &FlowArrival, ideal: Picos) -> bool {
+    let alone = Picos::from(flow.arrival) + ideal;
+    crate::transport::deadline_of(flow).is_some_and(|deadline| alone > deadline)
+}
+
+/// A flow whose last byte had not arrived when a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unfinished {
+    /// What it is.
+    pub flow: FlowArrival,
+    /// As of [`FlowRecord`].
+    pub ideal: Picos,
 }
 
 /// What a run did.

@@ -14,7 +14,7 @@ use crate::observer::{Observer, PacketSeen};
 use crate::packet::{Kind, NONE, Packet, Packets, Word};
 use crate::port::{Allocator, Memory, Port, PortCounts};
 use crate::receiver::{Acknowledging, Held};
-use crate::record::{FlowRecord, RunCounts};
+use crate::record::{FlowRecord, RunCounts, Unfinished};
 use crate::sender::{Answer, HEADER_BYTES, SEGMENT_BYTES, Sender};
 use crate::time::{PerByte, Picos};
 use crate::topology::Topology;
@@ -122,10 +122,13 @@ impl<'a> Simulation<'a> {
         counts
     }
 
-    /// Flows that have begun and whose last byte has not arrived.
-    pub fn unfinished(&self) -> impl Iterator<Item = &FlowArrival> {
+    /// Flows that have begun and whose last byte has not arrived, those that were stopped too.
+    pub fn unfinished(&self) -> impl Iterator<Item = Unfinished> {
         let open = |flow: &&Flow| flow.receiver.bytes < flow.arrival.size.0.max(1);
-        self.flows.live().filter(open).map(|flow| &flow.arrival)
+        self.flows.live().filter(open).map(|flow| Unfinished {
+            flow: flow.arrival,
+            ideal: ideal(&flow.arrival, self.topology, &self.network),
+        })
     }
 
     /// What became of packets at a port.

@@ -1,6 +1,8 @@
 //! What the flows of a run amount to: completion times by size, deadlines met and missed.
 
-use crate::record::FlowRecord;
+use crate::record::{FlowRecord, Unfinished, infeasible};
+use crate::time::Picos;
+use crate::transport::deadline_of;
 use weir_model::Bytes;
 
 /// Upper ends of the size classes in the figures of DCTCP, PIAS and Karuna: small, middle; what is above is large.
@@ -115,10 +117,17 @@ impl Gathered {
         }
     }
 
-    /// Counts a flow in that had a deadline, could have met it, and was not complete when the run ended.
-    pub fn add_unfinished_deadline(&mut self) {
-        self.deadlines.feasible += 1;
-        self.deadlines.missed += 1;
+    /// Counts in what was not complete at `end`, if it had a deadline that has passed.
+    pub fn add_unfinished(&mut self, open: &Unfinished, end: Picos) {
+        if !deadline_of(&open.flow).is_some_and(|deadline| deadline < end) {
+            return;
+        }
+        if infeasible(&open.flow, open.ideal) {
+            self.deadlines.infeasible += 1;
+        } else {
+            self.deadlines.feasible += 1;
+            self.deadlines.missed += 1;
+        }
     }
 
     /// What they amount to.

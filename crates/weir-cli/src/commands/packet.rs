@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use weir_model::{Span, Time};
+use weir_model::Span;
 use weir_packet::capture::Capture;
 use weir_packet::transport::{self, Transport};
 use weir_packet::{
@@ -215,11 +215,8 @@ impl Sink {
         }
     }
 
-    fn end(mut self, transport: &str, counts: RunCounts, unfinished: u64, cpu_s: f64) -> Run {
+    fn end(self, transport: &str, counts: RunCounts, cpu_s: f64) -> Run {
         self.bar.finish_and_clear();
-        for _ in 0..unfinished {
-            self.gathered.add_unfinished_deadline();
-        }
         Run {
             transport: transport.to_owned(),
             summary: self.gathered.summary(),
@@ -253,19 +250,12 @@ fn row(record: &FlowRecord) -> FlowRow {
     }
 }
 
-/// Runs a simulation to its end; deadlines that passed before it, of flows that were not complete, are missed.
-fn run_out(simulation: &mut Simulation<'_>, scenario: &Scenario, sink: &mut Sink) -> (RunCounts, u64) {
+/// Runs a simulation to its end.
+fn run_out(simulation: &mut Simulation<'_>, scenario: &Scenario, sink: &mut Sink) -> RunCounts {
     let until = scenario.until.unwrap_or(Picos::MAX);
     let counts = simulation.run(until, &mut |record| sink.add(&record));
-    let late = simulation.unfinished().filter(|flow| passed(flow, counts.end)).count();
-    (counts, late as u64)
-}
-
-fn passed(flow: &FlowArrival, now: Picos) -> bool {
-    match flow.kind {
-        FlowKind::Deadline { within } => flow.arrival + within < Time::from(now),
-        FlowKind::Known | FlowKind::Unknown => false,
-    }
+    simulation.unfinished().for_each(|open| sink.gathered.add_unfinished(&open, counts.end));
+    counts
 }
 
 fn plain(scenario: &Scenario, topology: &Topology, name: &str, keep: bool) -> Result<Run, Failure> {
@@ -273,8 +263,8 @@ fn plain(scenario: &Scenario, topology: &Topology, name: &str, keep: bool) -> Re
     let before = thread_cpu_secs();
     let network = scenario.network(topology);
     let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);
-    let (counts, late) = run_out(&mut simulation, scenario, &mut sink);
-    Ok(sink.end(name, counts, late, thread_cpu_secs() - before))
+    let counts = run_out(&mut simulation, scenario, &mut sink);
+    Ok(sink.end(name, counts, thread_cpu_secs() - before))
 }
 
 /// As [`plain`], and writes down what happens.
@@ -296,12 +286,12 @@ fn watched(
         let network = scenario.network(topology);
         let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);
         simulation.observe(&mut observers);
-        let (counts, late) = run_out(&mut simulation, scenario, &mut sink);
+        let counts = run_out(&mut simulation, scenario, &mut sink);
         drop(simulation);
         let (recorder, capture) = observers;
         recorder.map(Recorder::finish).transpose()?;
         capture.map(Capture::finish).transpose()?;
-        run = Some(sink.end(name, counts, late, thread_cpu_secs() - before));
+        run = Some(sink.end(name, counts, thread_cpu_secs() - before));
         Ok(())
     };
     match (&outputs.series, &outputs.pcap) {
