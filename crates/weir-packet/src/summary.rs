@@ -119,7 +119,7 @@ impl Gathered {
 
     /// Counts in what was not complete at `end`, if it had a deadline that has passed.
     pub fn add_unfinished(&mut self, open: &Unfinished, end: Picos) {
-        if !deadline_of(&open.flow).is_some_and(|deadline| deadline < end) {
+        if deadline_of(&open.flow).is_none_or(|deadline| deadline >= end) {
             return;
         }
         if infeasible(&open.flow, open.ideal) {

@@ -1,0 +1,169 @@
+//! `weir packet` as a user meets it.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn weir(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().expect("weir runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn succeed(arguments: &[&str]) -> String {
+    let output = weir(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The one line of a refusal.
+#[track_caller]
+fn refused(arguments: &[&str]) -> String {
+    let output = weir(arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert_eq!((said.lines().count(), text(&output.stdout).as_str()), (1, ""), "{arguments:?}: {said}");
+    said
+}
+
+fn scenario(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/packets").join(name);
+    path.to_string_lossy().into_owned()
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+fn in_folder(folder: &tempfile::TempDir, name: &str) -> (PathBuf, String) {
+    let path = folder.path().join(name);
+    let text = path.to_string_lossy().into_owned();
+    (path, text)
+}
+
+#[test]
+fn every_scenario_runs_and_its_flows_are_told_one_by_one() {
+    let folder = folder();
+    let (path, json) = in_folder(&folder, "out.json");
+    for (name, flows) in
+        [("four-flows.toml", None), ("sixteen-hosts.toml", Some("200")), ("leaf-spine.toml", Some("200"))]
+    {
+        let scenario = scenario(name);
+        let mut arguments =
+            vec!["packet", "--scenario", &scenario, "--transport", "dctcp,karuna", "--json", &json];
+        arguments.extend(flows.iter().flat_map(|flows| ["--flows", flows]));
+        let shown = succeed(&arguments);
+        assert!(shown.contains("karuna") && shown.contains("packet-hops"), "{shown}");
+        let results: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(results["schema"], 1);
+        let runs = results["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 2);
+        for run in runs {
+            let flows = run["flows"].as_array().unwrap();
+            assert_eq!(run["summary"]["finished"].as_u64().unwrap(), flows.len() as u64);
+            for flow in flows {
+                // Nobody is faster than alone.
+                assert!(flow["fct_s"].as_f64() >= flow["ideal_s"].as_f64(), "{flow}");
+                assert_eq!(flow["met"].is_boolean(), flow["kind"] == "deadline", "{flow}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_run_gives_the_same_flows() {
+    let folder = folder();
+    let (path, json) = in_folder(&folder, "out.json");
+    let scenario = scenario("sixteen-hosts.toml");
+    let flows = |seed: &str| {
+        succeed(&[
+            "packet",
+            "--scenario",
+            &scenario,
+            "--transport",
+            "karuna",
+            "--flows",
+            "100",
+            "--seed",
+            seed,
+            "--json",
+            &json,
+        ]);
+        let results: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        results["runs"][0]["flows"].clone()
+    };
+    let first = flows("3");
+    assert_eq!(first, flows("3"));
+    assert_ne!(first, flows("4"));
+}
+
+#[test]
+fn series_and_captures_hold_what_moved() {
+    let folder = folder();
+    let ((series, series_name), (capture, capture_name)) =
+        (in_folder(&folder, "s.csv"), in_folder(&folder, "p.pcap"));
+    succeed(&[
+        "packet",
+        "--scenario",
+        &scenario("four-flows.toml"),
+        "--transport",
+        "karuna",
+        "--series",
+        &series_name,
+        "--every",
+        "5ms",
+        "--pcap",
+        &capture_name,
+        "--pcap-port",
+        "11",
+    ]);
+    let table = std::fs::read_to_string(series).unwrap();
+    assert!(table.starts_with("time_s,what,number,value\n"));
+    let received: f64 =
+        table.lines().filter_map(|line| line.split_once(",flow,0,")?.1.parse::<f64>().ok()).sum();
+    // All of the first flow: 14.4 Mbit.
+    assert_eq!(received, 1_800_000.0);
+    // 125 ms at 1 Gbit/s are 10,416 full packets; a packet has 16 bytes of record and 40 of headers, the file a head.
+    let bytes = std::fs::metadata(capture).unwrap().len();
+    assert!((0.9..1.0).contains(&(bytes as f64 / (24.0 + 10_416.0 * 56.0))), "{bytes}");
+}
+
+#[test]
+fn transports_are_listed() {
+    let shown = succeed(&["policies"]);
+    for name in ["tcp", "dctcp", "d2tcp", "d3", "pfabric", "pfabric-edf", "pias", "karuna"] {
+        assert!(
+            shown.lines().any(|line| line.trim_start().starts_with(&format!("{name} "))),
+            "{name}: {shown}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_in_a_line() {
+    let four = scenario("four-flows.toml");
+    let with = |more: &[&str]| {
+        let mut arguments = vec!["packet", "--scenario", &four];
+        arguments.extend(more);
+        refused(&arguments)
+    };
+    assert!(with(&["--transport", "quic"]).contains("no transport is called `quic`; there are tcp"));
+    assert!(with(&["--transport", "dctcp:gain=7"]).contains("gain"));
+    assert!(
+        with(&["--transport", "dctcp:colour=red"]).contains("there is no setting `colour`; there are: init")
+    );
+    assert!(with(&["--transport", "dctcp", "--load", "0.5"]).contains("--load"));
+    assert!(with(&["--transport", "dctcp,tcp", "--pcap", "/tmp/x.pcap"]).contains("one transport"));
+    assert!(with(&["--transport", "dctcp", "--json", "/nowhere/x.json"]).contains("--json"));
+    assert!(
+        refused(&["packet", "--scenario", "/nowhere.toml", "--transport", "tcp"]).contains("/nowhere.toml")
+    );
+    let leaf = scenario("leaf-spine.toml");
+    assert!(
+        refused(&["packet", "--scenario", &leaf, "--transport", "tcp", "--load", "-1"])
+            .contains("the load is -1")
+    );
+}
