@@ -174,6 +174,9 @@ impl<'a> Simulation<'a> {
         packet.hop += 1;
         if packet.hop < packet.route.hops {
             let port = packet.route.ports[usize::from(packet.hop)];
+            if packet.word != Word::None {
+                self.ask_port(u32::from(port), place);
+            }
             self.enqueue(u32::from(port), place);
             return;
         }
@@ -190,9 +193,6 @@ impl<'a> Simulation<'a> {
     /// A packet is to leave by a port: at once, later or never.
     #[inline]
     fn enqueue(&mut self, at: u32, place: u32) {
-        if self.gives_rates() {
-            self.ask_port(at, place);
-        }
         let port = &mut self.ports[at as usize];
         if port.free_at(self.now) {
             self.transmit(at, place);
@@ -244,13 +244,19 @@ impl<'a> Simulation<'a> {
         self.flows.forget_if_over(flow);
     }
 
-    /// Sends what a flow's window and pace let go.
+    /// Sends what a flow may.
     #[inline]
     fn send(&mut self, place: u32) {
         if self.gives_rates() {
             self.send_at_given_rate(place);
-            return;
+        } else {
+            self.send_by_window(place);
         }
+    }
+
+    /// Sends what a flow's window and pace let go.
+    #[inline]
+    fn send_by_window(&mut self, place: u32) {
         loop {
             let flow = self.flows.get_mut(place);
             let gap = flow.sender.control.allowance().gap;
@@ -320,6 +326,9 @@ impl<'a> Simulation<'a> {
             hop: 0,
             route,
         });
+        if word != Word::None {
+            self.ask_port(u32::from(route.ports[0]), packet);
+        }
         self.enqueue(u32::from(route.ports[0]), packet);
     }
 
@@ -502,7 +511,7 @@ impl<'a> Simulation<'a> {
         } else if was_done || self.flows.get(packet.flow).sender.is_done() {
             self.flows.forget_if_over(packet.flow);
         } else {
-            self.send(packet.flow);
+            self.send_by_window(packet.flow);
         }
     }
 

@@ -63,7 +63,7 @@ fn next_start(sender: &Sender, now: Picos) -> Option<Picos> {
 
 impl Simulation<'_> {
     /// A packet of a flow that asks comes to a port.
-    #[inline(never)]
+    #[cold]
     pub(super) fn ask_port(&mut self, at: u32, place: u32) {
         let packet = self.packets.get(place);
         if packet.kind == Kind::Ack || packet.word == Word::None {
@@ -81,7 +81,7 @@ impl Simulation<'_> {
     }
 
     /// What the packet that a flow sends now says to ports.
-    #[inline(never)]
+    #[cold]
     pub(super) fn word(&mut self, place: u32) -> Word {
         let flow = self.flows.get_mut(place);
         let Some(requests) = &mut flow.requests else { return Word::None };
@@ -92,6 +92,7 @@ impl Simulation<'_> {
     }
 
     /// Sends what a flow's rate lets go, and asks.
+    #[cold]
     pub(super) fn send_at_given_rate(&mut self, place: u32) {
         while self.send_one(place) {}
         self.arm_timer(place);
@@ -140,6 +141,7 @@ impl Simulation<'_> {
     }
 
     /// An acknowledgement has come back, and its sender has taken it in.
+    #[cold]
     pub(super) fn on_answer(&mut self, packet: &Packet) {
         let place = packet.flow;
         let now = self.now;
