@@ -1,12 +1,17 @@
 //! `weir packet`: a scenario through the packet-level simulator, under one or more transports.
 
+mod page;
+
 use super::sim::thread_cpu_secs;
 use crate::output::{OutputFile, number, table, text};
+use crate::report::render_packets;
 use crate::{Failure, progress};
 use clap::Args;
 use indicatif::ProgressBar;
+use page::{Received, few, page};
 use rayon::prelude::*;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use weir_model::Span;
@@ -41,10 +46,13 @@ pub(crate) struct PacketArgs {
     /// Write all results, flow by flow
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
+    /// Write a page of charts
+    #[arg(long, value_name = "OUT.html")]
+    report: Option<PathBuf>,
     /// Write queues, links, windows and what flows received over time (with one transport)
     #[arg(long, value_name = "OUT.csv")]
     series: Option<PathBuf>,
-    /// Length of an interval of --series
+    /// Length of an interval of --series and --report
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     every: Span,
     /// Write the packets that ports send, for packet analysers (with one transport)
@@ -65,6 +73,8 @@ struct Run {
     retransmitted: u64,
     cpu_s: f64,
     flows: Vec<FlowRow>,
+    /// Bytes that each flow received, by interval; only for reports on few flows.
+    received: Received,
 }
 
 /// A flow in `--json`.
@@ -86,6 +96,7 @@ struct FlowRow {
 }
 
 struct Outputs {
+    report: Option<OutputFile>,
     json: Option<OutputFile>,
     series: Option<OutputFile>,
     pcap: Option<OutputFile>,
@@ -96,6 +107,7 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
         path.as_deref().map(|path| OutputFile::check(path, option)).transpose()
     };
     let outputs = Outputs {
+        report: check(&args.report, "--report")?,
         json: check(&args.json, "--json")?,
         series: check(&args.series, "--series")?,
         pcap: check(&args.pcap, "--pcap")?,
@@ -121,12 +133,17 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
     let runs = if transports.len() == 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
         vec![watched(&scenario, &topology, &transports[0], args, &outputs)?]
     } else {
-        let keep = outputs.json.is_some();
-        let run = |name: &String| plain(&scenario, &topology, name, keep);
+        let keep = outputs.json.is_some() || outputs.report.is_some();
+        let every = (outputs.report.is_some() && few(&scenario)).then(|| Picos::from(args.every));
+        let run = |name: &String| plain(&scenario, &topology, name, keep, every);
         transports.par_iter().map(run).collect::<Result<_, Failure>>()?
     };
     println!("\n{}", times_table(&runs));
     println!("\n{}", work_table(&runs));
+    if let Some(report) = &outputs.report {
+        let page = render_packets(&page(&scenario, &runs, args.every.into()));
+        report.write(|output| Ok(output.write_all(page.as_bytes())?))?;
+    }
     if let Some(json) = &outputs.json {
         json.write(|output| {
             serde_json::to_writer(&mut *output, &results(&scenario, &runs))?;
@@ -225,6 +242,7 @@ impl Sink {
             retransmitted: self.retransmitted,
             cpu_s,
             flows: self.rows.unwrap_or_default(),
+            received: Received::default(),
         }
     }
 }
@@ -258,13 +276,24 @@ fn run_out(simulation: &mut Simulation<'_>, scenario: &Scenario, sink: &mut Sink
     counts
 }
 
-fn plain(scenario: &Scenario, topology: &Topology, name: &str, keep: bool) -> Result<Run, Failure> {
+fn plain(
+    scenario: &Scenario,
+    topology: &Topology,
+    name: &str,
+    keep: bool,
+    every: Option<Picos>,
+) -> Result<Run, Failure> {
+    let mut received = Received { every: every.unwrap_or(Picos::MAX), by_flow: BTreeMap::new() };
     let mut sink = Sink::new(scenario, name, keep);
     let before = thread_cpu_secs();
     let network = scenario.network(topology);
     let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);
+    if every.is_some() {
+        simulation.observe(&mut received);
+    }
     let counts = run_out(&mut simulation, scenario, &mut sink);
-    Ok(sink.end(name, counts, thread_cpu_secs() - before))
+    drop(simulation);
+    Ok(Run { received, ..sink.end(name, counts, thread_cpu_secs() - before) })
 }
 
 /// As [`plain`], and writes down what happens.
@@ -281,7 +310,7 @@ fn watched(
         let recorder = series.map(|output| Recorder::new(output, args.every.into())).transpose()?;
         let capture = pcap.map(|output| Capture::new(output, ports)).transpose()?;
         let mut observers = (recorder, capture);
-        let mut sink = Sink::new(scenario, name, outputs.json.is_some());
+        let mut sink = Sink::new(scenario, name, outputs.json.is_some() || outputs.report.is_some());
         let before = thread_cpu_secs();
         let network = scenario.network(topology);
         let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);

@@ -3,11 +3,13 @@
 mod charts;
 mod comparison;
 mod link_use;
+mod packets;
 mod scale;
 mod svg;
 mod timeline;
 
 pub(crate) use link_use::{LinkRecorder, LinkUse, Transfer};
+pub(crate) use packets::{FlowRate, PacketReport, PacketRun, render_packets};
 
 use crate::output::{Mode, Run};
 use std::fmt::Write;
@@ -80,27 +82,36 @@ fn twin(policy: &str) -> &str {
 /// The page.
 pub(crate) fn render(input: &ReportInput<'_>) -> String {
     let looks = Looks::new(input);
-    let mut page = String::with_capacity(1 << 18);
-    let title = escape(&input.title);
-    page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
-    page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    page.push_str("<meta name=\"color-scheme\" content=\"light dark\">\n");
-    let _ = writeln!(page, "<title>Weir: {title}</title>\n<style>\n{}</style>", include_str!("style.css"));
-    let _ = writeln!(page, "</head>\n<body>\n<h1>{title}</h1>\n<p>{}</p>", escape(&input.setting));
+    let mut page = head(&input.title, &input.setting);
     page.push_str(&charts::summary(input, &looks));
     page.push_str(&charts::distribution(input, &looks));
     page.push_str(&charts::bins(input, &looks));
     page.push_str(&comparison::live_against_simulated(input, &looks));
     page.push_str(&timeline::timeline(input, &looks));
     page.push_str(&timeline::link_use(input, &looks));
-    let _ = writeln!(
-        page,
-        "<footer>CCT: coflow completion time, from arrival to last byte. Slowdown: CCT over the time the coflow \
-         would take in an empty network. Percentiles by linear interpolation. Made by weir {}.</footer>\n\
-         </body>\n</html>",
-        env!("CARGO_PKG_VERSION")
-    );
+    page.push_str(&foot(
+        "CCT: coflow completion time, from arrival to last byte. Slowdown: CCT over the time the coflow would take in \
+         an empty network. Percentiles by linear interpolation.",
+    ));
     page
+}
+
+/// A page from its beginning to its one sentence on workload and network.
+fn head(title: &str, setting: &str) -> String {
+    let mut page = String::with_capacity(1 << 18);
+    let title = escape(title);
+    page.push_str("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    page.push_str("<meta name=\"color-scheme\" content=\"light dark\">\n");
+    let _ = writeln!(page, "<title>Weir: {title}</title>\n<style>\n{}</style>", include_str!("style.css"));
+    let _ = writeln!(page, "</head>\n<body>\n<h1>{title}</h1>\n<p>{}</p>", escape(setting));
+    page
+}
+
+/// The end of a page, with what its words mean.
+fn foot(words: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("<footer>{} Made by weir {version}.</footer>\n</body>\n</html>\n", escape(words))
 }
 
 fn section(heading: &str, explanation: &str, body: &str) -> String {

@@ -1,0 +1,88 @@
+//! `weir packet --report`: from runs to what the page shows.
+
+use super::{Run, ms, setting};
+use crate::report::{FlowRate, PacketReport, PacketRun};
+use std::collections::BTreeMap;
+use weir_packet::scenario::ENDLESS;
+use weir_packet::{Completion, Observer, Picos, Scenario};
+use weir_trace::FlowKind;
+
+/// Flows that a chart can have a line each for.
+const MOST_LINES: usize = 12;
+
+/// What flows received, interval by interval.
+#[derive(Default)]
+pub(super) struct Received {
+    pub(super) every: Picos,
+    pub(super) by_flow: BTreeMap<u64, Vec<u64>>,
+}
+
+impl Observer for Received {
+    fn delivered(&mut self, flow: u64, bytes: u32, now: Picos) {
+        let bins = self.by_flow.entry(flow).or_default();
+        let bin = (now.0 / self.every.0) as usize;
+        if bins.len() <= bin {
+            bins.resize(bin + 1, 0);
+        }
+        bins[bin] += u64::from(bytes);
+    }
+}
+
+/// Whether each flow can have a line of its own.
+pub(super) fn few(scenario: &Scenario) -> bool {
+    scenario.traffic.is_none() && scenario.flows.len() <= MOST_LINES
+}
+
+/// What the report shows.
+pub(super) fn page(scenario: &Scenario, runs: &[Run], every: Picos) -> PacketReport {
+    let of = |run: &Run| {
+        let summary = &run.summary;
+        let (others, deadlines) = (&summary.others, &summary.deadlines);
+        let mut cells = vec![("flows", others.flows.to_string())];
+        cells.push(("average ms", ms(others, others.average_s)));
+        cells.push(("95th perc. ms", ms(others, others.p95_s)));
+        cells.push(("99th perc. ms", ms(others, others.p99_s)));
+        cells.push(("small, 99th ms", ms(&summary.by_size[0], summary.by_size[0].p99_s)));
+        cells.push(("deadlines", (deadlines.feasible + deadlines.infeasible).to_string()));
+        cells.push(("infeasible", deadlines.infeasible.to_string()));
+        cells.push(("missed", deadlines.missed.to_string()));
+        let named = ["small", "middle", "large"].into_iter().zip(&summary.by_size).chain([("all", others)]);
+        let average = |group: &Completion| (group.flows > 0).then_some(group.average_s * 1e3);
+        PacketRun {
+            name: run.transport.clone(),
+            cells,
+            completions_ms: run
+                .flows
+                .iter()
+                .filter(|flow| flow.deadline_s.is_none())
+                .map(|flow| flow.fct_s * 1e3)
+                .collect(),
+            averages_ms: named.map(|(name, group)| (name, average(group))).collect(),
+            rates: rates(scenario, run, every),
+        }
+    };
+    PacketReport {
+        title: scenario.name.clone(),
+        setting: format!("{}. {}", setting(scenario), scenario.about.trim()),
+        runs: runs.iter().map(of).collect(),
+    }
+}
+
+fn rates(scenario: &Scenario, run: &Run, every: Picos) -> Vec<FlowRate> {
+    let secs = every.as_secs();
+    let of = |(flow, bins): (&u64, &Vec<u64>)| {
+        let arrival = scenario.flows.get(*flow as usize);
+        let deadline_ms = arrival.and_then(|flow| match flow.kind {
+            FlowKind::Deadline { within } => Some((flow.arrival.as_secs() + within.as_secs()) * 1e3),
+            FlowKind::Known | FlowKind::Unknown => None,
+        });
+        let mut points = vec![(0.0, 0.0)];
+        let intervals = (1..).zip(bins);
+        points
+            .extend(intervals.map(|(end, bytes)| (f64::from(end) * secs * 1e3, *bytes as f64 * 8e-6 / secs)));
+        let endless = arrival.is_some_and(|flow| flow.size == ENDLESS);
+        let name = format!("flow {}{}", flow + 1, if endless { ", endless" } else { "" });
+        FlowRate { name, deadline_ms, points }
+    };
+    run.received.by_flow.iter().map(of).collect()
+}
