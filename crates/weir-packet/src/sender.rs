@@ -308,7 +308,8 @@ impl Sender {
     /// where a class starves (Eifel, RFC 3522), and what is on its way is not sent again.
     fn explain_timeouts(&mut self, answer: &Answer) {
         let Some(since) = self.unexplained.take() else { return };
-        if answer.sent >= since {
+        // Where timeouts are fixed ports drop by rank, the worst of a flow first: one answer says nothing of the others.
+        if answer.sent >= since || matches!(self.timeouts, Timeouts::Fixed(_)) {
             return;
         }
         self.control.on_spurious_timeout();
