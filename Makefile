@@ -1,6 +1,6 @@
 # make run    everything for a first look: set-up, build, and one workload live beside its simulation
 # make test   everything a change has to pass
-# make bench  how much CPU time the simulator takes and how that grows; the coordinator under load; routes
+# make bench  how much CPU time the simulators take and how that grows; the coordinator under load; routes
 #             between datacenters; decisions between sites; relays beside plain splice; throughput beside iperf3
 
 CARGO ?= cargo
@@ -65,6 +65,7 @@ bench: build
 	$(WEIR) bench coordinator --agents 100 --coflows 100 --flows 10000
 	$(WEIR) bench coordinator --agents 1000 --coflows 1000 --flows 100000
 	$(WEIR) bench relay
+	$(WEIR) packet --scenario scenarios/packets/leaf-spine.toml --transport dctcp,karuna,pfabric
 	@./scripts/install-deps.sh solver
 	$(CARGO) run --release --locked $(SOLVER) --bin weir -- bench routing
 	@if command -v iperf3 >/dev/null 2>&1; then \
