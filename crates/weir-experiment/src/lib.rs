@@ -23,7 +23,7 @@ mod workload;
 pub use jobs::JobSetup;
 pub use live::{Live, LiveWork};
 pub use measure::Measures;
-pub use packets::{PACKETS, PacketSetup, run_packets};
+pub use packets::{CoflowTraffic, PACKETS, PacketSetup, run_packets};
 pub use plot::{escape, plot};
 pub use run::{PointResult, PolicyResult, Results, RunError, run};
 pub use sites::{LinkUse, ShuffleSetup, SiteSetup};

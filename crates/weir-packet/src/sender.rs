@@ -67,6 +67,8 @@ pub(crate) struct Sender {
     /// The first event that is to come for the pace, and how many are to come.
     pub(crate) pace_event: Picos,
     pub(crate) pace_events: u32,
+    /// When its plan changes next, as far as an event is to come for that.
+    pub(crate) change_event: Picos,
     pub(crate) retransmitted: u32,
     pub(crate) all_timeouts: u32,
 }
@@ -104,6 +106,7 @@ impl Sender {
             last_start: None,
             pace_event: Picos::MAX,
             pace_events: 0,
+            change_event: Picos::ZERO,
             retransmitted: 0,
             all_timeouts: 0,
         }
@@ -150,7 +153,8 @@ impl Sender {
     /// The next segment that the window lets go; it counts as sent.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<u32> {
-        let window = (self.control.allowance().window as u32).max(1);
+        let window = self.control.allowance().window;
+        let window = (window as u32).max(u32::from(window > 0.0));
         let segment = match &mut self.repair {
             Repair::NewReno { duplicates, recovering, .. } => {
                 // In recovery each duplicate says that a segment has left the network.

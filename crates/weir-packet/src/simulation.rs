@@ -164,7 +164,21 @@ impl<'a> Simulation<'a> {
         if self.gives_rates() {
             self.flows.get_mut(place).requests = Some(Box::default());
         }
+        self.follow_plan(place);
         self.send(place);
+    }
+
+    /// Sees to it that an event comes when a flow's plan changes.
+    fn follow_plan(&mut self, place: u32) {
+        let sender = &mut self.flows.get_mut(place).sender;
+        if let Some(at) = sender.control.next_change(self.now)
+            && at > sender.change_event
+            && !sender.is_done()
+        {
+            sender.change_event = at;
+            sender.pace_events += 1;
+            self.push(at, What::Pace, place);
+        }
     }
 
     /// A packet has come to the end of a link.
@@ -290,6 +304,7 @@ impl<'a> Simulation<'a> {
         if sender.pace_event == self.now {
             sender.pace_event = Picos::MAX;
         }
+        self.follow_plan(place);
         self.send(place);
         self.flows.forget_if_over(place);
     }

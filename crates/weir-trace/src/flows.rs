@@ -27,6 +27,8 @@ pub enum FlowKind {
     Known,
     /// Type 3: no deadline, and its size is known only when it ends.
     Unknown,
+    /// None of Karuna's types: part of a coflow that a coordinator gives rates, by the number of the flow's plan.
+    Planned(u32),
 }
 
 /// A flow and when it comes.

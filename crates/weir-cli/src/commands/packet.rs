@@ -253,6 +253,7 @@ fn row(record: &FlowRecord) -> FlowRow {
         FlowKind::Deadline { within } => ("deadline", Some(within.as_secs())),
         FlowKind::Known => ("known", None),
         FlowKind::Unknown => ("unknown", None),
+        FlowKind::Planned(_) => ("planned", None),
     };
     FlowRow {
         id: record.number,

@@ -4,12 +4,14 @@ mod d3;
 mod dctcp;
 mod just_in_time;
 mod pfabric;
+mod planned;
 mod reno;
 
 pub(crate) use d3::{AsksRate, Hopeless};
 pub(crate) use dctcp::{Dctcp, Urgency};
 pub(crate) use just_in_time::{JustInTime, Late};
 pub(crate) use pfabric::LineRate;
+pub(crate) use planned::ByPlan;
 pub(crate) use reno::Reno;
 
 use crate::time::Picos;
@@ -43,7 +45,7 @@ pub struct Acked {
 /// What a flow may do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowance {
-    /// Segments in the network at a time. Less than one counts as one.
+    /// Segments in the network at a time: 0 is none, and less than one counts as one.
     pub window: f64,
     /// From the beginning of one segment to that of the next at least.
     pub gap: Picos,
@@ -80,6 +82,10 @@ pub trait Control: Send {
     /// It may send no segment until it is given another rate.
     fn is_paused(&self) -> bool {
         false
+    }
+    /// When what the flow may do changes next by a plan. Asked when the flow begins and when such a time has come.
+    fn next_change(&mut self, _now: Picos) -> Option<Picos> {
+        None
     }
     /// The flow no longer tries to meet its deadline.
     fn has_given_up(&self) -> bool {

@@ -4,9 +4,11 @@
 
 mod d3;
 mod karuna;
+mod planned;
 mod settings;
 mod windowed;
 
+pub use planned::{Planned, RatePlan};
 pub use settings::SettingsError;
 
 use crate::control::Control;
@@ -188,7 +190,7 @@ const REGISTRY: [Entry; 8] = [
 pub(crate) fn deadline_of(flow: &FlowArrival) -> Option<Picos> {
     match flow.kind {
         FlowKind::Deadline { within } => Some(Picos::from(flow.arrival) + Picos::from(within)),
-        FlowKind::Known | FlowKind::Unknown => None,
+        FlowKind::Known | FlowKind::Unknown | FlowKind::Planned(_) => None,
     }
 }
 

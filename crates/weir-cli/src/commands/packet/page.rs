@@ -74,7 +74,7 @@ fn rates(scenario: &Scenario, run: &Run, every: Picos) -> Vec<FlowRate> {
         let arrival = scenario.flows.get(*flow as usize);
         let deadline_ms = arrival.and_then(|flow| match flow.kind {
             FlowKind::Deadline { within } => Some((flow.arrival.as_secs() + within.as_secs()) * 1e3),
-            FlowKind::Known | FlowKind::Unknown => None,
+            FlowKind::Known | FlowKind::Unknown | FlowKind::Planned(_) => None,
         });
         let mut points = vec![(0.0, 0.0)];
         let intervals = (1..).zip(bins);

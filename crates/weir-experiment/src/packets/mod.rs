@@ -3,6 +3,10 @@
 //! A point's setup names a scenario and what differs from it ([`PacketSetup`]); the experiment's policies are transports
 //! then. Times are milliseconds, here and in results.
 
+mod coflows;
+
+pub use coflows::CoflowTraffic;
+
 use crate::measure::half_width;
 use crate::run::{RunError, six_digits};
 use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results};
@@ -36,6 +40,8 @@ pub struct PacketSetup {
     pub known: Option<f64>,
     /// What switches have for each port.
     pub buffer: Option<String>,
+    /// Coflows and flows with deadlines instead of the scenario's traffic.
+    pub coflows: Option<CoflowTraffic>,
 }
 
 /// What is measured of every run.
@@ -53,6 +59,11 @@ pub(crate) const MEASURES: &[(&str, &str)] = &[
     ("deadline fct avg", "average completion time of flows with deadlines, ms"),
     ("missed", "deadlines missed, % of those that the flow could meet alone"),
     ("infeasible", "deadlines that the flow could not meet alone, % of all"),
+    ("cct avg small", "average completion time of small coflows, ms"),
+    ("cct p95 small", "its 95th percentile, ms"),
+    ("cct p99 small", "its 99th percentile, ms"),
+    ("cct avg large", "average completion time of large coflows, ms"),
+    ("cct over plan", "completion time of large coflows over what was planned for them, average"),
     ("timeouts", "retransmission timeouts per 1000 flows"),
     ("retransmitted", "segments sent again per 1000 segments"),
     ("dropped", "packets dropped per million packet-hops"),
@@ -101,6 +112,7 @@ impl PacketSetup {
             within: self.within.clone().or_else(|| base.within.clone()),
             known: self.known.or(base.known),
             buffer: self.buffer.clone().or_else(|| base.buffer.clone()),
+            coflows: self.coflows.clone().or_else(|| base.coflows.clone()),
         }
     }
 
@@ -189,6 +201,9 @@ fn simulate(
     let bad = |reason: String| RunError::Work { point: point.name.clone(), reason };
     let setup = point.setup.over(&experiment.setup).packets.unwrap_or_default();
     let scenario = setup.prepare(folder, seed).map_err(bad)?;
+    if let Some(traffic) = &setup.coflows {
+        return coflows::simulate(traffic, scenario, name, seed).map_err(bad);
+    }
     let transport = transport::named(name).map_err(|error| bad(error.to_string()))?;
     let topology = scenario.topology().map_err(|error| bad(error.to_string()))?;
     let arrivals = scenario.arrivals().map_err(|error| bad(error.to_string()))?;

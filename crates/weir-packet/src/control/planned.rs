@@ -1,0 +1,78 @@
+//! A flow at the rates that a coordinator planned for it.
+
+use super::{Acked, Allowance, Control};
+use crate::sender::SEGMENT_BYTES;
+use crate::time::Picos;
+use std::sync::Arc;
+use weir_model::Rate;
+
+/// In flight is at most what the rate explains in the round trip of an empty path and this time, as at Weir's agents: a
+/// flow whose class gets nothing for a while leaves no queue behind that fills a buffer.
+const QUEUEING: Picos = Picos::from_micros(500);
+/// Fewer segments than these are always let go.
+const LEAST_IN_FLIGHT: f64 = 2.0;
+
+/// From when on which rate, of payload, until the plan ends; then what is left follows another control.
+pub(crate) struct ByPlan {
+    steps: Arc<[(Picos, Rate)]>,
+    next: usize,
+    rate: Rate,
+    /// Seconds that may be in flight.
+    in_flight_secs: f64,
+    end: Picos,
+    ended: bool,
+    after: Box<dyn Control>,
+}
+
+impl ByPlan {
+    pub(crate) fn new(
+        steps: Arc<[(Picos, Rate)]>,
+        end: Picos,
+        round_trip: Picos,
+        after: Box<dyn Control>,
+    ) -> ByPlan {
+        let in_flight_secs = (round_trip + QUEUEING).as_secs();
+        ByPlan { steps, next: 0, rate: Rate::ZERO, in_flight_secs, end, ended: false, after }
+    }
+}
+
+impl Control for ByPlan {
+    fn allowance(&self) -> Allowance {
+        if self.ended {
+            return self.after.allowance();
+        }
+        let rate = self.rate.bytes_per_sec();
+        if rate <= 0.0 {
+            return Allowance { window: 0.0, gap: Picos::ZERO };
+        }
+        let window = rate * self.in_flight_secs / f64::from(SEGMENT_BYTES);
+        let gap = Picos::from_secs(f64::from(SEGMENT_BYTES) / rate);
+        Allowance { window: window.max(LEAST_IN_FLIGHT), gap }
+    }
+    fn next_change(&mut self, now: Picos) -> Option<Picos> {
+        if now >= self.end {
+            self.ended = true;
+            return None;
+        }
+        while let Some(&(_, rate)) = self.steps.get(self.next).filter(|(from, _)| *from <= now) {
+            self.rate = rate;
+            self.next += 1;
+        }
+        Some(self.steps.get(self.next).map_or(self.end, |(from, _)| (*from).min(self.end)))
+    }
+    fn on_ack(&mut self, acked: &Acked) {
+        if self.ended {
+            self.after.on_ack(acked);
+        }
+    }
+    fn on_loss(&mut self) {
+        if self.ended {
+            self.after.on_loss();
+        }
+    }
+    fn on_timeout(&mut self) {
+        if self.ended {
+            self.after.on_timeout();
+        }
+    }
+}

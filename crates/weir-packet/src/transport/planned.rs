@@ -1,0 +1,97 @@
+//! Flows of coflows at planned rates, beside others under another transport: how Weir's halves share a network.
+
+use super::{Network, Sending, Setup, Transport};
+use crate::control::ByPlan;
+use crate::tagging::Tagging;
+use crate::time::Picos;
+use std::sync::Arc;
+use weir_model::Rate;
+use weir_trace::{FlowArrival, FlowKind};
+
+/// What a coordinator planned for a flow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RatePlan {
+    /// From when on the flow has which rate (of payload), in order; before the first it waits.
+    pub steps: Vec<(Picos, Rate)>,
+    /// When the flow was to be complete. What is left then goes as flows of the other transport do, in the class of
+    /// plans: a coordinator would have planned anew, and a plan that lapses leaves a flow to the network.
+    pub end: Picos,
+}
+
+/// Steps of a plan, shared with the flow that follows it.
+type Steps = Arc<[(Picos, Rate)]>;
+
+/// Flows of the kind `Planned` go by plans, in a class of their own; all others as another transport has it.
+pub struct Planned {
+    plans: Vec<(Steps, Picos)>,
+    class: u8,
+    others: Box<dyn Transport>,
+}
+
+impl Planned {
+    /// Plans by number.
+    pub fn new(plans: Vec<RatePlan>, class: u8, others: Box<dyn Transport>) -> Planned {
+        let plans = plans.into_iter().map(|plan| (Steps::from(plan.steps), plan.end)).collect();
+        Planned { plans, class, others }
+    }
+}
+
+impl Transport for Planned {
+    fn prepare(&mut self, network: &Network) {
+        self.others.prepare(network);
+    }
+    fn setup(&self, network: &Network) -> Setup {
+        self.others.setup(network)
+    }
+    /// A flow without a plan goes as the others.
+    fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
+        let sending = self.others.sending(flow, network);
+        let FlowKind::Planned(number) = flow.kind else { return sending };
+        let Some((steps, end)) = self.plans.get(number as usize) else { return sending };
+        let control = Box::new(ByPlan::new(Arc::clone(steps), *end, network.round_trip, sending.control));
+        Sending { control, tagging: Tagging::Fixed(self.class), ..sending }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use crate::simulation::Simulation;
+    use crate::transport::named;
+    use weir_model::{Bytes, HostId, Time};
+
+    /// 1 MB at nothing until 10 ms, then at 50 MB/s until 20 ms (half of it), then at 100 MB/s: 5 ms more.
+    #[test]
+    fn a_flow_follows_its_plan() {
+        let text = "name = \"x\"\n[network]\ntopology = \"single-switch\"\nhosts = 2\nrate = \"1gbit\"\n\
+                    [[flow]]\nsource = 0\ndestination = 1\nsize = \"1MB\"\n";
+        let scenario = Scenario::from_text(text).unwrap();
+        let topology = scenario.topology().unwrap();
+        let rate = Rate::from_bytes_per_sec;
+        let steps = vec![
+            (Picos::ZERO, Rate::ZERO),
+            (Picos::from_millis(10), rate(50e6)),
+            (Picos::from_millis(20), rate(100e6)),
+        ];
+        let transport = Box::new(Planned::new(
+            vec![RatePlan { steps, end: Picos::from_millis(30) }],
+            7,
+            named("karuna").unwrap(),
+        ));
+        let flow = FlowArrival {
+            arrival: Time::ZERO,
+            source: HostId(0),
+            destination: HostId(1),
+            size: Bytes(1_000_000),
+            kind: FlowKind::Planned(0),
+        };
+        let mut done = Vec::new();
+        let mut simulation =
+            Simulation::new(&topology, transport, scenario.network(&topology), std::iter::once(flow));
+        simulation.run(Picos::MAX, &mut |record| done.push(record.completion().as_secs()));
+        assert_eq!(done.len(), 1);
+        // The way of a packet is 40 us.
+        assert!((0.0249..0.0252).contains(&done[0]), "{done:?}");
+    }
+}
