@@ -40,6 +40,9 @@ pub(crate) struct RunArgs {
     /// Write nothing; exit with 1 if the numbers are not those in the folder
     #[arg(long)]
     check: bool,
+    /// Run nothing; make table and plot anew from the numbers in the folder
+    #[arg(long, conflicts_with = "check")]
+    redraw: bool,
 }
 
 #[derive(Args)]
@@ -135,10 +138,15 @@ fn load_trace(trace: &str) -> Result<Workload, Failure> {
 fn run(args: &RunArgs) -> Result<(), Failure> {
     let experiments = chosen(&args.dir, &args.name)?;
     // Packets need no trace.
-    let needs_trace = experiments.iter().any(|(_, _, experiment)| !experiment.is_of_packets());
+    let needs_trace =
+        !args.redraw && experiments.iter().any(|(_, _, experiment)| !experiment.is_of_packets());
     let workload = needs_trace.then(|| load_trace(&args.trace)).transpose()?;
     let mut differ = Vec::new();
     for (name, folder, experiment) in experiments {
+        if args.redraw {
+            redraw(&name, &folder, &experiment)?;
+            continue;
+        }
         let bar = progress::bar(experiment.runs() as u64, &name, "runs");
         let results = match &workload {
             Some(workload) if !experiment.is_of_packets() => {
@@ -159,8 +167,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         }
         let numbers = serde_json::to_string_pretty(&results)? + "\n";
         std::fs::write(stem.with_extension("json"), numbers)?;
-        std::fs::write(stem.with_extension("md"), page)?;
-        std::fs::write(stem.with_extension("svg"), weir_experiment::plot(&experiment, &results))?;
+        write_pages(&name, &stem, &experiment, &results)?;
     }
     if differ.is_empty() {
         Ok(())
@@ -169,11 +176,35 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
+/// Writes table and plot of results.
+fn write_pages(name: &str, stem: &Path, experiment: &Experiment, results: &Results) -> Result<(), Failure> {
+    std::fs::write(stem.with_extension("md"), weir_experiment::table(experiment, results, name))?;
+    std::fs::write(stem.with_extension("svg"), weir_experiment::plot(experiment, results))?;
+    Ok(())
+}
+
+/// Makes table and plot of all results in a folder anew, those of real bytes excepted.
+fn redraw(name: &str, folder: &Path, experiment: &Experiment) -> Result<(), Failure> {
+    for entry in std::fs::read_dir(folder)? {
+        let file = entry?.path();
+        let live = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("live-"));
+        if live || file.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        write_pages(name, &file.with_extension(""), experiment, &held(&file)?)?;
+        println!("{}", file.with_extension("md").display());
+    }
+    Ok(())
+}
+
 /// Whether a file holds these results.
 fn same(results: &Results, file: &Path) -> Result<bool, Failure> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::Input(format!("{}: {error}", file.display())))?;
-    let held: Results = serde_json::from_str(&text)
-        .map_err(|error| Failure::Input(format!("{}: {error}", file.display())))?;
-    Ok(held == *results)
+    Ok(held(file)? == *results)
+}
+
+/// The results in a file.
+fn held(file: &Path) -> Result<Results, Failure> {
+    let failed = |error: &dyn std::error::Error| Failure::Input(format!("{}: {error}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
+    serde_json::from_str(&text).map_err(|error| failed(&error))
 }
