@@ -1,33 +1,11 @@
 //! `weir packet` as a user meets it.
 
+#[path = "support/command.rs"]
+mod command;
+
+use command::{refused, succeed};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn weir(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().expect("weir runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-#[track_caller]
-fn succeed(arguments: &[&str]) -> String {
-    let output = weir(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
-    text(&output.stdout)
-}
-
-/// The one line of a refusal.
-#[track_caller]
-fn refused(arguments: &[&str]) -> String {
-    let output = weir(arguments);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert_eq!((said.lines().count(), text(&output.stdout).as_str()), (1, ""), "{arguments:?}: {said}");
-    said
-}
 
 fn scenario(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/packets").join(name);

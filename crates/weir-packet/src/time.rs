@@ -10,7 +10,8 @@ const PICOS_PER_SEC: f64 = 1e12;
 const FRACTION_BITS: u32 = 16;
 
 /// An instant since the run began, or a length of time: whole picoseconds. A byte takes 80 of them at 100 Gbit/s,
-/// so that no rate in use is rounded; a run may last 213 days.
+/// so that no rate in use is rounded. Sums and conversions
+/// beyond 213 days give [`Picos::MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Picos(pub u64);
 
@@ -22,15 +23,15 @@ impl Picos {
 
     /// Whole nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Picos {
-        Picos(nanos * PICOS_PER_NANO)
+        Picos(nanos.saturating_mul(PICOS_PER_NANO))
     }
     /// Whole microseconds.
     pub const fn from_micros(micros: u64) -> Picos {
-        Picos::from_nanos(micros * 1_000)
+        Picos::from_nanos(micros.saturating_mul(1_000))
     }
     /// Whole milliseconds.
     pub const fn from_millis(millis: u64) -> Picos {
-        Picos::from_micros(millis * 1_000)
+        Picos::from_micros(millis.saturating_mul(1_000))
     }
     /// The nearest picosecond to so many seconds; what is negative or not a number is zero.
     pub fn from_secs(secs: f64) -> Picos {
@@ -69,12 +70,12 @@ impl From<Picos> for Time {
 impl Add for Picos {
     type Output = Picos;
     fn add(self, other: Picos) -> Picos {
-        Picos(self.0 + other.0)
+        Picos(self.0.saturating_add(other.0))
     }
 }
 impl AddAssign for Picos {
     fn add_assign(&mut self, other: Picos) {
-        self.0 += other.0;
+        self.0 = self.0.saturating_add(other.0);
     }
 }
 impl Sub for Picos {

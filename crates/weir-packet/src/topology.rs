@@ -8,6 +8,8 @@ use weir_model::Rate;
 
 /// Ports are counted with 16 bits in packets.
 const MAX_PORTS: u64 = u16::MAX as u64;
+/// A full packet takes 12 s: slower links are a slip of the pen, and their times overflow.
+const LEAST_RATE: Rate = Rate::from_bits_per_sec(1e3);
 
 /// Hosts at one switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +55,7 @@ pub enum Balance {
 }
 
 /// Why a topology cannot be built.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq)]
 pub enum TopologyError {
     /// Something there has to be at least so much of.
     #[error("{what} is {is}, and has to be at least {least}")]
@@ -64,6 +66,12 @@ pub enum TopologyError {
         is: u64,
         /// How much there has to be.
         least: u64,
+    },
+    /// A link on which a packet would take seconds.
+    #[error("a link of {rate} is too slow: it has to carry at least {LEAST_RATE}")]
+    TooSlow {
+        /// Its rate.
+        rate: Rate,
     },
     /// More ports than packets can name.
     #[error("{ports} ports are more than {MAX_PORTS}: take fewer hosts, racks or spines")]
@@ -95,6 +103,14 @@ fn at_least(what: &'static str, is: u32, least: u32) -> Result<(), TopologyError
     Err(TopologyError::TooFew { what, is: is.into(), least: least.into() })
 }
 
+fn fast_enough(rate: Rate) -> Result<(), TopologyError> {
+    if rate.bytes_per_sec() >= LEAST_RATE.bytes_per_sec() {
+        Ok(())
+    } else {
+        Err(TopologyError::TooSlow { rate })
+    }
+}
+
 fn few_ports(ports: u64) -> Result<(), TopologyError> {
     if ports <= MAX_PORTS { Ok(()) } else { Err(TopologyError::TooManyPorts { ports }) }
 }
@@ -107,6 +123,7 @@ impl Topology {
     pub fn single_switch(spec: &SingleSwitch) -> Result<Topology, TopologyError> {
         at_least("the number of hosts", spec.hosts, 2)?;
         few_ports(2 * u64::from(spec.hosts))?;
+        fast_enough(spec.rate)?;
         let delay = spec.link_delay + spec.host_delay;
         let up = PortSpec { rate: spec.rate, delay, switch: None };
         let down = PortSpec { switch: Some(0), ..up };
@@ -124,6 +141,8 @@ impl Topology {
         at_least("the number of racks", spec.racks, 1)?;
         at_least("the number of hosts per rack", spec.hosts_per_rack, 1)?;
         at_least("the number of spines", spec.spines, 1)?;
+        fast_enough(spec.host_rate)?;
+        fast_enough(spec.spine_rate)?;
         let all = u64::from(spec.racks) * u64::from(spec.hosts_per_rack);
         few_ports(2 * all + 2 * u64::from(spec.racks) * u64::from(spec.spines))?;
         let hosts = all as u32;
@@ -255,5 +274,7 @@ mod tests {
         assert!(Topology::single_switch(&one).is_err());
         assert!(Topology::single_switch(&SingleSwitch { hosts: 40_000, ..one }).is_err());
         assert!(Topology::leaf_spine(&LeafSpine { spines: 0, ..fabric() }).is_err());
+        let slow = Rate::from_bits_per_sec(10.0);
+        assert!(Topology::leaf_spine(&LeafSpine { spine_rate: slow, ..fabric() }).is_err());
     }
 }

@@ -164,7 +164,16 @@ fn full_rate() -> f64 {
 
 #[test]
 fn one_flow_fills_its_link() {
-    for name in ["tcp", "dctcp", "d2tcp", "pias:thresholds=1MB", "pfabric", "pfabric-edf"] {
+    for name in [
+        "tcp",
+        "tcp:acks=delayed",
+        "dctcp",
+        "dctcp:acks=delayed",
+        "d2tcp",
+        "pias:thresholds=1MB",
+        "pfabric",
+        "pfabric-edf",
+    ] {
         let (watch, _) = watched(name, 2, network(100.0, 20.0), vec![flow(0, 0, 1, ENDLESS)], (20, 120));
         close(name, watch.bytes[&0] as f64 / 0.1, full_rate());
     }
@@ -203,6 +212,17 @@ fn dctcp_queue_swings_around_its_threshold_as_analysed() {
         close("the highest queue", most, high);
         close("the queue on average", mean, (high + low) / 2.0);
     }
+}
+
+/// Choudhury and Hahne 1998: one port that is full has share / (1 + share) of the memory, here half of 200 packets.
+#[test]
+fn a_full_port_has_its_share_of_a_shared_buffer() {
+    let buffer = Buffer::Shared { all: Bytes((200.0 * PACKET) as u64), share: 1.0 };
+    let all = (0..2).map(|i| flow(0, i, 2, ENDLESS)).collect();
+    let (watch, counts) = watched("tcp", 3, Network { buffer, ..network(1.0, 1.0) }, all, (10, 200));
+    let most = watch.queue_packets.iter().copied().fold(0.0, f64::max);
+    assert!(counts.dropped > 0);
+    close("the highest queue", most, 100.0);
 }
 
 /// Mathis et al. 1997: between losses Reno's window goes from W/2 to W by one a round trip, so one segment in 3/8 W^2 is

@@ -22,8 +22,6 @@ const LARGE: (RangeInclusive<u64>, RangeInclusive<u32>) = (2_000_000..=20_000_00
 const SMALL: (RangeInclusive<u64>, RangeInclusive<u32>) = (10_000..=100_000, 1..=3);
 /// Bytes of a flow with a deadline, and its deadline in milliseconds.
 const URGENT: (RangeInclusive<u64>, RangeInclusive<u64>) = (50_000..=500_000, 15..=60);
-/// The last class, for what is planned.
-const PLANNED_CLASS: u8 = 7;
 
 /// Coflows and flows with deadlines in one network.
 #[derive(Clone, Debug, Deserialize)]
@@ -190,9 +188,7 @@ pub(super) fn simulate(
     let work = work(traffic, &scenario, seed);
     let flows = flows(traffic, &work, &scenario)?;
     let others = transport::named(transport).map_err(|error| error.to_string())?;
-    // A transport of one class has no other for what is planned.
-    let class = if transport.starts_with("karuna") { PLANNED_CLASS } else { 0 };
-    let transport: Box<dyn Transport> = Box::new(Planned::new(flows.plans.clone(), class, others));
+    let transport: Box<dyn Transport> = Box::new(Planned::new(flows.plans.clone(), others));
     let topology = scenario.topology().map_err(|error| error.to_string())?;
     let network = scenario.network(&topology);
     let mut ends: BTreeMap<CoflowId, Picos> = BTreeMap::new();

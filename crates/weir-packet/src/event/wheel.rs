@@ -12,7 +12,6 @@
 //! there directly, and those were put in earlier, so that holds for them too.
 
 use super::Event;
-use crate::time::Picos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -133,9 +132,9 @@ impl Wheel {
     /// Moves what has come into reach from the heap to its slot.
     #[inline]
     fn draw_near(&mut self) {
-        let end = Picos((self.open + SLOTS as u64) << SLOT_BITS);
+        let end = self.open + SLOTS as u64;
         while let Some(Reverse(first)) = self.far.peek() {
-            if first.event.at >= end {
+            if first.event.at.0 >> SLOT_BITS >= end {
                 return;
             }
             let Some(Reverse(far)) = self.far.pop() else { return };
@@ -150,6 +149,7 @@ impl Wheel {
 mod tests {
     use super::super::What;
     use super::*;
+    use crate::time::Picos;
     use proptest::prelude::*;
 
     /// The obvious queue: the least (time, number of insertion) of all.

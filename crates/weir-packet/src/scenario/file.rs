@@ -254,6 +254,9 @@ fn arrival(file: &FlowFile, hosts: u32) -> Result<FlowArrival, String> {
         return Err(format!("the flow goes from host {} to itself", file.source));
     }
     let size = match (file.size, file.endless) {
+        (Some(size), false) if size.0 > ENDLESS => {
+            return Err(format!("a flow of {} is longer than an endless one", size.0));
+        }
         (Some(size), false) if size.0.0 > 0 => size.0,
         (None, true) => ENDLESS,
         _ => return Err("a flow has a size above 0, or is endless = true".to_owned()),
@@ -277,6 +280,9 @@ fn arrival(file: &FlowFile, hosts: u32) -> Result<FlowArrival, String> {
 fn poisson(file: &TrafficFile, scenario: &Scenario) -> Result<PoissonSpec, ScenarioError> {
     let sizes =
         FlowSizes::load(&file.sizes).map_err(|error| problem(format!("[traffic]: sizes: {error}")))?;
+    if sizes.largest() > ENDLESS {
+        return Err(problem(format!("[traffic]: sizes: flows of up to {} are too long", sizes.largest())));
+    }
     let ends = match (file.into, file.from) {
         (None, None) => Ends::Uniform,
         (Some(host), None) => Ends::Into(HostId(host)),
@@ -353,6 +359,8 @@ flows = 3
                 "",
                 "with an endless flow the run has to end by itself: say until = \"100ms\"",
             ),
+            ("1800kB", "7TB", "line 13: a flow of 7.0 TB is longer than an endless one"),
+            ("rate = \"1gbit\"", "rate = \"1bit\"", "[network]: a link of 1 bit/s is too slow"),
             ("load = 0.5", "load = 0", "[traffic]: the load is 0: it must be above 0"),
             ("load = 0.5", "load = 0.5\ndeadline_bytes = 0.2", "[traffic]: deadlines need a range"),
         ];

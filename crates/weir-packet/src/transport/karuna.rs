@@ -104,6 +104,10 @@ impl Transport for Karuna {
         Setup { ages_after: self.ages_after, ..setup }
     }
 
+    fn last_class(&self) -> u8 {
+        (CLASSES - 1) as u8
+    }
+
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
         let dctcp = self.marked.control(network, None);
         let (control, tagging): (Box<dyn Control>, Tagging) = match (flow.kind, deadline_of(flow)) {

@@ -114,6 +114,10 @@ pub trait Transport: Send + Sync {
     fn prepare(&mut self, _network: &Network) {}
     /// What it needs of switches and receivers.
     fn setup(&self, network: &Network) -> Setup;
+    /// The last class that it has: where what may wait goes.
+    fn last_class(&self) -> u8 {
+        0
+    }
     /// How it sends a flow.
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending;
 }

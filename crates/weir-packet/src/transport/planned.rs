@@ -21,18 +21,17 @@ pub struct RatePlan {
 /// Steps of a plan, shared with the flow that follows it.
 type Steps = Arc<[(Picos, Rate)]>;
 
-/// Flows of the kind `Planned` go by plans, in a class of their own; all others as another transport has it.
+/// Flows of the kind `Planned` go by plans, in the last class; all others as another transport has it.
 pub struct Planned {
     plans: Vec<(Steps, Picos)>,
-    class: u8,
     others: Box<dyn Transport>,
 }
 
 impl Planned {
-    /// Plans by number.
-    pub fn new(plans: Vec<RatePlan>, class: u8, others: Box<dyn Transport>) -> Planned {
+    /// Plans by number; their flows go in the last class of the others' transport.
+    pub fn new(plans: Vec<RatePlan>, others: Box<dyn Transport>) -> Planned {
         let plans = plans.into_iter().map(|plan| (Steps::from(plan.steps), plan.end)).collect();
-        Planned { plans, class, others }
+        Planned { plans, others }
     }
 }
 
@@ -49,7 +48,7 @@ impl Transport for Planned {
         let FlowKind::Planned(number) = flow.kind else { return sending };
         let Some((steps, end)) = self.plans.get(number as usize) else { return sending };
         let control = Box::new(ByPlan::new(Arc::clone(steps), *end, network.round_trip, sending.control));
-        Sending { control, tagging: Tagging::Fixed(self.class), ..sending }
+        Sending { control, tagging: Tagging::Fixed(self.others.last_class()), ..sending }
     }
 }
 
@@ -76,7 +75,6 @@ mod tests {
         ];
         let transport = Box::new(Planned::new(
             vec![RatePlan { steps, end: Picos::from_millis(30) }],
-            7,
             named("karuna").unwrap(),
         ));
         let flow = FlowArrival {

@@ -219,6 +219,9 @@ impl Transport for Pias {
     fn setup(&self, network: &Network) -> Setup {
         self.marked.setup(network)
     }
+    fn last_class(&self) -> u8 {
+        (CLASSES - 1) as u8
+    }
     fn sending(&self, _: &FlowArrival, network: &Network) -> Sending {
         let tagging = match &self.thresholds {
             Some(thresholds) => Tagging::by_sent(thresholds, 0),
