@@ -30,6 +30,7 @@ pub mod thresholds;
 mod time;
 pub mod topology;
 pub mod transport;
+mod watch;
 
 pub use control::{Acked, Allowance, Ask, Control};
 pub use observer::{Observer, PacketSeen};

@@ -5,6 +5,7 @@ use crate::segments::Segments;
 use crate::tagging::{Standing, Tagging};
 use crate::time::Picos;
 use crate::transport::{Recovery, Sending, Timeouts};
+use crate::watch::Watch;
 
 /// Payload of a full segment.
 pub const SEGMENT_BYTES: u32 = 1460;
@@ -20,7 +21,8 @@ enum Repair {
     /// NewReno (RFC 6582): three duplicates, then one segment a round trip; after a timeout all anew.
     NewReno { duplicates: u32, recovering: bool, recover: u32 },
     /// Each segment is acknowledged by itself; what is not when the timer runs out is sent again.
-    Selective { acked: Segments, in_flight: u32, again: u32 },
+    /// With a watch, also once segments sent later are acknowledged.
+    Selective { acked: Segments, in_flight: u32, again: u32, watch: Option<Watch> },
 }
 
 /// What an acknowledgement says.
@@ -82,7 +84,10 @@ impl Sender {
     pub(crate) fn new(sending: Sending, size: u64) -> Sender {
         let repair = match sending.recovery {
             Recovery::NewReno => Repair::NewReno { duplicates: 0, recovering: false, recover: 0 },
-            Recovery::Selective => Repair::Selective { acked: Segments::default(), in_flight: 0, again: 0 },
+            Recovery::Selective | Recovery::Timed => {
+                let watch = (sending.recovery == Recovery::Timed).then(Watch::default);
+                Repair::Selective { acked: Segments::default(), in_flight: 0, again: 0, watch }
+            }
         };
         Sender {
             control: sending.control,
@@ -165,9 +170,14 @@ impl Sender {
                 self.next += 1;
                 self.next - 1
             }
-            Repair::Selective { acked, in_flight, again } => {
+            Repair::Selective { acked, in_flight, again, watch } => {
                 if *in_flight >= window {
                     return None;
+                }
+                if let Some(lost) = watch.as_mut().and_then(|watch| watch.next_lost(acked)) {
+                    *in_flight += 1;
+                    self.note_sent(lost);
+                    return Some(lost);
                 }
                 *again = (*again).max(acked.missing());
                 while *again < self.sent && acked.contains(*again) {
@@ -240,6 +250,7 @@ impl Sender {
         if let Some(segment) = lost {
             self.note_sent(segment);
         }
+        self.find_overtaken(answer, now);
         lost
     }
 
@@ -287,6 +298,17 @@ impl Sender {
         }
     }
 
+    /// Segments that others overtook count as lost, and are to be sent again.
+    #[inline]
+    fn find_overtaken(&mut self, answer: &Answer, now: Picos) {
+        let Repair::Selective { acked, in_flight, watch: Some(watch), .. } = &mut self.repair else { return };
+        let lost = watch.on_answer(acked, answer.sent, now, self.sent, self.smoothed);
+        if lost > 0 {
+            *in_flight = in_flight.saturating_sub(lost);
+            self.control.on_loss();
+        }
+    }
+
     /// RFC 6298, with all samples.
     fn measure(&mut self, rtt: Picos) {
         if self.smoothed == Picos::ZERO {
@@ -319,7 +341,7 @@ impl Sender {
         self.control.on_spurious_timeout();
         match &mut self.repair {
             Repair::NewReno { .. } => self.next = self.sent,
-            Repair::Selective { acked, in_flight, again } => {
+            Repair::Selective { acked, in_flight, again, .. } => {
                 *again = self.sent;
                 *in_flight =
                     (acked.missing()..self.sent).filter(|&segment| !acked.contains(segment)).count() as u32;
@@ -341,8 +363,12 @@ impl Sender {
                 (*duplicates, *recovering, *recover) = (0, false, self.sent);
                 self.next = self.unacked;
             }
-            Repair::Selective { acked, in_flight, again } => {
+            Repair::Selective { acked, in_flight, again, watch } => {
                 (*in_flight, *again) = (0, acked.missing());
+                // All that is missing is sent again from there.
+                if let Some(watch) = watch {
+                    *watch = Watch::default();
+                }
             }
         }
     }

@@ -255,7 +255,7 @@ impl Control for Unlimited {
 impl Transport for ByKind {
     fn setup(&self, network: &Network) -> Setup {
         Setup {
-            discipline: Discipline::Classes { first: Marking::Off, others: Marking::Off },
+            discipline: Discipline::Classes { first: Marking::Off, others: Marking::Off, reserved: Bytes(0) },
             buffer: network.buffer,
             acknowledging: Acknowledging::Each,
             ages_after: None,

@@ -17,9 +17,9 @@
 //! # Terminology
 //! * window: segments per round trip, a real number. It stands for a rate: a sender spaces segments by
 //!   [`Mcp::gap`].
-//! * required window `g`: remaining whole segments * round trip / (time left - margin).
+//! * required window `g`: remaining whole segments * round trip / ((time left - margin) * (1 - [`Params::ahead`])).
 //! * margin: the round trip now plus [`Params::margin_rtts`] - 1 empty ones.
-//! * laxness: (time left / [`YIELD_HORIZON_RTTS`] empty round trips) squared.
+//! * laxness: (time left / [`YIELD_HORIZON_RTTS`] empty round trips) squared, at most 1.
 //! * price: how long and how much this flow has been marked; see [`variants`].
 //!
 //! # Pseudo-code
@@ -32,7 +32,8 @@
 //! ```
 //!
 //! # Properties
-//! * Without marks the window is `g`: the flow ends its margin before the deadline, at a constant rate.
+//! * Without marks the window is `g`: the flow ends its margin before the deadline, at a rate that falls a little, for it
+//!   keeps ahead of what the deadline asks.
 //! * Marked alike, flows yield in proportion to the square of the time they have left, while they yield little.
 //! * It is never faster than `g`, nor than the sender's link, save for the one segment of a flow that gave up.
 //! * It depends on nothing but its arguments.
@@ -180,7 +181,7 @@ impl Mcp {
             0.0
         };
         // What is left when the margin begins is sent within a round trip.
-        let aim = (left - margin).max(rtt);
+        let aim = ((left - margin) * (1.0 - params.ahead)).max(rtt);
         let link = facts.link.map_or(f64::INFINITY, |link| link.bytes_per_sec() / params.wire.0 as f64 * rtt);
         let marked = if facts.marked_share > 0.0 { facts.marked_share.min(1.0) } else { 0.0 };
         Window { remaining, left, rtt, marked, required: remaining * rtt / aim, link }

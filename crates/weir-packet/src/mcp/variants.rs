@@ -10,11 +10,11 @@
 
 use super::{Params, Window};
 
-/// A flow with this many empty round trips left has laxness 1: it halves when all of its packets are marked for the
-/// first time and the queue is short. Others follow by the square of the time they have left.
-pub const YIELD_HORIZON_RTTS: f64 = 1500.0;
-/// Bound of the price: with it even a flow with a single round trip left (laxness one in a million) halves.
-const MAX_PRICE: f64 = 1e6;
+/// A flow with this many empty round trips left, or more, has laxness 1: it halves when all of its packets are marked
+/// for the first time and the queue is short. Others follow by the square of the time they have left.
+pub const YIELD_HORIZON_RTTS: f64 = 500.0;
+/// Bound of the price: with it even a flow with a single round trip left (laxness one in 250,000) halves.
+const MAX_PRICE: f64 = 2.5e5;
 /// The least window of a flow that yields, in segments, if it requires that much: it still hears of the path once in
 /// four round trips. Without it a flow that yields nearly all hears nothing for long, and has to catch up.
 const ASKING_SEGMENTS: f64 = 0.25;
@@ -94,10 +94,11 @@ fn next_price(params: &Params, price: f64, marked: f64) -> f64 {
     }
 }
 
-/// Inverse weight of a flow that yields: the square of the time it has left.
+/// Inverse weight of a flow that yields: the square of the time it has left, at most 1. Beyond the horizon all flows
+/// have time enough, and one that yielded more for it would have to hurry later.
 fn laxness(params: &Params, facts: &Window) -> f64 {
     let rtts = facts.left / params.base_rtt.as_secs();
-    (rtts / YIELD_HORIZON_RTTS).powi(2)
+    (rtts / YIELD_HORIZON_RTTS).min(1.0).powi(2)
 }
 
 /// How much more than empty the path is: 1 if it is empty. It damps the price, which alone would follow the queue
@@ -178,12 +179,12 @@ mod tests {
     /// ask for `asked` of the link yield to others that have `others` of it and do not yield. The price stays 1, and
     /// what a window tells is one window old.
     fn swing(asked: f64, others: f64) -> f64 {
-        // They keep 0.4 at equilibrium, so laxness * 2^3 = 1.5: a laxness of 0.1875, 649.519 round trips left.
+        // They keep 0.4 at equilibrium, so laxness * 2^3 = 1.5: a laxness of 0.1875, 216.506 round trips left.
         let params = Params { price_rise: 0.0, ..Params::new(Variant::Yielding, RTT) };
         let mut state = State::Yielding { price: 1.0, kept: 0.4 };
         let (mut fullness, mut told, mut furthest) = (2.01f64, 2.0f64, 0.0f64);
         for window in 0..400 {
-            let facts = Window { left: 0.064_951_905, rtt: told * 1e-4, ..facts(8.0, 1.0) };
+            let facts = Window { left: 0.021_650_635, rtt: told * 1e-4, ..facts(8.0, 1.0) };
             let kept = state.next(&params, &facts, 8.0) / 8.0;
             told = fullness;
             fullness = (fullness + fullness * (others + asked * kept - 1.0)).max(1.0);

@@ -1,7 +1,7 @@
 //! Strict priorities: what waits in a class goes before all of the classes after it.
 
 use super::{CLASSES, Marking};
-use crate::packet::{NONE, Packets};
+use crate::packet::{NONE, Packet, Packets};
 
 /// A list of packets, first come first served.
 #[derive(Clone, Copy)]
@@ -19,12 +19,28 @@ pub(super) struct Classes {
     bytes: u64,
     first: Marking,
     others: Marking,
+    /// Bytes that are kept for the first class.
+    reserved: u64,
 }
 
 impl Classes {
-    pub(super) fn new(first: Marking, others: Marking) -> Classes {
+    pub(super) fn new(first: Marking, others: Marking, reserved: u64) -> Classes {
         let empty = Fifo { head: NONE, tail: NONE, bytes: 0 };
-        Classes { fifos: [empty; CLASSES], occupied: 0, bytes: 0, first, others }
+        Classes { fifos: [empty; CLASSES], occupied: 0, bytes: 0, first, others, reserved }
+    }
+
+    /// Bytes that wait, and those kept for the first class that it does not use.
+    #[inline]
+    pub(super) fn held(&self) -> u64 {
+        self.bytes + self.reserved.saturating_sub(u64::from(self.fifos[0].bytes))
+    }
+
+    /// By how much [`Classes::held`] grows with a packet.
+    #[inline]
+    pub(super) fn holds_more_with(&self, packet: &Packet) -> u64 {
+        let bytes = u64::from(packet.bytes);
+        let kept = self.reserved.saturating_sub(u64::from(self.fifos[0].bytes));
+        if packet.class == 0 { bytes.saturating_sub(kept) } else { bytes }
     }
 
     /// Puts a packet at the end of its class. Whether it was marked.

@@ -38,6 +38,9 @@ pub enum Discipline {
         first: Marking,
         /// In the others.
         others: Marking,
+        /// What of a port's buffer only the first class may fill. Without it packets of the first class are dropped where
+        /// others have filled the buffer.
+        reserved: Bytes,
     },
     /// By rank: the least goes first, of its flow the earliest segment; of a full buffer the greatest
     /// rank is dropped, its last come first (pFabric, sections 4.1 and 4.3).
@@ -70,7 +73,7 @@ pub struct PortSpec {
     pub switch: Option<u32>,
 }
 
-/// Bytes that the ports of one memory have in use.
+/// Bytes that the ports of one memory hold: what waits, and what is reserved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) used: u64,
@@ -78,14 +81,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Whether a port that has `queued` bytes may have so many more.
+    /// Whether a port that holds so many bytes may hold so many more.
     #[inline]
-    fn admits(&self, queued: u64, bytes: u64) -> bool {
+    fn admits(&self, held: u64, more: u64) -> bool {
         match self.buffer {
-            Buffer::PerPort(most) => queued + bytes <= most.0,
+            Buffer::PerPort(most) => held + more <= most.0,
             Buffer::Shared { all, share } => {
                 let free = all.0.saturating_sub(self.used);
-                bytes <= free && (queued + bytes) as f64 <= share * free as f64
+                more <= free && (held + more) as f64 <= share * free as f64
             }
         }
     }
@@ -126,7 +129,9 @@ pub(crate) struct Port {
 impl Port {
     pub(crate) fn new(spec: &PortSpec, discipline: Discipline, memory: u32) -> Port {
         let waiting = match discipline {
-            Discipline::Classes { first, others } => Waiting::Classes(Classes::new(first, others)),
+            Discipline::Classes { first, others, reserved } => {
+                Waiting::Classes(Classes::new(first, others, reserved.0))
+            }
             Discipline::Ranked => Waiting::Ranked(Ranked::default()),
         };
         Port {
@@ -158,19 +163,20 @@ impl Port {
     /// Lets a packet wait. The packet that the port drops for it, if any, is taken out; it may be this one.
     #[inline]
     pub(crate) fn wait(&mut self, packets: &mut Packets, memory: &mut Memory, place: u32) -> Option<u32> {
-        let bytes = u64::from(packets.get(place).bytes);
-        let admitted = memory.admits(self.queued().0, bytes);
         match &mut self.waiting {
             Waiting::Classes(classes) => {
-                if !admitted {
+                let more = classes.holds_more_with(packets.get(place));
+                if more > 0 && !memory.admits(classes.held(), more) {
                     self.counts.dropped += 1;
                     return Some(place);
                 }
-                memory.used += bytes;
+                memory.used += more;
                 self.counts.marked += u64::from(classes.push(packets, place));
                 None
             }
             Waiting::Ranked(ranked) => {
+                let bytes = u64::from(packets.get(place).bytes);
+                let admitted = memory.admits(ranked.bytes(), bytes);
                 memory.used += bytes;
                 ranked.push(packets, place);
                 if admitted {
@@ -187,12 +193,19 @@ impl Port {
     /// Takes out what is to be sent next.
     #[inline]
     pub(crate) fn next(&mut self, packets: &Packets, memory: &mut Memory) -> Option<u32> {
-        let place = match &mut self.waiting {
-            Waiting::Classes(classes) => classes.pop(packets),
-            Waiting::Ranked(ranked) => ranked.pop(packets),
-        }?;
-        memory.used -= u64::from(packets.get(place).bytes);
-        Some(place)
+        match &mut self.waiting {
+            Waiting::Classes(classes) => {
+                let held = classes.held();
+                let place = classes.pop(packets)?;
+                memory.used -= held - classes.held();
+                Some(place)
+            }
+            Waiting::Ranked(ranked) => {
+                let place = ranked.pop(packets)?;
+                memory.used -= u64::from(packets.get(place).bytes);
+                Some(place)
+            }
+        }
     }
 
     /// Whether nothing waits.
@@ -201,6 +214,14 @@ impl Port {
         match &self.waiting {
             Waiting::Classes(classes) => classes.is_empty(),
             Waiting::Ranked(ranked) => ranked.is_empty(),
+        }
+    }
+
+    /// Bytes of its memory that are not for others.
+    fn held(&self) -> u64 {
+        match &self.waiting {
+            Waiting::Classes(classes) => classes.held(),
+            Waiting::Ranked(ranked) => ranked.bytes(),
         }
     }
 
@@ -224,7 +245,7 @@ pub(crate) fn build(specs: &[PortSpec], setup: &Setup) -> (Vec<Port>, Vec<Memory
         memories.push(Memory { used: 0, buffer });
         (memories.len() - 1) as u32
     };
-    let ports = specs
+    let ports: Vec<Port> = specs
         .iter()
         .map(|spec| {
             let memory = match (spec.switch, setup.buffer) {
@@ -235,6 +256,9 @@ pub(crate) fn build(specs: &[PortSpec], setup: &Setup) -> (Vec<Port>, Vec<Memory
             Port::new(spec, setup.discipline, memory)
         })
         .collect();
+    for port in &ports {
+        memories[port.memory as usize].used += port.held();
+    }
     (ports, memories)
 }
 

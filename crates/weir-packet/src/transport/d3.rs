@@ -9,7 +9,7 @@ use crate::receiver::Acknowledging;
 use crate::sender::HEADER_BYTES;
 use crate::tagging::Tagging;
 use crate::time::Picos;
-use weir_model::{Rate, Span};
+use weir_model::{Bytes, Rate, Span};
 use weir_trace::FlowArrival;
 
 /// The paper's weights of capacity unused and of the queue (from memory of it).
@@ -49,7 +49,7 @@ impl Transport for D3 {
             base: base(network),
         };
         Setup {
-            discipline: Discipline::Classes { first: Marking::Off, others: Marking::Off },
+            discipline: Discipline::Classes { first: Marking::Off, others: Marking::Off, reserved: Bytes(0) },
             buffer: network.buffer,
             acknowledging: Acknowledging::Each,
             ages_after: None,

@@ -6,10 +6,10 @@
 
 use super::settings::{Settings, SettingsError};
 use super::windowed::{Marked, few_enough, thresholds_for};
-use super::{Network, Sending, Setup, Transport, deadline_of};
+use super::{Network, Recovery, Sending, Setup, Transport, deadline_of};
 use crate::control::{Control, JustInTime, Late};
 use crate::mcp::{Params, Variant};
-use crate::port::{CLASSES, Marking};
+use crate::port::{Buffer, CLASSES, Discipline, Marking};
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES, segments_of};
 use crate::tagging::Tagging;
 use crate::time::Picos;
@@ -19,6 +19,9 @@ use weir_trace::{FlowArrival, FlowKind};
 
 /// Timeouts in a row after which a flow ages.
 const AGES_AFTER: f64 = 3.0;
+/// Only the first class may fill so many times its marking threshold of a port's buffer, so that bursts of others do not
+/// cost it packets.
+const RESERVED_THRESHOLDS: u64 = 2;
 /// The class of the others' first.
 const OTHERS: u8 = 1;
 /// Marks of the first class begin at this share of the usual threshold: paced flows need a short queue, and the law
@@ -29,7 +32,9 @@ struct Karuna {
     marked: Marked,
     variant: Variant,
     margin_rtts: Option<f64>,
+    ahead: Option<f64>,
     first_marking: Option<Bytes>,
+    reserved: Option<Bytes>,
     late: Late,
     ages_after: Option<u32>,
     demotion: Option<Arc<[Bytes]>>,
@@ -60,7 +65,9 @@ pub(super) fn karuna(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, 
         marked,
         variant,
         margin_rtts: settings.number("margin", 0.0..=100.0)?,
+        ahead: settings.number("ahead", 0.0..=0.9)?,
         first_marking: settings.quantity("first-marking")?,
+        reserved: settings.quantity_or_none("reserved")?,
         late,
         ages_after: (ages_after > 0).then_some(ages_after),
         // Who gives one kind of thresholds means both.
@@ -74,6 +81,7 @@ impl Karuna {
         let round_trip = Span::from_nanos(network.round_trip.0 / 1000);
         let mut params = Params::new(self.variant, round_trip);
         params.margin_rtts = self.margin_rtts.unwrap_or(params.margin_rtts);
+        params.ahead = self.ahead.unwrap_or(params.ahead);
         let segment = f64::from(SEGMENT_BYTES + HEADER_BYTES);
         params.mark_threshold_segments = self.first_marking(network).0 as f64 / segment;
         params
@@ -82,6 +90,22 @@ impl Karuna {
     fn first_marking(&self, network: &Network) -> Bytes {
         let usual = self.marked.threshold(network).0 as f64 * FIRST_CLASS_SHARE;
         self.first_marking.unwrap_or(Bytes(usual as u64))
+    }
+
+    /// What only the first class may fill of a port's buffer, at most half of it.
+    fn reserved(&self, network: &Network) -> Bytes {
+        let half = match network.buffer {
+            Buffer::PerPort(all) | Buffer::Shared { all, .. } => Bytes(all.0 / 2),
+        };
+        let usual = Bytes(self.first_marking(network).0.saturating_mul(RESERVED_THRESHOLDS));
+        self.reserved.unwrap_or(usual).min(half)
+    }
+
+    /// How losses are found that have to be mended before a deadline: a timer that acknowledgements set anew comes too
+    /// late.
+    fn in_time(&self, usual: Recovery) -> Recovery {
+        let chosen = self.marked.common.recovery.is_some();
+        if usual == Recovery::Selective && !chosen { Recovery::Timed } else { usual }
     }
 
     fn by_size(&self, flow: &FlowArrival) -> Tagging {
@@ -100,8 +124,10 @@ impl Transport for Karuna {
 
     fn setup(&self, network: &Network) -> Setup {
         let first = Marking::PerQueue(self.first_marking(network));
-        let setup = self.marked.common.setup(network, first, self.marked.marking(network));
-        Setup { ages_after: self.ages_after, ..setup }
+        let others = self.marked.marking(network);
+        let discipline = Discipline::Classes { first, others, reserved: self.reserved(network) };
+        let setup = self.marked.common.setup(network, first, others);
+        Setup { discipline, ages_after: self.ages_after, ..setup }
     }
 
     fn last_class(&self) -> u8 {
@@ -118,7 +144,9 @@ impl Transport for Karuna {
                 let control =
                     JustInTime::new(&params, now, segments, deadline, network.host_rate, self.late, dctcp);
                 let both = (Tagging::Fixed(0), self.by_size(flow));
-                (Box::new(control), Tagging::UntilGivenUp(Box::new(both)))
+                let tagging = Tagging::UntilGivenUp(Box::new(both));
+                let sending = self.marked.common.sending(Box::new(control), tagging, network);
+                return Sending { recovery: self.in_time(sending.recovery), ..sending };
             }
             (FlowKind::Unknown, None) => {
                 let thresholds = self.demotion.clone().unwrap_or_default();

@@ -28,6 +28,9 @@ pub enum Recovery {
     NewReno,
     /// By timeouts alone; each segment is acknowledged by itself. For networks that reorder packets.
     Selective,
+    /// As that, and by time: a segment is lost once others are acknowledged that were sent half a round trip later
+    /// (RACK, RFC 8985, which has a quarter that adapts).
+    Timed,
 }
 
 /// When a sender stops waiting for an acknowledgement.

@@ -77,10 +77,23 @@ impl<'a> Settings<'a> {
         &mut self,
         key: &'static str,
     ) -> Result<Option<T>, SettingsError> {
+        let value = self.quantity_or_none(key)?;
+        if value.as_ref().is_some_and(|value| *value == T::default()) {
+            let problem = "0 is not allowed".to_owned();
+            return Err(SettingsError::Value { key: key.to_owned(), problem });
+        }
+        Ok(value)
+    }
+
+    /// A quantity with its unit, or `0`.
+    pub(super) fn quantity_or_none<T: FromStr<Err = ParseUnitError>>(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<T>, SettingsError> {
         let Some(text) = self.raw(key) else { return Ok(None) };
-        let wrong = |problem| SettingsError::Value { key: key.to_owned(), problem };
-        let value: T = text.parse().map_err(|error: ParseUnitError| wrong(error.to_string()))?;
-        if value == T::default() { Err(wrong("0 is not allowed".to_owned())) } else { Ok(Some(value)) }
+        let wrong =
+            |error: ParseUnitError| SettingsError::Value { key: key.to_owned(), problem: error.to_string() };
+        text.parse().map(Some).map_err(wrong)
     }
 
     /// One of some words; the first is the default.

@@ -34,7 +34,7 @@ pub(super) struct Common {
     initial: Option<f64>,
     least_timeout: Option<Picos>,
     acknowledging: Acknowledging,
-    recovery: Option<Recovery>,
+    pub(super) recovery: Option<Recovery>,
 }
 
 impl Common {
@@ -46,9 +46,10 @@ impl Common {
                 "delayed" => Acknowledging::Delayed(DELAYED_ACK),
                 _ => Acknowledging::Each,
             },
-            recovery: match settings.word("recovery", &["auto", "newreno", "selective"])? {
+            recovery: match settings.word("recovery", &["auto", "newreno", "selective", "timed"])? {
                 "newreno" => Some(Recovery::NewReno),
                 "selective" => Some(Recovery::Selective),
+                "timed" => Some(Recovery::Timed),
                 _ => None,
             },
         })
@@ -68,7 +69,7 @@ impl Common {
     /// `first` and `others` are where packets of the first class and of others are marked.
     pub(super) fn setup(&self, network: &Network, first: Marking, others: Marking) -> Setup {
         Setup {
-            discipline: Discipline::Classes { first, others },
+            discipline: Discipline::Classes { first, others, reserved: Bytes(0) },
             buffer: network.buffer,
             acknowledging: self.acknowledging,
             ages_after: None,
