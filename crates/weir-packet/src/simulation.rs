@@ -11,7 +11,7 @@ pub(crate) use asking::Requests;
 use crate::event::{Event, What, Wheel};
 use crate::flow::{Flow, Flows};
 use crate::observer::{Observer, PacketSeen};
-use crate::packet::{Kind, NONE, Packet, Packets, Word};
+use crate::packet::{Kind, Packet, Packets, Word};
 use crate::port::{Allocator, Memory, Port, PortCounts};
 use crate::receiver::{Acknowledging, Held};
 use crate::record::{FlowRecord, RunCounts, Unfinished};
@@ -209,7 +209,8 @@ impl<'a> Simulation<'a> {
     fn enqueue(&mut self, at: u32, place: u32) {
         let port = &mut self.ports[at as usize];
         if port.free_at(self.now) {
-            self.transmit(at, place);
+            let bytes = self.packets.get(place).bytes;
+            self.transmit(at, place, bytes);
             return;
         }
         let memory = &mut self.memories[port.memory as usize];
@@ -225,8 +226,8 @@ impl<'a> Simulation<'a> {
     }
 
     #[inline]
-    fn transmit(&mut self, at: u32, place: u32) {
-        let arrival = self.ports[at as usize].send(self.packets.get(place).bytes, self.now);
+    fn transmit(&mut self, at: u32, place: u32, bytes: u16) {
+        let arrival = self.ports[at as usize].send(bytes, self.now);
         self.push(arrival, What::Arrival, place);
         if self.observer.is_some() {
             self.show(at, place, false);
@@ -238,8 +239,8 @@ impl<'a> Simulation<'a> {
         let port = &mut self.ports[at as usize];
         let memory = &mut self.memories[port.memory as usize];
         port.wakes = false;
-        let Some(place) = port.next(&self.packets, memory) else { return };
-        self.transmit(at, place);
+        let Some((place, bytes)) = port.next(memory) else { return };
+        self.transmit(at, place, bytes);
         let port = &mut self.ports[at as usize];
         if !port.is_empty() {
             port.wakes = true;
@@ -331,7 +332,6 @@ impl<'a> Simulation<'a> {
             flow: place,
             segment,
             expected: 0,
-            next: NONE,
             bytes: (payload + HEADER_BYTES) as u16,
             covers: 0,
             kind,
@@ -467,7 +467,6 @@ impl<'a> Simulation<'a> {
             flow: place,
             segment: held.segment,
             expected: 0,
-            next: NONE,
             bytes: ACK_BYTES,
             covers: 1,
             kind: Kind::Data,
@@ -496,7 +495,6 @@ impl<'a> Simulation<'a> {
         flow.acks = flow.acks.wrapping_add(1);
         let port = u32::from(packet.route.ports[0]);
         // The mark on an acknowledgement is the receiver's word; queues on the way back do not add to it.
-        packet.next = NONE;
         self.enqueue(port, place);
     }
 

@@ -92,6 +92,7 @@ impl Memory {
 }
 
 /// What waits, in the order of the port's discipline.
+#[expect(clippy::large_enum_variant, reason = "ports are few, and all of a run are alike")]
 enum Waiting {
     Classes(Classes),
     Ranked(Ranked),
@@ -158,7 +159,8 @@ impl Port {
     /// Lets a packet wait. The packet that the port drops for it, if any, is taken out; it may be this one.
     #[inline]
     pub(crate) fn wait(&mut self, packets: &mut Packets, memory: &mut Memory, place: u32) -> Option<u32> {
-        let bytes = u64::from(packets.get(place).bytes);
+        let packet = packets.get_mut(place);
+        let bytes = u64::from(packet.bytes);
         let admitted = memory.admits(self.queued().0, bytes);
         match &mut self.waiting {
             Waiting::Classes(classes) => {
@@ -167,32 +169,32 @@ impl Port {
                     return Some(place);
                 }
                 memory.used += bytes;
-                self.counts.marked += u64::from(classes.push(packets, place));
+                self.counts.marked += u64::from(classes.push(packet, place));
                 None
             }
             Waiting::Ranked(ranked) => {
                 memory.used += bytes;
-                ranked.push(packets, place);
+                ranked.push(packet, place);
                 if admitted {
                     return None;
                 }
-                let worst = ranked.drop_worst(packets);
+                let (worst, bytes) = ranked.drop_worst()?;
                 self.counts.dropped += 1;
-                memory.used -= u64::from(packets.get(worst).bytes);
+                memory.used -= u64::from(bytes);
                 Some(worst)
             }
         }
     }
 
-    /// Takes out what is to be sent next.
+    /// Takes out what is to be sent next: its place, and its bytes.
     #[inline]
-    pub(crate) fn next(&mut self, packets: &Packets, memory: &mut Memory) -> Option<u32> {
-        let place = match &mut self.waiting {
-            Waiting::Classes(classes) => classes.pop(packets),
-            Waiting::Ranked(ranked) => ranked.pop(packets),
+    pub(crate) fn next(&mut self, memory: &mut Memory) -> Option<(u32, u16)> {
+        let (place, bytes) = match &mut self.waiting {
+            Waiting::Classes(classes) => classes.pop(),
+            Waiting::Ranked(ranked) => ranked.pop(),
         }?;
-        memory.used -= u64::from(packets.get(place).bytes);
-        Some(place)
+        memory.used -= u64::from(bytes);
+        Some((place, bytes))
     }
 
     /// Whether nothing waits.
