@@ -92,6 +92,11 @@ impl Packets {
     pub(crate) fn get_mut(&mut self, place: u32) -> &mut Packet {
         &mut self.table[place as usize]
     }
+    /// Hops done by a packet, or anything if there is none.
+    #[inline]
+    pub(crate) fn peek_hop(&self, place: u32) -> u8 {
+        self.table.get(place as usize).map_or(0, |packet| packet.hop)
+    }
     /// How many there are.
     pub(crate) fn live(&self) -> usize {
         self.table.len() - self.free.len()
