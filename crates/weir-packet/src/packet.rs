@@ -4,8 +4,6 @@ use crate::time::Picos;
 
 /// Links that a packet passes at most: its host's, and those of five switches.
 pub(crate) const MAX_HOPS: usize = 6;
-/// No packet: the end of a list.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// The ports that a packet leaves by, from its host's to the last switch's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +47,6 @@ pub(crate) struct Packet {
     pub(crate) segment: u32,
     /// Of an acknowledgement: all segments before this one are there.
     pub(crate) expected: u32,
-    /// The next in the list that it is in.
-    pub(crate) next: u32,
     /// Bytes on the wire.
     pub(crate) bytes: u16,
     /// How many segments an acknowledgement is for.
@@ -95,6 +91,11 @@ impl Packets {
     #[inline]
     pub(crate) fn get_mut(&mut self, place: u32) -> &mut Packet {
         &mut self.table[place as usize]
+    }
+    /// Hops done by a packet, or anything if there is none.
+    #[inline]
+    pub(crate) fn peek_hop(&self, place: u32) -> u8 {
+        self.table.get(place as usize).map_or(0, |packet| packet.hop)
     }
     /// How many there are.
     pub(crate) fn live(&self) -> usize {

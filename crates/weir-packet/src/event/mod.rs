@@ -8,7 +8,7 @@ use crate::time::Picos;
 
 /// What may happen. The number says to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u16)]
 pub(crate) enum What {
     /// A packet has come to the end of the link that it was on.
     Arrival,
@@ -24,6 +24,22 @@ pub(crate) enum What {
     FlowArrival,
     /// It is time to take a sample of what is watched.
     Sample,
+}
+
+impl What {
+    /// The one whose number this is.
+    #[inline]
+    fn numbered(number: u16) -> What {
+        match number {
+            0 => What::Arrival,
+            1 => What::PortFree,
+            2 => What::Timer,
+            3 => What::Pace,
+            4 => What::DelayedAck,
+            5 => What::FlowArrival,
+            _ => What::Sample,
+        }
+    }
 }
 
 /// Something that happens, when, and to whom.

@@ -1,25 +1,58 @@
 //! The event queue: a wheel of short slots for what comes soon, a heap for the rest.
 //!
 //! Problem: nearly all events of a packet network come within some microseconds, and there are some ten thousand at a
-//! time. A heap takes log n steps, each at another place in memory.
+//! time. A heap takes log n steps, each at another place in memory; and memory that is larger than a cache costs more
+//! than the steps.
 //!
-//! Approach: an event goes to the slot of its time without being compared. A slot is sorted when its time comes, when it
-//! has few events. What is beyond the last slot (timers, arrivals of flows) waits in a heap, and moves to its slot as
-//! soon as the wheel reaches that far.
+//! Approach: an event goes to the slot of its time without being compared. When the time of a slot comes, it is opened:
+//! its events are put in order in one small list, by a counting sort over parts of the slot. What is beyond the last slot
+//! (timers, arrivals of flows) waits in a heap, and moves to its slot as soon as the wheel reaches that far. The wheel
+//! reaches as far as packets need, no farther, and an event is eight bytes in it, so that it leaves the cache to packets.
 //!
 //! Order: sorting is stable and slots are filled in the order of insertion, so equal times keep the order in which they
 //! were put in. Events from the heap come to a slot in the moment in which it comes into reach, before any that is put
 //! there directly, and those were put in earlier, so that holds for them too.
 
-use super::Event;
+use super::{Event, What};
+use crate::time::Picos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// 2^15 ps = 33 ns a slot: some ten events where 144 hosts are busy.
+/// 2^15 ps = 33 ns a slot: some twenty events where 144 hosts are busy.
 const SLOT_BITS: u32 = 15;
-/// 2048 slots: 67 us, more than a packet takes from port to port. More of them, or shorter ones, leave the caches.
-const SLOTS: usize = 2048;
-const WORDS: usize = SLOTS / 64;
+/// A slot in parts of 2^9 ps = 0.5 ns, few enough to count in a few cache lines.
+const PART_BITS: u32 = 9;
+const PARTS: usize = 1 << (SLOT_BITS - PART_BITS);
+/// Slots, at least and at most: 8 us to 270 us.
+const SLOTS: (u64, u64) = (256, 8192);
+/// A slot of more events is sorted by comparisons: its parts have many each.
+const MANY: usize = 1024;
+
+/// An event in its slot, which says the rest of its time. From the highest bit: the time within the slot, what happens
+/// (16 bits), to whom (32 bits).
+#[derive(Clone, Copy, Debug, Default)]
+struct Near(u64);
+
+impl Near {
+    #[inline]
+    fn of(event: &Event) -> Near {
+        let within = event.at.0 % (1 << SLOT_BITS);
+        Near(within << 48 | (event.what as u64) << 32 | u64::from(event.whom))
+    }
+    #[inline]
+    fn within(self) -> u64 {
+        self.0 >> 48
+    }
+    #[inline]
+    fn part(self) -> usize {
+        (self.within() >> PART_BITS) as usize % PARTS
+    }
+    #[inline]
+    fn event(self, slot: u64) -> Event {
+        let at = Picos(slot << SLOT_BITS | self.within());
+        Event { at, what: What::numbered((self.0 >> 32) as u16), whom: self.0 as u32 }
+    }
+}
 
 /// An event of the heap, ordered by time, then by number of insertion.
 struct Far {
@@ -46,27 +79,41 @@ impl Ord for Far {
 
 /// Events in order of time. None may be put in before the time of the last that was taken out.
 pub(crate) struct Wheel {
-    slots: Vec<Vec<Event>>,
+    slots: Vec<Vec<Near>>,
     /// Which slots have events, by place in `slots`.
-    occupied: [u64; WORDS],
-    /// The slot that is open, counted from the beginning of time. Its events are in order.
+    occupied: Vec<u64>,
+    /// The slot that is open, counted from the beginning of time.
     open: u64,
-    /// The next event of the open slot.
+    /// Its events in order; its place in `slots` is empty.
+    opened: Vec<Near>,
+    /// The next event of `opened`.
     cursor: usize,
     far: BinaryHeap<Reverse<Far>>,
     inserted_far: u64,
 }
 
 impl Wheel {
-    pub(crate) fn new() -> Wheel {
+    /// A wheel for events that come mostly within `reach`.
+    pub(crate) fn new(reach: Picos) -> Wheel {
+        // The open slot is one of them, and begins before now.
+        let slots =
+            (reach.0 >> SLOT_BITS).saturating_add(2).clamp(SLOTS.0, SLOTS.1).next_power_of_two() as usize;
         Wheel {
-            slots: (0..SLOTS).map(|_| Vec::new()).collect(),
-            occupied: [0; WORDS],
+            slots: vec![Vec::new(); slots],
+            occupied: vec![0; slots / 64],
             open: 0,
+            opened: Vec::new(),
             cursor: 0,
             far: BinaryHeap::new(),
             inserted_far: 0,
         }
+    }
+
+    /// The place of a slot.
+    #[inline]
+    fn place(&self, slot: u64) -> usize {
+        // A power of two.
+        slot as usize & (self.slots.len() - 1)
     }
 
     /// Puts an event in.
@@ -74,56 +121,68 @@ impl Wheel {
     pub(crate) fn push(&mut self, event: Event) {
         let slot = event.at.0 >> SLOT_BITS;
         debug_assert!(slot >= self.open, "an event in the past");
-        if slot - self.open >= SLOTS as u64 {
+        if slot == self.open {
+            let near = Near::of(&event);
+            let later = &self.opened[self.cursor..];
+            let after = later.partition_point(|other| other.within() <= near.within());
+            self.opened.insert(self.cursor + after, near);
+        } else if slot - self.open < self.slots.len() as u64 {
+            self.put(slot, &event);
+        } else {
             self.far.push(Reverse(Far { number: self.inserted_far, event }));
             self.inserted_far += 1;
-            return;
         }
-        let place = slot as usize % SLOTS;
-        let events = &mut self.slots[place];
-        if slot == self.open {
-            let after = self.cursor + events[self.cursor..].partition_point(|other| other.at <= event.at);
-            events.insert(after, event);
-        } else {
-            events.push(event);
-        }
+    }
+
+    #[inline]
+    fn put(&mut self, slot: u64, event: &Event) {
+        let place = self.place(slot);
+        self.slots[place].push(Near::of(event));
         self.occupied[place / 64] |= 1 << (place % 64);
     }
 
-    /// Takes the next event out.
+    /// Takes the next event of the open slot out; none if that has no more: [`Wheel::open_next`].
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Event> {
-        loop {
-            let place = self.open as usize % SLOTS;
-            if let Some(&event) = self.slots[place].get(self.cursor) {
-                self.cursor += 1;
-                return Some(event);
-            }
-            self.slots[place].clear();
-            self.cursor = 0;
-            self.occupied[place / 64] &= !(1 << (place % 64));
-            self.open = self.next_occupied()?;
-            self.draw_near();
-            let slot = &mut self.slots[self.open as usize % SLOTS];
-            if slot.len() > 1 {
-                slot.sort_by_key(|event| event.at);
-            }
-        }
+        let near = *self.opened.get(self.cursor)?;
+        self.cursor += 1;
+        Some(near.event(self.open))
+    }
+
+    /// Opens the next slot that has events, after the last event of the open one. Whether there is any.
+    pub(crate) fn open_next(&mut self) -> bool {
+        self.opened.clear();
+        self.cursor = 0;
+        let Some(next) = self.next_occupied() else { return false };
+        self.open = next;
+        self.draw_near();
+        let place = self.place(next);
+        self.occupied[place / 64] &= !(1 << (place % 64));
+        sort(&self.slots[place], &mut self.opened);
+        self.slots[place].clear();
+        true
+    }
+
+    /// The events of the open slot that are to come, in order.
+    #[inline]
+    pub(crate) fn opened(&self) -> impl Iterator<Item = Event> {
+        self.opened[self.cursor..].iter().map(|near| near.event(self.open))
     }
 
     /// The next slot with events, in the wheel or, if that is empty, in the heap.
     fn next_occupied(&self) -> Option<u64> {
-        let start = self.open as usize % SLOTS;
+        let start = self.place(self.open);
+        let words = self.occupied.len();
         // Words from the one of the open slot on, around, and that one again for the places before it.
-        for step in 0..=WORDS {
-            let word = (start / 64 + step) % WORDS;
+        for step in 0..=words {
+            let word = (start / 64 + step) & (words - 1);
             let mut bits = self.occupied[word];
             if step == 0 {
                 bits &= u64::MAX << (start % 64);
             }
             if bits != 0 {
                 let place = word * 64 + bits.trailing_zeros() as usize;
-                return Some(self.open + ((place + SLOTS - start) % SLOTS) as u64);
+                return Some(self.open + (place.wrapping_sub(start) & (self.slots.len() - 1)) as u64);
             }
         }
         self.far.peek().map(|Reverse(far)| far.event.at.0 >> SLOT_BITS)
@@ -132,24 +191,53 @@ impl Wheel {
     /// Moves what has come into reach from the heap to its slot.
     #[inline]
     fn draw_near(&mut self) {
-        let end = self.open + SLOTS as u64;
+        let end = self.open + self.slots.len() as u64;
         while let Some(Reverse(first)) = self.far.peek() {
             if first.event.at.0 >> SLOT_BITS >= end {
                 return;
             }
             let Some(Reverse(far)) = self.far.pop() else { return };
-            let place = (far.event.at.0 >> SLOT_BITS) as usize % SLOTS;
-            self.slots[place].push(far.event);
-            self.occupied[place / 64] |= 1 << (place % 64);
+            self.put(far.event.at.0 >> SLOT_BITS, &far.event);
         }
+    }
+}
+
+/// Puts the events of a slot in order of time, equal times as they are.
+fn sort(events: &[Near], sorted: &mut Vec<Near>) {
+    if events.len() > MANY {
+        sorted.extend_from_slice(events);
+        sorted.sort_by_key(|event| event.within());
+        return;
+    }
+    let mut starts = [0_u16; PARTS];
+    for event in events {
+        starts[event.part()] += 1;
+    }
+    let mut start = 0;
+    for part in &mut starts {
+        start += std::mem::replace(part, start);
+    }
+    sorted.resize(events.len(), Near::default());
+    for &event in events {
+        let start = &mut starts[event.part()];
+        sorted[usize::from(*start)] = event;
+        *start += 1;
+    }
+    // Parts are in order; what is within one has few to pass.
+    for i in 1..sorted.len() {
+        let event = sorted[i];
+        let mut to = i;
+        while to > 0 && sorted[to - 1].within() > event.within() {
+            sorted[to] = sorted[to - 1];
+            to -= 1;
+        }
+        sorted[to] = event;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::What;
     use super::*;
-    use crate::time::Picos;
     use proptest::prelude::*;
 
     /// The obvious queue: the least (time, number of insertion) of all.
@@ -167,6 +255,15 @@ mod tests {
         }
     }
 
+    fn take(wheel: &mut Wheel) -> Option<Event> {
+        loop {
+            let event = wheel.pop();
+            if event.is_some() || !wheel.open_next() {
+                return event;
+            }
+        }
+    }
+
     /// Spans from equal times to far beyond the wheel.
     fn span() -> impl Strategy<Value = u64> {
         prop_oneof![Just(0), 0..1_u64 << 10, 0..1_u64 << 17, 0..1_u64 << 27, 0..1_u64 << 34]
@@ -175,9 +272,10 @@ mod tests {
     proptest! {
         #[test]
         fn events_come_out_as_from_the_obvious_queue(
+            reach in span(),
             steps in proptest::collection::vec((proptest::collection::vec(span(), 0..4), 1..4_usize), 1..120)
         ) {
-            let (mut wheel, mut plain) = (Wheel::new(), Plain::default());
+            let (mut wheel, mut plain) = (Wheel::new(Picos(reach)), Plain::default());
             let (mut now, mut whom) = (0, 0);
             for (spans, pops) in steps {
                 for span in spans {
@@ -188,14 +286,45 @@ mod tests {
                 }
                 for _ in 0..pops {
                     let event = plain.pop();
-                    prop_assert_eq!(wheel.pop(), event);
+                    prop_assert_eq!(take(&mut wheel), event);
                     now = event.map_or(now, |event| event.at.0);
                 }
             }
             while let Some(event) = plain.pop() {
-                prop_assert_eq!(wheel.pop(), Some(event));
+                prop_assert_eq!(take(&mut wheel), Some(event));
             }
-            prop_assert_eq!(wheel.pop(), None);
+            prop_assert_eq!(take(&mut wheel), None);
         }
+
+        #[test]
+        fn slots_are_sorted_by_time_and_keep_equal_times_as_they_came(
+            width in 1..=1_u64 << SLOT_BITS,
+            times in prop_oneof![
+                proptest::collection::vec(any::<u64>(), 0..60),
+                proptest::collection::vec(any::<u64>(), MANY - 1..MANY + 2),
+            ],
+        ) {
+            let event = |(whom, time)| Event { at: Picos(time % width), what: What::Timer, whom };
+            let mut events: Vec<Event> = (0..).zip(times).map(event).collect();
+            let near: Vec<Near> = events.iter().map(Near::of).collect();
+            let mut sorted = Vec::new();
+            sort(&near, &mut sorted);
+            events.sort_by_key(|event| event.at);
+            prop_assert_eq!(sorted.iter().map(|near| near.event(0)).collect::<Vec<_>>(), events);
+        }
+    }
+
+    #[test]
+    fn every_kind_of_event_is_told_by_its_number() {
+        let all = [
+            What::Arrival,
+            What::PortFree,
+            What::Timer,
+            What::Pace,
+            What::DelayedAck,
+            What::FlowArrival,
+            What::Sample,
+        ];
+        assert!(all.iter().all(|&what| What::numbered(what as u16) == what));
     }
 }

@@ -1,13 +1,20 @@
 //! Strict priorities: what waits in a class goes before all of the classes after it.
 
 use super::{CLASSES, Marking};
-use crate::packet::{NONE, Packet, Packets};
+use crate::packet::Packet;
+use std::collections::VecDeque;
 
-/// A list of packets, first come first served.
-#[derive(Clone, Copy)]
+/// A packet that waits. What the port needs of it is here: a packet that has waited for long is in no cache.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    place: u32,
+    bytes: u16,
+}
+
+/// Packets of a class, first come first served.
+#[derive(Default)]
 struct Fifo {
-    head: u32,
-    tail: u32,
+    waiting: VecDeque<Waits>,
     bytes: u32,
 }
 
@@ -25,8 +32,7 @@ pub(super) struct Classes {
 
 impl Classes {
     pub(super) fn new(first: Marking, others: Marking, reserved: u64) -> Classes {
-        let empty = Fifo { head: NONE, tail: NONE, bytes: 0 };
-        Classes { fifos: [empty; CLASSES], occupied: 0, bytes: 0, first, others, reserved }
+        Classes { fifos: Default::default(), occupied: 0, bytes: 0, first, others, reserved }
     }
 
     /// Bytes that wait, and those kept for the first class that it does not use.
@@ -45,8 +51,7 @@ impl Classes {
 
     /// Puts a packet at the end of its class. Whether it was marked.
     #[inline]
-    pub(super) fn push(&mut self, packets: &mut Packets, place: u32) -> bool {
-        let packet = packets.get_mut(place);
+    pub(super) fn push(&mut self, packet: &mut Packet, place: u32) -> bool {
         let class = usize::from(packet.class).min(CLASSES - 1);
         let fifo = &mut self.fifos[class];
         let marked = match if class == 0 { self.first } else { self.others } {
@@ -55,38 +60,28 @@ impl Classes {
             Marking::PerPort(threshold) => self.bytes >= threshold.0,
         };
         packet.marked |= marked;
-        packet.next = NONE;
         let bytes = u32::from(packet.bytes);
         fifo.bytes += bytes;
         self.bytes += u64::from(bytes);
-        if fifo.tail == NONE {
-            fifo.head = place;
-            self.occupied |= 1 << class;
-        } else {
-            packets.get_mut(fifo.tail).next = place;
-        }
-        fifo.tail = place;
+        self.occupied |= 1 << class;
+        fifo.waiting.push_back(Waits { place, bytes: packet.bytes });
         marked
     }
 
-    /// Takes the first packet of the first class out.
+    /// Takes the first packet of the first class out: its place, and its bytes.
     #[inline]
-    pub(super) fn pop(&mut self, packets: &Packets) -> Option<u32> {
-        if self.occupied == 0 {
-            return None;
+    pub(super) fn pop(&mut self) -> Option<(u32, u16)> {
+        let fifo = self.fifos.get_mut(self.occupied.trailing_zeros() as usize)?;
+        let Waits { place, bytes } = fifo.waiting.pop_front()?;
+        fifo.bytes -= u32::from(bytes);
+        self.bytes -= u64::from(bytes);
+        if fifo.waiting.is_empty() {
+            // The next begins at the front again, which is in the caches.
+            fifo.waiting.clear();
+            // The lowest bit is this class.
+            self.occupied &= self.occupied - 1;
         }
-        let class = self.occupied.trailing_zeros() as usize;
-        let fifo = &mut self.fifos[class];
-        let place = fifo.head;
-        let packet = packets.get(place);
-        fifo.head = packet.next;
-        fifo.bytes -= u32::from(packet.bytes);
-        self.bytes -= u64::from(packet.bytes);
-        if fifo.head == NONE {
-            fifo.tail = NONE;
-            self.occupied &= !(1 << class);
-        }
-        Some(place)
+        Some((place, bytes))
     }
 
     #[inline]

@@ -95,6 +95,7 @@ impl Memory {
 }
 
 /// What waits, in the order of the port's discipline.
+#[expect(clippy::large_enum_variant, reason = "ports are few, and all of a run are alike")]
 enum Waiting {
     Classes(Classes),
     Ranked(Ranked),
@@ -163,49 +164,44 @@ impl Port {
     /// Lets a packet wait. The packet that the port drops for it, if any, is taken out; it may be this one.
     #[inline]
     pub(crate) fn wait(&mut self, packets: &mut Packets, memory: &mut Memory, place: u32) -> Option<u32> {
+        let packet = packets.get_mut(place);
         match &mut self.waiting {
             Waiting::Classes(classes) => {
-                let more = classes.holds_more_with(packets.get(place));
+                let more = classes.holds_more_with(packet);
                 if more > 0 && !memory.admits(classes.held(), more) {
                     self.counts.dropped += 1;
                     return Some(place);
                 }
                 memory.used += more;
-                self.counts.marked += u64::from(classes.push(packets, place));
+                self.counts.marked += u64::from(classes.push(packet, place));
                 None
             }
             Waiting::Ranked(ranked) => {
-                let bytes = u64::from(packets.get(place).bytes);
+                let bytes = u64::from(packet.bytes);
                 let admitted = memory.admits(ranked.bytes(), bytes);
                 memory.used += bytes;
-                ranked.push(packets, place);
+                ranked.push(packet, place);
                 if admitted {
                     return None;
                 }
-                let worst = ranked.drop_worst(packets);
+                let (worst, bytes) = ranked.drop_worst()?;
                 self.counts.dropped += 1;
-                memory.used -= u64::from(packets.get(worst).bytes);
+                memory.used -= u64::from(bytes);
                 Some(worst)
             }
         }
     }
 
-    /// Takes out what is to be sent next.
+    /// Takes out what is to be sent next: its place, and its bytes.
     #[inline]
-    pub(crate) fn next(&mut self, packets: &Packets, memory: &mut Memory) -> Option<u32> {
-        match &mut self.waiting {
-            Waiting::Classes(classes) => {
-                let held = classes.held();
-                let place = classes.pop(packets)?;
-                memory.used -= held - classes.held();
-                Some(place)
-            }
-            Waiting::Ranked(ranked) => {
-                let place = ranked.pop(packets)?;
-                memory.used -= u64::from(packets.get(place).bytes);
-                Some(place)
-            }
-        }
+    pub(crate) fn next(&mut self, memory: &mut Memory) -> Option<(u32, u16)> {
+        let held = self.held();
+        let next = match &mut self.waiting {
+            Waiting::Classes(classes) => classes.pop(),
+            Waiting::Ranked(ranked) => ranked.pop(),
+        }?;
+        memory.used -= held - self.held();
+        Some(next)
     }
 
     /// Whether nothing waits.

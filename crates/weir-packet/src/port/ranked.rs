@@ -1,61 +1,65 @@
-//! pFabric's queue: the least rank goes first, the greatest is dropped. It holds few packets, so all are looked at, as
-//! the paper proposes (section 4.3).
+//! pFabric's queue: the least rank goes first, the greatest is dropped. It holds few packets, so that the paper looks at
+//! all of them (section 4.3); here they are kept in order of rank, and all are looked at once for the earliest segment.
 
-use crate::packet::Packets;
+use crate::packet::{Kind, Packet};
 
-/// What waits, in the order of arrival.
+/// A packet that waits. What is compared is here, so that looking at all reads one piece of memory.
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    rank: u64,
+    /// The segment, and below it how many packets came before since nothing waited last.
+    order: u64,
+    place: u32,
+    flow: u32,
+    bytes: u16,
+    kind: Kind,
+}
+
+/// What waits: the greatest rank first, of equal ranks the last come.
 #[derive(Default)]
 pub(super) struct Ranked {
-    waiting: Vec<u32>,
+    waiting: Vec<Waits>,
     bytes: u64,
+    /// Packets that came since nothing waited last; 2^32 are more than a minute's.
+    came: u32,
 }
 
 impl Ranked {
     #[inline]
-    pub(super) fn push(&mut self, packets: &Packets, place: u32) {
-        self.waiting.push(place);
-        self.bytes += u64::from(packets.get(place).bytes);
+    pub(super) fn push(&mut self, packet: &Packet, place: u32) {
+        let Packet { rank, flow, segment, bytes, kind, .. } = *packet;
+        if self.waiting.is_empty() {
+            self.came = 0;
+        }
+        let order = u64::from(segment) << 32 | u64::from(self.came);
+        self.came = self.came.wrapping_add(1);
+        self.bytes += u64::from(bytes);
+        let before = self.waiting.partition_point(|other| other.rank > rank);
+        self.waiting.insert(before, Waits { rank, order, place, flow, bytes, kind });
     }
 
     /// Takes out the packet to send: of the flow that has the packet of least rank (the first come, among equals), the
-    /// earliest segment, so that ranks which fall as a flow goes on do not reorder it.
-    pub(super) fn pop(&mut self, packets: &Packets) -> Option<u32> {
-        let first = *self.waiting.first()?;
-        let mut best = packets.get(first);
-        for &place in &self.waiting[1..] {
-            let packet = packets.get(place);
-            if packet.rank < best.rank {
-                best = packet;
+    /// earliest segment, so that ranks which fall as a flow goes on do not reorder it. Its place, and its bytes.
+    pub(super) fn pop(&mut self) -> Option<(u32, u16)> {
+        let &Waits { flow, kind, .. } = self.waiting.last()?;
+        let (mut index, mut earliest) = (0, u64::MAX);
+        for (i, packet) in self.waiting.iter().enumerate() {
+            if packet.flow == flow && packet.kind == kind && packet.order < earliest {
+                (index, earliest) = (i, packet.order);
             }
         }
-        let (flow, kind) = (best.flow, best.kind);
-        let mut index = None;
-        let mut segment = u32::MAX;
-        for (i, &place) in self.waiting.iter().enumerate() {
-            let packet = packets.get(place);
-            if packet.flow == flow && packet.kind == kind && (index.is_none() || packet.segment < segment) {
-                (index, segment) = (Some(i), packet.segment);
-            }
-        }
-        index.map(|index| self.take(packets, index))
+        Some(self.take(index))
     }
 
-    /// Takes out the packet of the greatest rank; of several the last come.
-    pub(super) fn drop_worst(&mut self, packets: &Packets) -> u32 {
-        let rank = |i: usize| packets.get(self.waiting[i]).rank;
-        let mut worst = 0;
-        for i in 1..self.waiting.len() {
-            if rank(i) >= rank(worst) {
-                worst = i;
-            }
-        }
-        self.take(packets, worst)
+    /// Takes out the packet of the greatest rank; of several the last come. Its place, and its bytes.
+    pub(super) fn drop_worst(&mut self) -> Option<(u32, u16)> {
+        (!self.waiting.is_empty()).then(|| self.take(0))
     }
 
-    fn take(&mut self, packets: &Packets, index: usize) -> u32 {
-        let place = self.waiting.remove(index);
-        self.bytes -= u64::from(packets.get(place).bytes);
-        place
+    fn take(&mut self, index: usize) -> (u32, u16) {
+        let packet = self.waiting.remove(index);
+        self.bytes -= u64::from(packet.bytes);
+        (packet.place, packet.bytes)
     }
 
     #[inline]
