@@ -217,3 +217,52 @@ fn rates_of_links_are_what_they_say() {
     // The scenario's helper above is used with the rate that the numbers of these tests assume.
     assert_eq!(switch(2).1.host_rate, Rate::from_bits_per_sec(1e9));
 }
+
+/// A flow with a deadline across racks, and twice eight bursts of 70 segments that meet it at its receiver: 840 kB at
+/// once, where 360 kB may wait.
+fn burst() -> Scenario {
+    let mut text = r#"
+name = "burst"
+[network]
+topology = "leaf-spine"
+racks = 2
+hosts_per_rack = 9
+spines = 2
+rate = "10gbit"
+spine_rate = "40gbit"
+balance = "spray"
+initial_window = 70
+[[flow]]
+source = 0
+destination = 17
+size = "5MB"
+deadline = "8ms"
+"#
+    .to_owned();
+    for (at, source) in
+        [(1, 1), (3, 9)].into_iter().flat_map(|(at, first)| (first..first + 8).map(move |s| (at, s)))
+    {
+        text += &format!("[[flow]]\nsource = {source}\ndestination = 17\nat = \"{at}ms\"\nsize = \"1MB\"\n");
+    }
+    Scenario::from_text(&text).expect("a scenario")
+}
+
+fn deadline_flow(transport: &str) -> FlowRecord {
+    let records = run(&burst(), transport, &mut Received::default());
+    let record = records.into_iter().next().expect("a flow");
+    println!("{transport}: {:.4} of its window, {} sent again", needed(&record), record.retransmitted);
+    record
+}
+
+#[test]
+fn bursts_of_others_cost_deadline_flows_nothing_of_the_buffer_kept_for_them() {
+    assert_eq!(deadline_flow("karuna").retransmitted, 0);
+    assert!(deadline_flow("karuna:reserved=0").retransmitted > 0);
+}
+
+#[test]
+fn losses_found_by_time_are_mended_before_the_deadline() {
+    // A timer that each acknowledgement sets anew runs out when the flow has nothing else to send, which is too late.
+    assert_eq!(deadline_flow("karuna:reserved=0:recovery=selective").met(), Some(false));
+    assert_eq!(deadline_flow("karuna:reserved=0").met(), Some(true));
+}
