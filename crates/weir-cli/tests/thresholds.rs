@@ -58,6 +58,18 @@ fn known_figures_come_out_against_those_published() {
 }
 
 #[test]
+fn levels_that_share_are_forecast_on_request() {
+    let (said, written) =
+        results(&["--cdf", "web-search", "--load", "0.8", "--against", "pias", "--levels", "shared"]);
+    assert!(said.contains("shared by their flows"), "{said}");
+    assert_eq!(written["service"], "shared");
+    let mean = |thresholds| choice(&written["traffics"][0], thresholds)["mean_fct_packets"].as_f64().unwrap();
+    // Processor sharing of 1 711 250 bytes on average at load 0.8: 5 * 1172.1 packets.
+    assert!((mean("one level") - 5860.4).abs() < 0.1, "{}", mean("one level"));
+    assert!(mean("optimised") < mean("PIAS") && mean("PIAS") < mean("one level"));
+}
+
+#[test]
 fn flows_with_a_deadline_take_a_queue_and_several_traffics_are_judged_on_all() {
     let mix = ["--cdf", "web-search,data-mining", "--load", "0.5,0.8", "--mix", "known=0.5,deadline=0.2"];
     let (said, written) = results(&mix);

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use weir_model::{Bytes, Rate};
 use weir_packet::thresholds::{
-    Forecast, MAX_LEVELS, Optimum, PIAS_LOADS, Robustness, Thresholds, Traffic, Urgent, even_split, optimise,
-    pias,
+    Forecast, MAX_LEVELS, Optimum, PIAS_LOADS, Robustness, Service, Thresholds, Traffic, Urgent, even_split,
+    optimise, pias,
 };
 use weir_trace::{FlowSizes, Mix};
 
@@ -33,6 +33,10 @@ pub(crate) struct ThresholdsArgs {
     /// Flows with a deadline send as fast as the link allows, not just in time
     #[arg(long)]
     bursts: bool,
+    /// How the flows of a level are served in theory: fifo, the first that came first, as in the model of PIAS and Karuna;
+    /// shared, all at the same rate, for switches whose queues carry DCTCP or TCP
+    #[arg(long = "levels", value_enum, value_name = "SERVICE", default_value_t = Levels::Fifo, hide_possible_values = true)]
+    service: Levels,
     /// Rate of the link, for times in seconds
     #[arg(long, value_name = "RATE", default_value = "10gbit")]
     link_rate: Rate,
@@ -51,6 +55,22 @@ pub(crate) struct ThresholdsArgs {
 enum Against {
     /// PIAS: all flows as if of unknown size and none urgent; 8 queues, web-search or data-mining at load 0.5 or 0.8
     Pias,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Levels {
+    Fifo,
+    Shared,
+}
+
+impl Levels {
+    fn service(self) -> Service {
+        match self {
+            Levels::Fifo => Service::Fifo,
+            Levels::Shared => Service::Shared,
+        }
+    }
 }
 
 /// `known=0.5,deadline=0.2`; what is not said is 0.
@@ -93,6 +113,8 @@ struct Results {
     queues: u8,
     /// Queues of the flows without a deadline.
     levels: usize,
+    /// How a level's flows are served in theory.
+    service: Levels,
     known: f64,
     deadline: f64,
     /// Whether flows with a deadline send just in time.
@@ -164,6 +186,7 @@ pub(crate) fn thresholds(args: ThresholdsArgs) -> Result<(), Failure> {
         link_rate_bps: args.link_rate.bits_per_sec().round() as u64,
         queues: args.queues,
         levels: task.levels.get(),
+        service: args.service,
         known: args.mix.known,
         deadline: args.mix.deadline,
         paced: !args.bursts,
@@ -189,17 +212,19 @@ fn prepare(args: &ThresholdsArgs) -> Result<Task, Failure> {
         let sizes = FlowSizes::load(cdf).map_err(|error| Failure::Input(format!("--cdf {error}")))?;
         for &load in &args.load {
             let refused = |error| Failure::Input(format!("--load, --mix: {error}"));
-            let traffic = Traffic::new(sizes.clone(), load, &args.mix.mix(), urgent).map_err(refused)?;
+            let service = args.service.service();
+            let traffic = |mix: &Mix| {
+                let traffic = Traffic::new(sizes.clone(), load, mix, urgent).map_err(refused)?;
+                Ok::<Traffic, Failure>(traffic.served(service))
+            };
             let theirs = match args.against {
                 None => None,
                 Some(Against::Pias) => {
                     let thresholds = published(cdf, load, args.queues)?;
-                    let unknown =
-                        Traffic::new(sizes.clone(), load, &Mix::UNKNOWN, urgent).map_err(refused)?;
-                    Some((unknown, thresholds))
+                    Some((traffic(&Mix::UNKNOWN)?, thresholds))
                 }
             };
-            task.traffics.push((cdf.clone(), traffic));
+            task.traffics.push((cdf.clone(), traffic(&args.mix.mix())?));
             task.theirs.push(theirs);
         }
     }
@@ -275,8 +300,12 @@ fn print(results: &Results) {
     };
     let link = Rate::from_bits_per_sec(results.link_rate_bps as f64);
     let (levels, known) = (results.levels, results.known);
+    let service = match results.service {
+        Levels::Fifo => "first come, first served",
+        Levels::Shared => "shared by their flows",
+    };
     println!(
-        "{levels} levels at {link}; {urgent}; {known} of the other flows of known size. Forecasts of theory."
+        "{levels} levels, {service}, at {link}; {urgent}; {known} of the other flows of known size. Forecasts of theory."
     );
     println!("\n{}", means(results));
     println!("\n{}", found(results));

@@ -15,6 +15,10 @@
 //!    of these; until a round improves nothing.
 //! 4. The boundaries that matter least are tried between any two others, and descent goes on from the best place.
 //!
+//! A forecast of levels that share ([`Service::Shared`]) costs two hundred times as much, and bends matter less. There, in
+//! place of all this: the best thresholds on a grid of logarithms and bends ([`super::paths`]), the same for both kinds,
+//! then on a finer grid around these; with flows of both kinds descent goes on from there.
+//!
 //! PIAS and Karuna solve relaxations of the same problem; that global search is affordable, and these four steps, are
 //! ours.
 //!
@@ -24,11 +28,14 @@
 //! overtake. A seed gives the same thresholds. The work is bounded: about [`GENERATIONS`] times the
 //! population, and from each of three points [`MAX_ROUNDS`] times as many rounds of descent.
 
-use super::theory::{PacketTimes, Thresholds, Traffic};
+use super::paths::least_path;
+use super::shared::Ends;
+use super::theory::{PacketTimes, Service, Thresholds, Traffic};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::num::NonZeroUsize;
 use weir_model::Bytes;
+use weir_trace::PACKET_PAYLOAD;
 
 /// Most levels; switches have 8, and the search slows down with the square of the number.
 pub const MAX_LEVELS: usize = 64;
@@ -51,6 +58,13 @@ const LEAST_GAIN: f64 = 1e-7;
 /// Evenly spaced logarithms tried between two neighbours, and steps of closing in on the best.
 const TRIED: usize = 24;
 const CLOSER: usize = 24;
+
+/// Levels that share: sizes of the grid, from so many bytes on; and how many steps finer the second one is.
+const GRID: usize = 96;
+const GRID_FROM: f64 = 100.0;
+const FINER: i32 = 4;
+/// Their forecasts are not exact to more than this.
+const LEAST_GAIN_SHARED: f64 = 1e-4;
 
 /// What [`optimise`] found.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,7 +103,15 @@ pub fn optimise(traffic: &Traffic, levels: NonZeroUsize, seed: u64) -> Optimum {
     let mut search = Search::new(traffic, start.levels() - 1);
     let start_mean = search.judge(&search.encode(&start));
     let mut best = (search.encode(&start), start_mean);
-    if search.cuts > 0 {
+    if search.cuts > 0 && traffic.service() == Service::Shared {
+        let mut found = search.shortest_path();
+        if search.both {
+            found = search.descend(found);
+        }
+        if found.1 < best.1 {
+            best = found;
+        }
+    } else if search.cuts > 0 {
         let evolved = search.evolve(&best.0, &mut ChaCha8Rng::seed_from_u64(seed));
         let mut single = vec![search.most; best.0.len()];
         search.tidy(&mut single);
@@ -124,6 +146,8 @@ struct Search<'a> {
     most: f64,
     bends: Vec<f64>,
     judged: u64,
+    /// Of levels that share, as last judged: where each begins and ends, and what it adds to the mean.
+    levels: Vec<(Ends, Ends, f64)>,
 }
 
 impl Search<'_> {
@@ -138,7 +162,8 @@ impl Search<'_> {
             .collect();
         bends.dedup();
         let both = traffic.known() > 0.0 && traffic.known() < 1.0;
-        Search { traffic, cuts, both, most: (sizes.largest().0.max(1) as f64).ln(), bends, judged: 0 }
+        let most = (sizes.largest().0.max(1) as f64).ln();
+        Search { traffic, cuts, both, most, bends, judged: 0, levels: Vec::new() }
     }
 
     fn encode(&self, thresholds: &Thresholds) -> Point {
@@ -157,7 +182,25 @@ impl Search<'_> {
 
     fn judge(&mut self, point: &Point) -> f64 {
         self.judged += 1;
-        self.traffic.mean(&self.decode(point)).0
+        let thresholds = self.decode(point);
+        match self.traffic.service() {
+            Service::Fifo => self.traffic.mean(&thresholds).0,
+            Service::Shared => self.judge_shared(&thresholds),
+        }
+    }
+
+    /// [`Traffic::mean`] of levels that share, where only those levels are forecast that have changed since the last time.
+    fn judge_shared(&mut self, thresholds: &Thresholds) -> f64 {
+        let (mut above, mut bytes) = (Ends::both(Bytes(0)), 0.0);
+        self.levels.resize(thresholds.levels(), (above, above, 0.0));
+        for (last, end) in self.levels.iter_mut().zip(thresholds.ends(self.traffic.sizes().largest())) {
+            if (last.0, last.1) != (above, end) {
+                *last = (above, end, self.traffic.shared_cost(above, end));
+            }
+            bytes += last.2;
+            above = end;
+        }
+        bytes / PACKET_PAYLOAD.0 as f64
     }
 
     /// Keeps to the sizes there are, and brings each kind's thresholds into order.
@@ -168,6 +211,37 @@ impl Search<'_> {
         for kind in point.chunks_mut(self.cuts) {
             kind.sort_by(f64::total_cmp);
         }
+    }
+
+    /// The best point of two grids, with the same thresholds for both kinds.
+    fn shortest_path(&mut self) -> Judged {
+        let low = GRID_FROM.ln().min(self.most);
+        let step = (self.most - low) / GRID as f64;
+        let even = (0..=GRID).map(|number| low + step * number as f64);
+        let first: Vec<f64> = even.chain(self.bends.iter().copied()).collect();
+        let mut path = self.path_on(&first);
+        let around = (-FINER..=FINER).map(|number| step * f64::from(number) / f64::from(FINER));
+        let finer: Vec<f64> = around
+            .flat_map(|off| path.iter().map(move |log| log + off).collect::<Vec<_>>())
+            .chain(path.iter().copied())
+            .collect();
+        path = self.path_on(&finer);
+        if self.both {
+            path.extend_from_within(..);
+        }
+        let mean = self.judge(&path);
+        (path, mean)
+    }
+
+    /// The best thresholds of one kind among these logarithms and the largest size.
+    fn path_on(&mut self, logs: &[f64]) -> Point {
+        let bytes = |log: f64| Bytes((log.clamp(0.0, self.most).exp().round() as u64).max(1));
+        let mut grid: Vec<Bytes> = logs.iter().map(|&log| bytes(log)).chain([bytes(self.most)]).collect();
+        grid.sort_unstable();
+        grid.dedup();
+        let (path, judged) = least_path(self.traffic, self.cuts, &grid);
+        self.judged += judged;
+        path.iter().map(|size| (size.0 as f64).ln()).collect()
     }
 
     /// The best point of differential evolution.
@@ -275,12 +349,16 @@ impl Search<'_> {
 
     /// Coordinate descent from a point.
     fn descend(&mut self, (mut point, mut mean): Judged) -> Judged {
+        let least_gain = match self.traffic.service() {
+            Service::Fifo => LEAST_GAIN,
+            Service::Shared => LEAST_GAIN_SHARED,
+        };
         for _ in 0..MAX_ROUNDS {
             let before = mean;
             for number in 0..point.len() {
                 mean = self.improve(&mut point, number, mean);
             }
-            if before - mean <= LEAST_GAIN * before {
+            if before - mean <= least_gain * before {
                 break;
             }
         }

@@ -8,7 +8,8 @@
 //! The levels are an M/G/1 queue with preemptive priorities, first come first served inside a level: multilevel
 //! processor sharing (Kleinrock, Queueing Systems, volume 2, chapter 4). PIAS (Bai et al., NSDI 2015) takes it for
 //! unknown sizes, Karuna (Chen et al., SIGCOMM 2016; slides 11 to 13 of its talk) for both kinds. Both then simplify
-//! it for their solvers; here it is kept as it is.
+//! it for their solvers; here it is kept as it is. What follows is of [`Service::Fifo`]; levels whose flows share the
+//! link are in `shared.rs`.
 //!
 //! # Terminology
 //! `X` is the size of a flow, sizes are distributed alike for all types; `l2`, `l3` arrivals per byte's time on the
@@ -40,6 +41,7 @@
 //! so that load is the same with and without them; part-filled packets are not modelled, nor is anything of transport:
 //! no round trips, no windows, no losses. Forecasts rank thresholds. They are not what a network will show.
 
+use super::shared::Ends;
 use weir_model::{Bytes, Rate};
 use weir_trace::{FlowSizes, HEADER, Mix, PACKET_PAYLOAD};
 
@@ -61,6 +63,16 @@ pub enum Urgent {
     Paced,
     /// At the speed of the link from their arrival on, as under schedulers by deadline.
     Bursts,
+}
+
+/// How the flows of one level are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Service {
+    /// The first that came first: the model of published thresholds.
+    #[default]
+    Fifo,
+    /// All at the same rate, as flows of DCTCP in one queue are: the model of `shared.rs`.
+    Shared,
 }
 
 /// Where levels end: a threshold less than there are levels, for each kind of flow.
@@ -132,6 +144,12 @@ impl Thresholds {
         Thresholds::same(Vec::new())
     }
 
+    /// Where each level ends, the last one at the largest size.
+    pub(super) fn ends(&self, largest: Bytes) -> impl Iterator<Item = Ends> {
+        let ends = self.demotion.iter().zip(&self.splitting);
+        ends.map(|(&demotion, &splitting)| Ends { demotion, splitting }).chain([Ends::both(largest)])
+    }
+
     /// Number of levels, at least 1.
     pub fn levels(&self) -> usize {
         self.demotion.len() + 1
@@ -156,6 +174,7 @@ pub struct Traffic {
     deadline: f64,
     known: f64,
     urgent: Urgent,
+    service: Service,
     /// Arrivals per byte's time on the link, of all flows.
     arrivals: f64,
 }
@@ -181,6 +200,7 @@ pub enum TrafficError {
 
 impl Traffic {
     /// `load` is the share of the link that is used, above 0 and below 1. How long deadlines are does not matter.
+    /// Levels are [`Service::Fifo`].
     pub fn new(sizes: FlowSizes, load: f64, mix: &Mix, urgent: Urgent) -> Result<Traffic, TrafficError> {
         if !(load > 0.0 && load < 1.0) {
             return Err(TrafficError::Load(load));
@@ -194,7 +214,18 @@ impl Traffic {
             return Err(TrafficError::OnlyDeadlines);
         }
         let arrivals = load / sizes.mean();
-        Ok(Traffic { sizes, load, deadline: mix.deadline_bytes, known: mix.known, urgent, arrivals })
+        let (deadline, known, service) = (mix.deadline_bytes, mix.known, Service::Fifo);
+        Ok(Traffic { sizes, load, deadline, known, urgent, service, arrivals })
+    }
+
+    /// The same where levels serve their flows so.
+    pub fn served(self, service: Service) -> Traffic {
+        Traffic { service, ..self }
+    }
+
+    /// How levels serve their flows.
+    pub fn service(&self) -> Service {
+        self.service
     }
 
     /// How large flows are.
@@ -226,7 +257,7 @@ impl Traffic {
     }
 
     /// Arrivals of known and unknown sizes per byte's time.
-    fn rates(&self) -> [f64; 2] {
+    pub(super) fn rates(&self) -> [f64; 2] {
         let others = self.arrivals * (1.0 - self.deadline);
         [others * self.known, others * (1.0 - self.known)]
     }
@@ -263,23 +294,49 @@ impl Traffic {
         }
     }
 
-    /// The sums of the head of this file, level by level from the highest.
+    /// Flows' completion times level by level from the highest.
     fn each_level(&self, thresholds: &Thresholds, mut see: impl FnMut(Level)) {
-        let [known_rate, unknown_rate] = self.rates();
-        let urgent = match self.urgent {
+        match self.service {
+            Service::Fifo => self.each_fifo_level(thresholds, see),
+            Service::Shared => {
+                let mut above = Ends::both(Bytes(0));
+                for end in thresholds.ends(self.sizes.largest()) {
+                    see(self.shared_level(above, end));
+                    above = end;
+                }
+            }
+        }
+    }
+
+    /// S of flows with a deadline.
+    fn urgent_squares(&self) -> f64 {
+        match self.urgent {
             Urgent::Paced => 0.0,
             Urgent::Bursts => self.arrivals * self.deadline * self.sizes.mean_square(),
-        };
+        }
+    }
+
+    /// sigma and S of all levels up to one that ends there.
+    pub(super) fn load_and_squares(&self, end: Ends) -> (f64, f64) {
+        let [known_rate, unknown_rate] = self.rates();
+        let known = self.sizes.below(end.splitting);
+        let load = self.deadline_load()
+            + known_rate * known.first
+            + unknown_rate * self.sizes.mean_capped(end.demotion);
+        let squares = self.urgent_squares()
+            + known_rate * known.second
+            + unknown_rate * self.sizes.mean_square_capped(end.demotion);
+        (load, squares)
+    }
+
+    /// The sums of the head of this file, level by level from the highest.
+    fn each_fifo_level(&self, thresholds: &Thresholds, mut see: impl FnMut(Level)) {
+        let [known_rate, unknown_rate] = self.rates();
+        let urgent = self.urgent_squares();
         // Share and first moment of the flows that end above this level; load above it.
         let (mut known_before, mut unknown_before) = ((0.0, 0.0), (0.0, 0.0));
         let mut above = self.deadline_load();
-        let ends = thresholds
-            .demotion
-            .iter()
-            .zip(&thresholds.splitting)
-            .map(|(demotion, splitting)| (*demotion, *splitting));
-        let largest = self.sizes.largest();
-        for (demotion, splitting) in ends.chain([(largest, largest)]) {
+        for Ends { demotion, splitting } in thresholds.ends(self.sizes.largest()) {
             let (unknown, known) = (self.sizes.below(demotion), self.sizes.below(splitting));
             let (cap, longer) = (demotion.0 as f64, 1.0 - unknown.share);
             let load = self.deadline_load()
@@ -301,11 +358,11 @@ impl Traffic {
 }
 
 /// A level while it is summed: for each kind, the share of its flows that end here, and E[T(X); X ends here] in bytes.
-struct Level {
+pub(super) struct Level {
     /// Of this level, all above it and flows with a deadline.
-    load: f64,
-    known: (f64, f64),
-    unknown: (f64, f64),
+    pub(super) load: f64,
+    pub(super) known: (f64, f64),
+    pub(super) unknown: (f64, f64),
 }
 
 /// What the model tells about thresholds.

@@ -5,13 +5,14 @@
 //! [`AGES_AFTER`] timeouts in a row a flow of type 3 is put first again, one of type 2 rises by a class.
 
 use super::settings::{Settings, SettingsError};
-use super::windowed::{Marked, few_enough, thresholds_for};
+use super::windowed::{Marked, few_enough, service, thresholds_for};
 use super::{Network, Recovery, Sending, Setup, Transport, deadline_of};
 use crate::control::{Control, JustInTime, Late};
 use crate::mcp::{Params, Variant};
 use crate::port::{Buffer, CLASSES, Discipline, Marking};
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES, segments_of};
 use crate::tagging::Tagging;
+use crate::thresholds::Service;
 use crate::time::Picos;
 use std::sync::Arc;
 use weir_model::{Bytes, Span};
@@ -37,6 +38,7 @@ struct Karuna {
     reserved: Option<Bytes>,
     late: Late,
     ages_after: Option<u32>,
+    service: Service,
     demotion: Option<Arc<[Bytes]>>,
     splitting: Option<Arc<[Bytes]>>,
 }
@@ -70,6 +72,7 @@ pub(super) fn karuna(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, 
         reserved: settings.quantity_or_none("reserved")?,
         late,
         ages_after: (ages_after > 0).then_some(ages_after),
+        service: service(settings, Service::Fifo)?,
         // Who gives one kind of thresholds means both.
         demotion: demotion.clone().or_else(|| splitting.clone()).map(Arc::from),
         splitting: splitting.or(demotion).map(Arc::from),
@@ -117,7 +120,8 @@ impl Karuna {
 impl Transport for Karuna {
     fn prepare(&mut self, network: &Network) {
         if self.demotion.is_none() {
-            let best = thresholds_for(network.traffic.as_ref(), CLASSES - usize::from(OTHERS));
+            let classes = CLASSES - usize::from(OTHERS);
+            let best = thresholds_for(network.traffic.as_ref(), classes, self.service);
             self.demotion = Some(best.demotion().into());
             self.splitting = Some(best.splitting().into());
         }

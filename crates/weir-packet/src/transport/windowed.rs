@@ -7,7 +7,7 @@ use crate::port::{Buffer, CLASSES, Discipline, Marking};
 use crate::receiver::Acknowledging;
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::tagging::Tagging;
-use crate::thresholds::{self, Thresholds, Traffic, Urgent};
+use crate::thresholds::{self, Service, Thresholds, Traffic, Urgent};
 use crate::time::{PerByte, Picos};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -165,8 +165,8 @@ impl Transport for DctcpTransport {
 }
 
 /// The best thresholds in theory for the traffic that comes, or PIAS's own for web search at load 0.8 if none is known,
-/// for so many classes, at least one.
-pub(super) fn thresholds_for(traffic: Option<&TrafficFacts>, classes: usize) -> Thresholds {
+/// for so many classes, at least one, each with this service in theory.
+pub(super) fn thresholds_for(traffic: Option<&TrafficFacts>, classes: usize, service: Service) -> Thresholds {
     let published = || {
         let mut sizes = thresholds::pias(PUBLISHED_FOR.0, PUBLISHED_FOR.1)
             .map_or_else(Vec::new, |published| published.demotion().to_vec());
@@ -175,25 +175,36 @@ pub(super) fn thresholds_for(traffic: Option<&TrafficFacts>, classes: usize) -> 
     };
     let (Some(facts), Some(levels)) = (traffic, NonZeroUsize::new(classes)) else { return published() };
     match Traffic::new(facts.sizes.clone(), facts.load, &facts.mix, Urgent::Paced) {
-        Ok(traffic) => thresholds::optimise(&traffic, levels, THRESHOLD_SEED).thresholds,
+        Ok(traffic) => thresholds::optimise(&traffic.served(service), levels, THRESHOLD_SEED).thresholds,
         // At a load of 1 and more there is no theory of completion times.
         Err(_) => published(),
     }
 }
 
+/// The setting `levels`: for which service of a level thresholds are made.
+pub(super) fn service(settings: &mut Settings<'_>, usual: Service) -> Result<Service, SettingsError> {
+    let words = match usual {
+        Service::Fifo => ["fifo", "shared"],
+        Service::Shared => ["shared", "fifo"],
+    };
+    Ok(if settings.word("levels", &words)? == "fifo" { Service::Fifo } else { Service::Shared })
+}
+
 struct Pias {
     marked: Marked,
+    service: Service,
     /// None until it is known for which traffic.
     thresholds: Option<Arc<[Bytes]>>,
 }
 
 pub(super) fn pias(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, SettingsError> {
     let marked = Marked::read(settings)?;
+    let service = service(settings, Service::Shared)?;
     let thresholds = settings.sizes("thresholds")?;
     if let Some(thresholds) = &thresholds {
         few_enough("thresholds", thresholds, CLASSES)?;
     }
-    Ok(Box::new(Pias { marked, thresholds: thresholds.map(Arc::from) }))
+    Ok(Box::new(Pias { marked, service, thresholds: thresholds.map(Arc::from) }))
 }
 
 /// So many classes need one threshold less.
@@ -214,7 +225,8 @@ impl Transport for Pias {
         if self.thresholds.is_none() {
             let unknown =
                 network.traffic.as_ref().map(|traffic| TrafficFacts { mix: Mix::UNKNOWN, ..traffic.clone() });
-            self.thresholds = Some(thresholds_for(unknown.as_ref(), CLASSES).demotion().into());
+            let best = thresholds_for(unknown.as_ref(), CLASSES, self.service);
+            self.thresholds = Some(best.demotion().into());
         }
     }
     fn setup(&self, network: &Network) -> Setup {

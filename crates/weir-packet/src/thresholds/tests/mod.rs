@@ -2,6 +2,7 @@
 
 mod forecasts;
 mod search;
+mod shared;
 
 use super::*;
 use weir_trace::{FlowSizes, Mix};
