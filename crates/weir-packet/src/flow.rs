@@ -46,10 +46,15 @@ impl Flow {
         }
     }
 
+    /// It was given up, and no port counts it any more.
+    fn has_left(&self) -> bool {
+        self.requests.as_ref().is_some_and(|requests| requests.stopped && !requests.is_counted())
+    }
+
     /// Nothing is to come that names it.
     fn is_over(&self) -> bool {
         let sender = &self.sender;
-        sender.is_done()
+        (sender.is_done() || self.has_left())
             && self.in_network == 0
             && sender.timer_events == 0
             && sender.pace_events == 0
@@ -63,6 +68,8 @@ impl Flow {
 pub(crate) struct Flows {
     table: Vec<Option<Flow>>,
     free: Vec<u32>,
+    /// What those were that were given up and forgotten.
+    stopped: Vec<FlowArrival>,
 }
 
 impl Flows {
@@ -98,12 +105,21 @@ impl Flows {
         self.table[place as usize].as_mut().expect("a flow that is named is here")
     }
 
-    /// Frees the place of a flow that is complete and that nothing names any more.
+    /// Frees the place of a flow that is complete, or was given up, and that nothing names any more.
     pub(crate) fn forget_if_over(&mut self, place: u32) {
-        if self.table[place as usize].as_ref().is_some_and(Flow::is_over) {
-            self.table[place as usize] = None;
+        let entry = &mut self.table[place as usize];
+        if let Some(flow) = entry.take_if(|flow| flow.is_over()) {
+            if !flow.sender.is_done() {
+                self.stopped.push(flow.arrival);
+            }
             self.free.push(place);
         }
+    }
+
+    /// Those whose last byte has not arrived.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = &FlowArrival> {
+        let open = |flow: &&Flow| flow.receiver.bytes < flow.arrival.size.0.max(1);
+        self.live().filter(open).map(|flow| &flow.arrival).chain(&self.stopped)
     }
 
     /// Those that are live.

@@ -142,11 +142,9 @@ impl<'a> Simulation<'a> {
 
     /// Flows that have begun and whose last byte has not arrived, those that were stopped too.
     pub fn unfinished(&self) -> impl Iterator<Item = Unfinished> {
-        let open = |flow: &&Flow| flow.receiver.bytes < flow.arrival.size.0.max(1);
-        self.flows.live().filter(open).map(|flow| Unfinished {
-            flow: flow.arrival,
-            ideal: ideal(&flow.arrival, self.topology, &self.network),
-        })
+        self.flows
+            .unfinished()
+            .map(|flow| Unfinished { flow: *flow, ideal: ideal(flow, self.topology, &self.network) })
     }
 
     /// What became of packets at a port.

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Bytes, Rate, Span};
 use weir_packet::topology::{Balance, LeafSpine};
-use weir_packet::{FlowRecord, Observer, PacketSeen, Picos, PortCounts, Topology, transport};
+use weir_packet::{FlowRecord, Observer, PacketSeen, Picos, PortCounts, Simulation, Topology, transport};
 use weir_trace::FlowArrival;
 
 fn switch(hosts: u32) -> Star {
@@ -250,4 +250,20 @@ fn quenching_helps_where_not_all_can_be_met() {
     let [stop, share, tcp] = ["d3", "d3:late=share", "tcp"].map(|name| missed(name, 80));
     println!("missed of 80 at once: d3 {stop:.3}, without quenching {share:.3}, tcp {tcp:.3}");
     assert!(stop < share * 0.95 && share < tcp * 0.8);
+}
+
+/// Flows that were given up take no room for the rest of a run: 50 bursts of 80 leave no more than one burst at a time.
+#[test]
+fn flows_that_were_given_up_are_told_of_and_forgotten() {
+    let star = star(81, 1e9, 20).queues(100.0, 20.0);
+    let flows = bursts(80, 3);
+    let all = flows.len();
+    let transport = transport::named("d3").unwrap();
+    let mut simulation = Simulation::new(&star.topology, transport, star.network.clone(), flows.into_iter());
+    let mut finished = 0;
+    let counts = simulation.run(Picos::from_millis(BURSTS * BURST_GAP_MS), &mut |_| finished += 1);
+    let stopped = simulation.unfinished().count();
+    println!("{finished} finished, {stopped} given up, {} at a time", counts.most_flows);
+    assert_eq!(finished + stopped, all);
+    assert!(stopped > 400 && counts.most_flows <= 80);
 }
