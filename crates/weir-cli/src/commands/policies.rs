@@ -18,6 +18,12 @@ pub(crate) fn policies() -> Result<(), Failure> {
         transports.add_row([name, summary]);
     }
     println!("Settings follow the name, as in dclas:first=250kB:sync=10ms\n\n{}", text(&settings));
+    let mut settings = table(&["transports", "setting", "default", "what it does"], 4);
+    for setting in weir_packet::transport::SETTINGS {
+        let of = setting.transports.join(", ");
+        settings.add_row([of.as_str(), setting.name, setting.default, setting.about]);
+    }
     println!("\nTransports of `weir packet`\n\n{}", text(&transports));
+    println!("\nTheir settings, as in dctcp:init=70:acks=delayed\n\n{}", text(&settings));
     Ok(())
 }

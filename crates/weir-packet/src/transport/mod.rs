@@ -4,10 +4,12 @@
 
 mod d3;
 mod karuna;
+mod known;
 mod planned;
 mod settings;
 mod windowed;
 
+pub use known::{SETTINGS, SettingInfo};
 pub use planned::{Planned, RatePlan};
 pub use settings::SettingsError;
 
