@@ -14,6 +14,7 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use std::path::Path;
 use weir_model::{Bytes, Span};
+use weir_packet::scenario::ENDLESS;
 use weir_packet::{Completion, Gathered, Picos, Scenario, Simulation, Summary, transport};
 use weir_trace::FlowSizes;
 
@@ -34,6 +35,8 @@ pub struct PacketSetup {
     pub flows: Option<u64>,
     /// Share of bytes with deadlines.
     pub deadline_bytes: Option<f64>,
+    /// How large flows with deadlines are, if not as others.
+    pub deadline_size: Option<String>,
     /// Deadlines are uniform between these.
     pub within: Option<(String, String)>,
     /// Share of the other flows whose size is known.
@@ -109,6 +112,7 @@ impl PacketSetup {
             load: self.load.or(base.load),
             flows: self.flows.or(base.flows),
             deadline_bytes: self.deadline_bytes.or(base.deadline_bytes),
+            deadline_size: self.deadline_size.clone().or_else(|| base.deadline_size.clone()),
             within: self.within.clone().or_else(|| base.within.clone()),
             known: self.known.or(base.known),
             buffer: self.buffer.clone().or_else(|| base.buffer.clone()),
@@ -136,6 +140,14 @@ impl PacketSetup {
         traffic.load = self.load.unwrap_or(traffic.load);
         traffic.flows = self.flows.unwrap_or(traffic.flows);
         traffic.mix.deadline_bytes = self.deadline_bytes.unwrap_or(traffic.mix.deadline_bytes);
+        if let Some(text) = &self.deadline_size {
+            let failed = |error: &dyn std::fmt::Display| format!("packets: deadline_size: {error}");
+            let size: Bytes = text.parse().map_err(|error| failed(&error))?;
+            if size == Bytes(0) || size > ENDLESS {
+                return Err(failed(&format!("`{text}` has to be above 0 and at most {ENDLESS}")));
+            }
+            traffic.mix.deadline_size = Some(size);
+        }
         traffic.mix.known = self.known.unwrap_or(traffic.mix.known);
         if let Some((least, most)) = &self.within {
             let span =
