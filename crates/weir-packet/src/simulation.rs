@@ -146,6 +146,7 @@ impl<'a> Simulation<'a> {
         self.flows.live().filter(open).map(|flow| Unfinished {
             flow: flow.arrival,
             ideal: ideal(&flow.arrival, self.topology, &self.network),
+            received: weir_model::Bytes(flow.receiver.bytes),
         })
     }
 
