@@ -68,8 +68,8 @@ impl Flow {
 pub(crate) struct Flows {
     table: Vec<Option<Flow>>,
     free: Vec<u32>,
-    /// What those were that were given up and forgotten.
-    stopped: Vec<FlowArrival>,
+    /// What those were that were given up and forgotten, and how many bytes had arrived.
+    stopped: Vec<(FlowArrival, u64)>,
 }
 
 impl Flows {
@@ -110,16 +110,17 @@ impl Flows {
         let entry = &mut self.table[place as usize];
         if let Some(flow) = entry.take_if(|flow| flow.is_over()) {
             if !flow.sender.is_done() {
-                self.stopped.push(flow.arrival);
+                self.stopped.push((flow.arrival, flow.receiver.bytes));
             }
             self.free.push(place);
         }
     }
 
-    /// Those whose last byte has not arrived.
-    pub(crate) fn unfinished(&self) -> impl Iterator<Item = &FlowArrival> {
+    /// Those whose last byte has not arrived, and how many bytes have.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = (&FlowArrival, u64)> {
         let open = |flow: &&Flow| flow.receiver.bytes < flow.arrival.size.0.max(1);
-        self.live().filter(open).map(|flow| &flow.arrival).chain(&self.stopped)
+        let live = self.live().filter(open).map(|flow| (&flow.arrival, flow.receiver.bytes));
+        live.chain(self.stopped.iter().map(|(flow, received)| (flow, *received)))
     }
 
     /// Those that are live.

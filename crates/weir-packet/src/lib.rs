@@ -41,7 +41,7 @@ pub use recorder::Recorder;
 pub use scenario::{Scenario, ScenarioError};
 pub use sender::{HEADER_BYTES, SEGMENT_BYTES};
 pub use simulation::Simulation;
-pub use summary::{Completion, Deadlines, Gathered, LARGE, SIZE_CLASSES, Summary};
+pub use summary::{Completion, Deadlines, Gathered, LARGE, Open, SIZE_CLASSES, Summary, Used};
 pub use tagging::Tagging;
 pub use time::Picos;
 pub use topology::Topology;

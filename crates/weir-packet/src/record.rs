@@ -2,6 +2,7 @@
 
 use crate::port::PortCounts;
 use crate::time::Picos;
+use weir_model::Bytes;
 use weir_trace::FlowArrival;
 
 /// A flow whose last byte has arrived.
@@ -31,6 +32,12 @@ impl FlowRecord {
     pub fn met(&self) -> Option<bool> {
         crate::transport::deadline_of(&self.flow).map(|deadline| self.finish <= deadline)
     }
+    /// Completion over the time that it had until its deadline; of a flow that met it, at most 1.
+    pub fn used(&self) -> Option<f64> {
+        let deadline = crate::transport::deadline_of(&self.flow)?;
+        let had = deadline.since(Picos::from(self.flow.arrival));
+        Some(self.completion().as_secs() / had.as_secs())
+    }
     /// It had a deadline that it could not have met alone.
     pub fn infeasible(&self) -> bool {
         infeasible(&self.flow, self.ideal)
@@ -50,6 +57,8 @@ pub struct Unfinished {
     pub flow: FlowArrival,
     /// As of [`FlowRecord`].
     pub ideal: Picos,
+    /// Payload that its receiver has.
+    pub received: Bytes,
 }
 
 /// What a run did.

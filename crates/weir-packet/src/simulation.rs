@@ -142,9 +142,11 @@ impl<'a> Simulation<'a> {
 
     /// Flows that have begun and whose last byte has not arrived, those that were stopped too.
     pub fn unfinished(&self) -> impl Iterator<Item = Unfinished> {
-        self.flows
-            .unfinished()
-            .map(|flow| Unfinished { flow: *flow, ideal: ideal(flow, self.topology, &self.network) })
+        self.flows.unfinished().map(|(flow, received)| Unfinished {
+            flow: *flow,
+            ideal: ideal(flow, self.topology, &self.network),
+            received: weir_model::Bytes(received),
+        })
     }
 
     /// What became of packets at a port.

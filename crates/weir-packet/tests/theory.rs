@@ -3,7 +3,7 @@
 //! Rates are of 10 Gbit/s, so a full packet (1500 bytes) takes 1.2 us. Times are simulated.
 
 use std::collections::BTreeMap;
-use weir_model::{Bytes, HostId, Rate, Span, Time};
+use weir_model::{Bytes, HostId, Rate, Time};
 use weir_packet::topology::SingleSwitch;
 use weir_packet::transport::{self, Network, Recovery, Sending, Setup, Timeouts, Transport};
 use weir_packet::{
@@ -285,7 +285,7 @@ fn strict_priorities_wait_as_in_mg1() {
         access_rate: Rate::from_bits_per_sec(BITS_PER_SEC),
         load,
         sizes: weir_trace::FlowSizes::from_text("one", "1459 0\n1460 1\n").unwrap(),
-        mix: weir_trace::Mix { deadline_bytes: 0.0, known: 0.5, within: (Span::ZERO, Span::ZERO) },
+        mix: weir_trace::Mix { known: 0.5, ..weir_trace::Mix::UNKNOWN },
         ends: weir_trace::Ends::Into(HostId(100)),
         seed: 7,
         flows: 400_000,

@@ -49,9 +49,11 @@ pub struct FlowArrival {
 /// How many flows are of which kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
-    /// Share of all bytes, 0 to 1, that belong to flows with a deadline. Sizes are distributed alike for all kinds,
-    /// so it is also the probability that a flow has one.
+    /// Share of all bytes, 0 to 1, that belong to flows with a deadline. Where sizes are distributed alike for all
+    /// kinds, it is also the probability that a flow has one: see [`Mix::deadline_flows`].
     pub deadline_bytes: f64,
+    /// Payload of every flow with a deadline, at least 1 byte; without it they are as large as others are.
+    pub deadline_size: Option<Bytes>,
     /// Share, 0 to 1, of the flows without a deadline whose size is known.
     pub known: f64,
     /// Deadlines are uniform between these, the first not above the second.
@@ -60,7 +62,19 @@ pub struct Mix {
 
 impl Mix {
     /// No flow has a deadline, and no size is known: what information-agnostic schedulers face.
-    pub const UNKNOWN: Mix = Mix { deadline_bytes: 0.0, known: 0.0, within: (Span::ZERO, Span::ZERO) };
+    pub const UNKNOWN: Mix =
+        Mix { deadline_bytes: 0.0, deadline_size: None, known: 0.0, within: (Span::ZERO, Span::ZERO) };
+
+    /// Probability, 0 to 1, that a flow has a deadline, where others have `sizes`.
+    ///
+    /// With a probability p, deadline flows of size s and others of mean size m, the share of bytes is
+    /// `p s / (p s + (1 - p) m)`; solved for p. Our own derivation.
+    pub fn deadline_flows(&self, sizes: &FlowSizes) -> f64 {
+        let share = self.deadline_bytes;
+        let Some(size) = self.deadline_size else { return share };
+        let (with, without) = (share * sizes.mean(), (1.0 - share) * size.0 as f64);
+        with / (with + without)
+    }
 }
 
 /// Between which hosts flows go.
@@ -90,7 +104,8 @@ pub struct PoissonSpec {
     /// Between which hosts they go.
     pub ends: Ends,
     /// The same seed gives the same flows, to the byte. Arrivals, sizes and hosts do not depend on the mix, and
-    /// another load only stretches time.
+    /// another load only stretches time. Where deadline flows have a size of their own, it is theirs instead of the one
+    /// drawn, and the mix stretches time too.
     pub seed: u64,
     /// How many flows there are.
     pub flows: u64,
@@ -124,6 +139,9 @@ pub enum PoissonError {
         /// Its value.
         share: f64,
     },
+    /// Flows with a deadline have no bytes.
+    #[error("flows with a deadline have 0 bytes: their size must be above 0")]
+    DeadlineSize,
     /// The shortest deadline is above the longest.
     #[error("deadlines lie between {} s and {} s: the first must not be above the second", .0.as_secs(), .1.as_secs())]
     Deadlines(Span, Span),
@@ -135,6 +153,8 @@ pub struct Poisson {
     spec: PoissonSpec,
     /// Mean time between two arrivals.
     gap_secs: f64,
+    /// Probability that a flow has a deadline.
+    deadline_flows: f64,
     now_secs: f64,
     left: u64,
     /// When, between whom, how large.
@@ -167,6 +187,9 @@ impl Poisson {
                 return Err(PoissonError::Share { what, share });
             }
         }
+        if mix.deadline_size == Some(Bytes(0)) {
+            return Err(PoissonError::DeadlineSize);
+        }
         if mix.within.0 > mix.within.1 {
             return Err(PoissonError::Deadlines(mix.within.0, mix.within.1));
         }
@@ -174,13 +197,20 @@ impl Poisson {
             Ends::Uniform => f64::from(hosts),
             Ends::Into(_) | Ends::From(_) => 1.0,
         };
-        let gap_secs = mean_wire_bytes(&spec.sizes) / (load * links * access_rate.bytes_per_sec());
+        let deadline_flows = mix.deadline_flows(&spec.sizes);
+        let others = mean_wire_bytes(&spec.sizes);
+        let mean = match mix.deadline_size {
+            Some(size) => deadline_flows * wire_bytes(size).0 as f64 + (1.0 - deadline_flows) * others,
+            None => others,
+        };
+        let gap_secs = mean / (load * links * access_rate.bytes_per_sec());
         let stream = |number| {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
             random.set_stream(number);
             random
         };
-        Ok(Poisson { spec, gap_secs, now_secs: 0.0, left: flows, flows: stream(0), kinds: stream(1) })
+        let (flows, kinds, left) = (stream(0), stream(1), flows);
+        Ok(Poisson { spec, gap_secs, deadline_flows, now_secs: 0.0, left, flows, kinds })
     }
 
     /// What it was made of.
@@ -201,10 +231,10 @@ impl Poisson {
     }
 
     fn kind(&mut self) -> FlowKind {
-        let Mix { deadline_bytes, known, within: (shortest, longest) } = self.spec.mix;
+        let Mix { known, within: (shortest, longest), .. } = self.spec.mix;
         // Always three draws, so that a change of one share moves no flow but those it is about.
         let [which, knows, when] = std::array::from_fn(|_| unit(&mut self.kinds));
-        if which < deadline_bytes {
+        if which < self.deadline_flows {
             let range = (longest.nanos() - shortest.nanos()) as f64;
             let within = shortest + Span::from_nanos((when * range).round() as u64);
             FlowKind::Deadline { within }
@@ -224,9 +254,14 @@ impl Iterator for Poisson {
         // 1 - u is never 0.
         self.now_secs -= self.gap_secs * (1.0 - unit(&mut self.flows)).ln();
         let arrival = Time::ZERO + Span::from_nanos((self.now_secs * 1e9).round() as u64);
-        let size = self.spec.sizes.draw(&mut self.flows);
+        let drawn = self.spec.sizes.draw(&mut self.flows);
         let (source, destination) = self.ends();
-        Some(FlowArrival { arrival, source, destination, size, kind: self.kind() })
+        let kind = self.kind();
+        let size = match (kind, self.spec.mix.deadline_size) {
+            (FlowKind::Deadline { .. }, Some(size)) => size,
+            _ => drawn,
+        };
+        Some(FlowArrival { arrival, source, destination, size, kind })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -256,8 +291,12 @@ fn below(random: &mut ChaCha8Rng, n: u32) -> u32 {
 mod tests {
     use super::*;
 
-    const MIX: Mix =
-        Mix { deadline_bytes: 0.3, known: 0.5, within: (Span::from_millis(5), Span::from_millis(25)) };
+    const MIX: Mix = Mix {
+        deadline_bytes: 0.3,
+        deadline_size: None,
+        known: 0.5,
+        within: (Span::from_millis(5), Span::from_millis(25)),
+    };
 
     fn spec(flows: u64) -> PoissonSpec {
         PoissonSpec {
@@ -361,6 +400,69 @@ mod tests {
         }
     }
 
+    /// Others are 1.71 MB in the mean, so 200 kB have 0.3 of the bytes if 0.3 * 1.71 / (0.3 * 1.71 + 0.7 * 0.2) = 0.786 of
+    /// the flows are so large.
+    #[test]
+    fn deadline_flows_of_their_own_size_keep_share_and_load() {
+        let size = Bytes(200_000);
+        let all = flows(&PoissonSpec { mix: Mix { deadline_size: Some(size), ..MIX }, ..spec(100_000) });
+        let deadline = |flow: &FlowArrival| matches!(flow.kind, FlowKind::Deadline { .. });
+        assert!(all.iter().filter(|flow| deadline(flow)).all(|flow| flow.size == size));
+        // Of the flows: deviation sqrt(0.786 * 0.214 / 100 000) = 0.0013.
+        let share = all.iter().filter(|flow| deadline(flow)).count() as f64 / 100_000.0;
+        assert!((share - 0.786).abs() < 0.006, "{share}");
+        // 21 400 others have a sum with a deviation of sqrt(1 + 2.3^2) / sqrt(21 400) = 1.7 %, of which 0.7 go into the
+        // load and 0.3 * 0.7 into the share of bytes: 1.2 % and 0.0036. Four times those are allowed.
+        let share = offered(&all, deadline) / offered(&all, |_| true);
+        assert!((share - 0.3).abs() < 0.0144, "{share}");
+        let secs = all[all.len() - 1].arrival.as_secs();
+        let load = offered(&all, |_| true) / (16.0 * 1.25e9 * secs);
+        assert!((load / 0.6 - 1.0).abs() < 0.048, "{load}");
+    }
+
+    #[test]
+    fn a_size_of_deadline_flows_changes_no_other_flow() {
+        let base = spec(2000);
+        let sized =
+            flows(&PoissonSpec { mix: Mix { deadline_size: Some(Bytes(80_000)), ..MIX }, ..base.clone() });
+        let drawn = flows(&base);
+        // All arrivals are later or earlier by one factor.
+        let factor = sized[1999].arrival.as_secs() / drawn[1999].arrival.as_secs();
+        for (own, drawn) in sized.iter().zip(&drawn) {
+            assert!((own.arrival.as_secs() / drawn.arrival.as_secs() / factor - 1.0).abs() < 1e-4);
+            assert_eq!((own.source, own.destination), (drawn.source, drawn.destination));
+            let deadline = matches!(own.kind, FlowKind::Deadline { .. });
+            assert_eq!(own.size, if deadline { Bytes(80_000) } else { drawn.size });
+        }
+        // With no such flow, or nothing but such flows, no other probability is left.
+        for share in [0.0, 1.0] {
+            let mix = Mix { deadline_bytes: share, deadline_size: Some(Bytes(80_000)), ..MIX };
+            assert_eq!(mix.deadline_flows(&base.sizes), share);
+        }
+        let none = |deadline_size| Mix { deadline_bytes: 0.0, deadline_size, ..MIX };
+        let with = flows(&PoissonSpec { mix: none(Some(Bytes(80_000))), ..base.clone() });
+        assert_eq!(with, flows(&PoissonSpec { mix: none(None), ..base }));
+    }
+
+    /// What seed 1 gave before deadline flows could have a size of their own.
+    #[test]
+    fn without_a_size_of_deadline_flows_every_draw_stays() {
+        let flow = |nanos, source, destination, size, kind| FlowArrival {
+            arrival: Time::from_nanos(nanos),
+            source: HostId(source),
+            destination: HostId(destination),
+            size: Bytes(size),
+            kind,
+        };
+        let within = Span::from_nanos(11_890_818);
+        let expected = [
+            flow(75_451, 9, 3, 5359, FlowKind::Known),
+            flow(124_334, 7, 2, 1_106_103, FlowKind::Deadline { within }),
+            flow(428_742, 7, 9, 1_066_241, FlowKind::Unknown),
+        ];
+        assert_eq!(flows(&spec(3)), expected);
+    }
+
     #[test]
     fn arrivals_never_go_back_and_end_at_the_count() {
         let all = flows(&spec(1000));
@@ -383,6 +485,8 @@ mod tests {
         assert!(refused(&|spec| spec.access_rate = Rate::ZERO).contains("rate of links is 0 bit/s"));
         assert!(refused(&|spec| spec.mix.known = 1.5).contains("share of known sizes is 1.5"));
         assert!(refused(&|spec| spec.mix.deadline_bytes = -0.1).contains("deadline bytes is -0.1"));
+        let error = refused(&|spec| spec.mix.deadline_size = Some(Bytes(0)));
+        assert_eq!(error, "flows with a deadline have 0 bytes: their size must be above 0");
         let error = refused(&|spec| spec.mix.within = (Span::from_millis(2), Span::from_millis(1)));
         assert!(error.contains("between 0.002 s and 0.001 s"), "{error}");
     }

@@ -14,8 +14,9 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use std::path::Path;
 use weir_model::{Bytes, Span};
+use weir_packet::scenario::ENDLESS;
 use weir_packet::{Completion, Gathered, Picos, Scenario, Simulation, Summary, transport};
-use weir_trace::FlowSizes;
+use weir_trace::{FlowSizes, PoissonSpec};
 
 /// What results are called where a trace would be named.
 pub const PACKETS: &str = "packets";
@@ -34,6 +35,8 @@ pub struct PacketSetup {
     pub flows: Option<u64>,
     /// Share of bytes with deadlines.
     pub deadline_bytes: Option<f64>,
+    /// How large flows with deadlines are, if not as others.
+    pub deadline_size: Option<String>,
     /// Deadlines are uniform between these.
     pub within: Option<(String, String)>,
     /// Share of the other flows whose size is known.
@@ -59,6 +62,12 @@ pub(crate) const MEASURES: &[(&str, &str)] = &[
     ("deadline fct avg", "average completion time of flows with deadlines, ms"),
     ("missed", "deadlines missed, % of those that the flow could meet alone"),
     ("infeasible", "deadlines that the flow could not meet alone, % of all"),
+    (
+        "deadline used",
+        "completion time over the time until the deadline, of flows that met theirs, average, %",
+    ),
+    ("deadline used least", "the least of them"),
+    ("open rate", "what flows received that were still going when the run ended, over the whole run, Mbit/s"),
     ("cct avg small", "average completion time of small coflows, ms"),
     ("cct p95 small", "its 95th percentile, ms"),
     ("cct p99 small", "its 99th percentile, ms"),
@@ -109,6 +118,7 @@ impl PacketSetup {
             load: self.load.or(base.load),
             flows: self.flows.or(base.flows),
             deadline_bytes: self.deadline_bytes.or(base.deadline_bytes),
+            deadline_size: self.deadline_size.clone().or_else(|| base.deadline_size.clone()),
             within: self.within.clone().or_else(|| base.within.clone()),
             known: self.known.or(base.known),
             buffer: self.buffer.clone().or_else(|| base.buffer.clone()),
@@ -127,23 +137,50 @@ impl PacketSetup {
             let size: Bytes = buffer.parse().map_err(|error| format!("packets: buffer: {error}"))?;
             scenario.buffer = weir_packet::Buffer::PerPort(size);
         }
-        let Some(traffic) = &mut scenario.traffic else {
-            return Err(failed(&"it has no [traffic]"));
-        };
+        match &mut scenario.traffic {
+            Some(traffic) => {
+                self.change(traffic)?;
+                traffic.seed = seed;
+            }
+            // Flows that are listed one by one have nothing to change, and no seed.
+            None if self.changes_traffic() => {
+                return Err(failed(&"it has no [traffic] that could be changed"));
+            }
+            None => {}
+        }
+        Ok(scenario)
+    }
+
+    /// Something differs from the scenario's traffic.
+    fn changes_traffic(&self) -> bool {
+        let PacketSetup { sizes, load, flows, deadline_bytes, deadline_size, within, known, coflows, .. } =
+            self;
+        let texts = sizes.is_some() || deadline_size.is_some() || within.is_some() || coflows.is_some();
+        texts || flows.is_some() || [load, deadline_bytes, known].iter().any(|number| number.is_some())
+    }
+
+    fn change(&self, traffic: &mut PoissonSpec) -> Result<(), String> {
         if let Some(sizes) = &self.sizes {
             traffic.sizes = FlowSizes::load(sizes).map_err(|error| format!("packets: sizes: {error}"))?;
         }
         traffic.load = self.load.unwrap_or(traffic.load);
         traffic.flows = self.flows.unwrap_or(traffic.flows);
         traffic.mix.deadline_bytes = self.deadline_bytes.unwrap_or(traffic.mix.deadline_bytes);
+        if let Some(text) = &self.deadline_size {
+            let failed = |error: &dyn std::fmt::Display| format!("packets: deadline_size: {error}");
+            let size: Bytes = text.parse().map_err(|error| failed(&error))?;
+            if size == Bytes(0) || size > ENDLESS {
+                return Err(failed(&format!("`{text}` has to be above 0 and at most {ENDLESS}")));
+            }
+            traffic.mix.deadline_size = Some(size);
+        }
         traffic.mix.known = self.known.unwrap_or(traffic.mix.known);
         if let Some((least, most)) = &self.within {
             let span =
                 |text: &String| text.parse::<Span>().map_err(|error| format!("packets: within: {error}"));
             traffic.mix.within = (span(least)?, span(most)?);
         }
-        traffic.seed = seed;
-        Ok(scenario)
+        Ok(())
     }
 }
 
@@ -250,6 +287,13 @@ fn of_summary(summary: &Summary) -> Measures {
         measures.insert("missed".to_owned(), 100.0 * deadlines.miss_rate());
         measures.insert("infeasible".to_owned(), 100.0 * deadlines.infeasible as f64 / all as f64);
     }
+    if summary.used.flows > 0 {
+        measures.insert("deadline used".to_owned(), 100.0 * summary.used.average);
+        measures.insert("deadline used least".to_owned(), 100.0 * summary.used.least);
+    }
+    if summary.open.flows > 0 {
+        measures.insert("open rate".to_owned(), summary.open.rate.bits_per_sec() / 1e6);
+    }
     measures
 }
 
@@ -276,4 +320,43 @@ fn means(of_seeds: &[Measures]) -> Measures {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepare(setup: &str, scenario: &str) -> Result<Scenario, String> {
+        let mut setup: PacketSetup = toml::from_str(setup).expect("a setup");
+        setup.scenario = Some(format!("../../scenarios/packets/{scenario}.toml"));
+        setup.prepare(Path::new(env!("CARGO_MANIFEST_DIR")), 7)
+    }
+
+    #[test]
+    fn a_setup_may_give_deadline_flows_a_size_of_their_own() {
+        let own = r#"deadline_bytes = 0.1
+            deadline_size = "80kB"
+            within = ["5ms", "6ms"]"#;
+        let traffic = prepare(own, "sixteen-hosts").unwrap().traffic.unwrap();
+        assert_eq!((traffic.mix.deadline_size, traffic.seed), (Some(Bytes(80_000)), 7));
+        let drawn = prepare("deadline_bytes = 0.1", "sixteen-hosts").unwrap().traffic.unwrap();
+        assert_eq!(drawn.mix.deadline_size, None);
+        for (text, reason) in [
+            ("0", "`0` has to be above 0 and at most 4.4 TB"),
+            ("7TB", "`7TB` has to be above 0 and at most 4.4 TB"),
+            ("big", "`big` is not a size such as 4096, 10MB or 10MiB"),
+        ] {
+            let error = prepare(&format!("deadline_size = \"{text}\""), "sixteen-hosts").unwrap_err();
+            assert_eq!(error, format!("packets: deadline_size: {reason}"));
+        }
+    }
+
+    #[test]
+    fn flows_listed_one_by_one_run_as_they_are_and_have_nothing_to_change() {
+        assert_eq!(prepare("buffer = \"90kB\"", "four-flows").unwrap().flows.len(), 5);
+        for change in ["load = 0.5", "flows = 3", "deadline_size = \"80kB\"", "sizes = \"web-search\""] {
+            let error = prepare(change, "four-flows").unwrap_err();
+            assert!(error.ends_with("four-flows.toml: it has no [traffic] that could be changed"), "{error}");
+        }
+    }
 }

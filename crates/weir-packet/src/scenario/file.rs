@@ -23,6 +23,10 @@
 //! sizes = "web-search"
 //! load = 0.8
 //! flows = 1000
+//! known = 0.5                     # share of flows without deadlines whose size is known; 0 if left out
+//! deadline_bytes = 0.2            # share of bytes that flows with deadlines have; 0 if left out
+//! within = ["5ms", "25ms"]        # their deadlines are uniform between these
+//! deadline_size = "80kB"          # optional: how large each of them is, where others have the sizes above
 //! ```
 //!
 //! What is left out of `[network]` is [`DEFAULTS`].
@@ -119,6 +123,7 @@ struct TrafficFile {
     flows: u64,
     #[serde(default)]
     deadline_bytes: f64,
+    deadline_size: Option<Quantity<Bytes>>,
     within: Option<(Quantity<Span>, Quantity<Span>)>,
     #[serde(default)]
     known: f64,
@@ -292,13 +297,17 @@ fn poisson(file: &TrafficFile, scenario: &Scenario) -> Result<PoissonSpec, Scena
     if file.deadline_bytes > 0.0 && file.within.is_none() {
         return Err(problem("[traffic]: deadlines need a range, as in within = [\"5ms\", \"25ms\"]"));
     }
+    let deadline_size = file.deadline_size.map(|size| size.0);
+    if let Some(size) = deadline_size.filter(|size| *size > ENDLESS) {
+        return Err(problem(format!("[traffic]: deadline_size: flows of {size} are too long")));
+    }
     let within = file.within.map_or((Span::ZERO, Span::ZERO), |(least, most)| (least.0, most.0));
     Ok(PoissonSpec {
         hosts: scenario.hosts(),
         access_rate: scenario.host_rate(),
         load: file.load,
         sizes,
-        mix: Mix { deadline_bytes: file.deadline_bytes, known: file.known, within },
+        mix: Mix { deadline_bytes: file.deadline_bytes, deadline_size, known: file.known, within },
         ends,
         seed: file.seed.unwrap_or(DEFAULT_SEED),
         flows: file.flows,
@@ -348,6 +357,14 @@ flows = 3
     }
 
     #[test]
+    fn flows_with_deadlines_may_have_a_size_of_their_own() {
+        let own = "load = 0.5\ndeadline_bytes = 1.0\ndeadline_size = \"80kB\"\nwithin = [\"5ms\", \"25ms\"]";
+        let scenario = Scenario::from_text(&TWO.replace("load = 0.5", own)).unwrap();
+        let sizes = scenario.arrivals().unwrap().filter(|flow| flow.size == Bytes(80_000));
+        assert_eq!(sizes.count(), 3);
+    }
+
+    #[test]
     fn what_is_wrong_is_told_with_its_line() {
         let cases = [
             ("hosts = 3", "hosts = 1", "[network]: the number of hosts is 1, and has to be at least 2"),
@@ -363,6 +380,21 @@ flows = 3
             ("rate = \"1gbit\"", "rate = \"1bit\"", "[network]: a link of 1 bit/s is too slow"),
             ("load = 0.5", "load = 0", "[traffic]: the load is 0: it must be above 0"),
             ("load = 0.5", "load = 0.5\ndeadline_bytes = 0.2", "[traffic]: deadlines need a range"),
+            (
+                "load = 0.5",
+                "load = 0.5\ndeadline_size = \"0\"",
+                "[traffic]: flows with a deadline have 0 bytes: their size must be above 0",
+            ),
+            (
+                "load = 0.5",
+                "load = 0.5\ndeadline_size = \"7TB\"",
+                "[traffic]: deadline_size: flows of 7.0 TB are too long",
+            ),
+            (
+                "load = 0.5",
+                "load = 0.5\ndeadline_size = \"big\"",
+                "line 22: `big` is not a size such as 4096, 10MB or 10MiB",
+            ),
         ];
         for (from, to, expected) in cases {
             let error = Scenario::from_text(&TWO.replace(from, to)).unwrap_err().to_string();
