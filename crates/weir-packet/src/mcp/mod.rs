@@ -35,7 +35,8 @@
 //! * Without marks the window is `g`: the flow ends its margin before the deadline, at a rate that falls a little, for it
 //!   keeps ahead of what the deadline asks.
 //! * Marked alike, flows yield in proportion to the square of the time they have left, while they yield little.
-//! * It is never faster than `g`, nor than the sender's link, save for the one segment of a flow that gave up.
+//! * It is never faster than `g`, nor than the sender's link, save for the one segment of a flow that gave up. A flow that
+//!   has less than ten empty round trips at its start goes at its link's rate, if that is known.
 //! * It depends on nothing but its arguments.
 //!
 //! # Departures
@@ -64,6 +65,9 @@ use weir_model::{Bytes, Rate, Span};
 pub const MIN_WINDOW_SEGMENTS: f64 = 1e-3;
 /// The window of a flow that cannot meet its deadline any more, in segments.
 pub const GIVEN_UP_SEGMENTS: f64 = 1.0;
+/// A flow with fewer empty round trips than this until its deadline sends at its link's rate: with the margin off there is
+/// no time left in which marks and round trips could tell it anything, and it is short.
+const HURRY_RTTS: f64 = 10.0;
 /// A margin takes at most this share of the time a flow has at its start: a deadline of a few round trips keeps some.
 const MARGIN_SHARE: f64 = 0.25;
 
@@ -93,6 +97,8 @@ pub struct Mcp {
     state: State,
     /// Seconds; what [`MARGIN_SHARE`] leaves of the margin.
     longest_margin: f64,
+    /// Its deadline is so near that it goes at its link's rate.
+    hurries: bool,
     window: f64,
     rtt: f64,
     gave_up: bool,
@@ -124,6 +130,8 @@ impl Mcp {
             params: *params,
             state: State::default(),
             longest_margin,
+            hurries: params.variant == Variant::Yielding
+                && facts.left.as_secs() < HURRY_RTTS * params.base_rtt.as_secs(),
             window: 0.0,
             rtt: 0.0,
             gave_up: false,
@@ -192,6 +200,7 @@ impl Mcp {
         let in_reach = facts.remaining * facts.rtt <= facts.link * facts.left;
         self.gave_up = facts.left < self.params.base_rtt.as_secs() || !in_reach;
         self.rtt = facts.rtt;
+        let window = if self.hurries && facts.link.is_finite() { facts.link } else { window };
         let bounded = window.min(facts.link).max(MIN_WINDOW_SEGMENTS);
         self.window = if self.gave_up { GIVEN_UP_SEGMENTS } else { bounded };
     }

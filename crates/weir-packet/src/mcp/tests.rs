@@ -73,11 +73,23 @@ fn the_first_window_ends_the_flow_its_margin_before_the_deadline() {
     // A round trip of 300 us has a margin of 300 + 1.5 * 100 us: 100 * 0.3 / 19.8 segments.
     let slower = WindowFacts { rtt: Span::from_nanos(300_000), ..facts(20_250) };
     assert!((Mcp::new(&plain, &slower).window() - 30.0 / 19.8).abs() < 1e-9);
-    // Of a deadline of 8 round trips the margin takes a quarter: 2 segments in 0.6 ms.
-    let short = WindowFacts { remaining: Bytes(2920), ..facts(800) };
+    // Of a deadline of 8 round trips the margin takes a quarter: 2 segments in 0.6 ms, if no link is known.
+    let short = WindowFacts { remaining: Bytes(2920), link: None, ..facts(800) };
     assert!((Mcp::new(&plain, &short).window() - 0.2 / 0.6).abs() < 1e-9);
     // Three hundredths ahead: 0.5 / 0.97.
     assert!((Mcp::new(&yielding(), &facts(20_250)).window() - 0.515_464).abs() < 1e-6);
+}
+
+#[test]
+fn a_flow_with_no_time_to_hear_of_the_path_goes_at_its_links_rate() {
+    // 100 us of 1 Gbit/s are 8.33 segments of 1500 bytes.
+    let few = |left_us| WindowFacts { remaining: Bytes(2920), ..facts(left_us) };
+    let mut hurried = Mcp::new(&yielding(), &few(999));
+    assert!((hurried.window() - 8.333_333).abs() < 1e-6, "{}", hurried.window());
+    let marked = WindowFacts { marked_share: 1.0, ..few(899) };
+    assert!((hurried.on_window(&marked) - 8.333_333).abs() < 1e-6);
+    // With ten round trips it has 0.97 * (1 - 0.25) ms for two segments.
+    assert!((Mcp::new(&yielding(), &few(1000)).window() - 0.2 / 0.7275).abs() < 1e-6);
 }
 
 #[test]
