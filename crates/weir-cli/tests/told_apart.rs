@@ -85,4 +85,7 @@ fn policies_are_listed_with_what_can_be_set() {
             info.name
         );
     }
+    for setting in weir_packet::transport::SETTINGS {
+        assert!(said.contains(setting.about), "{}: {said}", setting.name);
+    }
 }
