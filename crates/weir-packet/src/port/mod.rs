@@ -38,7 +38,8 @@ pub enum Discipline {
         first: Marking,
         /// In the others.
         others: Marking,
-        /// What of a port's buffer only the first class may fill. Without it packets of the first class are dropped where
+        /// What of a port's buffer only the first class may fill; of ports that share a memory all parts together have to
+        /// leave some of it. Without it packets of the first class are dropped where
         /// others have filled the buffer.
         reserved: Bytes,
     },

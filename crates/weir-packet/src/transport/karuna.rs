@@ -95,14 +95,13 @@ impl Karuna {
         self.first_marking.unwrap_or(Bytes(usual as u64))
     }
 
-    /// What only the first class may fill of a port's buffer, at most half of it; nothing where no deadlines are expected.
+    /// What only the first class may fill of a port's buffer, at most half of it. Nothing where no deadlines are expected,
+    /// nor where ports share a memory: many ports' parts could leave nothing of it to others.
     fn reserved(&self, network: &Network) -> Bytes {
+        let Buffer::PerPort(all) = network.buffer else { return Bytes(0) };
         let none = network.traffic.as_ref().is_some_and(|traffic| traffic.mix.deadline_bytes == 0.0);
-        let half = match network.buffer {
-            Buffer::PerPort(all) | Buffer::Shared { all, .. } => Bytes(all.0 / 2),
-        };
         let usual = Bytes(self.first_marking(network).0.saturating_mul(RESERVED_THRESHOLDS));
-        self.reserved.unwrap_or(if none { Bytes(0) } else { usual }).min(half)
+        self.reserved.unwrap_or(if none { Bytes(0) } else { usual }).min(Bytes(all.0 / 2))
     }
 
     /// How losses are found that have to be mended before a deadline: a timer that acknowledgements set anew comes too

@@ -74,7 +74,7 @@ pub const SETTINGS: &[SettingInfo] = &[
         KARUNA,
         "reserved",
         "2 x first-marking",
-        "what only deadline flows may fill of a port's buffer; 0 where no deadlines are expected",
+        "what only deadline flows may fill of a port's buffer; 0 where no deadlines are expected or ports share a memory",
     ),
     setting(&["d3"], "late", "stop", "a flow that cannot meet its deadline: stop ends it, share goes on"),
     setting(&["d3"], "alpha", "0.1", "weight of what a link did not use in what is given away"),
