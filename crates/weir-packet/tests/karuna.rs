@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use weir_model::{Bytes, HostId, Rate, Span, Time};
 use weir_packet::scenario::ENDLESS;
 use weir_packet::transport::{self, Network};
-use weir_packet::{FlowRecord, HEADER_BYTES, Observer, Picos, SEGMENT_BYTES, Scenario, Simulation, Topology};
+use weir_packet::{
+    Buffer, FlowRecord, HEADER_BYTES, Observer, Picos, SEGMENT_BYTES, Scenario, Simulation, Topology,
+};
 use weir_trace::{FlowArrival, FlowKind};
 
 const FOUR_FLOWS: &str = include_str!("../../../scenarios/packets/four-flows.toml");
@@ -265,4 +267,12 @@ fn losses_found_by_time_are_mended_before_the_deadline() {
     // A timer that each acknowledgement sets anew runs out when the flow has nothing else to send, which is too late.
     assert_eq!(deadline_flow("karuna:reserved=0:recovery=selective").met(), Some(false));
     assert_eq!(deadline_flow("karuna:reserved=0").met(), Some(true));
+}
+
+/// Parts of 48 kB for 11 ports of a leaf would be more than all of this memory.
+#[test]
+fn where_ports_share_a_memory_others_still_get_in() {
+    let shared = Scenario { buffer: Buffer::Shared { all: Bytes(500_000), share: 1.0 }, ..burst() };
+    let within = Scenario { until: Some(Picos::from_millis(200)), ..shared };
+    assert_eq!(run(&within, "karuna", &mut Received::default()).len(), 17);
 }
