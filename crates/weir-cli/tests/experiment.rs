@@ -1,6 +1,6 @@
 //! `weir experiment`: what the folder holds is what the code gives.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn weir(arguments: &[&str]) -> Output {
@@ -12,6 +12,11 @@ fn weir(arguments: &[&str]) -> Output {
         .expect("weir runs")
 }
 
+/// The experiments of this repository.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments")
+}
+
 #[test]
 fn a_small_experiment_is_rebuilt_to_the_digit() {
     let output = weir(&["experiment", "run", "small", "--check"]);
@@ -20,15 +25,12 @@ fn a_small_experiment_is_rebuilt_to_the_digit() {
 
 #[test]
 fn other_numbers_in_the_folder_are_noticed() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/small");
-    let dir = tempfile::tempdir().expect("a folder");
-    let folder = dir.path().join("small");
-    std::fs::create_dir(&folder).expect("a folder");
-    std::fs::copy(source.join("experiment.toml"), folder.join("experiment.toml")).expect("a copy");
-    let numbers = std::fs::read_to_string(source.join("synthetic-fb2010.json")).expect("the numbers");
+    let dir = copy_of("small");
+    let file = dir.path().join("small/synthetic-fb2010.json");
+    let numbers = std::fs::read_to_string(&file).expect("the numbers");
     let changed = numbers.replacen("\"factor avg\": 1.0", "\"factor avg\": 1.1", 1);
     assert_ne!(numbers, changed);
-    std::fs::write(folder.join("synthetic-fb2010.json"), changed).expect("a file");
+    std::fs::write(&file, changed).expect("a file");
     let output =
         weir(&["experiment", "run", "small", "--check", "--dir", dir.path().to_str().expect("a path")]);
     assert_eq!(output.status.code(), Some(1));
@@ -36,13 +38,69 @@ fn other_numbers_in_the_folder_are_noticed() {
     assert!(said.contains("results differ from those in the folder: small"), "{said}");
 }
 
+/// A copy of the folder of an experiment, in one of its own.
+fn copy_of(name: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (from, to) = (folder().join(name), dir.path().join(name));
+    std::fs::create_dir(&to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("an experiment") {
+        let entry = entry.expect("a file");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+    }
+    dir
+}
+
+fn redraw(dir: &tempfile::TempDir, name: &str) -> Output {
+    weir(&["experiment", "run", name, "--redraw", "--dir", dir.path().to_str().expect("a path")])
+}
+
+#[test]
+fn pages_are_those_of_the_numbers_and_these_of_the_settings() {
+    for experiment in std::fs::read_dir(folder()).expect("the experiments") {
+        let name = experiment.expect("a folder").file_name().to_string_lossy().into_owned();
+        let dir = copy_of(&name);
+        let output = redraw(&dir, &name);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        for entry in std::fs::read_dir(folder().join(&name)).expect("an experiment") {
+            let file = entry.expect("a file");
+            let read = |path: &Path| std::fs::read(path).expect("a page");
+            let drawn = dir.path().join(&name).join(file.file_name());
+            assert!(
+                read(&file.path()) == read(&drawn),
+                "{}: not as --redraw makes it",
+                file.path().display()
+            );
+        }
+    }
+}
+
+#[test]
+fn numbers_of_other_settings_are_not_drawn() {
+    for (from, to, reason) in [
+        ("seeds = [1, 2]", "seeds = [1, 3]", "made with seeds [1, 2], not [1, 3]"),
+        ("baseline = \"varys\"", "baseline = \"fair\"", "made with baseline varys, not fair"),
+        ("show =", "point = [{ name = \"a\" }]\nshow =", "made of points as it is, not a"),
+        ("deadlines = 1.0", "deadlines = 2.0", "point as it is: made with { arrival_scale = 0.001"),
+        ("\"fair\", ", "\"fair\", \"fifo\", ", "not varys, varys-deadline, fair, fifo"),
+    ] {
+        let dir = copy_of("small");
+        let file = dir.path().join("small/experiment.toml");
+        let text = std::fs::read_to_string(&file).expect("the experiment");
+        assert!(text.contains(from), "{from}: {text}");
+        std::fs::write(&file, text.replacen(from, to, 1)).expect("a file");
+        let output = redraw(&dir, "small");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(reason) && said.contains("makes it anew"), "{said}");
+    }
+}
+
 #[test]
 fn every_experiment_can_be_read_and_is_listed() {
     let output = weir(&["experiment", "list"]);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
-    for entry in std::fs::read_dir(folder).expect("the experiments") {
+    for entry in std::fs::read_dir(folder()).expect("the experiments") {
         let name = entry.expect("a folder").file_name().to_string_lossy().into_owned();
         assert!(said.contains(&name), "{name}: {said}");
     }

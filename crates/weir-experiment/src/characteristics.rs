@@ -116,7 +116,7 @@ pub(crate) fn curves(results: &Results, measure: &str) -> Results {
         };
         let alike = CURVES.iter().filter(|(curve, _)| bounds_of(curve).as_ref() == Some(&bounds));
         let policies = alike.filter_map(|(curve, _)| of_curve(curve)).collect();
-        PointResult { name: (*bound).to_owned(), policies }
+        PointResult { name: (*bound).to_owned(), policies, ..PointResult::default() }
     });
     Results { points: points.collect(), ..results.clone() }
 }
@@ -147,8 +147,8 @@ mod tests {
         assert!((measures["bytes up to 10 GB"] - 100.0 / 3.0).abs() < 1e-9);
         assert_eq!(measures["skew of 2 to 10 flows"], 0.0);
         let measured = PolicyResult { policy: String::new(), measures, links: Vec::new() };
-        let point = PointResult { name: String::new(), policies: vec![measured] };
-        let results = Results { schema: 1, workload: String::new(), points: vec![point] };
+        let point = PointResult { policies: vec![measured], ..PointResult::default() };
+        let results = Results { points: vec![point], ..Results::default() };
         let drawn = curves(&results, "length up to 1 MB");
         let names = |point: &PointResult| {
             point.policies.iter().map(|policy| policy.policy.clone()).collect::<Vec<String>>()

@@ -5,7 +5,7 @@
 //! Varys' Table 3, drawn in the shares given there. Each of its stages computes for so long that its coflow's time is the
 //! class's share of the stage, if the coflow takes as long as under fair sharing of the bare coflows.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use weir_model::{CoflowId, CoflowSpec, Dependencies, Fabric, JobId, Span};
 use weir_trace::synthetic::Draw;
@@ -18,7 +18,7 @@ pub(crate) const JOB_CLASSES: [(&str, f64); 4] =
 const OF_CLASS: [u64; 4] = [61, 13, 14, 12];
 
 /// How coflows become jobs.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct JobSetup {
     /// Stages of a job at most; at least 1.

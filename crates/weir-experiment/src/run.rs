@@ -5,45 +5,12 @@ use crate::measure::{between_sites, compare, confidence, of_run, spread};
 use crate::sites::{LinkUse, Traffic, add_links, least_average_secs};
 use crate::spec::WORKLOAD;
 use crate::workload::{Work, prepare};
-use crate::{Experiment, Measures, Point};
-use serde::{Deserialize, Serialize};
+use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_model::Time;
 use weir_sim::{Observer, Options, Outcome, Replan};
 use weir_trace::Workload;
-
-/// Numbers of an experiment on one workload.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Results {
-    /// Version of this format.
-    pub schema: u32,
-    /// The workload's name.
-    pub workload: String,
-    /// In the order of the experiment.
-    pub points: Vec<PointResult>,
-}
-
-/// Numbers of one point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PointResult {
-    /// Its name.
-    pub name: String,
-    /// In the order of the experiment.
-    pub policies: Vec<PolicyResult>,
-}
-
-/// Numbers of one policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PolicyResult {
-    /// Its name, with settings; `workload` where the workload itself is measured.
-    pub policy: String,
-    /// Means over seeds, to six significant digits.
-    pub measures: Measures,
-    /// The use of every link between sites, where the experiment asks for it; means likewise.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub links: Vec<LinkUse>,
-}
 
 /// Why an experiment cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,9 +130,9 @@ fn measure_workload(
         }
         sums.values_mut().for_each(|value| *value = six_digits(*value));
         let policies = vec![PolicyResult { policy: WORKLOAD.to_owned(), measures: sums, links: Vec::new() }];
-        points.push(PointResult { name: point.name.clone(), policies });
+        points.push(PointResult::of(experiment, point, policies));
     }
-    Ok(Results { schema: 1, workload: workload.name.clone(), points })
+    Ok(Results::of(experiment, &workload.name, points))
 }
 
 /// Adds the part of one seed to a mean over so many.
@@ -241,9 +208,9 @@ fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Done)>
             }
             PolicyResult { policy: policy.clone(), measures: sums, links }
         });
-        PointResult { name: point.name.clone(), policies: policies.collect() }
+        PointResult::of(experiment, point, policies.collect())
     });
-    Results { schema: 1, workload: workload.name.clone(), points: points.collect() }
+    Results::of(experiment, &workload.name, points.collect())
 }
 
 /// Rounded to six significant digits, so that the last digits of sums are no difference.

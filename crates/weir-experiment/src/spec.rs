@@ -1,7 +1,7 @@
 //! What an experiment is: the file `experiment.toml`.
 
 use crate::{JobSetup, Live, PacketSetup, SiteSetup};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use weir_model::Rate;
 
@@ -44,7 +44,7 @@ pub struct Experiment {
 }
 
 /// How a workload is changed before it is run; absent means as it is.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
     /// Rate of hosts' links, 1gbit unless said.
@@ -93,6 +93,12 @@ impl Setup {
                 None => base.packets.clone(),
             },
         }
+    }
+
+    /// As a file has it, without what is absent.
+    pub(crate) fn as_table(&self) -> toml::Table {
+        // What was read from such a file can be written as one.
+        toml::Table::try_from(self).unwrap_or_default()
     }
 
     /// The rate of hosts' links.

@@ -113,11 +113,14 @@ fn chosen(dir: &Path, name: &str) -> Result<Vec<(String, PathBuf, Experiment)>, 
     }
     let loaded = chosen.into_iter().map(|(name, folder)| {
         let experiment = load(&folder)?;
-        let unknown = |error: String| Failure::Input(format!("{name}: {error}{LACKING}"));
-        experiment.check_policies().map_err(unknown)?;
         Ok((name, folder, experiment))
     });
     loaded.collect()
+}
+
+/// This program has what the experiment runs.
+fn check_policies(name: &str, experiment: &Experiment) -> Result<(), Failure> {
+    experiment.check_policies().map_err(|error| Failure::Input(format!("{name}: {error}{LACKING}")))
 }
 
 /// The workload that `--trace` names.
@@ -137,16 +140,17 @@ fn load_trace(trace: &str) -> Result<Workload, Failure> {
 
 fn run(args: &RunArgs) -> Result<(), Failure> {
     let experiments = chosen(&args.dir, &args.name)?;
+    if args.redraw {
+        return experiments
+            .iter()
+            .try_for_each(|(name, folder, experiment)| redraw(name, folder, experiment));
+    }
+    experiments.iter().try_for_each(|(name, _, experiment)| check_policies(name, experiment))?;
     // Packets need no trace.
-    let needs_trace =
-        !args.redraw && experiments.iter().any(|(_, _, experiment)| !experiment.is_of_packets());
+    let needs_trace = experiments.iter().any(|(_, _, experiment)| !experiment.is_of_packets());
     let workload = needs_trace.then(|| load_trace(&args.trace)).transpose()?;
     let mut differ = Vec::new();
     for (name, folder, experiment) in experiments {
-        if args.redraw {
-            redraw(&name, &folder, &experiment)?;
-            continue;
-        }
         let bar = progress::bar(experiment.runs() as u64, &name, "runs");
         let results = match &workload {
             Some(workload) if !experiment.is_of_packets() => {
@@ -191,7 +195,15 @@ fn redraw(name: &str, folder: &Path, experiment: &Experiment) -> Result<(), Fail
         if live || file.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
-        write_pages(name, &file.with_extension(""), experiment, &held(&file)?)?;
+        let results = held(&file)?;
+        let other = |reason| {
+            Failure::Input(format!(
+                "{}: {reason}; `weir experiment run {name}` makes it anew",
+                file.display()
+            ))
+        };
+        results.check_settings(experiment).map_err(other)?;
+        write_pages(name, &file.with_extension(""), experiment, &results)?;
         println!("{}", file.with_extension("md").display());
     }
     Ok(())

@@ -7,7 +7,7 @@
 use crate::Measures;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowSpec, HostId, Rate, Span, Time};
@@ -24,7 +24,7 @@ const SMALL: (RangeInclusive<u64>, RangeInclusive<u32>) = (10_000..=100_000, 1..
 const URGENT: (RangeInclusive<u64>, RangeInclusive<u64>) = (50_000..=500_000, 15..=60);
 
 /// Coflows and flows with deadlines in one network.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoflowTraffic {
     /// Large coflows of a run; others come until the last of these has.

@@ -11,7 +11,7 @@ use crate::measure::half_width;
 use crate::run::{RunError, six_digits};
 use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results};
 use rayon::prelude::*;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 use weir_model::{Bytes, Span};
 use weir_packet::scenario::ENDLESS;
@@ -22,7 +22,7 @@ use weir_trace::{FlowSizes, PoissonSpec};
 pub const PACKETS: &str = "packets";
 
 /// Flows of a packet-level run: a scenario, and what differs from it.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PacketSetup {
     /// The scenario's file, seen from the folder of the experiment.
@@ -222,9 +222,9 @@ pub fn run_packets(
             let measures = means(&seeds.collect::<Vec<_>>());
             PolicyResult { policy: name.clone(), measures, links: Vec::new() }
         });
-        PointResult { name: point.name.clone(), policies: policies.collect() }
+        PointResult::of(experiment, point, policies.collect())
     });
-    Ok(Results { schema: 1, workload: PACKETS.to_owned(), points: points.collect() })
+    Ok(Results::of(experiment, PACKETS, points.collect()))
 }
 
 fn simulate(

@@ -13,7 +13,7 @@ pub(crate) use links::{RegionNet, add_links};
 pub use shuffles::ShuffleSetup;
 pub(crate) use traffic::Traffic;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use weir_model::{
     CapacityChange, CoflowId, CoflowSpec, Fabric, LinkId, LinkKind, Rate, SiteSpec, Span, Time,
@@ -28,7 +28,7 @@ const MOST_CHANGES: f64 = 1e6;
 
 /// Sites joined by one link a pair, of bandwidths that were measured; nothing else limits, and traffic inside a site
 /// takes no time. What moves between them is the trace at a `load`, or `shuffles`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SiteSetup {
     /// Measured bandwidths: an excerpt in `data/wan`.

@@ -1,12 +1,12 @@
 //! Shuffles between sites whose demands are drawn, one after the other.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use weir_model::{Bytes, CoflowId, CoflowSpec, FlowSpec, HostId, Rate, Span, Time};
 use weir_trace::wan::{Skew, SkewedDemands};
 
 /// Shuffles that never meet: each arrives when the one before it would be done twice over on direct links. What sites
 /// send (and receive) is in proportion to a Zipf weight of their rank, which each shuffle draws anew.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffleSetup {
     /// How many.

@@ -1,6 +1,6 @@
 //! `weir experiment live`: the part of an experiment between sites that is repeated with real bytes.
 
-use super::{LiveArgs, chosen, load_trace};
+use super::{LiveArgs, check_policies, chosen, load_trace};
 use crate::output::{mean, percentile};
 use crate::{Failure, progress};
 use serde::Serialize;
@@ -80,6 +80,7 @@ pub(super) fn live(args: &LiveArgs) -> Result<(), Failure> {
         let Some(live) = &experiment.live else {
             return Err(Failure::Input(format!("{name} has no live part; siphon-sort has one")));
         };
+        check_policies(&name, &experiment)?;
         let workload = load_trace(&args.trace)?;
         let mut results = LiveResults {
             schema: 1,
