@@ -89,6 +89,18 @@ fn flows_with_a_deadline_take_a_queue_and_several_traffics_are_judged_on_all() {
 }
 
 #[test]
+fn bursts_of_flows_with_a_deadline_delay_others_by_their_size() {
+    let bursts =
+        ["--cdf", "web-search", "--load", "0.5", "--queues", "3", "--mix", "deadline=0.2", "--bursts"];
+    let mean = |more: &[&str]| {
+        let (said, written) = results(&[&bursts[..], more].concat());
+        (said, choice(&written["traffics"][0], "optimised")["mean_fct_s"].as_f64().unwrap())
+    };
+    let ((_, as_others), (said, small)) = (mean(&[]), mean(&["--deadline-size", "80kB"]));
+    assert!(small < 0.9 * as_others && said.contains("in bursts of 80.0 kB"), "{small} {as_others} {said}");
+}
+
+#[test]
 fn bad_input_is_refused_in_one_line_and_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.cdf");
@@ -113,6 +125,11 @@ fn bad_input_is_refused_in_one_line_and_writes_nothing() {
             "its thresholds are for --queues 8",
         ),
         (vec!["--load", "0.5"], "--cdf"),
+        (vec!["--cdf", "web-search", "--load", "0.5", "--deadline-size", "80kB"], "--bursts"),
+        (
+            vec!["--cdf", "web-search", "--load", "0.5", "--bursts", "--deadline-size", "0B"],
+            "have a size of 0",
+        ),
     ] {
         let said = refused(&[&arguments[..], &["--json", json]].concat());
         assert!(said.contains(wanted), "{arguments:?}: {said}");

@@ -33,6 +33,9 @@ pub(crate) struct ThresholdsArgs {
     /// Flows with a deadline send as fast as the link allows, not just in time
     #[arg(long)]
     bursts: bool,
+    /// How large each flow with a deadline is, if not as others
+    #[arg(long, value_name = "SIZE", requires = "bursts")]
+    deadline_size: Option<Bytes>,
     /// How the flows of a level are served in theory: fifo, the first that came first, as in the model of PIAS and Karuna;
     /// shared, all at the same rate, for switches whose queues carry DCTCP or TCP
     #[arg(long = "levels", value_enum, value_name = "SERVICE", default_value_t = Levels::Fifo, hide_possible_values = true)]
@@ -99,12 +102,6 @@ impl FromStr for Shares {
     }
 }
 
-impl Shares {
-    fn mix(self) -> Mix {
-        Mix { deadline_bytes: self.deadline, known: self.known, ..Mix::UNKNOWN }
-    }
-}
-
 /// What is written with `--json`.
 #[derive(Serialize)]
 struct Results {
@@ -119,6 +116,8 @@ struct Results {
     deadline: f64,
     /// Whether flows with a deadline send just in time.
     paced: bool,
+    /// How large they are; null if as others.
+    deadline_size_bytes: Option<u64>,
     seed: u64,
     traffics: Vec<TrafficRow>,
     /// Row: traffic; column: traffic the thresholds were made for; mean completion time over that under its own.
@@ -190,6 +189,7 @@ pub(crate) fn thresholds(args: ThresholdsArgs) -> Result<(), Failure> {
         known: args.mix.known,
         deadline: args.mix.deadline,
         paced: !args.bursts,
+        deadline_size_bytes: args.deadline_size.map(|size| size.0),
         seed: args.seed,
         traffics: rows,
         robustness: Robustness::of(&traffics, found).ratios,
@@ -203,6 +203,8 @@ pub(crate) fn thresholds(args: ThresholdsArgs) -> Result<(), Failure> {
 
 fn prepare(args: &ThresholdsArgs) -> Result<Task, Failure> {
     let urgent = if args.bursts { Urgent::Bursts } else { Urgent::Paced };
+    let Shares { known, deadline: deadline_bytes } = args.mix;
+    let mix = Mix { deadline_bytes, deadline_size: args.deadline_size, known, ..Mix::UNKNOWN };
     let levels = usize::from(args.queues) - usize::from(args.mix.deadline > 0.0);
     let levels = NonZeroUsize::new(levels).ok_or_else(|| {
         Failure::Input("--queues 1: flows with a deadline take it, and the others need one too".to_owned())
@@ -224,7 +226,7 @@ fn prepare(args: &ThresholdsArgs) -> Result<Task, Failure> {
                     Some((traffic(&Mix::UNKNOWN)?, thresholds))
                 }
             };
-            task.traffics.push((cdf.clone(), traffic(&args.mix.mix())?));
+            task.traffics.push((cdf.clone(), traffic(&mix)?));
             task.theirs.push(theirs);
         }
     }
@@ -296,7 +298,14 @@ fn print(results: &Results) {
     let urgent = match (results.deadline > 0.0, results.paced) {
         (false, _) => "no deadlines".to_owned(),
         (true, true) => format!("{} of the bytes with a deadline, just in time", results.deadline),
-        (true, false) => format!("{} of the bytes with a deadline, in bursts", results.deadline),
+        (true, false) => {
+            let size = results.deadline_size_bytes.map(|size| format!(" of {}", Bytes(size)));
+            format!(
+                "{} of the bytes with a deadline, in bursts{}",
+                results.deadline,
+                size.unwrap_or_default()
+            )
+        }
     };
     let link = Rate::from_bits_per_sec(results.link_rate_bps as f64);
     let (levels, known) = (results.levels, results.known);

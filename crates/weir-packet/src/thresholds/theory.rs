@@ -12,7 +12,7 @@
 //! link are in `shared.rs`.
 //!
 //! # Terminology
-//! `X` is the size of a flow, sizes are distributed alike for all types; `l2`, `l3` arrivals per byte's time on the
+//! `X` is the size of a flow, sizes are distributed alike for all types (flows with a deadline may have one of their own); `l2`, `l3` arrivals per byte's time on the
 //! link of flows of known and of unknown size; `rho1` the load of flows with a deadline, which are above all levels;
 //! `a_k` demotion and `b_k` splitting thresholds, 0 for k = 0 and without bound for k = K.
 //!
@@ -172,10 +172,12 @@ pub struct Traffic {
     sizes: FlowSizes,
     load: f64,
     deadline: f64,
+    /// How large flows with a deadline are, if not as others.
+    deadline_size: Option<Bytes>,
     known: f64,
     urgent: Urgent,
     service: Service,
-    /// Arrivals per byte's time on the link, of all flows.
+    /// Arrivals per byte's time on the link, of all flows if those with a deadline are as large as others.
     arrivals: f64,
 }
 
@@ -196,6 +198,9 @@ pub enum TrafficError {
     /// All flows have deadlines: no flow has a level.
     #[error("all bytes are of flows with a deadline: thresholds are for the others")]
     OnlyDeadlines,
+    /// Flows with a deadline have no bytes.
+    #[error("flows with a deadline have a size of 0")]
+    NoBytes,
 }
 
 impl Traffic {
@@ -213,9 +218,13 @@ impl Traffic {
         if mix.deadline_bytes >= 1.0 {
             return Err(TrafficError::OnlyDeadlines);
         }
+        if mix.deadline_size == Some(Bytes(0)) {
+            return Err(TrafficError::NoBytes);
+        }
         let arrivals = load / sizes.mean();
-        let (deadline, known, service) = (mix.deadline_bytes, mix.known, Service::Fifo);
-        Ok(Traffic { sizes, load, deadline, known, urgent, service, arrivals })
+        let (deadline, deadline_size) = (mix.deadline_bytes, mix.deadline_size);
+        let (known, service) = (mix.known, Service::Fifo);
+        Ok(Traffic { sizes, load, deadline, deadline_size, known, urgent, service, arrivals })
     }
 
     /// The same where levels serve their flows so.
@@ -312,7 +321,10 @@ impl Traffic {
     fn urgent_squares(&self) -> f64 {
         match self.urgent {
             Urgent::Paced => 0.0,
-            Urgent::Bursts => self.arrivals * self.deadline * self.sizes.mean_square(),
+            Urgent::Bursts => {
+                let of_all = || self.sizes.mean_square() / self.sizes.mean();
+                self.deadline_load() * self.deadline_size.map_or_else(of_all, |size| size.0 as f64)
+            }
         }
     }
 

@@ -32,6 +32,11 @@ fn one_level_is_the_queue_of_pollaczek_and_khinchine() {
     assert!(near(traffic(packets("1 1"), 0.5, 0.5, 0.0, Urgent::Paced).mean(&none).0, 5.0 / 3.0));
     // As bursts: 0.5 / (2 * 0.75 * 0.5) = 2/3 of waiting, and 1 / 0.75.
     assert!(near(traffic(packets("1 1"), 0.5, 0.5, 0.0, Urgent::Bursts).mean(&none).0, 2.0));
+    // Those with a deadline are two packets each: S = 0.25 * 2 + 0.25, and (0.75 + 1) / 0.75.
+    let size = Some(Bytes(2 * weir_trace::PACKET_PAYLOAD.0));
+    let mix = Mix { deadline_bytes: 0.5, deadline_size: size, ..Mix::UNKNOWN };
+    let of_two = Traffic::new(packets("1 1"), 0.5, &mix, Urgent::Bursts).unwrap();
+    assert!(near(of_two.mean(&none).0, 7.0 / 3.0));
     // 1500 bytes of wire at 12 Mbit/s are a millisecond.
     assert!(near(PacketTimes(2.0).secs(Rate::from_bits_per_sec(12e6)), 0.002));
 }
