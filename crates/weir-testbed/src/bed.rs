@@ -1,7 +1,6 @@
 //! The bed: created whole or not at all, used, and gone when dropped.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::net::Ipv4Addr;
@@ -11,7 +10,8 @@ use std::thread;
 
 use crate::error::BedError;
 use crate::namespace::Namespace;
-use crate::process::{self, Spawner};
+use crate::places::{Place, Places};
+use crate::process;
 use crate::shape;
 use crate::tool::Tools;
 use crate::topology::{self, HOST_LINK, MAX_HOSTS};
@@ -27,25 +27,6 @@ pub struct BedConfig {
     /// Rate of each direction of each host's link, in bits per second on the wire without preamble and
     /// frame gap (so TCP can use 1448/1514 of it, 95.6 %).
     pub link_rate_bps: u64,
-}
-
-/// Where in a bed something runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// One of the hosts, numbered from 0.
-    Host(usize),
-    /// The additional host, for what steers or observes; its link is not shaped, and what it sends or is
-    /// sent goes before data on the links of the others.
-    Control,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host(host) => write!(formatter, "host {host}"),
-            Self::Control => formatter.write_str("the control host"),
-        }
-    }
 }
 
 /// What passed over a host's link since the bed was created, as the host sees it. Counted behind the
@@ -65,10 +46,8 @@ pub struct LinkCounters {
 pub struct Bed {
     config: BedConfig,
     tools: Tools,
-    spawner: Spawner,
+    places: Places,
     switch: Namespace,
-    /// Hosts in order, then the control host.
-    places: Vec<Namespace>,
     /// `/proc/net/dev` of the switch; an open file of it stays with the namespace it was opened in.
     counters: Mutex<File>,
 }
@@ -82,15 +61,14 @@ impl Bed {
         check(config)?;
         let tools = Tools::find()?;
         Self::sweep_stale();
-        let mut places = Namespace::create_many(config.hosts + 2)?;
-        let switch = places.pop().expect("create_many made hosts + 2 >= 3");
+        let mut namespaces = Namespace::create_many(config.hosts + 2)?;
+        let switch = namespaces.pop().expect("create_many made hosts + 2 >= 3");
         let counters = switch
             .run(|| File::open("/proc/thread-self/net/dev"))
             .and_then(|file| file)
             .map_err(BedError::os("open the switch's link counters"))?;
-        let spawner = Spawner::start().map_err(BedError::os("start a thread"))?;
-        let counters = Mutex::new(counters);
-        let bed = Self { config: config.clone(), tools, spawner, switch, places, counters };
+        let (places, counters) = (Places::new(namespaces)?, Mutex::new(counters));
+        let bed = Self { config: config.clone(), tools, switch, places, counters };
         bed.connect()?;
         Ok(bed)
     }
@@ -114,7 +92,7 @@ impl Bed {
     /// If there is no such host.
     #[must_use]
     pub fn address(&self, host: usize) -> Ipv4Addr {
-        assert!(host < self.config.hosts, "the bed has {} hosts, there is no host {host}", self.config.hosts);
+        self.places.check(host);
         topology::address(Place::Host(host))
     }
 
@@ -130,8 +108,7 @@ impl Bed {
     /// # Errors
     /// [`BedError::NoSuchHost`]; [`BedError::Os`] if /proc cannot be read.
     pub fn command(&self, place: Place, program: impl AsRef<OsStr>) -> Result<Command, BedError> {
-        let namespace = self.namespace(place)?.reference();
-        process::command_in(namespace, program.as_ref()).map_err(BedError::at(place, "prepare a command"))
+        self.places.command(place, program.as_ref())
     }
 
     /// Starts a command made by [`Bed::command`]; it lives until it ends, is killed, or the bed is dropped.
@@ -139,7 +116,7 @@ impl Bed {
     /// # Errors
     /// Those of [`Command::spawn`].
     pub fn spawn(&self, command: Command) -> io::Result<Child> {
-        self.spawner.spawn(command)
+        self.places.spawn(command)
     }
 
     /// Runs `work` at `place` on a short-lived thread and waits for it. Sockets that `work` opens stay at
@@ -148,7 +125,7 @@ impl Bed {
     /// # Errors
     /// [`BedError::NoSuchHost`]; [`BedError::Os`] if the thread cannot start or enter.
     pub fn run_at<T: Send>(&self, place: Place, work: impl FnOnce() -> T + Send) -> Result<T, BedError> {
-        self.namespace(place)?.run(work).map_err(BedError::at(place, "run a thread"))
+        self.places.run_at(place, work)
     }
 
     /// Gives both directions of a host's link another rate, in bits per second. The directions change one
@@ -159,7 +136,7 @@ impl Bed {
     pub fn set_link_rate(&self, host: usize, link_rate_bps: u64) -> Result<(), BedError> {
         check_rate(link_rate_bps)?;
         let place = Place::Host(host);
-        let namespace = self.namespace(place)?;
+        let namespace = self.places.namespace(place)?;
         let burst = shape::burst_bytes(self.config.link_rate_bps);
         let line = |device: &str| [shape::change_rate(device, link_rate_bps, burst)];
         self.tools.tc.batch(namespace, &place.to_string(), &line(HOST_LINK))?;
@@ -171,7 +148,7 @@ impl Bed {
     /// # Errors
     /// [`BedError::NoSuchHost`]; [`BedError::Os`] if the kernel's table cannot be read.
     pub fn link_counters(&self, host: usize) -> Result<LinkCounters, BedError> {
-        self.namespace(Place::Host(host))?;
+        self.places.namespace(Place::Host(host))?;
         let mut table = String::new();
         {
             let mut file = self.counters.lock().unwrap_or_else(|poison| poison.into_inner());
@@ -186,19 +163,10 @@ impl Bed {
         })
     }
 
-    fn namespace(&self, place: Place) -> Result<&Namespace, BedError> {
-        let hosts = self.config.hosts;
-        match place {
-            Place::Host(host) if host < hosts => Ok(&self.places[host]),
-            Place::Host(host) => Err(BedError::NoSuchHost { host, hosts }),
-            Place::Control => Ok(&self.places[hosts]),
-        }
-    }
-
     /// Links, addresses and shapers, in empty namespaces.
     fn connect(&self) -> Result<(), BedError> {
         let (hosts, rate) = (self.config.hosts, self.config.link_rate_bps);
-        let paths: Vec<String> = self.places.iter().map(Namespace::path).collect();
+        let paths: Vec<String> = self.places.namespaces().iter().map(Namespace::path).collect();
         let ends = topology::places(hosts).zip(paths.iter().map(String::as_str));
         self.tools.ip.batch(&self.switch, "the switch", &topology::switch_links(ends))?;
         self.tools.bridge.batch(&self.switch, "the switch", &topology::switch_addresses(hosts))?;
@@ -219,7 +187,7 @@ impl Bed {
     }
 
     fn connect_host(&self, place: Place) -> Result<(), BedError> {
-        let namespace = self.namespace(place)?;
+        let namespace = self.places.namespace(place)?;
         let subject = place.to_string();
         self.tools.ip.batch(namespace, &subject, &topology::host_links(place, self.config.hosts))?;
         match place {
@@ -229,13 +197,6 @@ impl Bed {
             }
             Place::Control => Ok(()),
         }
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        let labels: Vec<Vec<u8>> = self.places.iter().filter_map(|place| place.label().ok()).collect();
-        process::kill_inside(&labels);
     }
 }
 

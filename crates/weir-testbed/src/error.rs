@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::bed::Place;
+use crate::places::Place;
 
 /// Why a [`crate::Bed`] could not be created or changed.
 #[derive(Debug, thiserror::Error)]

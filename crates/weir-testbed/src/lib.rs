@@ -22,6 +22,7 @@ mod bed;
 mod error;
 pub mod live;
 mod namespace;
+mod places;
 mod process;
 mod rights;
 mod shape;
@@ -29,8 +30,9 @@ mod sites;
 mod tool;
 mod topology;
 
-pub use bed::{Bed, BedConfig, LinkCounters, Place};
+pub use bed::{Bed, BedConfig, LinkCounters};
 pub use error::{BedError, RightsError};
+pub use places::Place;
 pub use rights::{Rights, enter_user_namespace, give_user_namespace, has_rights};
 pub use shape::{DSCP_CONTROL_TOS, MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, QUEUE_DELAY_MS, queue_limit_bytes};
 pub use sites::{MAX_SITES, SiteBed, SiteBedConfig};

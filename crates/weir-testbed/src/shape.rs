@@ -22,7 +22,7 @@
 //! Not TBF: it loses up to half the rate at 1 Gbit/s, and a burst made smaller at run time can stop it for
 //! good. [`change_rate`] therefore never touches a burst, of HTB either.
 
-use crate::bed::Place;
+use crate::places::Place;
 use crate::topology::address;
 
 /// Slowest link: one full frame already lasts 12 ms on it.

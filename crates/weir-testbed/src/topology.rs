@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::bed::Place;
+use crate::places::Place;
 
 /// Most hosts a bed may have: every host knows every other one, so set-up work grows with the square.
 pub const MAX_HOSTS: usize = 250;

@@ -21,10 +21,10 @@ use std::process::{Child, Command};
 
 pub use wiring::MAX_SITES;
 
-use crate::bed::{Place, check_rate, port_counters};
+use crate::bed::{check_rate, port_counters};
 use crate::error::BedError;
 use crate::namespace::Namespace;
-use crate::process::{self, Spawner};
+use crate::places::{Place, Places};
 use crate::shape;
 use crate::tool::Tools;
 use crate::topology::{MAX_HOSTS, address};
@@ -83,9 +83,7 @@ pub struct SiteBed {
     config: SiteBedConfig,
     sites: Sites,
     tools: Tools,
-    spawner: Spawner,
-    /// Hosts in order, then the control host.
-    places: Vec<Namespace>,
+    places: Places,
     gateways: Vec<Namespace>,
 }
 
@@ -99,10 +97,10 @@ impl SiteBed {
         let tools = Tools::find()?;
         crate::Bed::sweep_stale();
         let sites = Sites::new(&config.hosts_per_site);
-        let mut places = Namespace::create_many(sites.hosts() + 1 + sites.count())?;
-        let gateways = places.split_off(sites.hosts() + 1);
-        let spawner = Spawner::start().map_err(BedError::os("start a thread"))?;
-        let bed = SiteBed { config: config.clone(), sites, tools, spawner, places, gateways };
+        let mut namespaces = Namespace::create_many(sites.hosts() + 1 + sites.count())?;
+        let gateways = namespaces.split_off(sites.hosts() + 1);
+        let places = Places::new(namespaces)?;
+        let bed = SiteBed { config: config.clone(), sites, tools, places, gateways };
         bed.connect()?;
         Ok(bed)
     }
@@ -125,7 +123,7 @@ impl SiteBed {
     /// If there is no such host.
     #[must_use]
     pub fn site_of(&self, host: usize) -> usize {
-        assert!(host < self.hosts(), "the bed has {} hosts, there is no host {host}", self.hosts());
+        self.places.check(host);
         self.sites.site_of(host)
     }
 
@@ -146,7 +144,7 @@ impl SiteBed {
     #[must_use]
     pub fn address(&self, place: Place) -> Ipv4Addr {
         if let Place::Host(host) = place {
-            assert!(host < self.hosts(), "the bed has {} hosts, there is no host {host}", self.hosts());
+            self.places.check(host);
         }
         address(place)
     }
@@ -156,8 +154,7 @@ impl SiteBed {
     /// # Errors
     /// [`BedError::NoSuchHost`]; [`BedError::Os`] if /proc cannot be read.
     pub fn command(&self, place: Place, program: impl AsRef<OsStr>) -> Result<Command, BedError> {
-        let namespace = self.namespace(place)?.reference();
-        process::command_in(namespace, program.as_ref()).map_err(BedError::at(place, "prepare a command"))
+        self.places.command(place, program.as_ref())
     }
 
     /// Starts a command made by [`SiteBed::command`]; it lives until it ends, is killed, or the bed is dropped.
@@ -165,7 +162,7 @@ impl SiteBed {
     /// # Errors
     /// Those of [`Command::spawn`].
     pub fn spawn(&self, command: Command) -> io::Result<Child> {
-        self.spawner.spawn(command)
+        self.places.spawn(command)
     }
 
     /// Runs `work` at `place` on a short-lived thread and waits for it, as [`crate::Bed::run_at`].
@@ -173,7 +170,7 @@ impl SiteBed {
     /// # Errors
     /// [`BedError::NoSuchHost`]; [`BedError::Os`] if the thread cannot start or enter.
     pub fn run_at<T: Send>(&self, place: Place, work: impl FnOnce() -> T + Send) -> Result<T, BedError> {
-        self.namespace(place)?.run(work).map_err(BedError::at(place, "run a thread"))
+        self.places.run_at(place, work)
     }
 
     /// Gives the link from one site to another a rate in bits per second. Queue and burst keep the bytes they were
@@ -215,20 +212,11 @@ impl SiteBed {
         Ok(())
     }
 
-    fn namespace(&self, place: Place) -> Result<&Namespace, BedError> {
-        let hosts = self.hosts();
-        match place {
-            Place::Host(host) if host < hosts => Ok(&self.places[host]),
-            Place::Host(host) => Err(BedError::NoSuchHost { host, hosts }),
-            Place::Control => Ok(&self.places[hosts]),
-        }
-    }
-
     /// Links, addresses, routes and shapers, in empty namespaces.
     fn connect(&self) -> Result<(), BedError> {
         let path = |end: End| match end {
-            End::Place(Place::Host(host)) => self.places[host].path(),
-            End::Place(Place::Control) => self.places[self.hosts()].path(),
+            End::Place(Place::Host(host)) => self.places.namespaces()[host].path(),
+            End::Place(Place::Control) => self.places.namespaces()[self.hosts()].path(),
             End::Gateway(site) => self.gateways[site].path(),
         };
         let named = |site: usize| format!("the gateway of site {site}");
@@ -248,18 +236,10 @@ impl SiteBed {
         for host in 0..self.hosts() {
             let place = Place::Host(host);
             let lines = wiring::host_routes(&self.sites, host);
-            self.tools.ip.batch(self.namespace(place)?, &place.to_string(), &lines)?;
+            self.tools.ip.batch(self.places.namespace(place)?, &place.to_string(), &lines)?;
         }
-        let control = self.namespace(Place::Control)?;
+        let control = self.places.namespace(Place::Control)?;
         self.tools.ip.batch(control, &Place::Control.to_string(), &wiring::control_routes(&self.sites))
-    }
-}
-
-impl Drop for SiteBed {
-    fn drop(&mut self) {
-        let all = self.places.iter().chain(&self.gateways);
-        let labels: Vec<Vec<u8>> = all.filter_map(|place| place.label().ok()).collect();
-        process::kill_inside(&labels);
     }
 }
 

@@ -6,7 +6,7 @@
 use std::net::Ipv4Addr;
 
 use super::Sites;
-use crate::bed::Place;
+use crate::places::Place;
 use crate::topology::{HOST_LINK, address, hardware_address};
 
 /// Most sites: link-local addresses of gateways end in their number.
