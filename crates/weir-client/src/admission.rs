@@ -28,7 +28,7 @@ impl Client {
     /// once the announced flows were asked for, so ask while receivers get blocks. A refused coflow may be
     /// registered again, as a new one, with a later deadline.
     pub async fn admission(&self, coflow: u64, limit: Duration) -> Result<Option<Admission>, Error> {
-        let (client, end) = (self.coordinator()?, Instant::now() + limit);
+        let (client, end) = (self.coordinator()?, crate::get::limit_from_now(limit));
         loop {
             let wait = end.saturating_duration_since(Instant::now()).min(WAIT);
             let request = v1::AdmissionRequest { coflow, wait_ms: wait.as_millis() as u64 };

@@ -23,6 +23,9 @@ pub enum Error {
     /// A path is not UTF-8.
     #[error("a block's path must be UTF-8")]
     Path,
+    /// A file could not be read.
+    #[error("cannot read the block's file: {0}")]
+    File(std::io::Error),
     /// Memory for a block could not be had.
     #[error("cannot make a memory block: {0}")]
     Memory(#[from] std::io::Error),
@@ -71,13 +74,28 @@ pub enum GetError {
     /// The holder refused the request for good.
     #[error("the holder refused: {0}")]
     Refused(&'static str),
-    /// The block changed its size between two attempts.
-    #[error("the block changed from {before} to {after} bytes while it was read")]
+    /// The coordinator refused to say where the block is.
+    #[error("the coordinator refused to locate the block: {0}")]
+    NotLocated(String),
+    /// The block's holders have other bytes under its name than those that were read already, or its file was changed
+    /// after it was put. Whoever can begin anew may get it again.
+    #[error("block `{block}` of coflow {coflow} changed after {read} bytes of it were read; get it anew")]
     Changed {
-        /// Size at first.
-        before: u64,
-        /// Size now.
-        after: u64,
+        /// Its coflow.
+        coflow: u64,
+        /// Its name.
+        block: String,
+        /// Bytes that were handed out.
+        read: u64,
+    },
+    /// Every frame had its checksum, and the whole has another hash than its producer said. The last frame was not
+    /// handed out.
+    #[error("block `{block}` of coflow {coflow} does not have the hash that it was put with")]
+    WrongHash {
+        /// Its coflow.
+        coflow: u64,
+        /// Its name.
+        block: String,
     },
     /// Bytes could not be written where the caller wants them.
     #[error("cannot write what arrived: {0}")]

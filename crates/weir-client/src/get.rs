@@ -1,29 +1,43 @@
-//! Receiving: locate, connect, verify, resume.
+//! Receiving: verify what arrives, resume what broke, begin anew where only other bytes are left.
+//!
+//! # Problem
+//! A holder may die in the middle of a block, and whoever has the block next may have put other bytes under its name:
+//! another host, or a task that ran again. What was handed out must never be continued with them.
+//!
+//! # Approach
+//! A resumed request says which bytes it began with, and only an agent that has the same goes on ([`Identity`]). Where
+//! nobody has, the block is asked for from its start, and every frame that was handed out already is compared by its
+//! checksum: the same bytes may have been put under another identity. If a frame differs, the get ends as changed.
+//!
+//! # Silence
+//! A flow that is paused by a plan is silent for as long as the plan says. A receiver that hears nothing for a while
+//! asks the holder something that is answered at once, on another connection; only a holder that does not answer
+//! is left for another one.
 
+use crate::ask::Way;
+use crate::pool::Pool;
 use crate::relayed::{self, RelayedFlow};
-use crate::{Client, GetError, error};
+use crate::{Client, GetError};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
-use weir_proto::data::{
-    ACK, FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, Status, frame_length,
-};
-use weir_proto::relay::{FlowKey, RelayPath};
-use weir_proto::v1;
+use tokio::net::TcpStream;
+use twox_hash::XxHash3_128;
+use weir_proto::data::{ACK, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, frame_length};
 
 /// First and longest pause between attempts to reach a holder.
 const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
-/// How long connecting to a holder may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// Longest wait of one `Locate` call; repeated until the get's own limit.
-const LOCATE_WAIT: Duration = Duration::from_secs(5);
-/// Idle connections kept for one holder or relay.
-const MAX_IDLE_PER_HOLDER: usize = 32;
-/// Buffers kept for later gets.
-const MAX_IDLE_BUFFERS: usize = 64;
+/// How long a holder may be silent before it is asked whether it is there, at first and at most: plans may pause a
+/// flow for as long as they like.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(60));
+/// A time limit that cannot be added to the present is this long.
+const LONGEST_LIMIT: Duration = Duration::from_secs(86_400 * 365 * 10);
+/// How often a block that changed is got anew by calls that have handed nothing out.
+const ANEW: usize = 3;
+/// Holders of which a get remembers what went wrong.
+const MAX_TRIED: usize = 8;
 
 /// How a block is to be got.
 #[derive(Clone, Debug)]
@@ -32,53 +46,29 @@ pub struct GetOptions {
     pub time_limit: Duration,
     /// Data-plane addresses of agents known to hold the block. Empty: the coordinator is asked.
     pub holders: Vec<SocketAddr>,
-    /// The receiving task within the coflow.
+    /// The receiving task within the coflow. A coflow that announced its number of flows counts a block once for each
+    /// host and group that got it: tasks of one host that get the same block need groups of their own.
     pub group: u32,
+    /// Besides the checksum of every frame, compare a hash over the whole block with that of its put. It is there
+    /// for blocks put from memory, and for files put by [`Client::put_file_hashed`]; other blocks are taken as they are.
+    pub verify_whole: bool,
 }
 
 impl Default for GetOptions {
     fn default() -> GetOptions {
-        GetOptions { time_limit: Duration::from_secs(3600), holders: Vec::new(), group: 0 }
+        GetOptions {
+            time_limit: Duration::from_secs(3600),
+            holders: Vec::new(),
+            group: 0,
+            verify_whole: false,
+        }
     }
 }
 
-/// What ended gets leave for later ones: connections by holder or relay, and buffers of a frame.
-#[derive(Debug, Default)]
-pub(crate) struct Pool(Mutex<Idle>);
-
-#[derive(Debug, Default)]
-struct Idle {
-    streams: BTreeMap<SocketAddr, Vec<TcpStream>>,
-    buffers: Vec<Vec<u8>>,
-}
-
-impl Pool {
-    fn idle(&self) -> MutexGuard<'_, Idle> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take_stream(&self, holder: SocketAddr) -> Option<TcpStream> {
-        self.idle().streams.get_mut(&holder)?.pop()
-    }
-
-    fn give_stream(&self, holder: SocketAddr, stream: TcpStream) {
-        let mut idle = self.idle();
-        let streams = idle.streams.entry(holder).or_default();
-        if streams.len() < MAX_IDLE_PER_HOLDER {
-            streams.push(stream);
-        }
-    }
-
-    fn take_buffer(&self) -> Vec<u8> {
-        self.idle().buffers.pop().unwrap_or_default()
-    }
-
-    fn give_buffer(&self, buffer: Vec<u8>) {
-        let mut idle = self.idle();
-        if idle.buffers.len() < MAX_IDLE_BUFFERS {
-            idle.buffers.push(buffer);
-        }
-    }
+/// The end of a time limit that begins now.
+pub(crate) fn limit_from_now(limit: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(limit).unwrap_or_else(|| now + LONGEST_LIMIT)
 }
 
 impl Client {
@@ -90,35 +80,53 @@ impl Client {
             client: self.clone(),
             coflow,
             block: block.to_owned(),
-            end: Instant::now() + options.time_limit,
+            end: limit_from_now(options.time_limit),
+            hash: options.verify_whole.then(XxHash3_128::new),
             options,
             verified: 0,
+            checksums: Vec::new(),
+            at: 0,
             size: None,
+            identity: Identity::UNKNOWN,
+            offered: Identity::UNKNOWN,
             stream: None,
             relayed: None,
             direct: false,
             buffer: self.pool.take_buffer(),
             filled: 0,
             pause: RETRY.0,
-            last: "nothing was tried yet".to_owned(),
+            silence: SILENCE.0,
+            tried: BTreeMap::new(),
+            avoided: BTreeMap::new(),
             finished: false,
             first_byte: None,
         }
     }
 
-    /// Gets a whole block into memory.
+    /// Gets a whole block into memory. If the block changes on the way, it is got anew.
     pub async fn get_bytes(
         &self,
         coflow: u64,
         block: &str,
         options: GetOptions,
     ) -> Result<Vec<u8>, GetError> {
-        let mut reader = self.get(coflow, block, options);
-        let mut bytes = Vec::new();
-        while let Some(part) = reader.next().await? {
-            bytes.extend_from_slice(part);
+        let end = limit_from_now(options.time_limit);
+        for attempt in 1.. {
+            let time_limit = end.saturating_duration_since(Instant::now());
+            let mut reader = self.get(coflow, block, GetOptions { time_limit, ..options.clone() });
+            let mut bytes = Vec::new();
+            let failed = loop {
+                match reader.next().await {
+                    Ok(Some(part)) => bytes.extend_from_slice(part),
+                    Ok(None) => return Ok(bytes),
+                    Err(error) => break error,
+                }
+            };
+            if attempt == ANEW || !matches!(failed, GetError::Changed { .. }) {
+                return Err(failed);
+            }
         }
-        Ok(bytes)
+        unreachable!("the loop ends by itself")
     }
 
     /// Gets a whole block into a file, from its start.
@@ -142,25 +150,39 @@ impl Client {
 
 /// A block on its way.
 pub struct BlockReader {
-    client: Client,
-    pool: Arc<Pool>,
-    coflow: u64,
-    block: String,
-    options: GetOptions,
-    end: Instant,
+    pub(crate) client: Client,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) coflow: u64,
+    pub(crate) block: String,
+    pub(crate) options: GetOptions,
+    pub(crate) end: Instant,
     /// Bytes handed out; always at a frame's start or the end.
-    verified: u64,
-    size: Option<u64>,
-    stream: Option<(SocketAddr, TcpStream)>,
+    pub(crate) verified: u64,
+    /// Checksums of the frames handed out.
+    checksums: Vec<u32>,
+    /// Hash of the bytes handed out, if the whole is to be verified.
+    hash: Option<XxHash3_128>,
+    /// Where the next frame of the holder begins: before `verified` where the block was begun anew.
+    pub(crate) at: u64,
+    pub(crate) size: Option<u64>,
+    /// Of the bytes handed out.
+    pub(crate) identity: Identity,
+    /// Of the bytes that the holder sends: the same, unless the block was begun anew.
+    pub(crate) offered: Identity,
+    pub(crate) stream: Option<(SocketAddr, TcpStream)>,
     /// Where frames come from, if not from the holder's own connection.
-    relayed: Option<RelayedFlow>,
+    pub(crate) relayed: Option<RelayedFlow>,
     /// Relays failed: the rest comes straight from the holder.
-    direct: bool,
+    pub(crate) direct: bool,
     buffer: Vec<u8>,
     /// Bytes of the current frame, header first, that are in `buffer`; kept when a call is cancelled.
-    filled: usize,
+    pub(crate) filled: usize,
     pause: Duration,
-    last: String,
+    silence: Duration,
+    /// By whom was asked, what went wrong last.
+    pub(crate) tried: BTreeMap<String, String>,
+    /// Holders that did not answer, and until when others are asked first.
+    pub(crate) avoided: BTreeMap<SocketAddr, Instant>,
     finished: bool,
     first_byte: Option<Instant>,
 }
@@ -176,9 +198,6 @@ pub(crate) enum Obstacle {
     Again(String),
     Final(GetError),
 }
-
-/// A way by relays, and a connection to the last of them.
-type Way = (RelayPath, TcpStream);
 
 impl From<std::io::Error> for Obstacle {
     fn from(error: std::io::Error) -> Obstacle {
@@ -196,25 +215,56 @@ impl BlockReader {
             let end = tokio::time::Instant::from_std(self.end);
             match tokio::time::timeout_at(end, self.step()).await {
                 Ok(Ok(Some(length))) => {
-                    self.pause = RETRY.0;
+                    (self.pause, self.silence) = (RETRY.0, SILENCE.0);
                     return Ok(Some(self.frame(length)));
                 }
                 Ok(Ok(None)) => {}
                 Ok(Err(Obstacle::Final(error))) => return Err(error),
                 Ok(Err(Obstacle::Again(obstacle))) => {
-                    self.stream = None;
+                    let holder = self.stream.take().map(|(holder, _)| holder.to_string());
                     self.direct |= self.relayed.take().is_some();
-                    self.last = obstacle;
+                    self.note_obstacle(holder.unwrap_or_default(), obstacle);
                     let pause = self.pause.min(self.end.saturating_duration_since(Instant::now()));
                     tokio::time::sleep(pause).await;
                     self.pause = (self.pause * 2).min(RETRY.1);
                 }
                 Err(_) => {
                     let (coflow, block) = (self.coflow, self.block.clone());
-                    return Err(GetError::TimeLimit { coflow, block, last: self.last.clone() });
+                    return Err(GetError::TimeLimit { coflow, block, last: self.obstacles() });
                 }
             }
         }
+    }
+
+    /// Remembers what went wrong, for the error that may come of it. `with`: the address of who was asked, if the
+    /// obstacle does not say so itself.
+    pub(crate) fn note_obstacle(&mut self, with: String, obstacle: String) {
+        if self.tried.len() >= MAX_TRIED && !self.tried.contains_key(&with) {
+            self.tried.pop_first();
+        }
+        self.tried.insert(with, obstacle);
+    }
+
+    fn obstacles(&self) -> String {
+        let mut said: Vec<String> = self
+            .tried
+            .iter()
+            .map(
+                |(with, obstacle)| {
+                    if with.is_empty() { obstacle.clone() } else { format!("{with}: {obstacle}") }
+                },
+            )
+            .collect();
+        if let (Some((holder, _)), Some(size)) = (&self.stream, self.size) {
+            said.push(format!(
+                "{holder} accepted the request and sent {} of {size} bytes so far",
+                self.verified
+            ));
+        }
+        if said.is_empty() {
+            said.push("nobody answered yet".to_owned());
+        }
+        said.join("; ")
     }
 
     /// The payload of the frame that was verified last, of that length.
@@ -234,38 +284,24 @@ impl BlockReader {
 
     /// One frame, or one step towards it.
     async fn step(&mut self) -> Result<Option<usize>, Obstacle> {
-        if self.size == Some(self.verified) {
+        if self.size == Some(self.verified) && self.at == self.verified {
             self.acknowledge().await?;
             return Ok(None);
         }
         if self.stream.is_none() {
             self.open().await?;
+            return Ok(None);
         }
-        let (Some((_, stream)), Some(size)) = (&mut self.stream, self.size) else { return Ok(None) };
-        let payload = frame_length(size, self.verified) as usize;
+        let Some(size) = self.size else { return Ok(None) };
+        let payload = frame_length(size, self.at) as usize;
         let length = FRAME_HEADER_BYTES + payload;
         if self.buffer.len() < length {
             self.buffer.resize(length, 0);
         }
         while self.filled < length {
-            if let Some(relayed) = &mut self.relayed {
-                self.filled += tokio::select! {
-                    biased;
-                    read = relayed.read(&mut self.buffer[self.filled..length]) => read?,
-                    obstacle = relayed::given_up(stream) => return Err(obstacle),
-                };
-                if self.filled > FRAME_HEADER_BYTES {
-                    self.first_byte.get_or_insert_with(Instant::now);
-                }
-                continue;
-            }
-            // Never more than what is missing of this frame: it may be the last, and nothing follows it.
-            if self.first_byte.is_some() {
-                weir_net::wake_at(&*stream, length - self.filled)?;
-            }
-            match stream.read(&mut self.buffer[self.filled..length]).await? {
-                0 => return Err(Obstacle::Again("the holder closed the connection".to_owned())),
-                count => self.filled += count,
+            match tokio::time::timeout(self.silence, self.read_to(length)).await {
+                Ok(read) => self.filled += read?,
+                Err(_) => self.look_after().await?,
             }
             if self.filled > FRAME_HEADER_BYTES {
                 self.first_byte.get_or_insert_with(Instant::now);
@@ -280,8 +316,71 @@ impl BlockReader {
             return Err(Obstacle::Again("a frame whose checksum does not match".to_owned()));
         }
         self.filled = 0;
+        self.take_frame(header.checksum, payload)
+    }
+
+    /// Some bytes of the frame that ends at `length` of the buffer.
+    async fn read_to(&mut self, length: usize) -> Result<usize, Obstacle> {
+        let Some((_, stream)) = &mut self.stream else { return Ok(0) };
+        if let Some(relayed) = &mut self.relayed {
+            return tokio::select! {
+                biased;
+                read = relayed.read(&mut self.buffer[self.filled..length]) => read,
+                obstacle = relayed::given_up(stream) => Err(obstacle),
+            };
+        }
+        // Never more than what is missing of this frame: it may be the last, and nothing follows it.
+        if self.first_byte.is_some() {
+            weir_net::wake_at(&*stream, length - self.filled)?;
+        }
+        match stream.read(&mut self.buffer[self.filled..length]).await? {
+            0 => Err(Obstacle::Again("the holder closed the connection".to_owned())),
+            count => Ok(count),
+        }
+    }
+
+    /// The holder was silent: goes on waiting if it answers something else, and longer than before.
+    async fn look_after(&mut self) -> Result<(), Obstacle> {
+        let Some((holder, _)) = &self.stream else { return Ok(()) };
+        let holder = *holder;
+        self.silence = (self.silence * 2).min(SILENCE.1);
+        if self.is_alive(holder).await {
+            return Ok(());
+        }
+        self.avoid(holder);
+        Err(Obstacle::Again("it does not answer any more".to_owned()))
+    }
+
+    /// Takes a frame that arrived whole: hands it on, or compares it with what was handed out before.
+    fn take_frame(&mut self, checksum: u32, payload: usize) -> Result<Option<usize>, Obstacle> {
+        let index = (self.at / FRAME_BYTES) as usize;
+        let again = self.at < self.verified;
+        self.at += payload as u64;
+        if again {
+            if self.checksums.get(index) != Some(&checksum) {
+                return Err(Obstacle::Final(self.changed()));
+            }
+            if self.at == self.verified {
+                self.identity = self.offered;
+            }
+            return Ok(None);
+        }
+        self.checksums.push(checksum);
         self.verified += payload as u64;
+        if let Some(hash) = &mut self.hash {
+            hash.write(&self.buffer[FRAME_HEADER_BYTES..][..payload]);
+            let whole = self.size == Some(self.verified) && self.identity.is_content();
+            if whole && Identity::of_content(hash.finish_128()) != self.identity {
+                let (coflow, block) = (self.coflow, self.block.clone());
+                return Err(Obstacle::Final(GetError::WrongHash { coflow, block }));
+            }
+        }
         Ok(Some(payload))
+    }
+
+    /// The block has other bytes than those that were handed out.
+    pub(crate) fn changed(&self) -> GetError {
+        GetError::Changed { coflow: self.coflow, block: self.block.clone(), read: self.verified }
     }
 
     async fn acknowledge(&mut self) -> Result<(), Obstacle> {
@@ -299,150 +398,35 @@ impl BlockReader {
         Ok(())
     }
 
-    /// Finds a holder and asks it for what is missing.
-    async fn open(&mut self) -> Result<(), Obstacle> {
-        let mut refused = None;
-        for holder in self.holders().await? {
-            match self.ask(holder).await {
-                Ok(()) => return Ok(()),
-                Err(error @ Obstacle::Final(_)) => return Err(error),
-                Err(Obstacle::Again(obstacle)) => refused = Some(format!("{holder}: {obstacle}")),
-            }
+    /// Takes over what a holder that accepted will send.
+    pub(crate) fn accept(&mut self, offer: Offer, stream: (SocketAddr, TcpStream)) {
+        self.size = Some(offer.size);
+        (self.at, self.offered) = (offer.offset, offer.identity);
+        if self.verified == 0 {
+            self.identity = offer.identity;
         }
-        Err(Obstacle::Again(refused.unwrap_or_else(|| "nobody has put it yet".to_owned())))
-    }
-
-    async fn holders(&self) -> Result<Vec<SocketAddr>, Obstacle> {
-        if !self.options.holders.is_empty() {
-            return Ok(self.options.holders.clone());
-        }
-        let wait = self.end.saturating_duration_since(Instant::now()).min(LOCATE_WAIT);
-        let request = v1::LocateRequest {
-            coflow: self.coflow,
-            block: self.block.clone(),
-            wait_ms: wait.as_millis() as u64,
-            host: self.client.config.host,
-        };
-        let mut coordinator = self
-            .client
-            .coordinator()
-            .map_err(|_| Obstacle::Final(GetError::Refused("no coordinator to ask and no holder given")))?;
-        let reply = coordinator.locate(request).await.map_err(|status| {
-            if error::is_transient(&status) {
-                Obstacle::Again(format!("coordinator: {}", status.message()))
-            } else {
-                Obstacle::Final(GetError::Refused("the coordinator refused to locate the block"))
-            }
-        })?;
-        let reply = reply.into_inner();
-        if reply.ended {
-            return Err(Obstacle::Final(GetError::CoflowEnded(self.coflow)));
-        }
-        if !reply.refused.is_empty() {
-            let (coflow, reason) = (self.coflow, reply.refused);
-            return Err(Obstacle::Final(GetError::CoflowRefused { coflow, reason }));
-        }
-        Ok(reply.holders.iter().filter_map(|holder| holder.data_address.parse().ok()).collect())
-    }
-
-    /// Requests the block on a pooled or new connection. A pooled one may have died meanwhile: then a
-    /// new one is tried at once.
-    async fn ask(&mut self, holder: SocketAddr) -> Result<(), Obstacle> {
-        let mut way = if self.direct { None } else { self.relay_way().await };
-        let asked = self.ask_by(holder, &mut way).await;
-        if let Some((path, stream)) = way {
-            self.pool.give_stream(path.relay, stream);
-        }
-        asked
-    }
-
-    async fn ask_by(&mut self, holder: SocketAddr, way: &mut Option<Way>) -> Result<(), Obstacle> {
-        if let Some(stream) = self.pool.take_stream(holder)
-            && self.ask_on(holder, stream, way).await.is_ok()
-        {
-            return Ok(());
-        }
-        let socket = if holder.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        weir_net::tune_receiver(&socket)?;
-        let stream = tokio::time::timeout(CONNECT_LIMIT, socket.connect(holder))
-            .await
-            .map_err(|_| Obstacle::Again("connecting took too long".to_owned()))??;
-        self.ask_on(holder, stream, way).await
-    }
-
-    /// A way by relays, if this host uses them and one of them can be reached.
-    async fn relay_way(&mut self) -> Option<Way> {
-        let path = self.client.relay_path().await?;
-        let stream = match self.pool.take_stream(path.relay) {
-            Some(stream) => stream,
-            None => relayed::connect(path.relay).await.ok()?,
-        };
-        Some((path, stream))
-    }
-
-    async fn ask_on(
-        &mut self,
-        holder: SocketAddr,
-        mut stream: TcpStream,
-        way: &mut Option<Way>,
-    ) -> Result<(), Obstacle> {
-        weir_net::wake_at(&stream, 1)?;
-        let request = Request {
-            coflow: self.coflow,
-            offset: self.verified,
-            destination: self.client.config.host,
-            group: self.options.group,
-            block: self.block.clone(),
-        };
-        let path = way.as_ref().map(|(path, _)| path.encode());
-        let path = path.as_ref().map_or(&[][..], |path| &path[..]);
-        stream.write_all(&[path, &request.encode()].concat()).await?;
-        let mut answer = [0; RESPONSE_BYTES];
-        stream.read_exact(&mut answer).await?;
-        let response = Response::decode(&answer).map_err(|error| Obstacle::Again(error.to_string()))?;
-        self.judge(response.status, !path.is_empty()).await?;
-        if let Some(before) = self.size.filter(|&before| before != response.size) {
-            return Err(Obstacle::Final(GetError::Changed { before, after: response.size }));
-        }
-        if response.status == Status::Relayed
-            && let Some((path, stream)) = way.take()
-        {
-            let key = FlowKey::of(&request, &path);
-            match RelayedFlow::subscribe(path.relay, stream, key).await {
-                Ok(relayed) => self.relayed = Some(relayed),
-                Err(error) => {
-                    self.direct = true;
-                    return Err(error.into());
-                }
-            }
-        }
-        self.size = Some(response.size);
         self.filled = 0;
-        self.stream = Some((holder, stream));
-        Ok(())
+        self.tried.remove(&stream.0.to_string());
+        self.stream = Some(stream);
     }
 
-    /// Whether frames follow, and if not, why. `offered`: a way by relays was offered.
-    async fn judge(&mut self, status: Status, offered: bool) -> Result<(), Obstacle> {
-        let again = |why: &str| Err(Obstacle::Again(why.to_owned()));
-        match status {
-            Status::Accepted => Ok(()),
-            Status::Relayed if offered => Ok(()),
-            Status::Relayed => again("it answered by relays, unasked"),
-            Status::NoSuchBlock => again("it does not hold the block"),
-            Status::Busy => again("it serves as many connections as it may"),
-            Status::Unreadable => again("it cannot read the block's file"),
-            Status::CoflowEnded => Err(Obstacle::Final(GetError::CoflowEnded(self.coflow))),
-            Status::CoflowRefused => {
-                let (coflow, reason) = (self.coflow, self.client.refusal(self.coflow).await);
-                Err(Obstacle::Final(GetError::CoflowRefused { coflow, reason }))
-            }
-            Status::BadRequest if offered => {
-                // An agent of before there were relays.
-                self.direct = true;
-                again("it knows no relays")
-            }
-            Status::BadRequest => Err(Obstacle::Final(GetError::Refused("bad request"))),
-        }
+    /// Asks others first for a while.
+    pub(crate) fn avoid(&mut self, holder: SocketAddr) {
+        const AVOID: Duration = Duration::from_secs(10);
+        self.avoided.insert(holder, Instant::now() + AVOID);
+    }
+}
+
+/// What a holder that accepted a request will send.
+pub(crate) struct Offer {
+    pub(crate) size: u64,
+    pub(crate) offset: u64,
+    pub(crate) identity: Identity,
+}
+
+/// A way by relays that was offered with a request and not taken goes back to the pool.
+pub(crate) fn give_back(pool: &Pool, way: Option<Way>) {
+    if let Some((path, stream)) = way {
+        pool.give_stream(path.relay, stream);
     }
 }

@@ -47,9 +47,12 @@
 //! ```
 
 mod admission;
+mod ask;
+mod content;
 mod error;
 mod get;
 mod memory;
+mod pool;
 mod relayed;
 mod stream;
 
@@ -68,6 +71,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tonic::transport::Channel;
+use weir_proto::data::Identity;
 use weir_proto::v1::agent_client::AgentClient;
 use weir_proto::v1::coordinator_client::CoordinatorClient;
 use weir_proto::v1::relay_control_client::RelayControlClient;
@@ -96,7 +100,7 @@ pub struct Client {
     coordinator: Option<CoordinatorClient<Channel>>,
     agent: Option<AgentClient<Channel>>,
     spool: Arc<Mutex<Option<PathBuf>>>,
-    pool: Arc<get::Pool>,
+    pool: Arc<pool::Pool>,
     relays: Arc<Mutex<relayed::Relays>>,
 }
 
@@ -179,11 +183,38 @@ impl Client {
         offset: u64,
         size: u64,
     ) -> Result<(), Error> {
+        self.put_file_as(coflow, block, path, (offset, size), Identity::drawn(rand::random())).await
+    }
+
+    /// As [`Client::put_file`], and reads the file's bytes once: their hash lets receivers go on with the block at any
+    /// holder that put the same bytes, and verify it as a whole ([`GetOptions::verify_whole`]).
+    pub async fn put_file_hashed(
+        &self,
+        coflow: u64,
+        block: &str,
+        path: &Path,
+        offset: u64,
+        size: u64,
+    ) -> Result<(), Error> {
+        let file = path.to_owned();
+        let hashed = tokio::task::spawn_blocking(move || content::of_file(&file, offset, size)).await;
+        let identity = hashed.map_err(std::io::Error::other)?.map_err(Error::File)?;
+        self.put_file_as(coflow, block, path, (offset, size), identity).await
+    }
+
+    async fn put_file_as(
+        &self,
+        coflow: u64,
+        block: &str,
+        path: &Path,
+        (offset, size): (u64, u64),
+        identity: Identity,
+    ) -> Result<(), Error> {
         let path = path.to_str().ok_or(Error::Path)?.to_owned();
-        let block = block.to_owned();
-        let put =
-            v1::PutRequest { coflow, block, path, offset, size, spooled: false, frame_checksums: Vec::new() };
-        self.put(put).await
+        let (block, identity, frame_checksums) = (block.to_owned(), identity.to_wire(), Vec::new());
+        let spooled = false;
+        self.put(v1::PutRequest { coflow, block, path, offset, size, spooled, frame_checksums, identity })
+            .await
     }
 
     /// Memory of `size` bytes to write a block into. Hand it over with [`Client::put_memory`]; nothing
@@ -196,7 +227,9 @@ impl Client {
     pub async fn put_memory(&self, coflow: u64, block: &str, memory: MemoryBlock) -> Result<(), Error> {
         let (size, frame_checksums) = (memory.len() as u64, memory.frame_checksums());
         let (block, path) = (block.to_owned(), memory.name().to_owned());
-        let put = v1::PutRequest { coflow, block, path, offset: 0, size, spooled: true, frame_checksums };
+        let (offset, spooled) = (0, true);
+        let identity = content::of_bytes(&memory).to_wire();
+        let put = v1::PutRequest { coflow, block, path, offset, size, spooled, frame_checksums, identity };
         self.put(put).await?;
         memory.hand_over();
         Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use weir_client::{Client, ClientConfig, GetError, GetOptions};
-use weir_proto::data::{ACK, FRAME_BYTES, FrameHeader, Request, Response, Status};
+use weir_proto::data::{ACK, FRAME_BYTES, FrameHeader, Identity, Request, Response, Status};
 
 const SIZE: usize = 2 * FRAME_BYTES as usize;
 const LIMIT: Duration = Duration::from_secs(5);
@@ -18,7 +18,9 @@ fn block() -> Vec<u8> {
 
 /// What a holder sends for the block from `offset` on.
 fn frames(offset: usize) -> Vec<u8> {
-    let mut bytes = Response { status: Status::Accepted, size: SIZE as u64 }.encode().to_vec();
+    let mut bytes = Response { status: Status::Accepted, size: SIZE as u64, identity: Identity([5; 16]) }
+        .encode()
+        .to_vec();
     for frame in block()[offset..].chunks(FRAME_BYTES as usize) {
         let header = FrameHeader { length: frame.len() as u32, checksum: weir_net::checksum(frame) };
         bytes.extend_from_slice(&header.encode());
@@ -52,7 +54,7 @@ fn client() -> Client {
 async fn bytes_may_pause_anywhere() {
     let sent = frames(0);
     let second_header = sent.len() - SIZE / 2 - 8;
-    let ends = [1, 16, 17, 23, 24, 25, 1000, second_header - 1, second_header, second_header + 4];
+    let ends = [1, 32, 33, 39, 40, 41, 1000, second_header - 1, second_header, second_header + 4];
     let more = [second_header + 8, second_header + 9, sent.len() - 1];
     for pause in ends.into_iter().chain(more) {
         let (listener, options) = listen().await;
@@ -164,7 +166,7 @@ async fn a_stream_ends_in_an_error_that_tells_the_reason() {
     let hold = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         request(&mut stream).await;
-        stream.write_all(&Response { status: Status::CoflowEnded, size: 0 }.encode()).await.unwrap();
+        stream.write_all(&Response::refusal(Status::CoflowEnded).encode()).await.unwrap();
     };
     let receive = async {
         let mut got = Vec::new();
@@ -185,7 +187,7 @@ async fn a_rejected_receiver_is_answered() {
     let hold = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         request(&mut stream).await;
-        stream.write_all(&Response { status: Status::BadRequest, size: 0 }.encode()).await.unwrap();
+        stream.write_all(&Response::refusal(Status::BadRequest).encode()).await.unwrap();
     };
     let client = client();
     let (got, ()) = tokio::join!(client.get_bytes(1, "block", options), hold);

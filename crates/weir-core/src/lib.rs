@@ -10,4 +10,6 @@
 
 pub mod agent;
 pub mod coordinator;
+mod id_set;
+mod marks;
 pub mod relay;

@@ -34,9 +34,9 @@ impl Time {
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
-    /// An instant from whole milliseconds, the unit of the Facebook trace.
+    /// An instant from whole milliseconds, the unit of the Facebook trace; the last one where they are too many.
     pub const fn from_millis(millis: u64) -> Time {
-        Time(millis * 1_000_000)
+        Time(millis.saturating_mul(1_000_000))
     }
     /// Nanoseconds since the beginning.
     pub const fn nanos(self) -> u64 {
@@ -62,9 +62,9 @@ impl Span {
     pub const fn from_nanos(nanos: u64) -> Span {
         Span(nanos)
     }
-    /// A span of whole milliseconds.
+    /// A span of whole milliseconds; the longest one where they are too many.
     pub const fn from_millis(millis: u64) -> Span {
-        Span(millis * 1_000_000)
+        Span(millis.saturating_mul(1_000_000))
     }
     /// The shortest whole number of nanoseconds that is not less than `secs` seconds: work that takes
     /// `secs` is complete at the first nanosecond by which all of it is done. Negative and NaN give

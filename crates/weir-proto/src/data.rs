@@ -1,4 +1,4 @@
-//! Framing of the data plane, version 1.
+//! Framing of the data plane, version 2.
 //!
 //! A receiver connects to the agent that holds a block and sends a [`Request`]. The agent answers with a
 //! [`Response`] and, if it accepts, the block from the requested offset as frames: a [`FrameHeader`] and
@@ -7,8 +7,13 @@
 //! bytes are there and every checksum agreed, the receiver sends [`ACK`]; only then is the flow done. The
 //! connection then takes the next request.
 //!
-//! All integers are little-endian. A reader of another version answers [`Status::BadRequest`]; nothing of
-//! the request beyond the first five bytes is looked at, so later versions are free to change the rest.
+//! A block's bytes have an [`Identity`]. The agent's answer says which bytes it has; a receiver that resumes says
+//! which it began with, and an agent that has others under the name answers [`Status::OtherBytes`].
+//!
+//! All integers are little-endian. An agent serves requests of version 1, which know no identities, in that
+//! version; one of an unknown version is answered [`Status::BadRequest`], and nothing of it beyond the first five
+//! bytes is looked at, so later versions are free to change the rest. Agents of version 1 answer requests of
+//! version 2 so.
 
 use crate::limits::MAX_BLOCK_NAME_BYTES;
 
@@ -17,15 +22,69 @@ pub const FRAME_BYTES: u64 = 256 << 10;
 /// First bytes of a request.
 pub const MAGIC: [u8; 4] = *b"WEIR";
 /// Version of this framing.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+/// The version before, whose requests are still served.
+pub const VERSION_1: u8 = 1;
 /// What a receiver sends when it has verified the whole block.
 pub const ACK: u8 = 0x06;
 /// Bytes of a request before the block's name.
-pub const REQUEST_HEAD_BYTES: usize = 34;
+pub const REQUEST_HEAD_BYTES: usize = 50;
+/// The same in version 1.
+const REQUEST_HEAD_BYTES_1: usize = 34;
 /// Bytes of a response.
-pub const RESPONSE_BYTES: usize = 16;
+pub const RESPONSE_BYTES: usize = 32;
+/// The same in version 1.
+const RESPONSE_BYTES_1: usize = 16;
 /// Bytes of a frame header.
 pub const FRAME_HEADER_BYTES: usize = 8;
+
+/// Which bytes a block has. Two blocks of one identity have the same bytes; those of two identities may have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity(pub [u8; 16]);
+
+/// Set in the first byte of an identity that is a hash of the bytes.
+const CONTENT_BIT: u8 = 0x80;
+
+impl Identity {
+    /// Not known, as in requests that accept any bytes.
+    pub const UNKNOWN: Identity = Identity([0; 16]);
+
+    /// An identity drawn at random, from 16 random bytes.
+    pub fn drawn(random: [u8; 16]) -> Identity {
+        let mut bytes = random;
+        bytes[0] &= !CONTENT_BIT;
+        // All zeros would mean that nothing is known.
+        bytes[15] |= u8::from(bytes == [0; 16]);
+        Identity(bytes)
+    }
+
+    /// An identity that is the hash of the block's bytes, of which 127 bits are kept.
+    pub fn of_content(hash: u128) -> Identity {
+        let mut bytes = hash.to_be_bytes();
+        bytes[0] |= CONTENT_BIT;
+        Identity(bytes)
+    }
+
+    /// Whether it is a hash of the bytes.
+    pub fn is_content(&self) -> bool {
+        self.0[0] & CONTENT_BIT != 0
+    }
+
+    /// Whether anything is known.
+    pub fn is_known(&self) -> bool {
+        *self != Identity::UNKNOWN
+    }
+
+    /// From the control plane: 16 bytes, or nothing known.
+    pub fn from_wire(bytes: &[u8]) -> Identity {
+        bytes.try_into().map_or(Identity::UNKNOWN, Identity)
+    }
+
+    /// For the control plane.
+    pub fn to_wire(self) -> Vec<u8> {
+        if self.is_known() { self.0.to_vec() } else { Vec::new() }
+    }
+}
 
 /// What a receiver asks of the agent that holds a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +97,8 @@ pub struct Request {
     pub destination: u32,
     /// The receiving task within the coflow (a flow group).
     pub group: u32,
+    /// Which bytes are wanted; [`Identity::UNKNOWN`]: whichever there are.
+    pub identity: Identity,
     /// Name of the block, at most [`MAX_BLOCK_NAME_BYTES`] bytes.
     pub block: String,
 }
@@ -49,6 +110,8 @@ pub struct Response {
     pub status: Status,
     /// Size of the whole block in bytes; 0 unless accepted.
     pub size: u64,
+    /// Which bytes they are of; unknown unless accepted.
+    pub identity: Identity,
 }
 
 /// Outcome of a request.
@@ -70,6 +133,10 @@ pub enum Status {
     CoflowRefused,
     /// Frames come by way of relays (see [`crate::relay::RelayPath`]); the acknowledgement goes here.
     Relayed,
+    /// The block's file changed or is gone since it was put: the agent does not hold it any more.
+    Changed,
+    /// The agent holds other bytes under this name than those that the request wants.
+    OtherBytes,
 }
 
 /// Leads a frame.
@@ -108,8 +175,14 @@ impl Request {
         bytes.extend_from_slice(&self.offset.to_le_bytes());
         bytes.extend_from_slice(&self.destination.to_le_bytes());
         bytes.extend_from_slice(&self.group.to_le_bytes());
+        bytes.extend_from_slice(&self.identity.0);
         bytes.extend_from_slice(self.block.as_bytes());
         bytes
+    }
+
+    /// The version of a request of which at least five bytes are there.
+    pub fn version(bytes: &[u8]) -> Option<u8> {
+        bytes.get(4).copied()
     }
 
     /// Decodes a request from the front of `bytes`: the request and its length, or `None` if more bytes
@@ -119,22 +192,25 @@ impl Request {
         if bytes[..known] != MAGIC[..known] {
             return Err(DecodeError::Magic);
         }
-        if let Some(&version) = bytes.get(4)
-            && version != VERSION
-        {
-            return Err(DecodeError::Version(version));
-        }
-        if bytes.len() < REQUEST_HEAD_BYTES {
+        let head = match Request::version(bytes) {
+            Some(VERSION) => REQUEST_HEAD_BYTES,
+            Some(VERSION_1) => REQUEST_HEAD_BYTES_1,
+            Some(version) => return Err(DecodeError::Version(version)),
+            None => return Ok(None),
+        };
+        if bytes.len() < head {
             return Ok(None);
         }
-        let length = REQUEST_HEAD_BYTES + usize::from(bytes[5]);
-        let Some(name) = bytes.get(REQUEST_HEAD_BYTES..length) else { return Ok(None) };
+        let length = head + usize::from(bytes[5]);
+        let Some(name) = bytes.get(head..length) else { return Ok(None) };
+        let identity = bytes[REQUEST_HEAD_BYTES_1..head].try_into().map_or(Identity::UNKNOWN, Identity);
         let block = std::str::from_utf8(name).map_err(|_| DecodeError::Field("block name"))?.to_owned();
         let request = Request {
             coflow: u64_at(bytes, 10),
             offset: u64_at(bytes, 18),
             destination: u32_at(bytes, 26),
             group: u32_at(bytes, 30),
+            identity,
             block,
         };
         Ok(Some((request, length)))
@@ -142,13 +218,30 @@ impl Request {
 }
 
 impl Response {
+    /// A refusal.
+    pub fn refusal(status: Status) -> Response {
+        Response { status, size: 0, identity: Identity::UNKNOWN }
+    }
+
+    /// Encodes the response for a request of that version.
+    pub fn encode_for(&self, version: u8) -> Vec<u8> {
+        let bytes = self.encode();
+        if version == VERSION_1 {
+            let mut old = bytes[..RESPONSE_BYTES_1].to_vec();
+            old[4] = VERSION_1;
+            return old;
+        }
+        bytes.to_vec()
+    }
+
     /// Encodes the response.
     pub fn encode(&self) -> [u8; RESPONSE_BYTES] {
         let mut bytes = [0; RESPONSE_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;
         bytes[5] = self.status as u8;
-        bytes[8..].copy_from_slice(&self.size.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.size.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.identity.0);
         bytes
     }
 
@@ -169,9 +262,12 @@ impl Response {
             5 => Status::Unreadable,
             6 => Status::CoflowRefused,
             7 => Status::Relayed,
+            8 => Status::Changed,
+            9 => Status::OtherBytes,
             _ => return Err(DecodeError::Field("status")),
         };
-        Ok(Response { status, size: u64_at(bytes, 8) })
+        let identity = bytes[16..].try_into().map_or(Identity::UNKNOWN, Identity);
+        Ok(Response { status, size: u64_at(bytes, 8), identity })
     }
 }
 
@@ -224,9 +320,10 @@ mod tests {
     proptest! {
         #[test]
         fn requests_survive_the_wire_byte_by_byte(
-            coflow: u64, offset: u64, destination: u32, group: u32, block in "[a-zµ/_0-9]{0,60}",
+            coflow: u64, offset: u64, destination: u32, group: u32, identity: [u8; 16],
+            block in "[a-zµ/_0-9]{0,60}",
         ) {
-            let request = Request { coflow, offset, destination, group, block };
+            let request = Request { coflow, offset, destination, group, identity: Identity(identity), block };
             let bytes = request.encode();
             for cut in 0..bytes.len() {
                 prop_assert_eq!(Request::decode(&bytes[..cut]), Ok(None));
@@ -254,7 +351,43 @@ mod tests {
     #[test]
     fn other_versions_are_told_apart_from_noise() {
         assert_eq!(Request::decode(b"GET / HTTP/1.1"), Err(DecodeError::Magic));
-        assert_eq!(Request::decode(b"WEIR\x02"), Err(DecodeError::Version(2)));
+        assert_eq!(Request::decode(b"WEIR\x03"), Err(DecodeError::Version(3)));
+    }
+
+    #[test]
+    fn a_receiver_of_version_1_is_understood_and_answered_in_its_version() {
+        let mut bytes = b"WEIR\x01\x02\0\0\0\0".to_vec();
+        bytes.extend_from_slice(&7u64.to_le_bytes());
+        bytes.extend_from_slice(&FRAME_BYTES.to_le_bytes());
+        bytes.extend_from_slice(&3u32.to_le_bytes());
+        bytes.extend_from_slice(&4u32.to_le_bytes());
+        bytes.extend_from_slice(b"ab");
+        let (request, length) = Request::decode(&bytes).unwrap().unwrap();
+        assert_eq!(length, 36);
+        let identity = Identity::UNKNOWN;
+        let expected = Request {
+            coflow: 7,
+            offset: FRAME_BYTES,
+            destination: 3,
+            group: 4,
+            identity,
+            block: "ab".into(),
+        };
+        assert_eq!(request, expected);
+        let response = Response { status: Status::Accepted, size: 5, identity: Identity([9; 16]) };
+        let old = response.encode_for(VERSION_1);
+        assert_eq!(old, [&b"WEIR\x01\0\0\0"[..], &5u64.to_le_bytes()].concat());
+        assert_eq!(Response::decode(&response.encode()), Ok(response));
+    }
+
+    #[test]
+    fn hashes_and_drawn_identities_are_told_apart_and_never_unknown() {
+        assert!(Identity::of_content(0).is_content());
+        assert!(!Identity::drawn([0xff; 16]).is_content());
+        assert!(Identity::drawn([0; 16]).is_known() && Identity::of_content(0).is_known());
+        assert_eq!(Identity::from_wire(b"too short"), Identity::UNKNOWN);
+        let identity = Identity::drawn([7; 16]);
+        assert_eq!(Identity::from_wire(&identity.to_wire()), identity);
     }
 
     #[test]

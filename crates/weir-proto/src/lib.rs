@@ -19,6 +19,8 @@ pub mod v1 {
     tonic::include_proto!("weir.v1");
 }
 
+pub use prost::Message;
+
 /// Encodes a coflow note for an agent's journal.
 pub fn encode_note(note: &v1::CoflowNote) -> Vec<u8> {
     prost::Message::encode_to_vec(note)

@@ -19,10 +19,26 @@ pub const MAX_QUEUED_MESSAGES: usize = 4_096;
 pub const MAX_EVENTS_PER_MESSAGE: usize = 4_096;
 /// Completed coflows remembered for `status`.
 pub const MAX_COMPLETED_RECORDS: usize = 10_000;
-/// Coflows that coordinator and agents remember as ended, so that latecomers are told so.
-pub const MAX_ENDED_COFLOWS: usize = 100_000;
-/// Ended coflows an agent tells a coordinator of when a session begins: the latest ones.
-pub const MAX_ENDED_TOLD: usize = 10_000;
+/// Ranges of ids of ended coflows that coordinator and agents remember, so that latecomers are told so. Ids between
+/// two live coflows are one range, so this is far beyond [`MAX_LIVE_COFLOWS`]; at the bound the two lowest ranges
+/// become one, with all that is between them.
+pub const MAX_ENDED_RANGES: usize = 200_000;
+/// Longest name of a coflow, a tenant or an address in bytes of UTF-8.
+pub const MAX_NAME_BYTES: usize = 1_024;
+/// Longest path of a file in bytes.
+pub const MAX_PATH_BYTES: usize = 4_096;
+/// Most parents of a coflow, and most coflows in one `Renew` call.
+pub const MAX_COFLOWS_PER_CALL: usize = 1_000;
+/// Largest block in bytes, 8 TiB: the sizes of as many flows as may live still sum up in 64 bits.
+pub const MAX_BLOCK_BYTES: u64 = 1 << 43;
+/// Longest deadline of a coflow in milliseconds, 365 days.
+pub const MAX_DEADLINE_MS: u64 = 365 * 86_400_000;
+/// Longest lease of a coflow in milliseconds, 7 days.
+pub const MAX_COFLOW_LEASE_MS: u64 = 7 * 86_400_000;
+/// Most notes, blocks, flows or ranges in one message of a Hello or of the coordinator.
+pub const MAX_ENTRIES_PER_MESSAGE: usize = 4_096;
+/// Most bytes of messages of agents that wait for the coordinator; their sessions wait beyond that.
+pub const MAX_QUEUED_BYTES: usize = 64 << 20;
 /// Most `Locate` calls that wait at a coordinator; a further one is answered at once, without holders.
 pub const MAX_WAITING_LOCATES: usize = 1_000_000;
 /// Blocks for which a coordinator remembers whom it told of which holder; told beyond that, it forgets at once.

@@ -3,10 +3,10 @@
 use super::facts::JournalEntry;
 use super::flow::Flow;
 use super::pacer::Pacing;
-use super::state::{Agent, CoflowEntry, FirstByte, Treatment};
+use super::state::{Agent, FirstByte, Treatment};
 use std::collections::BTreeSet;
 use weir_model::{Rate, Span, Time};
-use weir_proto::{limits, v1};
+use weir_proto::v1;
 
 /// How often flows that should move are reported though they did not.
 pub(super) const FULL_REPORT_INTERVAL: Span = Span::from_nanos(250_000_000);
@@ -18,38 +18,14 @@ impl Agent {
         self.epoch = 0;
         self.events.clear();
         self.forget_interface();
-        let note = |(&coflow, entry): (&u64, &CoflowEntry)| {
-            let mut note = entry.note.clone();
-            note.coflow = coflow;
-            note.age_ns += now.since(entry.noted).nanos();
-            note.moving_age_ns = entry.first_opened.map_or(0, |at| now.since(at).nanos().max(1));
-            note
-        };
-        let hello = v1::Hello {
-            version: 1,
-            host: self.config.host,
-            data_address: self.config.data_address.clone(),
-            incarnation: self.config.incarnation,
-            coflows: self.coflows.iter().map(note).collect(),
-            blocks: self
-                .blocks
-                .values()
-                .map(|block| v1::BlockAdded {
-                    coflow: block.coflow,
-                    block: block.block.clone(),
-                    size: self.told_size(block.size),
-                })
-                .collect(),
-            flows: self.flows.iter().map(|(&id, flow)| flow.opened(id, self.told_size(flow.size))).collect(),
-            ended: self.ended.iter().rev().take(limits::MAX_ENDED_TOLD).copied().collect(),
-        };
-        self.send(v1::agent_event::Kind::Hello(hello));
+        self.begin_introduction(now);
         self.expect_report(now + FULL_REPORT_INTERVAL);
     }
 
     /// The session ended. The last plan holds until its lease ends.
     pub fn handle_session_lost(&mut self) {
         self.session = false;
+        self.introduction = None;
         self.sent_whole.clear();
         self.forget_interface();
         self.events.clear();
@@ -76,26 +52,54 @@ impl Agent {
             }
             Some(Kind::Queues(queues)) => self.handle_queues(queues),
             Some(Kind::CoflowNote(note)) => self.note_coflow(now, note),
-            Some(Kind::CoflowEnded(ended)) if self.ended.contains(&ended.coflow) => {}
-            Some(Kind::CoflowEnded(ended)) => {
-                self.journal.push_back(JournalEntry::Ended(ended.coflow));
-                self.forget(ended.coflow);
+            Some(Kind::CoflowNotes(notes)) => {
+                notes.notes.into_iter().for_each(|note| self.note_coflow(now, note));
             }
+            Some(Kind::CoflowEnded(ended)) => self.note_ended(ended.coflow, ended.coflow),
+            Some(Kind::CoflowsEnded(ended)) => {
+                ended.ranges.iter().for_each(|range| self.note_ended(range.first, range.last));
+            }
+            Some(Kind::CoflowEnding(ending)) => self.settle(now, ending.coflow),
+            Some(Kind::Notice(notice)) => self.notices.push_back(notice.text),
             Some(Kind::Keepalive(_) | Kind::Refused(_)) | None => {}
         }
     }
 
+    /// Coflows have ended. Only what is new goes to the journal.
+    fn note_ended(&mut self, first: u64, last: u64) {
+        if first > last || self.ended.contains_range(&v1::IdRange { first, last }) {
+            return;
+        }
+        self.journal.push_back(JournalEntry::EndedRange(first, last));
+        self.forget(first, last);
+    }
+
+    /// What a later coordinator must know of a coflow. Only what is new goes to the journal: a coordinator that comes
+    /// back tells of many coflows again.
     fn note_coflow(&mut self, now: Time, note: v1::CoflowNote) {
         let coflow = note.coflow;
+        if self.ended.contains(coflow) {
+            return;
+        }
         let entry = self.coflows.entry(coflow).or_default();
-        let (done_flows, done_bytes) = (entry.note.done_flows, entry.note.done_bytes);
+        let known = &entry.note;
+        let same = entry.noted > Time::ZERO
+            && known.options == note.options
+            && (known.sealed, known.request_key, &known.refused)
+                == (note.sealed, note.request_key, &note.refused);
+        if same {
+            return;
+        }
+        let (done_flows, done_bytes) = (known.done_flows, known.done_bytes);
         // What this agent served is its own to count.
         entry.note = v1::CoflowNote { done_flows, done_bytes, ..note };
         entry.noted = now;
         if entry.is_stopped() {
             self.aborts.extend(&entry.flows);
         }
-        let encoded = weir_proto::encode_note(&entry.note);
+        // Flows that were done have entries of their own.
+        let note = v1::CoflowNote { done_flows: 0, done_bytes: 0, ..entry.note.clone() };
+        let encoded = weir_proto::encode_note(&note);
         self.journal.push_back(JournalEntry::Coflow { coflow, note: encoded, noted_ns: now.nanos() });
     }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use weir_model::{Rate, Span};
+use weir_proto::data::Identity;
 use weir_proto::limits;
 
 /// Fixed facts and times of one agent.
@@ -13,6 +14,8 @@ pub struct AgentConfig {
     pub data_address: String,
     /// Differs each time the process starts.
     pub incarnation: u64,
+    /// Drawn once for the spool: tells this agent from another one that was given the same host. 0: there is none.
+    pub spool_identity: u64,
     /// How long a new flow waits for its first plan while the lease holds; then TCP's share.
     pub first_plan_wait: Span,
     /// How often progress of moving flows is reported.
@@ -41,6 +44,25 @@ pub struct BlockEntry {
     pub spooled: bool,
     /// Checksums of its frames, if the producer computed them.
     pub frame_checksums: Vec<u32>,
+    /// Which bytes it has.
+    #[serde(default, with = "identity_in_hex")]
+    pub identity: Identity,
+}
+
+/// An identity as 32 hexadecimal digits. What is no such thing is of a journal without identities, or damaged: the
+/// block then counts as having bytes that nobody knows, and nobody resumes it.
+mod identity_in_hex {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use weir_proto::data::Identity;
+
+    pub(super) fn serialize<S: Serializer>(identity: &Identity, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{:032x}", u128::from_be_bytes(identity.0)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Identity, D::Error> {
+        let digits = String::deserialize(from)?;
+        Ok(u128::from_str_radix(&digits, 16).map_or(Identity::UNKNOWN, |bits| Identity(bits.to_be_bytes())))
+    }
 }
 
 /// A fact that must survive the process; replayed through [`Agent::restore`](super::Agent::restore) in order.
@@ -64,9 +86,14 @@ pub enum JournalEntry {
         coflow: u64,
         /// Bytes of the flow.
         bytes: u64,
+        /// Which receiver got which block, so that one that gets it again counts once; 0 in journals of version 1.
+        #[serde(default)]
+        mark: u64,
     },
     /// The coflow ended; its blocks are gone.
     Ended(u64),
+    /// All coflows from the first id to the last ended.
+    EndedRange(u64, u64),
 }
 
 /// A flow that was accepted.
@@ -108,9 +135,17 @@ pub enum PutError {
     /// The name is empty or too long.
     #[error("block names have 1 to {max} bytes", max = limits::MAX_BLOCK_NAME_BYTES)]
     Name,
-    /// A block is at least one byte.
-    #[error("a block must have at least one byte")]
-    Empty,
+    /// It is larger than a block may be.
+    #[error("the block has {0} bytes; a block has at most {max}", max = limits::MAX_BLOCK_BYTES)]
+    TooLarge(u64),
+    /// The producer's checksums are not one for each frame.
+    #[error("{given} checksums for a block of {frames} frames; give one for each frame, or none")]
+    Checksums {
+        /// What it gave.
+        given: usize,
+        /// Frames of a block of that size.
+        frames: u64,
+    },
     /// The coflow has a block of this name with other bytes.
     #[error("coflow {coflow} already has another block named `{block}`")]
     Taken {

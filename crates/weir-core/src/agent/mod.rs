@@ -3,10 +3,12 @@
 mod control;
 mod facts;
 mod flow;
+mod hello;
 mod latencies;
 mod meter;
 mod pacer;
 mod sender;
+mod settling;
 mod state;
 
 pub use facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};

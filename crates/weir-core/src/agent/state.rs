@@ -3,13 +3,16 @@
 use super::control::FULL_REPORT_INTERVAL;
 use super::facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};
 use super::flow::Flow;
+use super::hello::Introduction;
 use super::latencies::Latencies;
 use super::meter::Meter;
 use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
+use crate::id_set::IdSet;
+use crate::marks::receiver_mark;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{Span, Time};
-use weir_proto::data::{FRAME_BYTES, Request, Status};
+use weir_proto::data::{FRAME_BYTES, Request, Status, frame_count};
 use weir_proto::{limits, v1};
 
 /// Ends of flows remembered for the plan that counts them; only measurements need them.
@@ -27,6 +30,10 @@ pub(super) struct CoflowEntry {
     pub(super) opened_bytes: u64,
     /// What was sent of it from here, of flows that ended too.
     pub(super) sent_bytes: u64,
+    /// Which receivers have which blocks, by [`receiver_mark`].
+    done: BTreeSet<u64>,
+    /// It is about to end: when that is settled at the latest.
+    pub(super) settles: Option<Time>,
 }
 
 impl CoflowEntry {
@@ -69,12 +76,16 @@ pub struct Agent {
     /// Bytes of all blocks of a coflow.
     held: BTreeMap<u64, u64>,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
-    pub(super) ended: BTreeSet<u64>,
+    pub(super) ended: IdSet,
     pub(super) flows: BTreeMap<u64, Flow>,
     pub(super) waiting: BTreeSet<(Time, u64)>,
     pub(super) pacer: Pacer,
     next_flow: u64,
     pub(super) session: bool,
+    /// What of Hello is still to be said.
+    pub(super) introduction: Option<Introduction>,
+    /// When coflows that are about to end are settled at the latest.
+    pub(super) settling: BTreeSet<(Time, u64)>,
     pub(super) epoch: u64,
     pub(super) lease_end: Option<Time>,
     /// A coflow that no plan named is bypassed while fewer bytes of it are known here.
@@ -87,6 +98,7 @@ pub struct Agent {
     pub(super) journal: VecDeque<JournalEntry>,
     pub(super) aborts: VecDeque<u64>,
     discards: VecDeque<String>,
+    pub(super) notices: VecDeque<String>,
     pub(super) stale_dropped: u64,
     pub(super) latencies: Latencies,
     pub(super) meter: Meter,
@@ -103,13 +115,15 @@ impl Agent {
             blocks: BTreeMap::new(),
             held: BTreeMap::new(),
             coflows: BTreeMap::new(),
-            ended: BTreeSet::new(),
+            ended: IdSet::default(),
             flows: BTreeMap::new(),
             waiting: BTreeSet::new(),
             pacer: Pacer::new(config.host.into()),
             config,
             next_flow: 1,
             session: false,
+            introduction: None,
+            settling: BTreeSet::new(),
             epoch: 0,
             lease_end: None,
             bypass_bytes: 0,
@@ -120,6 +134,7 @@ impl Agent {
             journal: VecDeque::new(),
             aborts: VecDeque::new(),
             discards: VecDeque::new(),
+            notices: VecDeque::new(),
             stale_dropped: 0,
             latencies: Latencies::default(),
             meter: Meter::default(),
@@ -135,15 +150,19 @@ impl Agent {
             JournalEntry::Coflow { coflow, note, noted_ns } => {
                 if let Ok(note) = weir_proto::decode_note(&note) {
                     let entry = self.coflows.entry(coflow).or_default();
-                    entry.note = note;
+                    // Flows that were done have entries of their own.
+                    let (done_flows, done_bytes) = (entry.note.done_flows, entry.note.done_bytes);
+                    entry.note = v1::CoflowNote { done_flows, done_bytes, ..note };
                     entry.noted = Time::from_nanos(noted_ns);
                 }
             }
-            JournalEntry::Done { coflow, bytes } => {
-                self.count_done(coflow, bytes);
-                self.coflows.entry(coflow).or_default().sent_bytes += bytes;
+            JournalEntry::Done { coflow, bytes, mark } => {
+                self.count_done(coflow, bytes, mark);
+                let entry = self.coflows.entry(coflow).or_default();
+                entry.sent_bytes = entry.sent_bytes.saturating_add(bytes);
             }
-            JournalEntry::Ended(coflow) => self.forget(coflow),
+            JournalEntry::Ended(coflow) => self.forget(coflow, coflow),
+            JournalEntry::EndedRange(first, last) => self.forget(first, last),
         }
     }
 
@@ -152,15 +171,25 @@ impl Agent {
         if block.block.is_empty() || block.block.len() > limits::MAX_BLOCK_NAME_BYTES {
             return Err(PutError::Name);
         }
-        if block.size == 0 {
-            return Err(PutError::Empty);
+        if block.size > limits::MAX_BLOCK_BYTES {
+            return Err(PutError::TooLarge(block.size));
         }
-        if self.ended.contains(&block.coflow) {
+        let (given, frames) = (block.frame_checksums.len(), frame_count(block.size));
+        if given > 0 && given as u64 != frames {
+            return Err(PutError::Checksums { given, frames });
+        }
+        if self.ended.contains(block.coflow) {
             return Err(PutError::Ended(block.coflow));
         }
         let key = (block.coflow, block.block.clone());
         if let Some(held) = self.blocks.get(&key) {
-            return if *held == block {
+            let same = held.identity == block.identity && block.identity.is_known();
+            let BlockEntry { identity, .. } = *held;
+            return if same || *held == (BlockEntry { identity, ..block.clone() }) {
+                // Memory that holds the same bytes once more is not needed.
+                if block.spooled && held.path != block.path {
+                    self.discards.push_back(block.path);
+                }
                 Ok(())
             } else {
                 Err(PutError::Taken { coflow: block.coflow, block: block.block })
@@ -173,6 +202,7 @@ impl Agent {
             coflow: block.coflow,
             block: block.block.clone(),
             size: self.told_size(block.size),
+            identity: block.identity.to_wire(),
         }));
         self.journal.push_back(JournalEntry::Put(block.clone()));
         self.hold(block);
@@ -182,18 +212,19 @@ impl Agent {
     fn hold(&mut self, block: BlockEntry) {
         let (key, size) = ((block.coflow, block.block.clone()), block.size);
         if self.blocks.insert(key.clone(), block).is_none() {
-            *self.held.entry(key.0).or_default() += size;
+            let held = self.held.entry(key.0).or_default();
+            *held = held.saturating_add(size);
         }
     }
 
     /// Whether a coflow is known to have ended.
     pub fn has_ended(&self, coflow: u64) -> bool {
-        self.ended.contains(&coflow)
+        self.ended.contains(coflow)
     }
 
     /// A receiver asks for a block.
     pub fn handle_request(&mut self, now: Time, request: &Request) -> Result<OpenedFlow, Status> {
-        if self.ended.contains(&request.coflow) {
+        if self.ended.contains(request.coflow) {
             return Err(Status::CoflowEnded);
         }
         if self.coflows.get(&request.coflow).is_some_and(CoflowEntry::is_stopped) {
@@ -201,7 +232,11 @@ impl Agent {
         }
         let key = (request.coflow, request.block.clone());
         let block = self.blocks.get(&key).ok_or(Status::NoSuchBlock)?.clone();
-        if request.offset >= block.size || !request.offset.is_multiple_of(FRAME_BYTES) {
+        if request.identity.is_known() && request.identity != block.identity {
+            return Err(Status::OtherBytes);
+        }
+        let inside = request.offset < block.size || (request.offset, block.size) == (0, 0);
+        if !inside || !request.offset.is_multiple_of(FRAME_BYTES) {
             return Err(Status::BadRequest);
         }
         let id = self.next_flow;
@@ -233,7 +268,7 @@ impl Agent {
         let coflow = self.coflows.entry(request.coflow).or_default();
         coflow.first_opened.get_or_insert(now);
         coflow.flows.insert(id);
-        coflow.opened_bytes += left;
+        coflow.opened_bytes = coflow.opened_bytes.saturating_add(left);
         self.flows.insert(id, flow);
         self.expect_report(now + FULL_REPORT_INTERVAL);
         Ok(OpenedFlow { flow: id, block, offset: request.offset })
@@ -244,7 +279,7 @@ impl Agent {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
         entry.sent += bytes;
         if let Some(coflow) = self.coflows.get_mut(&entry.coflow) {
-            coflow.sent_bytes += bytes;
+            coflow.sent_bytes = coflow.sent_bytes.saturating_add(bytes);
             if coflow.first_byte == FirstByte::Due && bytes > 0 {
                 coflow.first_byte = FirstByte::Past;
                 self.latencies.note_first_byte(entry.coflow, now);
@@ -300,13 +335,19 @@ impl Agent {
         if let Some(coflow) = self.coflows.get_mut(&entry.coflow) {
             coflow.flows.remove(&flow);
         }
+        let mut again = false;
         if done {
-            self.count_done(entry.coflow, entry.size);
-            self.journal.push_back(JournalEntry::Done { coflow: entry.coflow, bytes: entry.size });
+            let (coflow, bytes) = (entry.coflow, entry.size);
+            let mark = receiver_mark(&entry.block, entry.destination, entry.group);
+            again = !self.count_done(coflow, bytes, mark);
+            if !again {
+                self.journal.push_back(JournalEntry::Done { coflow, bytes, mark });
+            }
         }
         self.disturb();
-        let closed = v1::FlowClosed { flow, sent: entry.sent, done };
+        let closed = v1::FlowClosed { flow, sent: entry.sent, done, again };
         self.send(v1::agent_event::Kind::FlowClosed(closed));
+        self.settle_if_due(entry.coflow);
     }
 
     /// Lets time pass: leases lapse, waits end, progress becomes due.
@@ -327,6 +368,7 @@ impl Agent {
         if self.next_report <= now {
             self.report(now);
         }
+        self.end_settling(now);
         self.decide(now);
     }
 
@@ -339,14 +381,16 @@ impl Agent {
 
     /// Whether there is something to say to the coordinator.
     pub fn has_message(&self) -> bool {
-        !self.events.is_empty()
+        self.introduction.is_some() || !self.events.is_empty()
     }
 
     /// The next message for the coordinator. Events that wait go together: call it seldom.
     pub fn poll_message(&mut self) -> Option<v1::AgentMessage> {
-        let hello = matches!(self.events.front()?.kind, Some(v1::agent_event::Kind::Hello(_)));
-        let count = if hello { 1 } else { self.events.len().min(limits::MAX_EVENTS_PER_MESSAGE) };
-        Some(v1::AgentMessage { events: self.events.drain(..count).collect() })
+        if let Some(kind) = self.introduce() {
+            return Some(v1::AgentMessage { events: vec![v1::AgentEvent { kind: Some(kind) }] });
+        }
+        let count = self.events.len().min(limits::MAX_EVENTS_PER_MESSAGE);
+        (count > 0).then(|| v1::AgentMessage { events: self.events.drain(..count).collect() })
     }
 
     /// The next fact to append to the journal.
@@ -364,13 +408,26 @@ impl Agent {
         self.discards.pop_front()
     }
 
+    /// The next thing that the agent's operator should know.
+    pub fn poll_notice(&mut self) -> Option<String> {
+        self.notices.pop_front()
+    }
+
     /// When to call [`Agent::handle_timeout`] and poll again, if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
         let waiting = self.waiting.first().map(|&(until, _)| until);
         let report = (self.next_report < Time::MAX).then_some(self.next_report);
+        let settles = self.settling.first().map(|&(until, _)| until);
         let disturbed = self.is_disturbed().then_some(Time::ZERO);
-        let times =
-            [disturbed, self.pacer.next_timeout(), self.lease_end, waiting, report, self.interface_due()];
+        let times = [
+            disturbed,
+            self.pacer.next_timeout(),
+            self.lease_end,
+            waiting,
+            report,
+            settles,
+            self.interface_due(),
+        ];
         times.into_iter().flatten().min()
     }
 
@@ -407,37 +464,44 @@ impl Agent {
             Treatment::Scheduled => false,
             Treatment::Unknown => {
                 let held = self.held.get(&coflow).copied().unwrap_or(0);
-                let opened = entry.map_or(0, |entry| entry.opened_bytes) + left;
+                let opened = entry.map_or(0, |entry| entry.opened_bytes).saturating_add(left);
+                // Until its note is here nobody knows whether it has a deadline: the coordinator says what to do.
                 let options = entry.and_then(|entry| entry.note.options.as_ref());
-                let deadline = options.is_some_and(|options| options.deadline_ms > 0);
+                let deadline = options.is_none_or(|options| options.deadline_ms > 0);
                 !deadline && held.max(opened) < self.bypass_bytes
             }
         }
     }
 
-    fn count_done(&mut self, coflow: u64, bytes: u64) {
-        let note = &mut self.coflows.entry(coflow).or_default().note;
-        note.done_flows += 1;
-        note.done_bytes += bytes;
+    /// Counts a block that its receiver has; false if it had it before.
+    fn count_done(&mut self, coflow: u64, bytes: u64, mark: u64) -> bool {
+        let entry = self.coflows.entry(coflow).or_default();
+        if mark != 0 && !entry.done.insert(mark) {
+            return false;
+        }
+        entry.note.done_flows = entry.note.done_flows.saturating_add(1);
+        entry.note.done_bytes = entry.note.done_bytes.saturating_add(bytes);
+        true
     }
 
-    pub(super) fn forget(&mut self, coflow: u64) {
-        if let Some(entry) = self.coflows.remove(&coflow) {
-            self.aborts.extend(entry.flows);
+    /// Coflows have ended: their flows are cut off, their blocks go.
+    pub(super) fn forget(&mut self, first: u64, last: u64) {
+        for coflow in self.coflows.range(first..=last).map(|(&id, _)| id).collect::<Vec<_>>() {
+            if let Some(entry) = self.coflows.remove(&coflow) {
+                self.aborts.extend(entry.flows);
+                entry.settles.into_iter().for_each(|until| _ = self.settling.remove(&(until, coflow)));
+            }
+            self.forget_heard(coflow);
         }
-        let end = (coflow + 1, String::new());
-        let gone: Vec<_> =
-            self.blocks.range((coflow, String::new())..end).map(|(key, _)| key.clone()).collect();
+        let from = self.blocks.range((first, String::new())..);
+        let gone: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.0 <= last).cloned().collect();
         for key in gone {
+            self.held.remove(&key.0);
             if let Some(block) = self.blocks.remove(&key).filter(|block| block.spooled) {
                 self.discards.push_back(block.path);
             }
         }
-        self.held.remove(&coflow);
-        self.forget_heard(coflow);
-        self.ended.insert(coflow);
-        if self.ended.len() > limits::MAX_ENDED_COFLOWS {
-            self.ended.pop_first();
-        }
+        self.ended.insert_range(first, last);
+        self.ended.shrink_to(limits::MAX_ENDED_RANGES);
     }
 }

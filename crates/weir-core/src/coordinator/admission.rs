@@ -116,7 +116,7 @@ impl Coordinator {
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
         let awaited = &mut self.awaited;
         awaited.waiting.entry(request.coflow).or_default().push((token, now + wait));
-        awaited.count += 1;
+        awaited.count = awaited.count.saturating_add(1);
         let full = awaited.count > limits::MAX_WAITING_ADMISSIONS;
         let undecided = self.coflows.get(&request.coflow).map(CoflowEntry::admission);
         if undecided != Some(v1::Admission::Undecided) || full || wait == Span::ZERO {
@@ -215,9 +215,9 @@ impl Coordinator {
         let hosts: Vec<u32> = coflow.live.keys().copied().collect();
         self.count("coflows_refused");
         for host in hosts.into_iter().filter(|_| !stops) {
-            self.tell_bypassed(now, host, id);
+            self.tell_bypassed(host, id);
         }
-        self.broadcast_note(now, id);
+        self.tell_note(id);
         self.answer_awaited(id);
         if stops {
             self.answer_all_waiting(now, id);

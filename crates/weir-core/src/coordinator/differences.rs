@@ -188,7 +188,7 @@ impl Coordinator {
         self.tell_grants(now, &mut out);
         let mut plans = Vec::new();
         let complete = self.complete_plans();
-        for (&session, agent) in &mut self.agents {
+        for (&session, agent) in self.agents.iter_mut().filter(|(_, agent)| agent.arrival.is_none()) {
             let mut plan = out.plans.remove(&agent.host);
             if let Some(facts) = complete.get(&session) {
                 agent.planned = Some(now);
@@ -262,7 +262,7 @@ impl Coordinator {
 
     /// What a plan that repeats everything says besides rates, for each agent that is due one.
     fn complete_plans(&self) -> BTreeMap<SessionId, v1::Plan> {
-        let due = self.agents.iter().filter(|(_, agent)| agent.planned.is_none());
+        let due = self.agents.iter().filter(|(_, agent)| agent.planned.is_none() && agent.arrival.is_none());
         let facts = due.map(|(&session, agent)| {
             let coflows = agent.flows.iter().filter_map(|key| self.flows.get(key)).map(|flow| flow.coflow);
             let bypassed: BTreeSet<u64> = coflows.filter(|&coflow| self.is_bypassed(coflow)).collect();

@@ -1,8 +1,9 @@
 //! Coflows and blocks: registration, location, the end of a coflow.
 
-use super::readiness::Stage;
-use super::state::{CoflowEntry, Coordinator, SessionId, host_of};
+use super::state::{CoflowEntry, Coordinator, SessionId};
+use std::collections::BTreeMap;
 use weir_model::{Span, Time};
+use weir_proto::data::Identity;
 use weir_proto::{limits, v1};
 
 /// Why a coflow was refused.
@@ -13,7 +14,39 @@ pub enum RegisterError {
     TooMany,
     /// A value is outside its range.
     #[error("{0}")]
-    Invalid(&'static str),
+    Invalid(String),
+}
+
+/// The blocks of a coflow, and who holds each. Entries of agents whose session ended stay, and count again for nobody.
+pub(super) type Blocks = BTreeMap<Box<str>, Vec<Held>>;
+
+/// What an agent holds under a block's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) session: SessionId,
+    pub(super) host: u32,
+    pub(super) size: u64,
+    pub(super) identity: Identity,
+}
+
+/// What a driver, or an agent that kept it for one, may say of a coflow.
+pub(super) fn check(options: &v1::CoflowOptions) -> Result<(), RegisterError> {
+    let within = |what: &str, is: u64, most: u64| {
+        let error =
+            || RegisterError::Invalid(format!("{what} of a coflow is {is}; at most {most} is allowed"));
+        if is <= most { Ok(()) } else { Err(error()) }
+    };
+    within("the length of the name in bytes", options.name.len() as u64, limits::MAX_NAME_BYTES as u64)?;
+    within("the length of the tenant in bytes", options.tenant.len() as u64, limits::MAX_NAME_BYTES as u64)?;
+    within("the number of parents", options.parents.len() as u64, limits::MAX_COFLOWS_PER_CALL as u64)?;
+    within("the deadline in milliseconds", options.deadline_ms, limits::MAX_DEADLINE_MS)?;
+    within("the lease in milliseconds", options.lease_ms, limits::MAX_COFLOW_LEASE_MS)?;
+    if options.weight < 0.0 || !options.weight.is_finite() {
+        return Err(RegisterError::Invalid(
+            "the weight of a coflow must be a finite number above 0".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Why a coflow was not sealed.
@@ -52,14 +85,12 @@ impl Coordinator {
             return Ok(coflow);
         }
         let options = request.options.unwrap_or_default();
-        if options.weight < 0.0 || !options.weight.is_finite() {
-            return Err(RegisterError::Invalid("the weight of a coflow must be a finite number above 0"));
-        }
+        check(&options)?;
         if self.coflows.len() >= limits::MAX_LIVE_COFLOWS {
             return Err(RegisterError::TooMany);
         }
         let coflow = self.next_coflow;
-        self.next_coflow += 1;
+        self.next_coflow = self.next_coflow.saturating_add(1);
         let request_key = request.request_key;
         if request_key != 0 {
             self.request_keys.insert(request_key, coflow);
@@ -67,94 +98,43 @@ impl Coordinator {
         let entry = CoflowEntry { options, request_key, registered: now, ..CoflowEntry::default() };
         self.coflows.insert(coflow, entry);
         self.inherit(coflow);
-        self.broadcast_note(now, coflow);
+        self.choose_witnesses(coflow);
+        self.renew(now, coflow);
         Ok(coflow)
     }
 
     /// No more flows will join.
     pub fn handle_seal(&mut self, now: Time, coflow: u64) -> Result<(), SealError> {
         let Some(entry) = self.coflows.get_mut(&coflow) else {
-            let earlier = coflow < self.config.first_coflow && !self.ended.contains(&coflow);
+            let earlier = !self.is_own(coflow) && !self.has_ended(coflow);
             return Err(if earlier { SealError::NotYetKnown(coflow) } else { SealError::Unknown(coflow) });
         };
         entry.sealed = true;
         self.stop_gathering(now, coflow);
-        self.broadcast_note(now, coflow);
+        self.tell_note(coflow);
+        self.renew(now, coflow);
         self.check_complete(now, coflow);
         Ok(())
     }
 
-    /// Ends a coflow: agents drop its blocks and flows, and everyone who waits for a block is answered.
-    /// Also one that this process does not know (yet): the agents of an earlier process's coflow may come
-    /// back later. `None` then.
-    pub fn handle_unregister(&mut self, now: Time, coflow: u64) -> Option<v1::CoflowRecord> {
-        let record = self.coflows.contains_key(&coflow).then(|| self.record(now, coflow));
-        self.end(now, coflow);
-        if record.is_none() && self.ended.contains(&coflow) {
-            self.tell_all_of_end(now, coflow);
-        }
-        record
-    }
-
-    /// Ends a coflow, known or not, unless it has ended already or its id was never given.
-    pub(super) fn end(&mut self, now: Time, coflow: u64) {
-        if coflow >= self.next_coflow && !self.coflows.contains_key(&coflow) {
-            return;
-        }
-        if !self.ended.insert(coflow) {
-            return;
-        }
-        if self.ended.len() > limits::MAX_ENDED_COFLOWS {
-            self.ended.pop_first();
-        }
-        self.advance(now);
-        let keys: Vec<u64> =
-            self.flows.iter().filter(|(_, flow)| flow.coflow == coflow).map(|(&key, _)| key).collect();
-        for key in keys {
-            self.drop_flow(key);
-            let session = self.hosts.get(&host_of(key));
-            if let Some(agent) = session.and_then(|session| self.agents.get_mut(session)) {
-                agent.flows.remove(&key);
+    /// Nobody can ask for the blocks of a coflow any more.
+    pub(super) fn forget_blocks(&mut self, coflow: u64) {
+        for held in self.directory.remove(&coflow).into_iter().flat_map(BTreeMap::into_values).flatten() {
+            if let Some(agent) = self.agents.get_mut(&held.session) {
+                agent.blocks = agent.blocks.saturating_sub(1);
             }
-        }
-        for agent in self.agents.values_mut() {
-            agent.bypassed.remove(&coflow);
-        }
-        let known = self.coflows.remove(&coflow);
-        if let Some(entry) = &known {
-            self.request_keys.remove(&entry.request_key);
-            if let Stage::Gathering(until) = entry.stage {
-                self.gathering.remove(&(until, coflow));
-            }
-        }
-        let range = (coflow, String::new())..(coflow + 1, String::new());
-        let blocks: Vec<_> = self.holders.range(range).map(|(key, _)| key.clone()).collect();
-        let held = !blocks.is_empty();
-        for key in blocks {
-            for host in self.holders.remove(&key).unwrap_or_default().into_keys() {
-                if let Some(agent) = self.hosts.get(&host).and_then(|session| self.agents.get_mut(session)) {
-                    agent.blocks = agent.blocks.saturating_sub(1);
-                }
-            }
-        }
-        self.answer_all_waiting(now, coflow);
-        self.answer_awaited(coflow);
-        if known.is_some() || held {
-            self.tell_all_of_end(now, coflow);
-        }
-        self.want_plan(now);
-    }
-
-    fn tell_all_of_end(&mut self, now: Time, coflow: u64) {
-        let sessions: Vec<SessionId> = self.agents.keys().copied().collect();
-        for session in sessions {
-            self.tell_of_end(now, session, coflow);
         }
     }
 
-    pub(super) fn tell_of_end(&mut self, now: Time, session: SessionId, coflow: u64) {
-        let ended = v1::CoflowEnded { coflow };
-        self.send(now, session, v1::coordinator_message::Kind::CoflowEnded(ended));
+    /// Whether anybody waits for a block of a coflow.
+    pub(super) fn is_waited_for(&self, coflow: u64) -> bool {
+        self.waiting.range((coflow, String::new())..).next().is_some_and(|((other, _), _)| *other == coflow)
+    }
+
+    /// Whether an agent with a session holds a block.
+    fn is_held(&self, key: &(u64, String)) -> bool {
+        let holders = self.directory.get(&key.0).and_then(|blocks| blocks.get(key.1.as_str()));
+        holders.is_some_and(|holders| holders.iter().any(|held| self.agents.contains_key(&held.session)))
     }
 
     /// Where a block is; answered through [`Coordinator::poll_answer`] now or when it is put.
@@ -172,7 +152,8 @@ impl Coordinator {
         });
         self.waiting_count += 1;
         let stopped = self.coflows.get(&key.0).is_some_and(|coflow| !coflow.stopped().is_empty());
-        let known = stopped || self.holders.contains_key(&key) || self.ended.contains(&key.0);
+        // An id that was never given never gets blocks: whoever waited for one would wait in vain.
+        let known = stopped || self.is_held(&key) || self.has_ended(key.0) || self.was_never_given(key.0);
         if known || full || wait == Span::ZERO {
             self.answer(now, &key);
         }
@@ -195,7 +176,7 @@ impl Coordinator {
             waiting.retain(|wait| {
                 let keep = wait.until > now;
                 if !keep {
-                    self.waiting_count -= 1;
+                    self.waiting_count = self.waiting_count.saturating_sub(1);
                     let reply = v1::LocateReply::default();
                     self.answers.push_back(Answer { token: wait.token, reply });
                 }
@@ -211,8 +192,8 @@ impl Coordinator {
 
     /// Answers all who wait for any block of a coflow.
     pub(super) fn answer_all_waiting(&mut self, now: Time, coflow: u64) {
-        let range = (coflow, String::new())..(coflow + 1, String::new());
-        let waited: Vec<_> = self.waiting.range(range).map(|(key, _)| key.clone()).collect();
+        let from = self.waiting.range((coflow, String::new())..);
+        let waited: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.0 == coflow).cloned().collect();
         for key in waited {
             self.answer(now, &key);
         }
@@ -221,38 +202,14 @@ impl Coordinator {
     /// Answers all who wait for a block.
     fn answer(&mut self, now: Time, key: &(u64, String)) {
         self.advance(now);
-        let ended = self.ended.contains(&key.0);
+        let ended = self.has_ended(key.0) || self.was_never_given(key.0);
         let refused = self.coflows.get(&key.0).map(CoflowEntry::stopped).unwrap_or_default();
         for wait in self.waiting.remove(key).unwrap_or_default() {
-            self.waiting_count -= 1;
+            self.waiting_count = self.waiting_count.saturating_sub(1);
             let holders =
                 if refused.is_empty() { self.holders_for(now, key, wait.receiver) } else { Vec::new() };
             let reply = v1::LocateReply { holders, ended, refused: refused.clone() };
             self.answers.push_back(Answer { token: wait.token, reply });
         }
-    }
-
-    pub(super) fn broadcast_note(&mut self, now: Time, coflow: u64) {
-        let sessions: Vec<SessionId> = self.agents.keys().copied().collect();
-        for session in sessions {
-            self.send_note(now, session, coflow);
-        }
-    }
-
-    /// Gives an agent what a later coordinator would need to know of a coflow.
-    pub(super) fn send_note(&mut self, now: Time, session: SessionId, coflow: u64) {
-        let Some(entry) = self.coflows.get(&coflow) else { return };
-        let note = v1::CoflowNote {
-            coflow,
-            options: Some(entry.options.clone()),
-            age_ns: now.since(entry.registered).nanos(),
-            sealed: entry.sealed,
-            done_flows: 0,
-            done_bytes: 0,
-            moving_age_ns: 0,
-            request_key: entry.request_key,
-            refused: entry.refusal(),
-        };
-        self.send(now, session, v1::coordinator_message::Kind::CoflowNote(note));
     }
 }

@@ -27,6 +27,7 @@
 //! Varys, section 6, lets its master choose among the sources of a block and does not say how; this rule is
 //! ours. It counts bytes and no priorities: a holder whose bytes are of coflows that come later may be sooner.
 
+use super::directory::Held;
 use super::state::{Coordinator, SessionId};
 use std::collections::BTreeMap;
 use weir_model::{HostId, Span, Time};
@@ -77,12 +78,12 @@ impl Promises {
 impl Coordinator {
     /// Who holds a block, the best for this receiver first.
     pub(super) fn holders_for(&mut self, now: Time, key: &(u64, String), receiver: u32) -> Vec<v1::Holder> {
-        let known = self.holders.get(key).into_iter().flatten();
+        let blocks = self.directory.get(&key.0);
+        let known = blocks.and_then(|blocks| blocks.get(key.1.as_str())).into_iter().flatten();
         let mut holders: Vec<(SessionId, v1::Holder)> = known
-            .filter_map(|(&host, &size)| {
-                let session = *self.hosts.get(&host)?;
+            .filter_map(|&Held { session, host, size, identity }| {
                 let data_address = self.agents.get(&session)?.data_address.clone();
-                Some((session, v1::Holder { host, data_address, size }))
+                Some((session, v1::Holder { host, data_address, size, identity: identity.to_wire() }))
             })
             .collect();
         if holders.len() > 1 {

@@ -4,18 +4,35 @@ mod admission;
 mod ancestry;
 mod differences;
 mod directory;
+mod ending;
 mod foreign;
 mod holders;
+mod leases;
+mod outbox;
 mod planning;
 mod readiness;
 mod senders;
+mod sessions;
 mod state;
 mod status;
 
 pub use admission::{DeadlineMargin, Decision};
 pub use directory::{Answer, RegisterError, SealError};
+pub use ending::Unregistered;
 pub use foreign::Wire;
 pub use state::{Coordinator, CoordinatorConfig, HelloError, SessionId};
+
+/// Ids of coflows that belong to one process of a coordinator; as many again if it needs more.
+pub const IDS_AT_ONCE: u64 = 1 << 18;
+
+/// First coflow id of a process that starts `since_epoch_ms` after the Unix epoch by a clock that may be wrong, with four
+/// bits drawn at `random`: neither a clock that steps back nor one that always starts at the same time makes two
+/// processes give the same ids, but for one in sixteen that start in the same millisecond. Ids stay below 2^63.
+pub fn first_coflow(since_epoch_ms: u64, random: u64) -> u64 {
+    const MILLISECOND_BITS: u32 = 41;
+    let slot = ((since_epoch_ms & ((1 << MILLISECOND_BITS) - 1)) << 4) | (random & 0xf);
+    slot * IDS_AT_ONCE + 1
+}
 
 #[cfg(test)]
 mod tests;

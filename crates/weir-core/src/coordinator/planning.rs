@@ -18,6 +18,8 @@ impl Coordinator {
         self.expire_waiting(now);
         self.expire_awaited(now);
         self.end_gathering(now);
+        self.expire_endings(now);
+        self.expire_coflows(now);
         let quiet: Vec<SessionId> = self
             .agents
             .iter()
@@ -25,8 +27,12 @@ impl Coordinator {
             .map(|(&session, _)| session)
             .collect();
         for session in quiet {
-            self.send(now, session, Kind::Keepalive(v1::Keepalive {}));
+            let arrives = self.agents.get(&session).is_some_and(|agent| agent.arrival.is_some());
+            if arrives || !self.empty_outbox(now, session) {
+                self.send(now, session, Kind::Keepalive(v1::Keepalive {}));
+            }
         }
+        self.flush(now);
         if self.policy_wakeup().is_some_and(|at| at <= now) {
             self.want_plan(now);
         }
@@ -49,6 +55,8 @@ impl Coordinator {
         let moving = self.agents.values().filter(|agent| !agent.flows.is_empty());
         let repeat = moving.filter_map(|agent| agent.planned).min().map(|at| at + self.config.lease);
         let waits = [self.next_expiry(), self.next_awaited(), self.next_ready()];
+        let ends = [self.next_ending(), self.next_coflow_expiry()];
+        let waits = waits.into_iter().chain(ends);
         [keepalive, repeat, self.policy_wakeup()].into_iter().chain(waits).flatten().min()
     }
 
@@ -63,6 +71,8 @@ impl Coordinator {
             return false;
         }
         self.advance(now);
+        // What is left to TCP, and what is not any more, is said before the plan that follows from it.
+        self.flush(now);
         if self.senders.is_some() {
             self.sync(now);
             return true;
@@ -76,6 +86,8 @@ impl Coordinator {
         for (session, plan) in messages {
             self.send(now, session, Kind::Plan(plan));
         }
+        // Who was refused hears so at once.
+        self.flush(now);
         true
     }
 

@@ -44,8 +44,6 @@ use super::state::Coordinator;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, CoflowId, CoflowSpec, FlowId, FlowSpec, HostId, LinkId, Span, Time};
 use weir_policy::Slot;
-use weir_proto::v1;
-use weir_proto::v1::coordinator_message::Kind;
 
 /// A scheduled coflow's flow that comes late may wait this long for others of its coflow: gets come in bursts,
 /// and a plan for every few of them would cost every agent more than it brings.
@@ -77,7 +75,8 @@ pub(super) struct Demand(BTreeMap<LinkId, u64>);
 impl Demand {
     pub(super) fn add(&mut self, links: &[LinkId], bytes: u64) {
         for &link in links {
-            *self.0.entry(link).or_default() += bytes;
+            let sum = self.0.entry(link).or_default();
+            *sum = sum.saturating_add(bytes);
         }
     }
 
@@ -105,14 +104,14 @@ impl Coordinator {
         }
         coflow.outside.insert(key);
         if coflow.stage == Stage::Refused {
-            return self.tell_bypassed(now, host, id);
+            return self.tell_bypassed(host, id);
         }
         if let Some(path) = path {
             coflow.demand.add(&path, left);
         }
         if coflow.stage == Stage::Bypassed && self.is_small(id) {
             self.count("flows_bypassed");
-            return self.tell_bypassed(now, host, id);
+            return self.tell_bypassed(host, id);
         }
         self.gather(now, id);
     }
@@ -141,16 +140,6 @@ impl Coordinator {
         let uplink = self.config.fabric.uplink(HostId(host));
         let rate = uplink.map_or(0.0, |link| self.config.fabric.capacity(link).bytes_per_sec());
         (self.config.bypass.as_secs() * rate) as u64
-    }
-
-    pub(super) fn tell_bypassed(&mut self, now: Time, host: u32, id: u64) {
-        let Some(&session) = self.hosts.get(&host) else { return };
-        let Some(agent) = self.agents.get_mut(&session) else { return };
-        if agent.bypassed.insert(id) {
-            let latest_flow = agent.latest_flow;
-            let plan = v1::Plan { bypassed: vec![id], latest_flow, ..v1::Plan::default() };
-            self.send(now, session, Kind::Plan(plan));
-        }
     }
 
     /// Schedules a coflow if its announced flows are there or were waited for long enough.
@@ -202,8 +191,12 @@ impl Coordinator {
         for key in std::mem::take(&mut coflow.outside) {
             self.schedule_flow(key);
         }
-        for agent in self.agents.values_mut() {
-            agent.bypassed.remove(&id);
+        let hosts = self.coflows.get(&id).map(|coflow| coflow.knowing.clone()).unwrap_or_default();
+        for session in hosts.iter().filter_map(|host| self.hosts.get(host)) {
+            if let Some(agent) = self.agents.get_mut(session) {
+                agent.bypassed.remove(&id);
+                agent.outbox.bypassed.remove(&id);
+            }
         }
         self.expect_judgement(id);
         self.want_plan(now);

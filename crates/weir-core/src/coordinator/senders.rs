@@ -184,7 +184,7 @@ impl Coordinator {
         let limits = self.limits(session);
         let uplink = self.fabric.uplink(HostId(host));
         let uplink = uplink.map_or(0.0, |link| self.fabric.capacity(link).bytes_per_sec());
-        let agent = self.agents.get_mut(&session)?;
+        let agent = self.agents.get_mut(&session).filter(|agent| agent.arrival.is_none())?;
         let complete = agent.planned.is_none();
         if complete {
             agent.planned = Some(now);

@@ -2,11 +2,16 @@
 
 use super::admission::{Awaited, DeadlineMargin, Verdict};
 use super::differences::{Places, Told};
-use super::directory::{Answer, Waiting};
+use super::directory::{Answer, Blocks, Waiting};
+use super::ending::Endings;
 use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
+use super::outbox::{EndedLog, Outbox};
 use super::readiness::{Demand, Stage};
 use super::senders::{Heard, Senders, UNKNOWN_SIZE};
+use super::sessions::Arrival;
+use crate::id_set::IdSet;
+use crate::marks::receiver_mark;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{CoflowId, Fabric, Span, Time};
 use weir_policy::{Chosen, CoflowTable, FlowRef, Plan, Policy};
@@ -23,8 +28,11 @@ pub struct CoordinatorConfig {
     pub fabric: Fabric,
     /// How long a plan holds at an agent that hears nothing more.
     pub lease: Span,
-    /// First coflow id to give; later than every id an earlier process of this coordinator gave.
+    /// First coflow id to give, such that no other process gave any of the [`IDS_AT_ONCE`](super::IDS_AT_ONCE) ids
+    /// from it on; see [`first_coflow`](super::first_coflow).
     pub first_coflow: u64,
+    /// How long a coflow is kept without a sign of life, if its driver did not say. [`Span::MAX`]: for ever.
+    pub coflow_lease: Span,
     /// Coflows whose bottleneck on the empty fabric takes less than this are left to TCP. Zero: none is.
     pub bypass: Span,
     /// How long a coflow waits for the rest of its announced flows, from its first get on.
@@ -53,12 +61,32 @@ pub enum HelloError {
         /// Hosts of the fabric.
         hosts: u32,
     },
+    /// Another agent, with another spool, has a session for its host.
+    #[error(
+        "host {host} has an agent already, at {address}; check the --host of both. If that agent is gone, this one is \
+         taken once its connection is found dead, in ten seconds or so"
+    )]
+    Taken {
+        /// What the agent said.
+        host: u32,
+        /// Data address of the other agent.
+        address: String,
+    },
+    /// Its address is longer than a name may be.
+    #[error("an agent's address has at most {max} bytes, not {0}", max = limits::MAX_NAME_BYTES)]
+    Address(usize),
 }
 
 #[derive(Debug)]
 pub(super) struct AgentEntry {
     pub(super) host: u32,
     pub(super) data_address: String,
+    /// Of the spool that the agent keeps its blocks in; 0 if it did not say.
+    pub(super) spool_identity: u64,
+    /// When it was last told that another agent says it is its host.
+    pub(super) noticed: Option<Time>,
+    /// Until all parts of its Hello are there.
+    pub(super) arrival: Option<Box<Arrival>>,
     pub(super) blocks: u64,
     pub(super) flows: BTreeSet<u64>,
     pub(super) last_message: Time,
@@ -72,6 +100,8 @@ pub(super) struct AgentEntry {
     pub(super) heard: Heard,
     /// Coflows with flows there that it was told to leave to TCP.
     pub(super) bypassed: BTreeSet<u64>,
+    /// What it is to hear with the next message.
+    pub(super) outbox: Outbox,
 }
 
 #[derive(Debug, Default)]
@@ -82,7 +112,20 @@ pub(super) struct CoflowEntry {
     /// When its first flow was opened: the arrival that policies and records count from.
     pub(super) arrived: Option<Time>,
     pub(super) sealed: bool,
+    /// Nobody told how it was registered: its options are not known.
+    pub(super) adopted: bool,
+    /// Hosts that have its note.
+    pub(super) knowing: BTreeSet<u32>,
+    /// When something last showed that somebody cares for it,
+    pub(super) renewed: Time,
+    /// and whether it is looked at when its lease may end.
+    pub(super) has_expiry: bool,
+    /// Which receivers asked for which blocks, by [`receiver_mark`].
+    pub(super) marks: BTreeSet<u64>,
+    /// Number of those: flows that were opened, each counted once however often it was resumed.
     pub(super) opened: u64,
+    /// Its open flows, by key.
+    pub(super) flows: BTreeSet<u64>,
     /// Per serving host, flows done and their bytes.
     pub(super) done: BTreeMap<u32, (u64, u64)>,
     /// Where senders decide: per serving host, bytes sent.
@@ -111,13 +154,13 @@ pub(super) struct CoflowEntry {
 
 impl CoflowEntry {
     pub(super) fn done_flows(&self) -> u64 {
-        self.done.values().map(|&(flows, _)| flows).sum()
+        self.done.values().fold(0, |sum, &(flows, _)| sum.saturating_add(flows))
     }
     pub(super) fn done_bytes(&self) -> u64 {
-        self.done.values().map(|&(_, bytes)| bytes).sum()
+        self.done.values().fold(0, |sum, &(_, bytes)| sum.saturating_add(bytes))
     }
     pub(super) fn attained_bytes(&self) -> u64 {
-        self.attained.values().sum()
+        self.attained.values().fold(0, |sum, &bytes| sum.saturating_add(bytes))
     }
     pub(super) fn live_flows(&self) -> u64 {
         self.live.values().sum()
@@ -141,7 +184,7 @@ pub(super) struct FlowEntry {
 
 impl FlowEntry {
     pub(super) fn left(&self) -> u64 {
-        self.size - self.sent
+        self.size.saturating_sub(self.sent)
     }
 }
 
@@ -171,12 +214,22 @@ pub struct Coordinator {
     /// What agents do with the flows of the policy's table.
     pub(super) places: Places,
     pub(super) next_flow: u64,
-    pub(super) holders: BTreeMap<(u64, String), BTreeMap<u32, u64>>,
+    /// Blocks by coflow and name.
+    pub(super) directory: BTreeMap<u64, Blocks>,
     pub(super) promises: Promises,
     pub(super) request_keys: BTreeMap<u64, u64>,
     pub(super) next_coflow: u64,
-    /// Coflows that have ended, the latest of them.
-    pub(super) ended: BTreeSet<u64>,
+    /// Coflows that have ended.
+    pub(super) ended: IdSet,
+    pub(super) ended_log: EndedLog,
+    pub(super) endings: Endings,
+    /// When leases of coflows may end.
+    pub(super) expiries: BTreeSet<(Time, u64)>,
+    pub(super) expired: VecDeque<u64>,
+    /// Coflows whose note too few agents have.
+    pub(super) unwitnessed: BTreeSet<u64>,
+    /// Sessions that newer ones of the same agents replaced.
+    pub(super) closed: VecDeque<SessionId>,
     pub(super) waiting: BTreeMap<(u64, String), Vec<Waiting>>,
     pub(super) waiting_count: usize,
     pub(super) answers: VecDeque<Answer>,
@@ -232,10 +285,16 @@ impl Coordinator {
             flows: BTreeMap::new(),
             places: Places::default(),
             next_flow: 0,
-            holders: BTreeMap::new(),
+            directory: BTreeMap::new(),
             promises: Promises::default(),
             request_keys: BTreeMap::new(),
-            ended: BTreeSet::new(),
+            ended: IdSet::default(),
+            ended_log: EndedLog::default(),
+            endings: Endings::default(),
+            expiries: BTreeSet::new(),
+            expired: VecDeque::new(),
+            unwitnessed: BTreeSet::new(),
+            closed: VecDeque::new(),
             waiting: BTreeMap::new(),
             waiting_count: 0,
             answers: VecDeque::new(),
@@ -246,182 +305,30 @@ impl Coordinator {
         }
     }
 
-    /// An agent's first message: all it knows. A newer session of a host replaces the older one.
-    pub fn handle_hello(
-        &mut self,
-        now: Time,
-        session: SessionId,
-        hello: v1::Hello,
-    ) -> Result<(), HelloError> {
-        if hello.version != 1 {
-            return Err(HelloError::Version(hello.version));
-        }
-        let hosts = self.config.fabric.hosts();
-        if hello.host >= hosts {
-            return Err(HelloError::Host { host: hello.host, hosts });
-        }
-        if let Some(&old) = self.hosts.get(&hello.host) {
-            self.handle_session_lost(now, old);
-        }
-        self.hosts.insert(hello.host, session);
-        let entry = AgentEntry {
-            host: hello.host,
-            data_address: hello.data_address,
-            blocks: 0,
-            flows: BTreeSet::new(),
-            last_message: now,
-            planned: None,
-            latest_flow: 0,
-            completed: None,
-            heard: Heard::default(),
-            bypassed: BTreeSet::new(),
-        };
-        self.agents.insert(session, entry);
-        let mut named: BTreeSet<u64> = hello.coflows.iter().map(|note| note.coflow).collect();
-        named.extend(hello.blocks.iter().map(|block| block.coflow));
-        named.extend(hello.flows.iter().map(|flow| flow.coflow));
-        for coflow in hello.ended {
-            self.end(now, coflow);
-        }
-        for note in hello.coflows {
-            self.restore_coflow(now, hello.host, note);
-        }
-        for block in hello.blocks {
-            self.handle_block(now, session, block);
-        }
-        for flow in hello.flows {
-            self.handle_opened(now, session, flow);
-        }
-        for coflow in named.into_iter().filter(|coflow| self.ended.contains(coflow)).collect::<Vec<_>>() {
-            self.tell_of_end(now, session, coflow);
-        }
-        let notes: Vec<u64> = self.coflows.iter().filter(|(_, c)| !c.complete).map(|(&id, _)| id).collect();
-        for coflow in notes {
-            self.send_note(now, session, coflow);
-            self.check_complete(now, coflow);
-        }
-        self.want_plan(now);
-        Ok(())
-    }
-
-    /// Any later message of an agent. One from a session that has ended is dropped.
-    pub fn handle_agent(&mut self, now: Time, session: SessionId, message: v1::AgentMessage) {
-        use v1::agent_event::Kind;
-        if !self.agents.contains_key(&session) {
-            self.count("messages_from_ended_sessions");
-            return;
-        }
-        self.count("agent_messages");
-        self.count_many("agent_events", message.events.len() as u64);
-        for event in message.events {
-            match event.kind {
-                Some(Kind::BlockAdded(block)) => self.handle_block(now, session, block),
-                Some(Kind::FlowOpened(flow)) => self.handle_opened(now, session, flow),
-                Some(Kind::FlowClosed(flow)) => self.handle_closed(now, session, &flow),
-                Some(Kind::Progress(progress)) => self.handle_progress(now, session, &progress),
-                Some(Kind::Attained(attained)) => self.handle_attained(now, session, &attained),
-                Some(Kind::Interface(report)) => self.handle_interface(now, session, &report),
-                Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
-            }
-        }
-    }
-
-    /// An agent's session ended: its flows leave the plan and its blocks cannot be located until it is
-    /// back. What it has served stays counted.
-    pub fn handle_session_lost(&mut self, now: Time, session: SessionId) {
-        let Some(agent) = self.agents.remove(&session) else { return };
-        self.advance(now);
-        self.hosts.remove(&agent.host);
-        self.forget_traffic(now, agent.host);
-        for &key in &agent.flows {
-            self.drop_flow(key);
-        }
-        self.holders.retain(|_, hosts| {
-            hosts.remove(&agent.host);
-            !hosts.is_empty()
-        });
-        self.want_plan(now);
-    }
-
-    fn restore_coflow(&mut self, now: Time, host: u32, note: v1::CoflowNote) {
-        let key = note.request_key;
-        if key != 0 && self.request_keys.get(&key).is_some_and(|&other| other != note.coflow) {
-            // Its registration was repeated before any agent told of it: its driver knows only the other.
-            self.end(now, note.coflow);
-        }
-        if self.ended.contains(&note.coflow) {
-            return;
-        }
-        if !self.coflows.contains_key(&note.coflow) && self.coflows.len() >= limits::MAX_LIVE_COFLOWS {
-            self.count("coflows_over_bound");
-            return;
-        }
-        let registered = Time::from_nanos(now.nanos().saturating_sub(note.age_ns));
-        self.next_coflow = self.next_coflow.max(note.coflow + 1);
-        let entry = self.coflows.entry(note.coflow).or_insert_with(|| CoflowEntry {
-            options: note.options.clone().unwrap_or_default(),
-            request_key: key,
-            registered,
-            ..CoflowEntry::default()
-        });
-        entry.sealed |= note.sealed;
-        if !note.refused.is_empty() && matches!(entry.stage, Stage::Bypassed | Stage::Refused) {
-            (entry.stage, entry.verdict) = (Stage::Refused, Verdict::Refused(note.refused));
-        }
-        if note.moving_age_ns > 0 {
-            let opened = Time::from_nanos(now.nanos().saturating_sub(note.moving_age_ns));
-            entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
-        }
-        let before = entry.done.insert(host, (note.done_flows, note.done_bytes)).unwrap_or_default();
-        self.note_served(host, note.coflow, note.done_bytes.saturating_sub(before.1));
-        self.note_attained(host, note.coflow, note.done_bytes);
-        if key != 0 {
-            self.request_keys.insert(key, note.coflow);
-        }
-    }
-
-    fn handle_block(&mut self, now: Time, session: SessionId, block: v1::BlockAdded) {
-        let Some(agent) = self.agents.get_mut(&session) else { return };
-        if block.block.len() > limits::MAX_BLOCK_NAME_BYTES {
-            self.count("messages_out_of_place");
-            return;
-        }
-        if self.ended.contains(&block.coflow) {
-            self.count("blocks_of_ended_coflows");
-            return;
-        }
-        agent.blocks += 1;
-        let host = agent.host;
-        let key = (block.coflow, block.block);
-        self.holders.entry(key.clone()).or_default().insert(host, block.size);
-        self.answer_waiting(now, &key);
-    }
-
-    fn handle_opened(&mut self, now: Time, session: SessionId, mut flow: v1::FlowOpened) {
+    /// A receiver began, or goes on, to read a block.
+    pub(super) fn handle_opened(&mut self, now: Time, session: SessionId, mut flow: v1::FlowOpened) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
-        if self.ended.contains(&flow.coflow) {
-            self.count("flows_of_ended_coflows");
-            return;
+        if self.has_ended(flow.coflow) {
+            self.tell_of_end(session, flow.coflow);
+            return self.count("flows_of_ended_coflows");
         }
         if self.senders.is_some() {
             flow.size = UNKNOWN_SIZE;
         }
-        let inside = flow.destination < self.config.fabric.hosts() && flow.offset <= flow.size;
-        let known = self.coflows.contains_key(&flow.coflow);
-        let full = self.flows.len() >= limits::MAX_LIVE_FLOWS
-            || (!known && self.coflows.len() >= limits::MAX_LIVE_COFLOWS);
-        if !inside || full {
+        let sound = flow.offset <= flow.size && flow.size <= limits::MAX_BLOCK_BYTES;
+        let inside = sound && flow.destination < self.config.fabric.hosts();
+        let full = self.flows.len() >= limits::MAX_LIVE_FLOWS;
+        if !inside || full || self.was_never_given(flow.coflow) || !self.adopt(now, flow.coflow) {
             self.count("flows_not_scheduled");
             return;
         }
         self.advance(now);
         let key = flow_key(host, flow.flow);
         self.drop_flow(key);
-        let coflow = self.coflows.entry(flow.coflow).or_insert_with(|| {
-            // Registered at a coordinator that no agent told us about: adopted as it comes.
-            CoflowEntry { registered: now, ..CoflowEntry::default() }
-        });
-        coflow.opened += 1;
+        let mark = receiver_mark(&flow.block, flow.destination, flow.group);
+        let Some(coflow) = self.coflows.get_mut(&flow.coflow) else { return };
+        coflow.opened += u64::from(coflow.marks.insert(mark));
+        coflow.flows.insert(key);
         coflow.news.insert(host);
         coflow.arrived.get_or_insert(now);
         coflow.complete = false;
@@ -443,10 +350,13 @@ impl Coordinator {
             agent.flows.insert(key);
             agent.latest_flow = agent.latest_flow.max(flow.flow);
         }
+        self.takes_part(host, flow.coflow);
+        self.renew(now, flow.coflow);
         self.take_in(now, key);
     }
 
-    fn handle_progress(&mut self, now: Time, session: SessionId, progress: &v1::Progress) {
+    /// Flows of an agent came this far.
+    pub(super) fn handle_progress(&mut self, now: Time, session: SessionId, progress: &v1::Progress) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         if self.senders.is_some() {
             return self.count("messages_out_of_place");
@@ -478,7 +388,8 @@ impl Coordinator {
         }
     }
 
-    fn handle_closed(&mut self, now: Time, session: SessionId, closed: &v1::FlowClosed) {
+    /// A flow ended at its agent.
+    pub(super) fn handle_closed(&mut self, now: Time, session: SessionId, closed: &v1::FlowClosed) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         self.note_size(host, closed);
         let key = flow_key(host, closed.flow);
@@ -491,12 +402,14 @@ impl Coordinator {
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.flows.remove(&key);
         }
+        self.renew(now, coflow);
         if closed.done
+            && !closed.again
             && let Some(entry) = self.coflows.get_mut(&coflow)
         {
             let (flows, bytes) = entry.done.entry(host).or_default();
-            *flows += 1;
-            *bytes += size;
+            *flows = flows.saturating_add(1);
+            *bytes = bytes.saturating_add(size);
             entry.last_done = Some(now);
             self.check_complete(now, coflow);
         }
@@ -515,8 +428,9 @@ impl Coordinator {
         }
         if let Some(coflow) = self.coflows.get_mut(&flow.coflow) {
             coflow.outside.remove(&key);
+            coflow.flows.remove(&key);
             if let Some(count) = coflow.live.get_mut(&flow.host) {
-                *count -= 1;
+                *count = count.saturating_sub(1);
                 if *count == 0 {
                     coflow.live.remove(&flow.host);
                 }

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use weir_core::agent::Crowd;
 use weir_net::{BlockFile, SendOutcome, TcpPath};
 use weir_proto::data::{
-    ACK, DecodeError, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Request, Response, Status, frame_count,
-    frame_length,
+    ACK, DecodeError, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, Request, Response, Status,
+    VERSION, frame_count, frame_length,
 };
 use weir_proto::relay::{PATH_BYTES, PIECE_BYTES, RelayPath};
 
@@ -45,6 +45,8 @@ pub(super) struct Connection {
     outlet: Outlet,
     input: Vec<u8>,
     path: Option<RelayPath>,
+    /// Of the last request, which is that of the answer.
+    version: u8,
     serving: Option<Serving>,
     /// Where frames go, if not to the peer.
     upload: Option<Upload>,
@@ -66,6 +68,7 @@ impl Connection {
             outlet: Outlet::new(stream),
             input: Vec::new(),
             path: None,
+            version: VERSION,
             serving: None,
             upload: None,
             scheduled: false,
@@ -143,7 +146,7 @@ impl Connection {
             };
         }
         self.next_request().unwrap_or_else(|_| {
-            self.answer(Status::BadRequest, 0);
+            self.refuse(Status::BadRequest);
             Input::Ended
         })
     }
@@ -157,6 +160,7 @@ impl Connection {
             self.path = Some(path);
         }
         let Some((request, length)) = Request::decode(&self.input)? else { return Ok(Input::Nothing) };
+        self.version = Request::version(&self.input).unwrap_or(VERSION);
         self.input.drain(..length);
         Ok(Input::Request(request, self.path.take()))
     }
@@ -168,8 +172,8 @@ impl Connection {
     }
 
     /// Refuses a request. The few bytes of the answer go out at once or the peer is told nothing.
-    pub(super) fn answer(&mut self, status: Status, size: u64) {
-        self.outlet.output.extend_from_slice(&Response { status, size }.encode());
+    pub(super) fn refuse(&mut self, status: Status) {
+        self.outlet.output.extend_from_slice(&Response::refusal(status).encode_for(self.version));
         let _ = self.outlet.flush(false);
     }
 
@@ -180,12 +184,17 @@ impl Connection {
         file: Rc<RefCell<BlockFile>>,
         offset: u64,
         upload: Option<Upload>,
+        identity: Identity,
     ) {
         let size = file.borrow().size();
         let status = if upload.is_some() { Status::Relayed } else { Status::Accepted };
         self.serving = Some(Serving { flow, file, offset, frame_end: offset, piece_end: offset });
         self.upload = upload;
-        self.outlet.output.extend_from_slice(&Response { status, size }.encode());
+        let response = Response { status, size, identity };
+        self.outlet.output.extend_from_slice(&response.encode_for(self.version));
+        // The receiver knows at once that it is served, though a plan may have its first byte wait. What the socket
+        // does not take goes before the first frame.
+        let _ = self.outlet.flush(false);
     }
 
     /// Writes at most `budget` payload bytes of the block.

@@ -173,6 +173,9 @@ impl Running {
                 }
                 Ok(Command::Coordinator(message)) => {
                     self.agent.handle_coordinator(now, message);
+                    while let Some(notice) = self.agent.poll_notice() {
+                        tracing::warn!("the coordinator says: {notice}");
+                    }
                     self.deliver()?;
                 }
                 Ok(Command::Stop) | Err(sync_mpsc::TryRecvError::Disconnected) => return Ok(false),
@@ -236,7 +239,7 @@ impl Running {
             }
             let mut connection = Connection::new(stream);
             if self.connections.len() >= limits::MAX_DATA_CONNECTIONS {
-                connection.answer(Status::Busy, 0);
+                connection.refuse(Status::Busy);
                 continue;
             }
             let token = self.next_token;
@@ -269,7 +272,7 @@ impl Running {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let opened = match opened {
             Ok(opened) => opened,
-            Err(status) => return connection.answer(status, 0),
+            Err(status) => return connection.refuse(status),
         };
         match open_block(&mut self.files, &opened.block) {
             Ok(file) => {
@@ -278,13 +281,13 @@ impl Running {
                     .and_then(|path| self.uploads.begin(now, token, next, request, path, opened.block.size));
                 let upload =
                     begun.filter(|upload| self.poller.add(&upload.outlet.stream, upload.token).is_ok());
-                connection.serve(opened.flow, file, opened.offset, upload);
+                connection.serve(opened.flow, file, opened.offset, upload, opened.block.identity);
                 self.by_flow.insert(opened.flow, token);
             }
             Err(error) => {
                 tracing::warn!(path = opened.block.path, %error, "cannot read a block");
                 self.agent.handle_closed(opened.flow, false);
-                connection.answer(Status::Unreadable, 0);
+                connection.refuse(Status::Unreadable);
             }
         }
     }
@@ -362,7 +365,9 @@ impl Running {
             return Ok(());
         }
         self.last_message = now;
-        while let Some(message) = self.agent.poll_message() {
+        while self.may_say_more()
+            && let Some(message) = self.agent.poll_message()
+        {
             if let Some(session) = &self.session
                 && session.try_send(message).is_err()
             {
@@ -375,13 +380,20 @@ impl Running {
         Ok(())
     }
 
+    /// Whether the session has room: parts of a Hello are large and wait in the state machine, which has no second copy
+    /// of them, and not in the session's queue.
+    fn may_say_more(&self) -> bool {
+        const PARTS_AT_ONCE: usize = 4;
+        let Some(session) = self.session.as_ref().filter(|_| self.agent.introduces()) else { return true };
+        session.is_closed() || session.capacity() + PARTS_AT_ONCE > session.max_capacity()
+    }
+
     fn write_journal(&mut self) -> io::Result<()> {
         let mut entries = Vec::new();
         while let Some(entry) = self.agent.poll_journal() {
-            if let JournalEntry::Ended(coflow) = entry {
-                let range = (coflow, String::new())..(coflow + 1, String::new());
-                let gone: Vec<_> = self.files.range(range).map(|(key, _)| key.clone()).collect();
-                for key in gone {
+            if let JournalEntry::EndedRange(first, last) = entry {
+                let from = self.files.range((first, String::new())..).map(|(key, _)| key);
+                for key in from.take_while(|key| key.0 <= last).cloned().collect::<Vec<_>>() {
                     self.files.remove(&key);
                 }
             }

@@ -79,14 +79,21 @@ fn read(path: &Path) -> io::Result<Vec<JournalEntry>> {
 }
 
 fn live(entries: &[JournalEntry]) -> Vec<JournalEntry> {
-    let ended: std::collections::BTreeSet<u64> = entries
-        .iter()
-        .filter_map(|entry| if let JournalEntry::Ended(coflow) = entry { Some(*coflow) } else { None })
-        .collect();
+    let mut ended: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+    for entry in entries {
+        let (first, last) = match entry {
+            JournalEntry::Ended(coflow) => (*coflow, *coflow),
+            JournalEntry::EndedRange(first, last) => (*first, *last),
+            _ => continue,
+        };
+        let known = ended.entry(first).or_insert(last);
+        *known = last.max(*known);
+    }
+    let has_ended = |coflow: &u64| ended.range(..=coflow).any(|(_, last)| coflow <= last);
     let keep = |entry: &JournalEntry| match entry {
-        JournalEntry::Put(block) => !ended.contains(&block.coflow),
-        JournalEntry::Coflow { coflow, .. } | JournalEntry::Done { coflow, .. } => !ended.contains(coflow),
-        JournalEntry::Ended(_) => true,
+        JournalEntry::Put(block) => !has_ended(&block.coflow),
+        JournalEntry::Coflow { coflow, .. } | JournalEntry::Done { coflow, .. } => !has_ended(coflow),
+        JournalEntry::Ended(_) | JournalEntry::EndedRange(..) => true,
     };
     entries.iter().filter(|entry| keep(entry)).cloned().collect()
 }
@@ -137,6 +144,7 @@ mod tests {
             size: 1,
             spooled: true,
             frame_checksums: vec![7],
+            identity: weir_proto::data::Identity::UNKNOWN,
         })
     }
 

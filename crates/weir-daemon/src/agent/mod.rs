@@ -6,6 +6,7 @@
 
 mod connection;
 mod data_plane;
+mod identity;
 mod journal;
 mod outlet;
 mod service;
@@ -148,6 +149,7 @@ pub async fn serve(
         host: options.host,
         data_address: data_address.to_string(),
         incarnation: clock.now().nanos(),
+        spool_identity: identity::of_spool(&options.spool)?,
         first_plan_wait: options.first_plan_wait,
         report_interval: options.report_interval,
         uplink: options.uplink,

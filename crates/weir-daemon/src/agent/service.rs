@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status};
 use weir_core::agent::{BlockEntry, PutError};
+use weir_proto::data::Identity;
 use weir_proto::v1::agent_server::{Agent, AgentServer};
 use weir_proto::{limits, v1};
 
@@ -118,6 +119,9 @@ impl Agent for Service {
             size: put.size,
             spooled: put.spooled,
             frame_checksums: put.frame_checksums,
+            identity: Some(Identity::from_wire(&put.identity))
+                .filter(Identity::is_known)
+                .unwrap_or_else(|| Identity::drawn(rand::random())),
         };
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Put(Box::new(entry), reply));

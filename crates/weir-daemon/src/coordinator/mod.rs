@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId};
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId, first_coflow};
 pub use weir_core::coordinator::{DeadlineMargin, Wire};
 use weir_model::{Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
@@ -24,9 +24,6 @@ use weir_proto::{limits, v1};
 const MAX_QUEUED_EVENTS: usize = 4_096;
 /// Events taken in before plans and replies go out, at most: a flood of them must not hold those up.
 const MAX_EVENTS_AT_ONCE: usize = 512;
-/// Bits of a coflow id left to count coflows of one process; the rest is its start in milliseconds, so
-/// that ids never repeat after a restart, however soon.
-const COFLOW_COUNTER_BITS: u32 = 22;
 
 /// What a coordinator process needs to know.
 pub struct CoordinatorOptions {
@@ -48,11 +45,14 @@ pub struct CoordinatorOptions {
     pub wire: Wire,
     /// Where senders decide: how often they are told queues.
     pub sync_interval: Span,
+    /// How long a coflow is kept without a sign of life, if its driver did not say; [`Span::MAX`]: for ever.
+    pub coflow_lease: Span,
 }
 
 impl CoordinatorOptions {
     /// Options with the defaults of the command line: a lease of 1 s, plans at least 1 ms apart, coflows below
-    /// 0.25 s left to TCP, 3 ms for announced flows, queues told every 10 ms, and deadlines shortened by 5 % and 20 ms.
+    /// 0.25 s left to TCP, 3 ms for announced flows, queues told every 10 ms, deadlines shortened by 5 % and 20 ms, and
+    /// coflows that nobody cares for kept for ten minutes.
     pub fn new(fabric: Fabric, policy: Chosen) -> CoordinatorOptions {
         CoordinatorOptions {
             fabric,
@@ -64,6 +64,7 @@ impl CoordinatorOptions {
             deadline_margin: DeadlineMargin { share: 0.05, time: Span::from_millis(20) },
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
             sync_interval: Span::from_millis(10),
+            coflow_lease: Span::from_millis(600_000),
         }
     }
 }
@@ -103,6 +104,7 @@ struct Owner {
     sessions: BTreeMap<SessionId, mpsc::Sender<v1::CoordinatorMessage>>,
     locating: BTreeMap<u64, oneshot::Sender<v1::LocateReply>>,
     awaiting: BTreeMap<u64, oneshot::Sender<v1::AdmissionReply>>,
+    ending: BTreeMap<u64, oneshot::Sender<Option<v1::CoflowRecord>>>,
     next_token: u64,
     batch: Span,
     last_plan: Time,
@@ -119,7 +121,8 @@ async fn run(
     let config = CoordinatorConfig {
         fabric: options.fabric,
         lease: options.lease,
-        first_coflow: (started_ms << COFLOW_COUNTER_BITS) + 1,
+        first_coflow: first_coflow(started_ms, rand::random()),
+        coflow_lease: options.coflow_lease,
         bypass: options.bypass,
         ready_wait: options.ready_wait,
         deadline_margin: options.deadline_margin,
@@ -132,6 +135,7 @@ async fn run(
         sessions: BTreeMap::new(),
         locating: BTreeMap::new(),
         awaiting: BTreeMap::new(),
+        ending: BTreeMap::new(),
         next_token: 0,
         batch: options.batch,
         last_plan: Time::ZERO,
@@ -172,7 +176,9 @@ impl Owner {
                 let _ = reply.send(self.core.handle_seal(now, coflow));
             }
             Event::Unregister(coflow, reply) => {
-                let _ = reply.send(self.core.handle_unregister(now, coflow));
+                self.next_token += 1;
+                self.ending.insert(self.next_token, reply);
+                self.core.handle_unregister(now, self.next_token, coflow);
             }
             Event::Locate(request, reply) => {
                 self.next_token += 1;
@@ -198,7 +204,10 @@ impl Owner {
                 }
                 let _ = reply.send(result);
             }
-            Event::Message(session, message) => self.core.handle_agent(now, session, message),
+            Event::Renew(request, reply) => {
+                let _ = reply.send(self.core.handle_renew(now, &request));
+            }
+            Event::Message(session, message, _room) => self.core.handle_agent(now, session, message),
             Event::SessionLost(session) => {
                 self.sessions.remove(&session);
                 self.core.handle_session_lost(now, session);
@@ -223,6 +232,17 @@ impl Owner {
                 tracing::warn!(session = session.0, "agent does not keep up; its session is closed");
                 self.sessions.remove(&session);
                 self.core.handle_session_lost(now, session);
+            }
+        }
+        while let Some(session) = self.core.poll_closed() {
+            self.sessions.remove(&session);
+        }
+        while let Some(coflow) = self.core.poll_expired() {
+            tracing::warn!(coflow, "ended: nobody cared for the coflow for as long as its lease");
+        }
+        while let Some(unregistered) = self.core.poll_unregistered() {
+            if let Some(reply) = self.ending.remove(&unregistered.token) {
+                let _ = reply.send(unregistered.record);
             }
         }
         while let Some(decision) = self.core.poll_decision() {

@@ -3,14 +3,18 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::{mpsc, oneshot};
+use std::time::Duration;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use weir_core::coordinator::{HelloError, RegisterError, SealError, SessionId};
 use weir_proto::v1::coordinator_server;
-use weir_proto::{limits, v1};
+use weir_proto::{Message as _, limits, v1};
+
+/// How long the first message of a session may take.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) enum Event {
     Register(v1::RegisterRequest, oneshot::Sender<Result<u64, RegisterError>>),
@@ -26,18 +30,23 @@ pub(super) enum Event {
         mpsc::Sender<v1::CoordinatorMessage>,
         oneshot::Sender<Result<(), HelloError>>,
     ),
-    Message(SessionId, v1::AgentMessage),
+    Renew(v1::RenewRequest, oneshot::Sender<v1::RenewReply>),
+    /// With the room that it takes while it waits.
+    Message(SessionId, v1::AgentMessage, OwnedSemaphorePermit),
     SessionLost(SessionId),
 }
 
 pub(super) struct Service {
     events: mpsc::Sender<Event>,
     next_session: Arc<AtomicU64>,
+    /// Bytes of agents' messages that may wait for the state machine.
+    room: Arc<Semaphore>,
 }
 
 impl Service {
     pub(super) fn new(events: mpsc::Sender<Event>) -> Service {
-        Service { events, next_session: Arc::new(AtomicU64::new(1)) }
+        let room = Arc::new(Semaphore::new(limits::MAX_QUEUED_BYTES));
+        Service { events, next_session: Arc::new(AtomicU64::new(1)), room }
     }
 
     async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Result<T, Status> {
@@ -79,10 +88,20 @@ impl coordinator_server::Coordinator for Service {
         Ok(Response::new(v1::UnregisterReply { record }))
     }
 
+    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::RenewReply>, Status> {
+        let request = request.into_inner();
+        if request.coflows.len() > limits::MAX_COFLOWS_PER_CALL {
+            let most = limits::MAX_COFLOWS_PER_CALL;
+            return Err(Status::invalid_argument(format!("one call renews at most {most} coflows")));
+        }
+        Ok(Response::new(self.ask(|reply| Event::Renew(request, reply)).await?))
+    }
+
     async fn locate(&self, request: Request<v1::LocateRequest>) -> Result<Response<v1::LocateReply>, Status> {
         let request = request.into_inner();
         if request.block.len() > limits::MAX_BLOCK_NAME_BYTES {
-            return Err(Status::invalid_argument("block name too long"));
+            let most = limits::MAX_BLOCK_NAME_BYTES;
+            return Err(Status::invalid_argument(format!("a block's name has at most {most} bytes")));
         }
         Ok(Response::new(self.ask(|reply| Event::Locate(request, reply)).await?))
     }
@@ -110,7 +129,9 @@ impl coordinator_server::Coordinator for Service {
         request: Request<Streaming<v1::AgentMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
         let mut inbound = request.into_inner();
-        let first = inbound.message().await?.and_then(|message| message.events.into_iter().next());
+        let first = tokio::time::timeout(HELLO_LIMIT, inbound.message()).await;
+        let first = first.map_err(|_| Status::deadline_exceeded("no Hello came within the time limit"))?;
+        let first = first?.and_then(|message| message.events.into_iter().next());
         let Some(v1::agent_event::Kind::Hello(hello)) = first.and_then(|event| event.kind) else {
             return Err(Status::failed_precondition("the first message of a session is Hello"));
         };
@@ -119,10 +140,12 @@ impl coordinator_server::Coordinator for Service {
         self.ask(|reply| Event::SessionUp(session, Box::new(hello), sender, reply))
             .await?
             .map_err(|refused| Status::failed_precondition(refused.to_string()))?;
-        let events = self.events.clone();
+        let (events, room) = (self.events.clone(), Arc::clone(&self.room));
         tokio::spawn(async move {
             while let Ok(Some(message)) = inbound.message().await {
-                if events.send(Event::Message(session, message)).await.is_err() {
+                let bytes = message.encoded_len().clamp(1, limits::MAX_QUEUED_BYTES) as u32;
+                let Ok(permit) = Arc::clone(&room).acquire_many_owned(bytes).await else { return };
+                if events.send(Event::Message(session, message, permit)).await.is_err() {
                     return;
                 }
             }

@@ -89,7 +89,12 @@ async fn put_all(client: &Client, data: &Path, blocks: Vec<PutBlock>) -> anyhow:
 
 async fn get(client: &Client, expected: &File, block: GetBlock) -> anyhow::Result<Got> {
     let called_ns = weir_net::monotonic_nanos();
-    let options = GetOptions { time_limit: GET_LIMIT, holders: vec![block.holder], group: block.group };
+    let options = GetOptions {
+        time_limit: GET_LIMIT,
+        holders: vec![block.holder],
+        group: block.group,
+        ..GetOptions::default()
+    };
     let mut reader = client.get(block.coflow, &block.block, options);
     let (mut at, mut first_byte_ns) = (0, 0);
     while let Some(bytes) = reader.next().await? {

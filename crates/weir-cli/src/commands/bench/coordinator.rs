@@ -191,8 +191,10 @@ impl World {
 
     fn receive(&mut self, host: usize, message: &v1::CoordinatorMessage) {
         let now = self.clock.now();
+        let Session { agent, .. } = &mut self.sessions[host];
+        let answer = agent.apply(now, message);
+        self.send(host, answer.into_iter().collect());
         let Session { agent, next_end, .. } = &mut self.sessions[host];
-        agent.apply(now, message);
         if let Some(v1::coordinator_message::Kind::Plan(plan)) = &message.kind {
             *next_end = agent.next_end();
             let whole = plan.coflows.iter().filter(|rate| rate.whole).map(|rate| rate.coflow);

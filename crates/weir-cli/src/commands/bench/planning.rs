@@ -71,6 +71,7 @@ impl Cluster {
             deadline_margin: DeadlineMargin::NONE,
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
             sync_interval: Span::from_millis(10),
+            coflow_lease: Span::MAX,
         };
         let width = (args.flows / args.coflows) as usize;
         let mut cluster = Cluster {
@@ -113,7 +114,7 @@ impl Cluster {
     /// The oldest coflow ends, complete or not, and a new one arrives.
     fn replace_oldest(&mut self) -> Result<(), Failure> {
         if let Some(coflow) = self.live.pop_front() {
-            self.coordinator.handle_unregister(self.now, coflow);
+            self.coordinator.handle_unregister(self.now, 0, coflow);
         }
         self.deliver();
         self.arrive()
@@ -148,8 +149,11 @@ impl Cluster {
 
     fn deliver(&mut self) {
         while let Some((SessionId(number), message)) = self.coordinator.poll_message() {
-            self.agents[number as usize - 1].apply(self.now, &message);
+            let host = number as usize - 1;
+            let answer = self.agents[host].apply(self.now, &message);
+            self.tell(host, answer.into_iter().collect());
         }
+        while self.coordinator.poll_unregistered().is_some() {}
     }
 }
 

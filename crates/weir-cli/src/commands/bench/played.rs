@@ -82,17 +82,27 @@ impl PlayedAgent {
     }
 
     /// What the coordinator says counts from now on.
-    pub(super) fn apply(&mut self, now: Time, message: &v1::CoordinatorMessage) {
+    pub(super) fn apply(&mut self, now: Time, message: &v1::CoordinatorMessage) -> Option<v1::AgentEvent> {
         use v1::coordinator_message::Kind;
         match &message.kind {
             Some(Kind::Plan(plan)) => self.apply_plan(now, plan),
-            Some(Kind::CoflowEnded(ended)) => {
-                for flow in self.of_coflow.remove(&ended.coflow).unwrap_or_default() {
-                    self.flows.remove(&flow);
+            Some(Kind::CoflowsEnded(ended)) => {
+                for range in &ended.ranges {
+                    let over = self.of_coflow.range(range.first..=range.last).map(|(&coflow, _)| coflow);
+                    for coflow in over.collect::<Vec<_>>() {
+                        for flow in self.of_coflow.remove(&coflow).unwrap_or_default() {
+                            self.flows.remove(&flow);
+                        }
+                    }
                 }
+            }
+            Some(Kind::CoflowEnding(ending)) => {
+                let settled = v1::CoflowSettled { coflow: ending.coflow };
+                return Some(v1::AgentEvent { kind: Some(v1::agent_event::Kind::Settled(settled)) });
             }
             _ => {}
         }
+        None
     }
 
     fn apply_plan(&mut self, now: Time, plan: &v1::Plan) {
@@ -141,7 +151,7 @@ impl PlayedAgent {
                 others.remove(&flow);
             }
             progress.flows.push(v1::FlowProgress { flow, sent: played.size });
-            let end = v1::FlowClosed { flow, sent: played.size, done: true };
+            let end = v1::FlowClosed { flow, sent: played.size, done: true, again: false };
             closed.push(event(Kind::FlowClosed(end)));
         }
         if progress.flows.is_empty() {

@@ -67,7 +67,14 @@ fn a_refused_coflow_stops_if_its_driver_wants_so_and_no_receiver_waits() {
     assert_eq!(pair.coordinator.poll_answer(), None);
     let flow = pair.open(coflow, "a", 1_200_000, 0, 1);
     assert_eq!(pair.agents[0].poll_abort(), Some(flow));
-    let request = Request { coflow, offset: 0, destination: 1, group: 0, block: "a".to_owned() };
+    let request = Request {
+        coflow,
+        offset: 0,
+        destination: 1,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "a".to_owned(),
+    };
     assert_eq!(pair.agents[0].handle_request(pair.now, &request), Err(Status::CoflowRefused));
     let waited = pair.coordinator.poll_answer().unwrap();
     assert!(waited.reply.refused.contains("needed"), "{waited:?}");
@@ -137,7 +144,7 @@ fn waiting_for_a_verdict_ends_at_its_limit_or_with_the_coflow() {
     pair.wait(500);
     assert_eq!(decided(&mut pair), Some((Admission::Undecided, String::new())));
     assert_eq!(admission(&mut pair, coflow, 60_000), None);
-    pair.coordinator.handle_unregister(pair.now, coflow);
+    pair.unregister(coflow);
     assert!(pair.coordinator.poll_decision().unwrap().reply.ended);
     let without = pair.register(1);
     assert_eq!(admission(&mut pair, without, 60_000).unwrap().0, Admission::NoDeadline);

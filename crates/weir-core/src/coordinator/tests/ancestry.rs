@@ -79,7 +79,7 @@ fn in_a_job_the_longest_path_goes_first_though_its_root_was_unregistered() {
     let mut pair = Pair::under(config(2, 1), "varys-critical-path");
     let root = pair.stage(&[], 0);
     let (small, long) = (pair.stage(&[root], 0), pair.stage(&[root], 5000));
-    pair.coordinator.handle_unregister(pair.now, root);
+    pair.unregister(root);
     let first = pair.open(small, "small", 2_000_000, 0, 1);
     let second = pair.open(long, "long", 1_000_000, 0, 1);
     assert_rate(pair.rate(0, first), 0.0);

@@ -15,7 +15,7 @@ fn late_progress_after_unregister_is_ignored() {
     let (ended, other) = (pair.register(1), pair.register(1));
     let flow = pair.open(ended, "a", 1_000_000, 0, 1);
     let moving = pair.open(other, "b", 2_000_000, 0, 1);
-    pair.coordinator.handle_unregister(pair.now, ended);
+    pair.unregister(ended);
     let session = pair.sessions[0].unwrap();
     for sent in [500_000, 1_000_000, u64::MAX] {
         pair.coordinator.handle_agent(pair.now, session, progress(flow, sent));
@@ -58,7 +58,14 @@ fn a_paused_stream_whose_agent_died_goes_on() {
     // The one that serves the large coflow dies and comes back: its receiver asks again, and is not forgotten.
     pair.agents[1].handle_closed(paused, false);
     pair.connect_all();
-    let request = Request { coflow: large, offset: 0, destination: 2, group: 0, block: "large".to_owned() };
+    let request = Request {
+        coflow: large,
+        offset: 0,
+        destination: 2,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "large".to_owned(),
+    };
     let again = pair.agents[1].handle_request(pair.now, &request).unwrap().flow;
     pair.settle();
     pair.agents[0].handle_closed(1, false);
@@ -73,7 +80,14 @@ fn sizes_beyond_4_gb_are_planned_reported_and_recorded() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(1);
     pair.agents[0].handle_put(block(coflow, "b", SIZE)).unwrap();
-    let request = Request { coflow, offset: OFFSET, destination: 1, group: 0, block: "b".to_owned() };
+    let request = Request {
+        coflow,
+        offset: OFFSET,
+        destination: 1,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "b".to_owned(),
+    };
     let flow = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     pair.settle();
     let status = pair.coordinator.status(pair.now);

@@ -26,7 +26,7 @@ impl Told {
     fn new(policy: &str) -> Told {
         let mut told = Told {
             now: Time::from_millis(1),
-            coordinator: Coordinator::new(config(HOSTS, 1), &weir_policy::find(policy).unwrap()),
+            coordinator: Coordinator::new(config(HOSTS, 1 << 40), &weir_policy::find(policy).unwrap()),
             rates: vec![BTreeMap::new(); HOSTS as usize],
             next_flow: 1,
             messages: 0,
@@ -62,7 +62,7 @@ impl Told {
         let size = self.coordinator.flows[&flow_key(host, flow)].size;
         let progress = v1::FlowProgress { flow, sent: size };
         self.tell(host, Kind::Progress(v1::Progress { flows: vec![progress] }));
-        self.tell(host, Kind::FlowClosed(v1::FlowClosed { flow, sent: size, done: true }));
+        self.tell(host, Kind::FlowClosed(v1::FlowClosed { flow, sent: size, done: true, again: false }));
         self.rates[host as usize].remove(&flow);
     }
 

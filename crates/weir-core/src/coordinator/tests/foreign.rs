@@ -23,6 +23,7 @@ impl Measured {
                 host,
                 data_address: format!("10.0.0.{host}:7071"),
                 incarnation: 1,
+                spool_identity: 0,
                 first_plan_wait: Span::from_millis(100),
                 report_interval: Span::from_millis(20),
                 uplink: None,

@@ -13,7 +13,7 @@ mod senders;
 use super::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
 use weir_model::{Fabric, Rate, Span, Time};
-use weir_proto::data::{Request, Status};
+use weir_proto::data::{Identity, Request, Status};
 use weir_proto::v1;
 
 const LEASE: Span = Span::from_millis(1000);
@@ -51,6 +51,7 @@ fn config(hosts: u32, first_coflow: u64) -> CoordinatorConfig {
         deadline_margin,
         wire,
         sync_interval,
+        coflow_lease: Span::MAX,
     }
 }
 
@@ -67,6 +68,7 @@ fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
         size,
         spooled: false,
         frame_checksums: Vec::new(),
+        identity: Identity::drawn([1; 16]),
     }
 }
 
@@ -86,6 +88,7 @@ impl Pair {
                 host,
                 data_address: format!("10.0.0.{host}:7071"),
                 incarnation: 1,
+                spool_identity: 0,
                 first_plan_wait: Span::from_millis(100),
                 report_interval: Span::from_millis(20),
                 uplink: None,
@@ -173,10 +176,29 @@ impl Pair {
     /// Puts a block at `from` and lets host `to` get it; returns the agent's flow id.
     fn open(&mut self, coflow: u64, name: &str, size: u64, from: usize, to: u32) -> u64 {
         self.agents[from].handle_put(block(coflow, name, size)).unwrap();
-        let request = Request { coflow, offset: 0, destination: to, group: 0, block: name.to_owned() };
+        let request = Request {
+            coflow,
+            offset: 0,
+            destination: to,
+            group: 0,
+            identity: Identity::UNKNOWN,
+            block: name.to_owned(),
+        };
         let flow = self.agents[from].handle_request(self.now, &request).unwrap().flow;
         self.settle();
         flow
+    }
+
+    /// Unregisters a coflow. Its agents may wait a little for receivers that have all and did not say so.
+    fn unregister(&mut self, coflow: u64) -> Option<v1::CoflowRecord> {
+        self.coordinator.handle_unregister(self.now, 1, coflow);
+        self.settle();
+        loop {
+            match self.coordinator.poll_unregistered() {
+                Some(unregistered) => return unregistered.record,
+                None => self.wait(50),
+            }
+        }
     }
 
     fn rate(&self, host: usize, flow: u64) -> f64 {
@@ -259,7 +281,14 @@ fn a_lapsed_lease_means_tcp_sharing_for_old_and_new_flows() {
     pair.agents[0].handle_timeout(now);
     assert_eq!(pair.rate(0, first), f64::INFINITY);
     pair.agents[0].handle_put(block(large, "more", 5)).unwrap();
-    let request = Request { coflow: large, offset: 0, destination: 1, group: 0, block: "more".to_owned() };
+    let request = Request {
+        coflow: large,
+        offset: 0,
+        destination: 1,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "more".to_owned(),
+    };
     let third = pair.agents[0].handle_request(now, &request).unwrap().flow;
     assert_eq!(pair.rate(0, third), f64::INFINITY);
 }
@@ -269,7 +298,14 @@ fn a_new_flow_waits_for_its_plan_but_not_for_ever() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(1);
     pair.agents[0].handle_put(block(coflow, "b", 10)).unwrap();
-    let request = Request { coflow, offset: 0, destination: 1, group: 0, block: "b".to_owned() };
+    let request = Request {
+        coflow,
+        offset: 0,
+        destination: 1,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "b".to_owned(),
+    };
     let flow = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     // The request's message is on its way; no plan arrives.
     assert_eq!(pair.rate(0, flow), 0.0);
@@ -309,7 +345,7 @@ fn a_restarted_coordinator_knows_again_what_its_agents_know() {
     for agent in &mut pair.agents {
         agent.handle_session_lost();
     }
-    pair.coordinator = coordinator(2, 1);
+    pair.coordinator = coordinator(2, 1 << 40);
     pair.wait(300);
     pair.connect_all();
     assert_rate(pair.rate(0, moving), CAPACITY);
@@ -336,6 +372,7 @@ fn an_agent_that_is_gone_and_back_serves_its_blocks_again() {
         host: 0,
         data_address: "10.0.0.0:7071".to_owned(),
         incarnation: 2,
+        spool_identity: 0,
         first_plan_wait: Span::from_millis(100),
         report_interval: Span::from_millis(20),
         uplink: None,
@@ -348,7 +385,14 @@ fn an_agent_that_is_gone_and_back_serves_its_blocks_again() {
     pair.connect_all();
     pair.coordinator.handle_locate(pair.now, 2, locate);
     assert_eq!(pair.coordinator.poll_answer().unwrap().reply.holders.len(), 1);
-    let request = Request { coflow, offset: 262_144, destination: 1, group: 0, block: "b".to_owned() };
+    let request = Request {
+        coflow,
+        offset: 262_144,
+        destination: 1,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "b".to_owned(),
+    };
     let flow = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     pair.settle();
     assert_rate(pair.rate(0, flow), CAPACITY);
@@ -404,7 +448,7 @@ fn an_agent_that_was_away_when_a_coflow_ended_is_told_when_it_is_back() {
     let session = pair.sessions[0].take().unwrap();
     pair.agents[0].handle_session_lost();
     pair.coordinator.handle_session_lost(pair.now, session);
-    assert!(pair.coordinator.handle_unregister(pair.now, coflow).is_some());
+    assert!(pair.unregister(coflow).is_some());
     pair.settle();
     pair.connect_all();
     assert_eq!(pair.agents[0].poll_abort(), Some(flow));
@@ -418,7 +462,7 @@ fn a_coflow_ended_at_a_coordinator_that_does_not_know_it_yet_stays_ended() {
     let coflow = pair.register(1);
     let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
     pair.restart_coordinator(1_000);
-    assert_eq!(pair.coordinator.handle_unregister(pair.now, coflow), None);
+    assert_eq!(pair.unregister(coflow), None);
     pair.connect_all();
     assert_eq!(pair.agents[0].poll_abort(), Some(flow));
     assert_eq!(pair.coordinator.status(pair.now).coflows.len(), 0);
@@ -433,7 +477,7 @@ fn a_restarted_coordinator_learns_from_its_agents_what_has_ended() {
     let session = pair.sessions[0].take().unwrap();
     pair.agents[0].handle_session_lost();
     pair.coordinator.handle_session_lost(pair.now, session);
-    pair.coordinator.handle_unregister(pair.now, coflow);
+    pair.unregister(coflow);
     pair.settle();
     pair.restart_coordinator(1_000);
     pair.connect_all();
@@ -450,10 +494,17 @@ fn flows_and_blocks_of_an_ended_coflow_do_not_bring_it_back() {
     pair.agents[0].handle_put(block(coflow, "b", 1000)).unwrap();
     pair.settle();
     // The agent opens a flow and takes a block before it hears that the coflow has ended.
-    let request = Request { coflow, offset: 0, destination: 1, group: 0, block: "b".to_owned() };
+    let request = Request {
+        coflow,
+        offset: 0,
+        destination: 1,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "b".to_owned(),
+    };
     pair.agents[0].handle_request(pair.now, &request).unwrap();
     pair.agents[0].handle_put(block(coflow, "late", 1000)).unwrap();
-    pair.coordinator.handle_unregister(pair.now, coflow);
+    pair.unregister(coflow);
     pair.settle();
     let status = pair.coordinator.status(pair.now);
     assert_eq!((status.coflows.len(), status.agents[0].blocks, status.agents[0].flows), (0, 0, 0));
@@ -515,12 +566,19 @@ fn unregistering_answers_those_who_wait_and_stops_what_moves() {
     let behind = pair.open(other, "c", 1_000_000, 0, 1);
     let locate = v1::LocateRequest { coflow: ending, block: "x".to_owned(), wait_ms: 60_000, host: 1 };
     pair.coordinator.handle_locate(pair.now, 9, locate);
-    assert!(pair.coordinator.handle_unregister(pair.now, ending).is_some());
+    assert!(pair.unregister(ending).is_some());
     assert_eq!(pair.coordinator.poll_answer().unwrap().token, 9);
     pair.settle();
     assert_eq!(pair.agents[0].poll_abort(), Some(flow));
     assert_rate(pair.rate(0, behind), CAPACITY);
-    let request = Request { coflow: ending, offset: 0, destination: 1, group: 0, block: "b".to_owned() };
+    let request = Request {
+        coflow: ending,
+        offset: 0,
+        destination: 1,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "b".to_owned(),
+    };
     let late = pair.agents[0].handle_request(pair.now, &request);
     assert_eq!(late, Err(Status::CoflowEnded));
     // What the agent says of the aborted flow afterwards is late, not an error.

@@ -12,7 +12,14 @@ fn gathering(ready_wait_ms: u64) -> Pair {
 }
 
 fn request(coflow: u64, name: &str, to: u32) -> Request {
-    Request { coflow, offset: 0, destination: to, group: 0, block: name.to_owned() }
+    Request {
+        coflow,
+        offset: 0,
+        destination: to,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: name.to_owned(),
+    }
 }
 
 const TCP: f64 = f64::INFINITY;
@@ -219,7 +226,7 @@ fn a_coflow_that_gathers_does_not_hold_up_others_and_may_end() {
     pair.open(waiting, "a", 1000, 0, 2);
     let moving = pair.open(other, "b", 1_000_000, 0, 2);
     assert_rate(pair.rate(0, moving), CAPACITY);
-    assert!(pair.coordinator.handle_unregister(pair.now, waiting).is_some());
+    assert!(pair.unregister(waiting).is_some());
     pair.wait(1000);
     assert_eq!(pair.coordinator.status(pair.now).coflows.len(), 1);
 }
@@ -369,7 +376,7 @@ impl History {
                 let _ = coflow(at).map(|coflow| self.pair.coordinator.handle_seal(now, coflow));
             }
             Happening::Unregister { coflow: at } => {
-                let _ = coflow(at).map(|coflow| self.pair.coordinator.handle_unregister(now, coflow));
+                let _ = coflow(at).map(|coflow| self.pair.unregister(coflow));
             }
             Happening::Reconnect { host } => {
                 self.pair.agents[host].handle_session_lost();

@@ -23,7 +23,14 @@ impl Pair {
     /// A flow that only its agent knows of yet; nothing is delivered.
     fn request(&mut self, coflow: u64, name: &str, from: usize, to: u32) -> u64 {
         self.agents[from].handle_put(block(coflow, name, 100_000)).unwrap();
-        let request = Request { coflow, offset: 0, destination: to, group: 0, block: name.to_owned() };
+        let request = Request {
+            coflow,
+            offset: 0,
+            destination: to,
+            group: 0,
+            identity: Identity::UNKNOWN,
+            block: name.to_owned(),
+        };
         let flow = self.agents[from].handle_request(self.now, &request).unwrap().flow;
         self.agents[from].handle_timeout(self.now);
         flow
@@ -279,7 +286,7 @@ fn a_job_is_served_before_a_later_one_and_ancestors_before_descendants() {
     assert_rate(pair.rate(0, first), CAPACITY);
     // With its job's first coflow gone, the child comes before what arrived between the two.
     pair.agents[0].handle_closed(first, false);
-    pair.coordinator.handle_unregister(pair.now, job);
+    pair.unregister(job);
     pair.pass(12);
     assert_rate(pair.rate(0, last), CAPACITY);
     assert_rate(pair.rate(0, second), 0.0);
@@ -344,6 +351,6 @@ fn a_completed_coflow_has_the_bytes_that_were_sent() {
     assert_eq!(pair.agents[0].poll_transmit(pair.now).map(|Transmit { flow, .. }| flow), Some(flow));
     pair.pass(5);
     pair.finish(0, flow, 300_000);
-    let record = pair.coordinator.handle_unregister(pair.now, coflow).unwrap();
+    let record = pair.unregister(coflow).unwrap();
     assert_eq!((record.flows, record.bytes), (1, 300_000));
 }

@@ -1,0 +1,117 @@
+//! How an agent introduces itself to a coordinator: all it knows, a message at a time.
+//!
+//! An agent may hold a million blocks, which no one message has room for, and of which no second copy is to wait in
+//! memory. Coflows, flows and ended ids are taken down when the session begins; blocks are read off as messages go out.
+//! Whatever happens meanwhile waits and is told afterwards: a block that was put then may be told twice.
+
+use super::state::{Agent, CoflowEntry};
+use std::ops::Bound;
+use weir_model::Time;
+use weir_proto::v1::agent_event::Kind;
+use weir_proto::{limits, v1};
+
+/// A note counts like so many other entries: it may have long names and many parents.
+const NOTE_WEIGHT: usize = 8;
+
+/// What is still to be said.
+#[derive(Debug)]
+pub(super) struct Introduction {
+    /// The beginning, until it was said.
+    hello: Option<v1::Hello>,
+    notes: std::vec::IntoIter<v1::CoflowNote>,
+    flows: std::vec::IntoIter<v1::FlowOpened>,
+    ended: std::vec::IntoIter<v1::IdRange>,
+    /// The last block that was told of.
+    block: Option<(u64, String)>,
+    blocks_told: bool,
+}
+
+impl Agent {
+    /// Takes down what a coordinator must know.
+    pub(super) fn begin_introduction(&mut self, now: Time) {
+        let note = |(&coflow, entry): (&u64, &CoflowEntry)| {
+            let mut note = entry.note.clone();
+            note.coflow = coflow;
+            note.age_ns = note.age_ns.saturating_add(now.since(entry.noted).nanos());
+            note.moving_age_ns = entry.first_opened.map_or(0, |at| now.since(at).nanos().max(1));
+            note
+        };
+        let notes: Vec<_> = self.coflows.iter().map(note).collect();
+        let flows: Vec<_> =
+            self.flows.iter().map(|(&id, flow)| flow.opened(id, self.told_size(flow.size))).collect();
+        let ended: Vec<_> = self.ended.ranges().collect();
+        let hello = v1::Hello {
+            version: 1,
+            host: self.config.host,
+            data_address: self.config.data_address.clone(),
+            incarnation: self.config.incarnation,
+            spool_identity: self.config.spool_identity,
+            ..v1::Hello::default()
+        };
+        self.introduction = Some(Introduction {
+            hello: Some(hello),
+            notes: notes.into_iter(),
+            flows: flows.into_iter(),
+            ended: ended.into_iter(),
+            block: None,
+            blocks_told: false,
+        });
+    }
+
+    /// The next part of the introduction, if it is not over.
+    pub(super) fn introduce(&mut self) -> Option<Kind> {
+        let mut introduction = self.introduction.take()?;
+        let part = self.next_part(&mut introduction);
+        let first = introduction.hello.take();
+        if !part.last {
+            self.introduction = Some(introduction);
+        }
+        Some(match first {
+            None => Kind::HelloPart(part),
+            Some(hello) => Kind::Hello(v1::Hello {
+                coflows: part.coflows,
+                blocks: part.blocks,
+                flows: part.flows,
+                ended_ranges: part.ended,
+                more: !part.last,
+                ..hello
+            }),
+        })
+    }
+
+    /// Whether an introduction is under way: its messages are large, so they should wait where the ones before them do.
+    pub fn introduces(&self) -> bool {
+        self.introduction.is_some()
+    }
+
+    fn next_part(&self, introduction: &mut Introduction) -> v1::HelloPart {
+        let mut part = v1::HelloPart::default();
+        let mut room = limits::MAX_ENTRIES_PER_MESSAGE;
+        // Notes first: what is told of a coflow afterwards is understood by them.
+        part.coflows = introduction.notes.by_ref().take(room / NOTE_WEIGHT).collect();
+        room -= part.coflows.len() * NOTE_WEIGHT;
+        part.ended = introduction.ended.by_ref().take(room).collect();
+        room -= part.ended.len();
+        if room > 0 && !introduction.blocks_told {
+            let after = introduction.block.take().map_or(Bound::Unbounded, Bound::Excluded);
+            let blocks = self.blocks.range((after, Bound::Unbounded)).take(room);
+            for (key, block) in blocks {
+                introduction.block = Some(key.clone());
+                part.blocks.push(v1::BlockAdded {
+                    coflow: key.0,
+                    block: key.1.clone(),
+                    size: self.told_size(block.size),
+                    identity: block.identity.to_wire(),
+                });
+            }
+            introduction.blocks_told = part.blocks.len() < room;
+            room -= part.blocks.len();
+        }
+        if introduction.blocks_told {
+            part.flows = introduction.flows.by_ref().take(room).collect();
+        }
+        let left = introduction.notes.len() + introduction.ended.len() + introduction.flows.len();
+        part.last = introduction.blocks_told && left == 0;
+        part
+    }
+}

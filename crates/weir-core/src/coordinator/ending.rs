@@ -1,0 +1,185 @@
+//! The end of a coflow, by its driver or because nobody cares for it any more.
+//!
+//! A receiver that has all of its last block acknowledges it to the agent, and its driver may unregister the coflow in
+//! the same moment. So that the record has what receivers acknowledged, unregistering asks the agents that still have
+//! flows of the coflow open to tell first what became of them. It waits for them a quarter of a second at most.
+
+use super::state::{Coordinator, SessionId, host_of};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use weir_model::{Span, Time};
+use weir_proto::v1;
+use weir_proto::v1::coordinator_message::Kind;
+
+/// How long agents may take to say what became of a coflow's flows.
+const SETTLE_LIMIT: Span = Span::from_millis(250);
+
+/// The reply to an `Unregister`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unregistered {
+    /// As given with the request.
+    pub token: u64,
+    /// What was known of the coflow, if anything was.
+    pub record: Option<v1::CoflowRecord>,
+}
+
+/// Coflows that are about to end.
+#[derive(Debug, Default)]
+pub(super) struct Endings {
+    by_coflow: BTreeMap<u64, Ending>,
+    done: VecDeque<Unregistered>,
+}
+
+#[derive(Debug)]
+struct Ending {
+    tokens: Vec<u64>,
+    until: Time,
+    /// Hosts that have not settled yet.
+    awaited: BTreeSet<u32>,
+}
+
+impl Coordinator {
+    /// Ends a coflow: agents drop its blocks and flows, and everyone who waits for a block is answered. Also one that
+    /// this process does not know (yet): the agents of an earlier process's coflow may come back later. Answered
+    /// through [`Coordinator::poll_unregistered`].
+    pub fn handle_unregister(&mut self, now: Time, token: u64, id: u64) {
+        if let Some(ending) = self.endings.by_coflow.get_mut(&id) {
+            ending.tokens.push(token);
+            return;
+        }
+        let live = self.coflows.get(&id).map(|coflow| coflow.flows.clone()).unwrap_or_default();
+        let awaited: BTreeSet<u32> = live.into_iter().map(host_of).collect();
+        let sessions: Vec<SessionId> =
+            awaited.iter().filter_map(|host| self.hosts.get(host).copied()).collect();
+        for session in sessions {
+            self.send(now, session, Kind::CoflowEnding(v1::CoflowEnding { coflow: id }));
+        }
+        let ending = Ending { tokens: vec![token], until: now + SETTLE_LIMIT, awaited };
+        self.endings.by_coflow.insert(id, ending);
+        self.end_if_settled(now, id);
+    }
+
+    /// The next reply to an `Unregister`.
+    pub fn poll_unregistered(&mut self) -> Option<Unregistered> {
+        self.endings.done.pop_front()
+    }
+
+    /// An agent has told all it knows of the flows of a coflow that is about to end.
+    pub(super) fn handle_settled(&mut self, now: Time, session: SessionId, id: u64) {
+        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        if let Some(ending) = self.endings.by_coflow.get_mut(&id) {
+            ending.awaited.remove(&host);
+            self.end_if_settled(now, id);
+        }
+    }
+
+    /// A host's agent is gone: nobody waits for what it would say.
+    pub(super) fn nobody_settles_at(&mut self, now: Time, host: u32) {
+        for ending in self.endings.by_coflow.values_mut() {
+            ending.awaited.remove(&host);
+        }
+        for id in self.endings.by_coflow.keys().copied().collect::<Vec<_>>() {
+            self.end_if_settled(now, id);
+        }
+    }
+
+    /// Ends coflows whose agents took too long.
+    pub(super) fn expire_endings(&mut self, now: Time) {
+        let late = self.endings.by_coflow.iter().filter(|(_, ending)| ending.until <= now);
+        for id in late.map(|(&id, _)| id).collect::<Vec<_>>() {
+            self.count("unregistered_unsettled");
+            self.finish_ending(now, id);
+        }
+    }
+
+    /// When the first coflow that is about to end will have waited long enough.
+    pub(super) fn next_ending(&self) -> Option<Time> {
+        self.endings.by_coflow.values().map(|ending| ending.until).min()
+    }
+
+    fn end_if_settled(&mut self, now: Time, id: u64) {
+        if self.endings.by_coflow.get(&id).is_some_and(|ending| ending.awaited.is_empty()) {
+            self.finish_ending(now, id);
+        }
+    }
+
+    fn finish_ending(&mut self, now: Time, id: u64) {
+        let Some(ending) = self.endings.by_coflow.remove(&id) else { return };
+        let record = self.coflows.contains_key(&id).then(|| self.record(now, id));
+        self.end(now, id);
+        for token in ending.tokens {
+            self.endings.done.push_back(Unregistered { token, record: record.clone() });
+        }
+    }
+
+    /// Whether a coflow has ended, as far as anybody told.
+    pub(super) fn has_ended(&self, id: u64) -> bool {
+        self.ended.contains(id)
+    }
+
+    /// Whether an id would be given by this process and was not yet: whoever names it did not have it from a
+    /// coordinator.
+    pub(super) fn was_never_given(&self, id: u64) -> bool {
+        self.is_own(id) && id >= self.next_coflow
+    }
+
+    /// Whether an id is one that this process gives. Those of earlier processes are anywhere else, for clocks may step
+    /// back between two.
+    pub(super) fn is_own(&self, id: u64) -> bool {
+        let given = self.next_coflow.saturating_sub(self.config.first_coflow);
+        let batches = given / super::IDS_AT_ONCE + 1;
+        let end = self.config.first_coflow.saturating_add(batches.saturating_mul(super::IDS_AT_ONCE));
+        (self.config.first_coflow..end).contains(&id)
+    }
+
+    /// An agent says that coflows have ended. Of those that this process registered, it knows itself.
+    pub(super) fn end_of_others(&mut self, now: Time, range: &v1::IdRange) {
+        if range.last < range.first {
+            return;
+        }
+        let live = self.coflows.range(range.first..=range.last).map(|(&id, _)| id);
+        for id in live.filter(|&id| !self.is_own(id)).collect::<Vec<_>>() {
+            self.end(now, id);
+        }
+        // Around the ids that are this process's own.
+        let first = self.config.first_coflow;
+        self.ended.insert_range(range.first, range.last.min(first.saturating_sub(1)));
+        let mut own_end = self.next_coflow;
+        while self.is_own(own_end) && own_end < u64::MAX {
+            own_end = own_end.saturating_add(super::IDS_AT_ONCE - (own_end - first) % super::IDS_AT_ONCE);
+        }
+        self.ended.insert_range(range.first.max(own_end), range.last);
+        self.ended.shrink_to(weir_proto::limits::MAX_ENDED_RANGES);
+    }
+
+    /// Ends a coflow, known or not, unless it has ended already or its id was never given.
+    pub(super) fn end(&mut self, now: Time, id: u64) {
+        if self.was_never_given(id) || !self.ended.insert(id) {
+            return;
+        }
+        self.ended.shrink_to(weir_proto::limits::MAX_ENDED_RANGES);
+        self.advance(now);
+        let keys = self.coflows.get(&id).map(|coflow| coflow.flows.clone()).unwrap_or_default();
+        for key in keys {
+            self.drop_flow(key);
+            let session = self.hosts.get(&host_of(key));
+            if let Some(agent) = session.and_then(|session| self.agents.get_mut(session)) {
+                agent.flows.remove(&key);
+            }
+        }
+        let known = self.coflows.remove(&id);
+        if let Some(entry) = &known {
+            for agent in entry.knowing.iter().filter_map(|host| self.hosts.get(host)) {
+                self.agents.get_mut(agent).into_iter().for_each(|agent| _ = agent.bypassed.remove(&id));
+            }
+            self.request_keys.remove(&entry.request_key);
+            if let super::readiness::Stage::Gathering(until) = entry.stage {
+                self.gathering.remove(&(until, id));
+            }
+        }
+        self.forget_blocks(id);
+        self.answer_all_waiting(now, id);
+        self.answer_awaited(id);
+        self.tell_end(id, known.as_ref());
+        self.want_plan(now);
+    }
+}

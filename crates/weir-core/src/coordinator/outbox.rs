@@ -1,0 +1,224 @@
+//! What agents are to hear of coflows, gathered until it goes out as few messages: notes, ends, and what is left to TCP.
+//!
+//! # Problem
+//! A coordinator may have a hundred thousand coflows and a thousand agents. Telling every agent of every coflow in a
+//! message of its own fills queues and journals, at the latest when all agents come back at once.
+//!
+//! # Approach
+//! A coflow's note goes to the agents that take part in it (they hold a block of it or serve a flow) and, so that a
+//! registration outlives this process before anybody takes part, to a few witnesses. Whatever agents are to hear waits
+//! in their outbox until the events at hand were handled, and goes out together. Ends of coflows go at once to those
+//! who know of the coflow, and to all others with their next keepalive.
+
+use super::state::{CoflowEntry, Coordinator, SessionId};
+use crate::id_set::IdSet;
+use std::collections::{BTreeSet, VecDeque};
+use weir_model::Time;
+use weir_proto::v1::coordinator_message::Kind;
+use weir_proto::{limits, v1};
+
+/// Agents that keep the note of a coflow in which nobody takes part yet.
+const WITNESSES: usize = 3;
+/// Ended coflows that are remembered one by one for the next keepalives; an agent that lags further hears of all.
+const MAX_ENDED_LOG: usize = 65_536;
+
+/// What waits for one agent.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    pub(super) notes: BTreeSet<u64>,
+    pub(super) ended: IdSet,
+    pub(super) bypassed: BTreeSet<u64>,
+    /// Whether anything goes before the next keepalive.
+    pub(super) is_urgent: bool,
+    /// Ends of coflows that it heard of, counted in the log.
+    heard: u64,
+}
+
+impl Outbox {
+    pub(super) fn new(heard: u64) -> Outbox {
+        Outbox {
+            notes: BTreeSet::new(),
+            ended: IdSet::default(),
+            bypassed: BTreeSet::new(),
+            is_urgent: false,
+            heard,
+        }
+    }
+}
+
+/// The latest coflows that ended, in order.
+#[derive(Debug, Default)]
+pub(super) struct EndedLog {
+    latest: VecDeque<u64>,
+    /// Number of those that fell out of it.
+    before: u64,
+}
+
+impl EndedLog {
+    /// How many ended so far.
+    pub(super) fn next(&self) -> u64 {
+        self.before + self.latest.len() as u64
+    }
+
+    fn push(&mut self, id: u64) {
+        if self.latest.len() == MAX_ENDED_LOG {
+            self.latest.pop_front();
+            self.before += 1;
+        }
+        self.latest.push_back(id);
+    }
+
+    /// Those since so many; `None` if they are not all remembered.
+    fn since(&self, heard: u64) -> Option<impl Iterator<Item = u64>> {
+        let skipped = usize::try_from(heard.checked_sub(self.before)?).ok()?;
+        Some(self.latest.iter().skip(skipped).copied())
+    }
+}
+
+impl Coordinator {
+    /// A coflow was registered: a few agents keep its note.
+    pub(super) fn choose_witnesses(&mut self, id: u64) {
+        let agents = self.hosts.len();
+        // Neighbouring ids have other witnesses, so that no agent keeps all.
+        let first = (id as usize).checked_rem(agents).unwrap_or(0);
+        let turn = self.hosts.keys().cycle().skip(first).take(WITNESSES.min(agents));
+        for host in turn.copied().collect::<Vec<_>>() {
+            self.takes_part(host, id);
+        }
+        let known = self.coflows.get(&id).map_or(0, |coflow| coflow.knowing.len());
+        self.note_witnesses(id, known);
+    }
+
+    /// So many agents have the note of a coflow.
+    pub(super) fn note_witnesses(&mut self, id: u64, known: usize) {
+        if known < WITNESSES {
+            self.unwitnessed.insert(id);
+        } else {
+            self.unwitnessed.remove(&id);
+        }
+    }
+
+    /// An agent that has just come keeps the notes of coflows that too few others keep.
+    pub(super) fn become_witness(&mut self, session: SessionId) {
+        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        let lacking: Vec<u64> = self.unwitnessed.iter().copied().collect();
+        for id in lacking {
+            self.takes_part(host, id);
+        }
+    }
+
+    /// A host is to have the note of a coflow from now on.
+    pub(super) fn takes_part(&mut self, host: u32, id: u64) {
+        let Some(coflow) = self.coflows.get_mut(&id) else { return };
+        if coflow.knowing.insert(host) {
+            let known = coflow.knowing.len();
+            self.note_witnesses(id, known);
+            self.tell_host(host, id);
+        }
+    }
+
+    /// A host hears what a later coordinator would need to know of a coflow. Of an adopted one nothing is known.
+    pub(super) fn tell_host(&mut self, host: u32, id: u64) {
+        if self.coflows.get(&id).is_none_or(|coflow| coflow.adopted) {
+            return;
+        }
+        if let Some(agent) = self.hosts.get(&host).and_then(|session| self.agents.get_mut(session)) {
+            agent.outbox.notes.insert(id);
+            agent.outbox.is_urgent = true;
+        }
+    }
+
+    /// A coflow's note changed: all who have it hear so.
+    pub(super) fn tell_note(&mut self, id: u64) {
+        let knowing = self.coflows.get(&id).map(|coflow| coflow.knowing.clone()).unwrap_or_default();
+        for host in knowing {
+            self.tell_host(host, id);
+        }
+    }
+
+    /// A coflow ended: those who know of it hear so at once, all others with their next keepalive.
+    pub(super) fn tell_end(&mut self, id: u64, known: Option<&CoflowEntry>) {
+        self.ended_log.push(id);
+        self.unwitnessed.remove(&id);
+        for &host in known.iter().flat_map(|coflow| &coflow.knowing) {
+            if let Some(&session) = self.hosts.get(&host) {
+                self.tell_of_end(session, id);
+            }
+        }
+    }
+
+    /// An agent hears at once that a coflow has ended.
+    pub(super) fn tell_of_end(&mut self, session: SessionId, id: u64) {
+        if let Some(agent) = self.agents.get_mut(&session) {
+            agent.outbox.ended.insert(id);
+            agent.outbox.notes.remove(&id);
+            agent.outbox.bypassed.remove(&id);
+            agent.outbox.is_urgent = true;
+        }
+    }
+
+    /// A host's agent leaves a coflow to TCP.
+    pub(super) fn tell_bypassed(&mut self, host: u32, id: u64) {
+        let agent = self.hosts.get(&host).and_then(|session| self.agents.get_mut(session));
+        if let Some(agent) = agent.filter(|agent| !agent.bypassed.contains(&id)) {
+            agent.bypassed.insert(id);
+            agent.outbox.bypassed.insert(id);
+            agent.outbox.is_urgent = true;
+        }
+    }
+
+    /// Sends what is urgent.
+    pub(super) fn flush(&mut self, now: Time) {
+        let urgent =
+            self.agents.iter().filter(|(_, agent)| agent.outbox.is_urgent && agent.arrival.is_none());
+        for session in urgent.map(|(&session, _)| session).collect::<Vec<_>>() {
+            self.empty_outbox(now, session);
+        }
+    }
+
+    /// Sends all that waits for an agent, and ends of coflows that it has not heard of; false if there was nothing.
+    pub(super) fn empty_outbox(&mut self, now: Time, session: SessionId) -> bool {
+        let Some(agent) = self.agents.get_mut(&session) else { return false };
+        let next = self.ended_log.next();
+        match self.ended_log.since(agent.outbox.heard) {
+            Some(latest) => latest.for_each(|id| _ = agent.outbox.ended.insert(id)),
+            None => {
+                self.ended.ranges().for_each(|range| agent.outbox.ended.insert_range(range.first, range.last))
+            }
+        }
+        let Outbox { notes, ended, bypassed, .. } = std::mem::replace(&mut agent.outbox, Outbox::new(next));
+        let latest_flow = agent.latest_flow;
+        let (notes, bypassed): (Vec<u64>, Vec<u64>) =
+            (notes.into_iter().collect(), bypassed.into_iter().collect());
+        let any = !notes.is_empty() || !bypassed.is_empty() || ended.range_count() > 0;
+        for ids in notes.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
+            let notes = ids.iter().filter_map(|&id| self.note(now, id)).collect();
+            self.send(now, session, Kind::CoflowNotes(v1::CoflowNotes { notes }));
+        }
+        let ranges: Vec<v1::IdRange> = ended.ranges().collect();
+        for ranges in ranges.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
+            self.send(now, session, Kind::CoflowsEnded(v1::CoflowsEnded { ranges: ranges.to_vec() }));
+        }
+        for ids in bypassed.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
+            let plan = v1::Plan { bypassed: ids.to_vec(), latest_flow, ..v1::Plan::default() };
+            self.send(now, session, Kind::Plan(plan));
+        }
+        any
+    }
+
+    /// What a later coordinator would need to know of a coflow.
+    fn note(&self, now: Time, id: u64) -> Option<v1::CoflowNote> {
+        let entry = self.coflows.get(&id)?;
+        Some(v1::CoflowNote {
+            coflow: id,
+            options: Some(entry.options.clone()),
+            age_ns: now.since(entry.registered).nanos(),
+            sealed: entry.sealed,
+            done_flows: 0,
+            done_bytes: 0,
+            moving_age_ns: 0,
+            request_key: entry.request_key,
+            refused: entry.refusal(),
+        })
+    }
+}

@@ -1,0 +1,294 @@
+//! Sessions of agents: what begins with Hello, what Hello restores, and what the end of a session takes away.
+//!
+//! A Hello comes in parts where an agent holds much. Until the last part is there the agent is not planned for: a plan
+//! would leave out flows that nobody has told of yet.
+//!
+//! # One host, two agents
+//! A host has one agent. One that comes back is known by the identity of its spool and replaces its own older session,
+//! which nobody may have noticed the end of. Another agent that was given the same host is refused for as long as the
+//! first one's session lives, and both are told.
+
+use super::directory::Held;
+use super::outbox::Outbox;
+use super::readiness::Stage;
+use super::state::{AgentEntry, CoflowEntry, Coordinator, HelloError, SessionId};
+use super::{admission::Verdict, senders::Heard};
+use crate::id_set::IdSet;
+use std::collections::BTreeSet;
+use weir_model::{Span, Time};
+use weir_proto::data::Identity;
+use weir_proto::v1::coordinator_message::Kind;
+use weir_proto::{limits, v1};
+
+/// How often an agent is told that another one says it is its host.
+const NOTICE_INTERVAL: Span = Span::from_millis(60_000);
+
+/// What is known of an agent while its Hello comes in.
+#[derive(Debug, Default)]
+pub(super) struct Arrival {
+    /// Coflows that it named.
+    named: BTreeSet<u64>,
+    /// Coflows of which it knows that they ended.
+    ended: IdSet,
+}
+
+impl Coordinator {
+    /// An agent's first message: all it knows, or the first part of it. A newer session of an agent replaces its
+    /// older one.
+    pub fn handle_hello(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        hello: v1::Hello,
+    ) -> Result<(), HelloError> {
+        if hello.version != 1 {
+            return Err(HelloError::Version(hello.version));
+        }
+        let hosts = self.config.fabric.hosts();
+        if hello.host >= hosts {
+            return Err(HelloError::Host { host: hello.host, hosts });
+        }
+        if hello.data_address.len() > limits::MAX_NAME_BYTES {
+            return Err(HelloError::Address(hello.data_address.len()));
+        }
+        self.make_room_for(now, &hello)?;
+        self.hosts.insert(hello.host, session);
+        let entry = AgentEntry {
+            host: hello.host,
+            data_address: hello.data_address,
+            spool_identity: hello.spool_identity,
+            noticed: None,
+            arrival: Some(Box::default()),
+            blocks: 0,
+            flows: BTreeSet::new(),
+            last_message: now,
+            planned: None,
+            latest_flow: 0,
+            completed: None,
+            heard: Heard::default(),
+            bypassed: BTreeSet::new(),
+            outbox: Outbox::new(self.ended_log.next()),
+        };
+        self.agents.insert(session, entry);
+        let old = hello.ended.iter().map(|&id| v1::IdRange { first: id, last: id });
+        let part = v1::HelloPart {
+            ended: old.chain(hello.ended_ranges).collect(),
+            coflows: hello.coflows,
+            blocks: hello.blocks,
+            flows: hello.flows,
+            last: !hello.more,
+        };
+        self.handle_hello_part(now, session, part);
+        Ok(())
+    }
+
+    /// Ends the session that an agent which is back had before; refuses one that is not the host's.
+    fn make_room_for(&mut self, now: Time, hello: &v1::Hello) -> Result<(), HelloError> {
+        let Some((&old, agent)) = self.hosts.get(&hello.host).and_then(|old| self.agents.get_key_value(old))
+        else {
+            return Ok(());
+        };
+        let (known, new) = (agent.spool_identity, hello.spool_identity);
+        if known == new || known == 0 || new == 0 {
+            self.handle_session_lost(now, old);
+            self.closed.push_back(old);
+            return Ok(());
+        }
+        let address = agent.data_address.clone();
+        if agent.noticed.is_none_or(|at| at + NOTICE_INTERVAL <= now) {
+            let text = format!(
+                "another agent, at {}, says that it is host {} too; it was refused. Give each host a number of its own.",
+                hello.data_address, hello.host
+            );
+            self.send(now, old, Kind::Notice(v1::Notice { text }));
+            if let Some(agent) = self.agents.get_mut(&old) {
+                agent.noticed = Some(now);
+            }
+        }
+        self.count("agents_refused_for_their_host");
+        Err(HelloError::Taken { host: hello.host, address })
+    }
+
+    /// The next part of a Hello.
+    pub(super) fn handle_hello_part(&mut self, now: Time, session: SessionId, part: v1::HelloPart) {
+        let Some(agent) = self.agents.get_mut(&session) else { return };
+        let host = agent.host;
+        let Some(arrival) = &mut agent.arrival else { return self.count("messages_out_of_place") };
+        for range in &part.ended {
+            arrival.ended.insert_range(range.first, range.last);
+        }
+        arrival.named.extend(part.coflows.iter().map(|note| note.coflow));
+        arrival.named.extend(part.blocks.iter().map(|block| block.coflow));
+        arrival.named.extend(part.flows.iter().map(|flow| flow.coflow));
+        for range in part.ended {
+            self.end_of_others(now, &range);
+        }
+        for note in part.coflows {
+            self.restore_coflow(now, host, note);
+        }
+        for block in part.blocks {
+            self.handle_block(now, session, block);
+        }
+        for flow in part.flows {
+            self.handle_opened(now, session, flow);
+        }
+        if part.last {
+            self.finish_hello(now, session);
+        }
+    }
+
+    /// All parts are there: the agent hears what it does not know yet, and is planned for.
+    fn finish_hello(&mut self, now: Time, session: SessionId) {
+        let Some(arrival) = self.agents.get_mut(&session).and_then(|agent| agent.arrival.take()) else {
+            return;
+        };
+        let Arrival { named, ended: known } = *arrival;
+        for coflow in named {
+            if self.has_ended(coflow) {
+                self.tell_of_end(session, coflow);
+            }
+            self.check_complete(now, coflow);
+        }
+        let news: Vec<v1::IdRange> =
+            self.ended.ranges().filter(|range| !known.contains_range(range)).collect();
+        if let Some(agent) = self.agents.get_mut(&session) {
+            news.into_iter().for_each(|range| agent.outbox.ended.insert_range(range.first, range.last));
+            agent.outbox.is_urgent = true;
+        }
+        self.become_witness(session);
+        // Plans that were made meanwhile left the agent out.
+        self.forget_told(session);
+        self.want_plan(now);
+    }
+
+    /// Any later message of an agent. One from a session that has ended is dropped.
+    pub fn handle_agent(&mut self, now: Time, session: SessionId, message: v1::AgentMessage) {
+        use v1::agent_event::Kind;
+        if !self.agents.contains_key(&session) {
+            self.count("messages_from_ended_sessions");
+            return;
+        }
+        self.count("agent_messages");
+        self.count_many("agent_events", message.events.len() as u64);
+        for event in message.events {
+            match event.kind {
+                Some(Kind::BlockAdded(block)) => self.handle_block(now, session, block),
+                Some(Kind::FlowOpened(flow)) => self.handle_opened(now, session, flow),
+                Some(Kind::FlowClosed(flow)) => self.handle_closed(now, session, &flow),
+                Some(Kind::Progress(progress)) => self.handle_progress(now, session, &progress),
+                Some(Kind::Attained(attained)) => self.handle_attained(now, session, &attained),
+                Some(Kind::Interface(report)) => self.handle_interface(now, session, &report),
+                Some(Kind::HelloPart(part)) => self.handle_hello_part(now, session, part),
+                Some(Kind::Settled(settled)) => self.handle_settled(now, session, settled.coflow),
+                Some(Kind::Limits(_)) => {}
+                Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
+            }
+        }
+    }
+
+    /// An agent's session ended: its flows leave the plan and its blocks cannot be located until it is
+    /// back. What it has served stays counted.
+    pub fn handle_session_lost(&mut self, now: Time, session: SessionId) {
+        let Some(agent) = self.agents.remove(&session) else { return };
+        self.advance(now);
+        self.hosts.remove(&agent.host);
+        self.forget_traffic(now, agent.host);
+        for &key in &agent.flows {
+            self.drop_flow(key);
+        }
+        self.nobody_settles_at(now, agent.host);
+        self.want_plan(now);
+    }
+
+    /// The next session that the driver is to close: an agent's newer one took its place.
+    pub fn poll_closed(&mut self) -> Option<SessionId> {
+        self.closed.pop_front()
+    }
+
+    /// Takes over what an agent kept of a coflow that an earlier process, or this one, registered.
+    fn restore_coflow(&mut self, now: Time, host: u32, note: v1::CoflowNote) {
+        let (id, key) = (note.coflow, note.request_key);
+        let options = note.options.unwrap_or_default();
+        if self.was_never_given(id) || super::directory::check(&options).is_err() {
+            return self.count("notes_refused");
+        }
+        if key != 0 && self.request_keys.get(&key).is_some_and(|&other| other != id) {
+            // Its registration was repeated before any agent told of it: its driver knows only the other.
+            self.end(now, id);
+        }
+        if self.has_ended(id) {
+            return;
+        }
+        let registered = Time::from_nanos(now.nanos().saturating_sub(note.age_ns));
+        if !self.adopt(now, id) {
+            return;
+        }
+        let Some(entry) = self.coflows.get_mut(&id) else { return };
+        if std::mem::take(&mut entry.adopted) {
+            (entry.options, entry.registered, entry.request_key) = (options, registered, key);
+            if key != 0 {
+                self.request_keys.insert(key, id);
+            }
+        }
+        entry.sealed |= note.sealed;
+        if !note.refused.is_empty() && matches!(entry.stage, Stage::Bypassed | Stage::Refused) {
+            (entry.stage, entry.verdict) = (Stage::Refused, Verdict::Refused(note.refused.clone()));
+        }
+        if note.moving_age_ns > 0 {
+            let opened = Time::from_nanos(now.nanos().saturating_sub(note.moving_age_ns));
+            entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
+        }
+        let before = entry.done.insert(host, (note.done_flows, note.done_bytes)).unwrap_or_default();
+        let news = entry.sealed != note.sealed || entry.refusal() != note.refused;
+        entry.knowing.insert(host);
+        let knowing = entry.knowing.len();
+        self.note_witnesses(id, knowing);
+        self.note_served(host, id, note.done_bytes.saturating_sub(before.1));
+        self.note_attained(host, id, note.done_bytes);
+        if news {
+            self.tell_host(host, id);
+        }
+    }
+
+    /// A block was put at an agent.
+    pub(super) fn handle_block(&mut self, now: Time, session: SessionId, block: v1::BlockAdded) {
+        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        if block.block.len() > limits::MAX_BLOCK_NAME_BYTES || block.size > limits::MAX_BLOCK_BYTES {
+            return self.count("messages_out_of_place");
+        }
+        if self.has_ended(block.coflow) {
+            self.tell_of_end(session, block.coflow);
+            return self.count("blocks_of_ended_coflows");
+        }
+        if self.was_never_given(block.coflow) || !self.adopt(now, block.coflow) {
+            return self.count("blocks_not_listed");
+        }
+        let held = Held { session, host, size: block.size, identity: Identity::from_wire(&block.identity) };
+        let blocks = self.directory.entry(block.coflow).or_default();
+        let holders = blocks.entry(block.block.clone().into_boxed_str()).or_default();
+        let known = holders.iter().any(|other| other.session == session);
+        holders.retain(|other| other.host != host);
+        holders.push(held);
+        if let Some(agent) = self.agents.get_mut(&session).filter(|_| !known) {
+            agent.blocks += 1;
+        }
+        self.takes_part(host, block.coflow);
+        self.renew(now, block.coflow);
+        self.answer_waiting(now, &(block.coflow, block.block));
+    }
+
+    /// The entry of a coflow, made if there is none: registered at an earlier process, or at none. False at the bound.
+    pub(super) fn adopt(&mut self, now: Time, id: u64) -> bool {
+        if self.coflows.contains_key(&id) {
+            return true;
+        }
+        if self.coflows.len() >= limits::MAX_LIVE_COFLOWS {
+            self.count("coflows_over_bound");
+            return false;
+        }
+        let entry = CoflowEntry { registered: now, adopted: true, ..CoflowEntry::default() };
+        self.coflows.insert(id, entry);
+        self.renew(now, id);
+        true
+    }
+}

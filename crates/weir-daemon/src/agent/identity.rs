@@ -1,0 +1,39 @@
+//! Who an agent is: a number drawn when its spool is first used, and kept there. A coordinator tells by it an agent that
+//! came back from another one that was given the same host.
+
+use std::io;
+use std::path::Path;
+
+const FILE: &str = "identity";
+
+/// The identity of a spool, never 0. One that cannot be read is drawn anew: the agent is then another one.
+pub(super) fn of_spool(spool: &Path) -> io::Result<u64> {
+    let path = spool.join(FILE);
+    if let Ok(text) = std::fs::read_to_string(&path)
+        && let Ok(identity) = u64::from_str_radix(text.trim(), 16)
+        && identity != 0
+    {
+        return Ok(identity);
+    }
+    let identity = rand::random_range(1..=u64::MAX);
+    if let Err(error) = std::fs::write(&path, format!("{identity:016x}\n")) {
+        // A full disk is no reason not to serve. Another start draws another number.
+        tracing::warn!(path = %path.display(), %error, "the agent's identity is not kept");
+    }
+    Ok(identity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spool_keeps_its_identity_and_another_one_has_another() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let first = of_spool(one.path()).unwrap();
+        assert_eq!(of_spool(one.path()).unwrap(), first);
+        assert_ne!(of_spool(two.path()).unwrap(), first);
+        std::fs::write(one.path().join(FILE), "damaged").unwrap();
+        assert_ne!(of_spool(one.path()).unwrap(), first);
+    }
+}
