@@ -5,7 +5,7 @@ use super::flow::Flow;
 use super::pacer::Pacing;
 use super::state::{Agent, FirstByte, Treatment};
 use std::collections::BTreeSet;
-use weir_model::{Rate, Span, Time};
+use weir_model::{Span, Time};
 use weir_proto::v1;
 
 /// How often flows that should move are reported though they did not.
@@ -111,6 +111,9 @@ impl Agent {
             for coflow in self.coflows.values_mut().filter(|coflow| coflow.treatment == Treatment::Bypassed) {
                 coflow.treatment = Treatment::Unknown;
             }
+            if plan.uplink > 0.0 && plan.uplink.is_finite() {
+                self.planned_uplink = plan.uplink;
+            }
             self.bypass_bytes = plan.bypass_bytes;
             self.ready_wait = Span::from_nanos(plan.ready_wait_ns);
         }
@@ -142,7 +145,8 @@ impl Agent {
             let Some(flow) = self.flows.get(&id) else { continue };
             if flow.planned {
                 self.waiting.remove(&(flow.wait_until, id));
-                self.pacer.set(now, id, Pacing::Rated(Rate::from_bytes_per_sec(flow.rate())));
+                let rate = flow.rate();
+                self.pace(now, id, rate);
             }
         }
         let named = plan.coflows.iter().map(|rate| (rate.coflow, rate.whole));

@@ -6,6 +6,7 @@ mod flow;
 mod hello;
 mod latencies;
 mod meter;
+mod offer;
 mod pacer;
 mod sender;
 mod settling;

@@ -17,12 +17,13 @@
 //! # Properties
 //! * A flow that begins is given its rate at once; it waits for no message.
 //! * Uplink that a flow was offered and does not take goes to others, at the first look after it was offered
-//!   [`JUDGED_BYTES`].
+//!   [`JUDGED_BYTES`](super::offer).
 //! * A flow that lost time to its host or its transport may go a quarter faster than its rate until it has caught
 //!   up, and no faster: as under plans.
 //! * Nothing that this module says to a coordinator has a size in it: it tells bytes once they were sent.
 //! * Without a lease nothing is decided here: flows share as TCP has them share, until the next message.
 
+use super::offer::{Judge, LOOK_INTERVAL, Offer};
 use super::pacer::Pacing;
 use super::state::Agent;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,25 +32,8 @@ use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
 use weir_policy::order::attained::QueueSettings;
 use weir_proto::v1;
 
-/// How often it is looked at which flows do not take what they are offered, and which fell behind.
-const LOOK_INTERVAL: Span = Span::from_nanos(50_000_000);
 /// Whatever a coordinator asks for.
 const SHORTEST_REPORT_INTERVAL: Span = Span::from_nanos(1_000_000);
-/// A flow is judged by what it did while it earned at least this: chunks are too large to judge by one or two.
-const JUDGED_BYTES: f64 = 49_152.0;
-/// A flow that was held up and sent less than this share of what it earned cannot use more,
-const TAKEN: f64 = 0.7;
-/// and is offered this much more than it took.
-const HEADROOM: f64 = 1.25;
-/// The least that a flow is offered, as a share of the uplink: it must be able to show that it can use more.
-const LEAST_OFFER: f64 = 1.0 / 64.0;
-
-/// A flow that fell behind what it was given may go this much faster until it is there again,
-const CATCH_UP: f64 = 0.25;
-/// as soon as it is so many bytes behind: less may be a chunk that is due.
-const BEHIND_BYTES: f64 = 8_192.0;
-/// No flow has to catch up more than it earns in this time.
-const LONGEST_BEHIND_S: f64 = 0.25;
 
 /// What an agent keeps where it decides itself.
 #[derive(Debug)]
@@ -59,79 +43,12 @@ pub(super) struct Sender {
     rule: Option<Box<dyn LocalRule>>,
     uplink: Option<f64>,
     heard: BTreeMap<u64, v1::CoflowQueue>,
-    offers: BTreeMap<u64, Offer>,
+    pub(super) offers: BTreeMap<u64, Offer>,
     /// Coflows of which more was sent than was told.
     untold: BTreeSet<u64>,
     /// Something changed since rates were decided.
     due: bool,
     last_look: Time,
-}
-
-/// What a flow was offered and took.
-#[derive(Debug)]
-struct Offer {
-    rate: f64,
-    since: Time,
-    /// Since it was last judged: what it earned, took, and whether it was held up.
-    judged: Time,
-    earned: f64,
-    taken: u64,
-    held_up: bool,
-    /// Then, what it was behind what it had earned, and bytes per second by which it is to catch up.
-    behind: f64,
-    catch_up: f64,
-    /// Bytes per second that it can use, as far as it has shown.
-    usable: f64,
-}
-
-impl Offer {
-    fn new(now: Time) -> Offer {
-        Offer {
-            rate: 0.0,
-            since: now,
-            judged: now,
-            earned: 0.0,
-            taken: 0,
-            held_up: false,
-            behind: 0.0,
-            catch_up: 0.0,
-            usable: f64::INFINITY,
-        }
-    }
-
-    fn settle(&mut self, now: Time) {
-        self.earned += self.rate * now.since(self.since).as_secs();
-        self.since = now;
-    }
-
-    /// Judges by what happened since the last time, if that is enough to judge by.
-    fn look(&mut self, now: Time, uplink: f64) {
-        self.settle(now);
-        if self.earned < JUDGED_BYTES {
-            return;
-        }
-        let (taken, secs) = (self.taken as f64, now.since(self.judged).as_secs());
-        let most = self.earned / secs * LONGEST_BEHIND_S;
-        self.behind = (self.behind + self.earned - taken).clamp(-BEHIND_BYTES, most);
-        if self.held_up && taken < TAKEN * self.earned {
-            self.usable = (taken / secs * HEADROOM).max(uplink * LEAST_OFFER);
-            self.behind = 0.0;
-        } else {
-            self.usable *= 2.0;
-        }
-        if self.usable >= uplink {
-            self.usable = f64::INFINITY;
-        }
-        self.catch_up = if self.behind > BEHIND_BYTES { self.behind / secs } else { 0.0 };
-        (self.judged, self.earned, self.taken, self.held_up) = (now, 0.0, 0, false);
-    }
-
-    /// Takes a new rate; returns the one to go at, which is more while the flow has to catch up.
-    fn take_rate(&mut self, now: Time, rate: Rate) -> Rate {
-        self.settle(now);
-        self.rate = rate.bytes_per_sec();
-        Rate::from_bytes_per_sec(self.rate + self.catch_up.min(CATCH_UP * self.rate))
-    }
 }
 
 impl Sender {
@@ -254,19 +171,13 @@ impl Agent {
         }
     }
 
-    /// The flow could not take what it was offered.
-    pub(super) fn note_held_up(&mut self, flow: u64) {
-        if let Some(offer) = self.sender.as_mut().and_then(|sender| sender.offers.get_mut(&flow)) {
-            offer.held_up = true;
-        }
-    }
-
     /// Bytes of a flow were sent.
     pub(super) fn note_taken(&mut self, coflow: u64, flow: u64, bytes: u64) {
-        let Some(sender) = self.sender.as_mut().filter(|_| bytes > 0) else { return };
-        sender.untold.insert(coflow);
-        if let Some(offer) = sender.offers.get_mut(&flow) {
-            offer.taken += bytes;
+        if let Some(offer) = self.offer(flow) {
+            offer.take(bytes);
+        }
+        if let Some(sender) = self.sender.as_mut().filter(|_| bytes > 0) {
+            sender.untold.insert(coflow);
         }
     }
 
@@ -296,7 +207,11 @@ impl Agent {
         sender.due = false;
         if now.since(sender.last_look) >= LOOK_INTERVAL {
             sender.last_look = now;
-            sender.offers.values_mut().for_each(|offer| offer.look(now, uplink));
+            let judge = Judge { uplink, strikes: 1 };
+            sender.offers.values_mut().for_each(|offer| offer.look(now, judge));
+            let news = sender.offers.iter_mut().filter_map(|(&flow, offer)| Some((flow, offer.take_news()?)));
+            let news: Vec<(u64, f64)> = news.collect();
+            self.tell_limits(news);
         }
         let (flows, coflows) = self.in_order(&sender);
         let mut rates = Vec::new();
@@ -332,7 +247,7 @@ impl Agent {
 
     fn usable(&self, sender: &Sender, coflow: u64, flow: u64) -> LocalFlow {
         let limit = self.flows.get(&flow).map_or(0.0, |flow| sender.limit(coflow, flow.destination));
-        let shown = sender.offers.get(&flow).map_or(f64::INFINITY, |offer| offer.usable);
+        let shown = sender.offers.get(&flow).map_or(f64::INFINITY, Offer::usable);
         LocalFlow { usable: Rate::from_bytes_per_sec(limit.min(shown)) }
     }
 }

@@ -6,6 +6,7 @@ use super::flow::Flow;
 use super::hello::Introduction;
 use super::latencies::Latencies;
 use super::meter::Meter;
+use super::offer::Offer;
 use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
 use crate::id_set::IdSet;
@@ -102,6 +103,11 @@ pub struct Agent {
     pub(super) stale_dropped: u64,
     pub(super) latencies: Latencies,
     pub(super) meter: Meter,
+    /// What planned flows do with their rates.
+    pub(super) offers: BTreeMap<u64, Offer>,
+    pub(super) last_look: Time,
+    /// Bytes per second that the host's uplink carries, as the coordinator says; infinite until it did.
+    pub(super) planned_uplink: f64,
     /// Where rates are decided here.
     pub(super) sender: Option<Sender>,
     /// When flows were handed over whole, until a plan counts it or newer ones push them out.
@@ -138,6 +144,9 @@ impl Agent {
             stale_dropped: 0,
             latencies: Latencies::default(),
             meter: Meter::default(),
+            offers: BTreeMap::new(),
+            last_look: Time::ZERO,
+            planned_uplink: f64::INFINITY,
             sender: None,
             sent_whole: BTreeMap::new(),
         }
@@ -286,17 +295,16 @@ impl Agent {
             }
         }
         let (id, destination) = (entry.coflow, entry.destination);
+        let (whole, behind) = (entry.sent == entry.size, entry.catch_up(now).filter(|_| entry.planned));
         self.pacer.sent(now, flow, bytes);
-        if entry.planned
-            && let Some(rate) = entry.catch_up(now)
-        {
-            self.pacer.set(now, flow, Pacing::Rated(rate));
+        if let Some(rate) = behind {
+            self.pace(now, flow, rate.bytes_per_sec());
         }
-        if entry.sent == entry.size && self.sender.is_some() {
+        if whole && self.sender.is_some() {
             self.pacer.set(now, flow, Pacing::Paused);
             self.disturb();
             self.expect_report(now + self.report_interval());
-        } else if entry.sent == entry.size {
+        } else if whole {
             // All is handed over: report at once, for the port is free from now on.
             self.next_report = now;
             self.sent_whole.insert(flow, now);
@@ -313,24 +321,26 @@ impl Agent {
     /// Nothing was written: more of the flow is unacknowledged than its [`Transmit`] allows.
     pub fn handle_crowded(&mut self, now: Time, flow: u64, crowd: Crowd) {
         self.pacer.crowded(now, flow, crowd);
-        self.note_held_up(flow);
+        self.offer(flow).into_iter().for_each(Offer::hold_up);
     }
 
     /// The flow's socket takes no more for now.
     pub fn handle_blocked(&mut self, now: Time, flow: u64) {
         self.pacer.blocked(now, flow);
-        self.note_held_up(flow);
+        self.offer(flow).into_iter().for_each(|offer| offer.set_blocked(true));
     }
 
     /// The flow's socket takes bytes again.
     pub fn handle_writable(&mut self, now: Time, flow: u64) {
         self.pacer.writable(now, flow);
+        self.offer(flow).into_iter().for_each(|offer| offer.set_blocked(false));
     }
 
     /// The receiver acknowledged the last byte (`done`), or the connection ended before.
     pub fn handle_closed(&mut self, flow: u64, done: bool) {
         let Some(entry) = self.flows.remove(&flow) else { return };
         self.pacer.remove(flow);
+        self.offers.remove(&flow);
         self.waiting.remove(&(entry.wait_until, flow));
         if let Some(coflow) = self.coflows.get_mut(&entry.coflow) {
             coflow.flows.remove(&flow);
@@ -360,6 +370,7 @@ impl Agent {
                 flow.planned = false;
                 self.pacer.set(now, id, Pacing::Unscheduled);
             }
+            self.offers.clear();
         }
         while let Some(&(until, flow)) = self.waiting.first().filter(|&&(until, _)| until <= now) {
             self.waiting.remove(&(until, flow));
@@ -369,6 +380,7 @@ impl Agent {
             self.report(now);
         }
         self.end_settling(now);
+        self.look_at_offers(now);
         self.decide(now);
     }
 
@@ -427,6 +439,7 @@ impl Agent {
             report,
             settles,
             self.interface_due(),
+            self.next_look(),
         ];
         times.into_iter().flatten().min()
     }

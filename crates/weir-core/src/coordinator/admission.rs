@@ -204,6 +204,7 @@ impl Coordinator {
         let live: Vec<u32> = live.map(|(flow, _)| flow).collect();
         let keys: Vec<u64> = live.iter().filter_map(|&flow| self.places.key(slot, flow)).collect();
         self.table.remove(slot);
+        self.gifts.clear();
         for key in &keys {
             self.flows.get_mut(key).into_iter().for_each(|flow| flow.at = None);
         }

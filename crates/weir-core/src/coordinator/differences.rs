@@ -215,6 +215,7 @@ impl Coordinator {
         } else {
             self.plan.for_each_rate(&self.table, |at, rate| rates.push((at, rate.bytes_per_sec())));
         }
+        self.add_gifts(&mut rates);
         self.places.plans += 1;
         let plan = self.places.plans;
         let before = std::mem::take(&mut self.places.granted);
@@ -252,6 +253,20 @@ impl Coordinator {
         }
     }
 
+    /// Adds what flows have besides the plan to their rates.
+    fn add_gifts(&self, rates: &mut Vec<(FlowRef, f64)>) {
+        if self.gifts.is_empty() {
+            return;
+        }
+        for (at, rate) in rates.iter_mut() {
+            *rate += self.gift(*at);
+        }
+        let granted: BTreeSet<FlowRef> = rates.iter().map(|&(at, _)| at).collect();
+        let drained = |at: FlowRef| self.table.drain(at.coflow) * self.table.remaining(at);
+        let others = self.gifts.iter().filter(|(at, _)| !granted.contains(at));
+        rates.extend(others.map(|(&at, &gift)| (at, drained(at) + gift)));
+    }
+
     /// A flow has less left than its agent's base was made for, because it had a grant: the next plan tells the
     /// drain again, for which the base is made anew.
     fn tell_again(&mut self, key: u64) {
@@ -271,6 +286,7 @@ impl Coordinator {
                 bypassed: bypassed.into_iter().collect(),
                 bypass_bytes: self.bypass_bytes(agent.host),
                 ready_wait_ns: self.config.ready_wait.nanos(),
+                uplink: self.uplink_of(agent.host),
                 ..v1::Plan::default()
             };
             (session, plan)

@@ -6,6 +6,7 @@ mod differences;
 mod directory;
 mod ending;
 mod foreign;
+mod giving;
 mod holders;
 mod leases;
 mod outbox;

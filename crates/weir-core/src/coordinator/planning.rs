@@ -82,6 +82,7 @@ impl Coordinator {
         self.table.adopt(&self.plan);
         self.count("plans");
         self.act_on_judgement(now);
+        self.give_away();
         let messages = self.differences(now);
         for (session, plan) in messages {
             self.send(now, session, Kind::Plan(plan));
@@ -112,7 +113,7 @@ impl Coordinator {
         if span > Span::ZERO {
             // What senders decide is known from their reports alone.
             if self.senders.is_none() {
-                self.table.advance(&self.plan, span);
+                self.advance_table(span);
             }
             self.planned_at = now;
         }

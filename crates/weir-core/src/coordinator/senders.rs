@@ -35,7 +35,7 @@
 //! earlier ones that other senders serve.
 
 use super::state::{Coordinator, CoordinatorConfig, SessionId, flow_key};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use weir_model::{CoflowId, HostId, LinkId, Span, Time};
 use weir_policy::order::attained::QueueSettings;
 use weir_policy::{Chosen, Plan, Slot};
@@ -151,6 +151,7 @@ impl Coordinator {
         self.plan.clear();
         self.policy.plan(now, &self.fabric, &self.table, &mut self.plan);
         self.table.adopt(&self.plan);
+        self.give_away();
         if let Some(senders) = &mut self.senders {
             senders.last_sync = Some(now);
             let live = |id: &u64| self.table.find_coflow(CoflowId(*id)).is_some();
@@ -182,8 +183,7 @@ impl Coordinator {
     fn news_for(&mut self, now: Time, session: SessionId, queues: &[v1::CoflowQueue]) -> Option<v1::Queues> {
         let host = self.agents.get(&session)?.host;
         let limits = self.limits(session);
-        let uplink = self.fabric.uplink(HostId(host));
-        let uplink = uplink.map_or(0.0, |link| self.fabric.capacity(link).bytes_per_sec());
+        let uplink = self.uplink_of(host);
         let agent = self.agents.get_mut(&session).filter(|agent| agent.arrival.is_none())?;
         let complete = agent.planned.is_none();
         if complete {
@@ -207,19 +207,30 @@ impl Coordinator {
         news.then_some(v1::Queues { complete, coflows: changed, uplink })
     }
 
+    /// Bytes per second that a host's uplink has for Weir; 0 outside the fabric.
+    pub(super) fn uplink_of(&self, host: u32) -> f64 {
+        let uplink = self.fabric.uplink(HostId(host));
+        uplink.map_or(0.0, |link| self.fabric.capacity(link).bytes_per_sec())
+    }
+
     /// By coflow, what receivers' links have for the flows that an agent serves.
     pub(super) fn limits(&self, session: SessionId) -> BTreeMap<u64, Vec<v1::ReceiverLimit>> {
         let (Some(senders), Some(agent)) = (&self.senders, self.agents.get(&session)) else {
             return BTreeMap::new();
         };
         let flows = agent.flows.iter().filter_map(|key| self.flows.get(key));
-        let pairs: BTreeSet<(u64, u32)> =
-            flows.filter(|flow| flow.at.is_some()).map(|flow| (flow.coflow, flow.destination)).collect();
+        // With what they have besides, of what other flows do not take.
+        let mut pairs: BTreeMap<(u64, u32), f64> = BTreeMap::new();
+        for flow in flows {
+            let Some(at) = flow.at else { continue };
+            let gift = pairs.entry((flow.coflow, flow.destination)).or_default();
+            *gift = gift.max(self.gift(at));
+        }
         let mut limits: BTreeMap<u64, Vec<v1::ReceiverLimit>> = BTreeMap::new();
-        for (coflow, host) in pairs {
+        for ((coflow, host), gift) in pairs {
             let uplink = self.fabric.uplink(HostId(agent.host));
             let Some(links) = uplink.zip(self.fabric.downlink(HostId(host))) else { continue };
-            let bytes_per_s = senders.limit(coflow, links.0, links.1);
+            let bytes_per_s = senders.limit(coflow, links.0, links.1) + gift;
             if bytes_per_s.is_finite() {
                 limits.entry(coflow).or_default().push(v1::ReceiverLimit { host, bytes_per_s });
             }

@@ -180,7 +180,7 @@ impl Coordinator {
                 Some(Kind::Interface(report)) => self.handle_interface(now, session, &report),
                 Some(Kind::HelloPart(part)) => self.handle_hello_part(now, session, part),
                 Some(Kind::Settled(settled)) => self.handle_settled(now, session, settled.coflow),
-                Some(Kind::Limits(_)) => {}
+                Some(Kind::Limits(limits)) => self.handle_limits(now, session, &limits),
                 Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
             }
         }

@@ -213,6 +213,10 @@ pub struct Coordinator {
     pub(super) flows: BTreeMap<u64, FlowEntry>,
     /// What agents do with the flows of the policy's table.
     pub(super) places: Places,
+    /// What flows can use of their rates, where that is less.
+    pub(super) limits: BTreeMap<u64, f64>,
+    /// What flows of the table have on top of the plan in force.
+    pub(super) gifts: BTreeMap<FlowRef, f64>,
     pub(super) next_flow: u64,
     /// Blocks by coflow and name.
     pub(super) directory: BTreeMap<u64, Blocks>,
@@ -238,6 +242,11 @@ pub struct Coordinator {
     pub(super) completed: VecDeque<v1::CoflowRecord>,
     pub(super) counters: BTreeMap<&'static str, u64>,
 }
+
+/// What is left of a flow may differ by this share from what was believed before a plan follows,
+const CORRECTED: f64 = 0.5;
+/// so long after the first report that says so.
+const CORRECTIONS_TOGETHER: Span = Span::from_millis(20);
 
 /// Bits of a flow's key that hold the agent's own flow id.
 const FLOW_BITS: u32 = 40;
@@ -284,6 +293,8 @@ impl Coordinator {
             gathering: BTreeSet::new(),
             flows: BTreeMap::new(),
             places: Places::default(),
+            limits: BTreeMap::new(),
+            gifts: BTreeMap::new(),
             next_flow: 0,
             directory: BTreeMap::new(),
             promises: Promises::default(),
@@ -362,7 +373,7 @@ impl Coordinator {
             return self.count("messages_out_of_place");
         }
         self.advance(now);
-        let mut ended = None;
+        let (mut ended, mut off) = (None, false);
         for report in &progress.flows {
             let key = flow_key(host, report.flow);
             let Some(flow) = self.flows.get_mut(&key) else { continue };
@@ -372,13 +383,21 @@ impl Coordinator {
             if left == 0 {
                 flow.at = None;
                 self.places.leave(at);
+                self.gifts.remove(&at);
                 self.table.finish_flow(at);
                 let coflow = flow.coflow;
                 self.drop_idle_coflow(coflow);
                 ended.get_or_insert(report.flow);
             } else {
-                self.table.set_remaining(at, left as f64);
+                let (believed, left) = (self.table.remaining(at), left as f64);
+                off |= (believed - left).abs() > CORRECTED * left;
+                self.table.set_remaining(at, left);
             }
+        }
+        if off {
+            // Rates that were made for other amounts are wrong. Reports come in bursts: one plan for several.
+            self.count("corrections");
+            self.want_plan(now + CORRECTIONS_TOGETHER);
         }
         if ended.is_some() {
             self.want_plan(now);
@@ -421,8 +440,10 @@ impl Coordinator {
     /// Takes a flow out of everything but its agent's list. Expects the table at `now`.
     pub(super) fn drop_flow(&mut self, key: u64) {
         self.forget_demand(key);
+        self.limits.remove(&key);
         let Some(flow) = self.flows.remove(&key) else { return };
         if let Some(at) = flow.at {
+            self.gifts.remove(&at);
             self.places.leave(at);
             self.table.remove_flow(at);
         }

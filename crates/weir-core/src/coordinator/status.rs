@@ -19,7 +19,8 @@ impl Coordinator {
         let mut used: Vec<(f64, Option<Slot>)> = vec![(0.0, None); self.config.fabric.links().len()];
         let table = &self.table;
         self.plan.for_each_rate(table, |at, rate| {
-            let rate = rate.bytes_per_sec();
+            let limit = self.places.key(at.coflow, at.flow).map_or(f64::INFINITY, |key| self.limit_of(key));
+            let rate = (rate.bytes_per_sec() + self.gift(at)).min(limit);
             by_slot[at.coflow.0 as usize] += rate;
             if let Some(class) = table.flow(at).class() {
                 for link in table.classes()[class.index()].path().iter() {

@@ -9,6 +9,7 @@ mod holders;
 mod readiness;
 mod repair;
 mod senders;
+mod slow;
 
 use super::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
