@@ -7,6 +7,7 @@ mod progress;
 mod report;
 
 use clap::{Parser, Subcommand};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// Schedules the network for data-parallel jobs: simulated, live, and side by side.
@@ -84,16 +85,25 @@ fn parse() -> Cli {
     })
 }
 
+/// Log lines go to standard error: `WEIR_LOG` says which (`info`, `weir_daemon=debug`), `WEIR_LOG_FORMAT=json` makes each a
+/// JSON object. Colours are for terminals.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| "warn".into());
+    let log = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(filter);
+    match std::env::var("WEIR_LOG_FORMAT").as_deref() {
+        Ok("json") => log.json().init(),
+        _ => log.init(),
+    }
+}
+
 fn main() -> ExitCode {
     #[cfg(feature = "lp")]
     weir_policy::add_policies(weir_lp::POLICIES);
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| "warn".into()),
-        )
-        .init();
     let command = parse().command;
+    start_log();
     let needs_bed = matches!(
         command,
         Command::Live(_)

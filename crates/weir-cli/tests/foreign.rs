@@ -55,7 +55,7 @@ impl Weir {
         });
         let runtime = runtime.unwrap().unwrap();
         let config = ClientConfig {
-            coordinator: Some(self.coordinator),
+            coordinator: Some(self.coordinator.into()),
             agent: Some(dir.join(format!("spool-{host}")).join("agent.sock")),
             host: host as u32,
         };

@@ -46,10 +46,10 @@ fn start_coordinator(hosts: u32) -> anyhow::Result<SocketAddr> {
 fn start_host(host: u32, coordinator: SocketAddr, dir: &Path) -> anyhow::Result<Client> {
     let listener = weir_net::data_listener(([127, 0, 0, 1], 0).into())?;
     let mut options = AgentOptions::new(host, dir.join(format!("host-{host}")));
-    options.coordinator = Some(coordinator);
+    options.coordinator = Some(coordinator.into());
     let agent = Some(options.socket_path());
     tokio::spawn(weir_daemon::agent::serve(options, listener, std::future::pending()));
-    Ok(Client::new(ClientConfig { coordinator: Some(coordinator), agent, host }))
+    Ok(Client::new(ClientConfig { coordinator: Some(coordinator.into()), agent, host }))
 }
 
 /// One coflow of one block, from register to unregister.

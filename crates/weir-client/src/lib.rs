@@ -61,11 +61,11 @@ pub use error::{Error, GetError};
 pub use get::{BlockReader, GetOptions};
 pub use memory::MemoryBlock;
 pub use stream::BlockStream;
+pub use weir_net::{Address, AddressError};
 pub use weir_proto::v1::Admission as AdmissionState;
 pub use weir_proto::v1::{CoflowOptions, CoflowRecord, DescribeReply, Pattern, StatusReply};
 pub use weir_proto::v1::{CoflowPlace, ControllerStatus, LinkState};
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,8 +85,9 @@ const CALL_RETRY: Duration = Duration::from_millis(50);
 /// Where a client finds its peers.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// The coordinator; without one, coflows cannot be registered and gets need holders.
-    pub coordinator: Option<SocketAddr>,
+    /// The coordinator; without one, coflows cannot be registered and gets need holders. An IP address or a host's
+    /// name, with the port.
+    pub coordinator: Option<Address>,
     /// Unix socket of this host's agent; needed to put.
     pub agent: Option<PathBuf>,
     /// This host in the coordinator's fabric, as destination of what it gets.
@@ -109,7 +110,7 @@ impl Client {
     /// Must be called within a tokio runtime.
     pub fn new(config: ClientConfig) -> Client {
         let bound = limits::MAX_CONTROL_MESSAGE_BYTES;
-        let coordinator = config.coordinator.map(|address| {
+        let coordinator = config.coordinator.clone().map(|address| {
             CoordinatorClient::new(weir_net::coordinator_channel(address)).max_decoding_message_size(bound)
         });
         let agent = config
@@ -280,7 +281,7 @@ impl Client {
 }
 
 /// What a controller of relays knows: its relays, coflows in their order, and how fast links between sites were.
-pub async fn controller_status(controller: SocketAddr) -> Result<ControllerStatus, Error> {
+pub async fn controller_status(controller: impl Into<Address>) -> Result<ControllerStatus, Error> {
     let client = RelayControlClient::new(weir_net::coordinator_channel(controller))
         .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
     retry(|| {

@@ -37,12 +37,12 @@ impl Cluster {
             let listener = weir_net::data_listener(any_port()).unwrap();
             agents.push(listener.local_addr().unwrap());
             let mut options = AgentOptions::new(host, dir.path().join(host.to_string()));
-            options.coordinator = Some(coordinator);
+            options.coordinator = Some(coordinator.into());
             tokio::spawn(weir_daemon::agent::serve(options, listener, std::future::pending()));
         }
         let clients = [0, 1].map(|host: u32| {
             let agent = Some(dir.path().join(host.to_string()).join("agent.sock"));
-            Client::new(ClientConfig { coordinator: Some(coordinator), agent, host })
+            Client::new(ClientConfig { coordinator: Some(coordinator.into()), agent, host })
         });
         Cluster { clients, agents, _dir: dir }
     }

@@ -34,7 +34,7 @@ impl Cluster {
             let listener = weir_net::data_listener(any_port()).unwrap();
             agents.push(listener.local_addr().unwrap());
             let mut options = AgentOptions::new(host, spool(dir.path(), host));
-            options.coordinator = Some(coordinator);
+            options.coordinator = Some(coordinator.into());
             options.allow = vec![dir.path().to_owned()];
             tokio::spawn(weir_daemon::agent::serve(options, listener, std::future::pending()));
         }
@@ -43,7 +43,7 @@ impl Cluster {
 
     fn client(&self, host: u32) -> Client {
         Client::new(ClientConfig {
-            coordinator: Some(self.coordinator),
+            coordinator: Some(self.coordinator.into()),
             agent: Some(spool(self.dir.path(), host).join("agent.sock")),
             host,
         })

@@ -1,8 +1,8 @@
 //! Sessions with whoever says what is to be done: one after another, for as long as the process lives.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 use tonic::{Code, Status};
+use weir_net::Address;
 
 /// First and longest pause between attempts.
 const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
@@ -15,24 +15,35 @@ pub(crate) trait Attach {
     /// One session, until it ends. Says whether it was established; whichever way it ends then is worth a quick retry.
     fn attach(
         &self,
-        address: SocketAddr,
+        address: Address,
         established: &mut bool,
     ) -> impl Future<Output = Result<(), Status>> + Send;
 }
 
 /// Attaches to one of several servers: to the next one if it cannot be reached, to the same one if a session was lost.
 /// Never returns unless there is no server; abort the task to end it.
-pub(crate) async fn keep<A: Attach>(servers: Vec<SocketAddr>, sessions: A) {
+pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
     let mut pause = RETRY.0;
-    let mut turn = servers.iter().copied().cycle();
+    let mut turn = servers.iter().cloned().cycle();
+    let mut failures: u64 = 0;
     let Some(mut address) = turn.next() else { return };
     loop {
         let mut established = false;
-        let ended = sessions.attach(address, &mut established).await;
-        if let Err(status) = ended {
-            tracing::debug!(%address, %status, "no session with the {}", A::PEER);
-            if status.code() == Code::FailedPrecondition {
-                tracing::error!(%address, "refused: {}", status.message());
+        let ended = sessions.attach(address.clone(), &mut established).await;
+        // The first failure is news, and so is that it lasts; each of them is not.
+        failures = if established { 0 } else { failures + 1 };
+        let told = established || failures.is_power_of_two();
+        match &ended {
+            _ if !told => {}
+            Ok(()) => tracing::info!(%address, "the {} closed the session; connecting again", A::PEER),
+            Err(status) if status.code() == Code::FailedPrecondition => {
+                tracing::error!(%address, failures, "the {} refused the session: {}", A::PEER, status.message());
+            }
+            Err(status) if established => {
+                tracing::warn!(%address, "lost the {}: {}; connecting again", A::PEER, status.message());
+            }
+            Err(status) => {
+                tracing::warn!(%address, failures, "no session with the {}: {}", A::PEER, status.message());
             }
         }
         if established {

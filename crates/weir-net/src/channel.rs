@@ -1,7 +1,7 @@
 //! gRPC channels: to a coordinator over TCP marked as control traffic, to an agent over its Unix socket.
 
+use crate::Address;
 use hyper_util::rt::TokioIo;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
@@ -23,11 +23,15 @@ fn endpoint(uri: &'static str) -> Endpoint {
 }
 
 /// A channel to the coordinator at `address`; it connects when first used and again after failures.
-pub fn coordinator_channel(address: SocketAddr) -> Channel {
-    endpoint("http://coordinator").connect_with_connector_lazy(service_fn(move |_| async move {
-        let stream = tokio::net::TcpStream::connect(address).await?;
-        crate::mark_control(&stream)?;
-        Ok::<_, std::io::Error>(TokioIo::new(stream))
+pub fn coordinator_channel(address: impl Into<Address>) -> Channel {
+    let address = address.into();
+    endpoint("http://coordinator").connect_with_connector_lazy(service_fn(move |_| {
+        let address = address.clone();
+        async move {
+            let stream = tokio::net::TcpStream::connect(address.as_str()).await?;
+            crate::mark_control(&stream)?;
+            Ok::<_, std::io::Error>(TokioIo::new(stream))
+        }
     }))
 }
 

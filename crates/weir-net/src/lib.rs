@@ -4,6 +4,7 @@
 //! Mechanism only. Nothing here knows what a coflow is or decides when anything is sent.
 #![deny(unsafe_code)]
 
+mod address;
 mod alarm;
 mod block_file;
 mod channel;
@@ -14,6 +15,7 @@ mod poller;
 mod relay_socket;
 mod socket;
 
+pub use address::{Address, AddressError};
 pub use alarm::Alarm;
 pub use block_file::{BlockFile, FrameChecksums, SendOutcome, checksum};
 pub use channel::{agent_channel, coordinator_channel};

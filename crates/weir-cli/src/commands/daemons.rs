@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use weir_daemon::agent::{AgentOptions, InterfaceChoice, SiteRelays};
 use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Wire};
 use weir_model::{Fabric, Rate, Span};
+use weir_net::Address;
 
 #[derive(Args)]
 pub(crate) struct CoordinatorArgs {
@@ -22,12 +23,17 @@ pub(crate) struct CoordinatorArgs {
     /// Share of the links' payload rate to plan with; the rest absorbs acknowledgements and jitter
     #[arg(long, value_name = "SHARE", default_value_t = 0.985)]
     plan_share: f64,
-    /// Policy (see `weir policies`)
+    /// Policy (see `weir policies`). Policies that know the setting delta, as varys, share for 200 ms in every 2.2 s
+    /// unless it is set, so that no coflow starves; `varys:delta=0` is the bare order
     #[arg(long, default_value = "varys")]
     policy: String,
-    /// How long agents keep to a plan without hearing more
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    /// How long agents keep to a plan without hearing more; 50 to 60000
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     lease_ms: u64,
+    /// How long a coflow is kept without a sign of life (a renewal by its driver, a put, a get, a flow that moves)
+    /// before it ends as if it had been unregistered, unless its driver asked for more or less; 0: for ever
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(0..=604_800))]
+    coflow_lease: u64,
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
@@ -108,12 +114,12 @@ pub(crate) struct AgentArgs {
     /// Address of the data plane
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7071")]
     listen: SocketAddr,
-    /// Address at which receivers reach the data plane, if not the one listened on
-    #[arg(long, value_name = "IP:PORT")]
-    advertise: Option<SocketAddr>,
+    /// Address or name at which receivers reach the data plane, if not the address listened on
+    #[arg(long, value_name = "HOST:PORT")]
+    advertise: Option<Address>,
     /// The coordinator; without one, flows share the network as TCP does
-    #[arg(long, value_name = "IP:PORT")]
-    coordinator: Option<SocketAddr>,
+    #[arg(long, value_name = "HOST:PORT")]
+    coordinator: Option<Address>,
     /// Directory for the journal, blocks handed over in memory, and the socket agent.sock
     #[arg(long, value_name = "DIR")]
     spool: PathBuf,
@@ -121,10 +127,10 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "DIR")]
     allow: Vec<PathBuf>,
     /// How long a new flow waits for its first plan before it takes TCP's share
-    #[arg(long, value_name = "MS", default_value_t = 100)]
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=60_000))]
     first_plan_wait_ms: u64,
     /// How often progress is reported
-    #[arg(long, value_name = "MS", default_value_t = 20)]
+    #[arg(long, value_name = "MS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     report_interval_ms: u64,
     /// A first event is told to the coordinator at once, those that follow within this time together
     #[arg(long, value_name = "MS", default_value = "1", value_parser = millis)]
@@ -157,16 +163,36 @@ pub(crate) struct TaskArgs {
     data: PathBuf,
 }
 
+/// Most hosts of one coordinator.
+const MAX_HOSTS: u32 = 100_000;
+/// What keeps coflows from starving in a running system, for policies that have it (Varys, section 5.3.4).
+const GUARD: &str = "delta=200ms";
+
+/// The policy of that name, with the guard against starvation unless that is set.
+fn guarded(name: &str) -> Result<weir_policy::Chosen, Failure> {
+    let find = |name: &str| weir_policy::find(name).map_err(|error| Failure::Input(error.to_string()));
+    let policy = find(name)?;
+    let known = policy.info.parameters.iter().any(|parameter| parameter.name == "delta");
+    if known && !name.contains(":delta=") { find(&format!("{name}:{GUARD}")) } else { Ok(policy) }
+}
+
 pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
-    let policy = weir_policy::find(&args.policy).map_err(|error| Failure::Input(error.to_string()))?;
+    let policy = guarded(&args.policy)?;
     if !(args.plan_share > 0.0 && args.plan_share <= 1.0) {
         return Err(Failure::Input(format!("--plan-share {} is not above 0 and at most 1", args.plan_share)));
+    }
+    if args.hosts == 0 || args.hosts > MAX_HOSTS {
+        return Err(Failure::Input(format!("--hosts {} is not between 1 and {MAX_HOSTS}", args.hosts)));
     }
     let rate = weir_testbed::live::payload_rate(args.link_rate).scaled(args.plan_share);
     let fabric = Fabric::big_switch(args.hosts, rate)
         .map_err(|error| Failure::Input(format!("--hosts {}: {error}", args.hosts)))?;
     let mut options = CoordinatorOptions::new(fabric, policy.clone());
     options.lease = Span::from_millis(args.lease_ms);
+    options.coflow_lease = match args.coflow_lease {
+        0 => Span::MAX,
+        seconds => Span::from_millis(seconds * 1000),
+    };
     options.batch = args.control.batch_window;
     options.ready_wait = args.control.ready_wait;
     options.bypass = args.bypass;
@@ -202,6 +228,14 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
         weir_net::Interface::named(name)
             .map_err(|error| Failure::Input(format!("--interface {name}: {error}")))?;
     }
+    if let Some(address) = options.advertise.as_ref().filter(|address| address.is_unspecified()) {
+        return Err(Failure::Input(format!(
+            "--advertise {address} is no address that receivers can reach; give the host's own, with the port"
+        )));
+    }
+    if let Some(address) = options.coordinator.as_ref().filter(|address| address.is_unspecified()) {
+        return Err(Failure::Input(format!("--coordinator {address} is no address that can be reached")));
+    }
     if options.advertise.is_none() && args.listen.ip().is_unspecified() {
         return Err(Failure::Input(format!(
             "--listen {} is no address receivers can reach; say which with --advertise",
@@ -224,7 +258,11 @@ pub(crate) fn listening(address: SocketAddr, error: std::io::Error) -> Failure {
 
 /// One thread suffices: data moves on a thread of its own, and plans are made one at a time.
 pub(crate) fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(work);
+    // A file that hangs keeps its thread: nobody waits for it.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    result
 }
 
 /// Resolves on SIGINT or SIGTERM.

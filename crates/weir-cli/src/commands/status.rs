@@ -5,19 +5,18 @@ mod sites;
 use crate::Failure;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use std::net::SocketAddr;
 use std::time::Duration;
-use weir_client::{AdmissionState, Client, ClientConfig, CoflowRecord, StatusReply};
+use weir_client::{Address, AdmissionState, Client, ClientConfig, CoflowRecord, StatusReply};
 use weir_model::{Bytes, Rate};
 
 #[derive(Args)]
 pub(crate) struct StatusArgs {
     /// The coordinator
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7070")]
-    coordinator: SocketAddr,
+    coordinator: Address,
     /// The controller of relays between sites (`weir controller`) instead
     #[arg(long, value_name = "IP:PORT", conflicts_with = "coordinator")]
-    controller: Option<SocketAddr>,
+    controller: Option<Address>,
     /// Show again every second until interrupted
     #[arg(long)]
     watch: bool,
@@ -26,16 +25,16 @@ pub(crate) struct StatusArgs {
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let config = ClientConfig { coordinator: Some(args.coordinator), agent: None, host: 0 };
+        let config = ClientConfig { coordinator: Some(args.coordinator.clone()), agent: None, host: 0 };
         let client = Client::new(config);
         loop {
-            let text = match args.controller {
+            let text = match &args.controller {
                 Some(controller) => sites::render(&sites::ask(controller).await?),
                 None => render(
                     &client
                         .status()
                         .await
-                        .map_err(|error| silent("coordinator", args.coordinator, &error))?,
+                        .map_err(|error| silent("coordinator", &args.coordinator, &error))?,
                 ),
             };
             if args.watch {
@@ -51,7 +50,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     })
 }
 
-fn silent(who: &str, address: SocketAddr, error: &weir_client::Error) -> Failure {
+fn silent(who: &str, address: &Address, error: &weir_client::Error) -> Failure {
     Failure::Run(anyhow::anyhow!("no {who} answers at {address}: {error}"))
 }
 
@@ -85,7 +84,7 @@ fn render(reply: &StatusReply) -> String {
     for coflow in &reply.coflows {
         table.add_row([
             coflow.coflow.to_string(),
-            coflow.name.clone(),
+            crate::output::printable(&coflow.name),
             coflow.live_flows.to_string(),
             coflow.done_flows.to_string(),
             Bytes(coflow.bytes_left).to_string(),
@@ -114,7 +113,7 @@ fn render(reply: &StatusReply) -> String {
         text.push_str(&format!(
             "completed {} {}: {} flows, {} in {:.3} s{}\n",
             record.coflow,
-            record.name,
+            crate::output::printable(&record.name),
             record.flows,
             Bytes(record.bytes),
             record.cct_s,

@@ -9,3 +9,34 @@ pub(crate) use files::OutputFile;
 pub(crate) use results::{CoflowRow, Mode, Results, Run};
 pub(crate) use tables::{BINS, bin_average, bins_table, number, ratio, summary_table, table, text};
 pub(crate) use weir_sim::{mean, percentile};
+
+/// Longest name that tables show, in characters.
+const SHOWN_CHARS: usize = 60;
+
+/// A name that a stranger gave, fit for a terminal: control characters are escaped, and what is too long is cut.
+pub(crate) fn printable(name: &str) -> String {
+    let mut shown = String::new();
+    for (at, part) in name.chars().enumerate() {
+        if at == SHOWN_CHARS {
+            shown.push('…');
+            break;
+        }
+        // Escape codes, line ends, and what turns the direction of writing.
+        let hidden = part.is_control()
+            || matches!(part, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if hidden { shown.extend(part.escape_unicode()) } else { shown.push(part) }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_escape_codes_and_newlines_are_harmless_on_a_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\u{a}c");
+        assert_eq!(printable("shuffle 7 µ"), "shuffle 7 µ");
+        assert_eq!(printable(&"x".repeat(100)).chars().count(), 61);
+    }
+}

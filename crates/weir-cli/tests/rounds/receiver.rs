@@ -56,7 +56,8 @@ pub(crate) fn run(orders: &str) {
     let orders: Orders = serde_json::from_str(orders).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let config = ClientConfig { coordinator: orders.coordinator, agent: None, host: orders.host };
+        let config =
+            ClientConfig { coordinator: orders.coordinator.map(Into::into), agent: None, host: orders.host };
         let client = Client::new(config);
         let mut gets = tokio::task::JoinSet::new();
         for get in orders.gets {

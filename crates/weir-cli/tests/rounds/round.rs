@@ -46,7 +46,7 @@ pub(crate) async fn play(seed: u64, dir: &Path) -> Result<Tally, Failure> {
     let clients = (0..plan.hosts)
         .map(|host| {
             Client::new(ClientConfig {
-                coordinator: Some(processes.coordinator_address),
+                coordinator: Some(processes.coordinator_address.into()),
                 agent: Some(processes.spool(host).join("agent.sock")),
                 host,
             })

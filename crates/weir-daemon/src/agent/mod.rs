@@ -13,13 +13,14 @@ mod service;
 mod session;
 mod uploads;
 
+use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::mpsc as sync_mpsc;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, PutError};
 use weir_model::{Rate, Span};
-use weir_net::{Clock, Interface, Poller, Waker};
+use weir_net::{Address, Clock, Interface, Poller, Waker};
 use weir_proto::v1;
 
 /// What an agent process needs to know.
@@ -28,9 +29,9 @@ pub struct AgentOptions {
     /// This host in the coordinator's fabric.
     pub host: u32,
     /// Address that receivers reach the data plane at, if not the one it listens on.
-    pub advertise: Option<SocketAddr>,
+    pub advertise: Option<Address>,
     /// Coordinator; without one every flow gets TCP's share.
-    pub coordinator: Option<SocketAddr>,
+    pub coordinator: Option<Address>,
     /// Directory of the journal, of spooled blocks and of the Unix socket `agent.sock`.
     pub spool: PathBuf,
     /// Directories below which tasks may name files to serve. The spool is always allowed.
@@ -71,13 +72,18 @@ pub enum InterfaceChoice {
 }
 
 impl InterfaceChoice {
-    fn open(&self, coordinator: Option<SocketAddr>) -> std::io::Result<Option<Interface>> {
-        match (self, coordinator) {
+    fn open(&self, coordinator: Option<&Address>) -> std::io::Result<Option<Interface>> {
+        let resolved = coordinator.map(Address::resolve);
+        match (self, resolved) {
             (InterfaceChoice::None, _) | (_, None) => Ok(None),
             (InterfaceChoice::Named(name), _) => Ok(Some(Interface::named(name)?)),
+            (InterfaceChoice::Routed, Some(Err(error))) => {
+                tracing::warn!(%error, "foreign traffic is not measured: the coordinator's name is not known");
+                Ok(None)
+            }
             // Agents that share a machine share its loopback: there is no link to measure.
-            (InterfaceChoice::Routed, Some(address)) if address.ip().is_loopback() => Ok(None),
-            (InterfaceChoice::Routed, Some(address)) => Ok(Interface::towards(address)
+            (InterfaceChoice::Routed, Some(Ok(address))) if address.ip().is_loopback() => Ok(None),
+            (InterfaceChoice::Routed, Some(Ok(address))) => Ok(Interface::towards(address)
                 .inspect_err(|error| tracing::warn!(%address, %error, "foreign traffic is not measured"))
                 .ok()),
         }
@@ -141,10 +147,14 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
-    std::fs::create_dir_all(&options.spool)?;
-    let data_address = options.advertise.map_or_else(|| listener.local_addr(), Ok)?;
+    let spool = options.spool.display();
+    std::fs::create_dir_all(&options.spool).with_context(|| format!("cannot make the spool {spool}"))?;
+    let data_address = match &options.advertise {
+        Some(address) => address.clone(),
+        None => listener.local_addr()?.into(),
+    };
     let clock = Clock::start();
-    let interface = options.interface.open(options.coordinator)?;
+    let interface = options.interface.open(options.coordinator.as_ref())?;
     let config = AgentConfig {
         host: options.host,
         data_address: data_address.to_string(),
@@ -167,7 +177,7 @@ pub async fn serve(
         let _ = ended.send(());
         result
     })?;
-    let coordinator = options.coordinator.into_iter().collect();
+    let coordinator = options.coordinator.clone().into_iter().collect();
     let session = tokio::spawn(crate::session::keep(coordinator, commands.clone()));
     let local = service::serve(&options, data_address, commands.clone());
     let result = tokio::select! {

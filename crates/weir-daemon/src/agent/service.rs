@@ -1,6 +1,7 @@
 //! The agent's face to the tasks of its host: gRPC on a Unix socket.
 
 use super::{AgentOptions, Command, Commands};
+use anyhow::Context;
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use tokio::net::UnixListener;
@@ -8,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status};
 use weir_core::agent::{BlockEntry, PutError};
+use weir_net::Address;
 use weir_proto::data::Identity;
 use weir_proto::v1::agent_server::{Agent, AgentServer};
 use weir_proto::{limits, v1};
@@ -16,7 +18,7 @@ struct Service {
     host: u32,
     spool: PathBuf,
     allow: Vec<PathBuf>,
-    data_address: SocketAddr,
+    data_address: Address,
     relays: Option<v1::RelaysOfHost>,
     commands: Commands,
 }
@@ -24,7 +26,7 @@ struct Service {
 /// Serves until an error. A socket left by an earlier process is replaced.
 pub(super) async fn serve(
     options: &AgentOptions,
-    data_address: SocketAddr,
+    data_address: Address,
     commands: Commands,
 ) -> anyhow::Result<()> {
     let path = options.socket_path();
@@ -32,7 +34,7 @@ pub(super) async fn serve(
     let listener = UnixListener::bind(&path)?;
     let spool = options.spool.canonicalize()?;
     let allow: Vec<PathBuf> =
-        options.allow.iter().map(|path| path.canonicalize()).collect::<Result<_, _>>()?;
+        options.allow.iter().map(|path| allowed(path)).collect::<anyhow::Result<_>>()?;
     let relays = options.relays.as_ref().map(|relays| v1::RelaysOfHost {
         site: relays.site,
         addresses: relays.addresses.iter().map(SocketAddr::to_string).collect(),
@@ -44,6 +46,13 @@ pub(super) async fn serve(
         .serve_with_incoming(UnixListenerStream::new(listener))
         .await?;
     Ok(())
+}
+
+/// A directory below which files may be served.
+fn allowed(path: &Path) -> anyhow::Result<PathBuf> {
+    let found = path.canonicalize().with_context(|| format!("--allow {}", path.display()))?;
+    anyhow::ensure!(found.is_dir(), "--allow {} is not a directory", path.display());
+    Ok(found)
 }
 
 impl Service {

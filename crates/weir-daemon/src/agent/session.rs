@@ -2,17 +2,17 @@
 
 use super::{Command, Commands};
 use crate::session::Attach;
-use std::net::SocketAddr;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use weir_net::Address;
 use weir_proto::v1::coordinator_client::CoordinatorClient;
 use weir_proto::{limits, v1};
 
 impl Attach for Commands {
     const PEER: &'static str = "coordinator";
 
-    async fn attach(&self, address: SocketAddr, established: &mut bool) -> Result<(), tonic::Status> {
-        let channel = weir_net::coordinator_channel(address);
+    async fn attach(&self, address: Address, established: &mut bool) -> Result<(), tonic::Status> {
+        let channel = weir_net::coordinator_channel(address.clone());
         let mut client = CoordinatorClient::new(channel)
             .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
             .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
@@ -28,6 +28,7 @@ impl Attach for Commands {
         let result = async {
             let mut inbound = client.attach(ReceiverStream::new(outbound)).await?.into_inner();
             *established = true;
+            tracing::info!(%address, "attached to the coordinator");
             while let Some(message) = inbound.message().await? {
                 if !self.send(Command::Coordinator(message)) {
                     break;

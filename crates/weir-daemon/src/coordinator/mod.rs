@@ -25,6 +25,9 @@ const MAX_QUEUED_EVENTS: usize = 4_096;
 /// Events taken in before plans and replies go out, at most: a flood of them must not hold those up.
 const MAX_EVENTS_AT_ONCE: usize = 512;
 
+/// A plan that takes longer is told.
+const SLOW_PLAN: Span = Span::from_millis(500);
+
 /// What a coordinator process needs to know.
 pub struct CoordinatorOptions {
     /// The network to schedule, in payload bytes per second.
@@ -101,7 +104,8 @@ pub async fn serve(
 struct Owner {
     clock: Clock,
     core: Coordinator,
-    sessions: BTreeMap<SessionId, mpsc::Sender<v1::CoordinatorMessage>>,
+    /// With the host of each.
+    sessions: BTreeMap<SessionId, (u32, mpsc::Sender<v1::CoordinatorMessage>)>,
     locating: BTreeMap<u64, oneshot::Sender<v1::LocateReply>>,
     awaiting: BTreeMap<u64, oneshot::Sender<v1::AdmissionReply>>,
     ending: BTreeMap<u64, oneshot::Sender<Option<v1::CoflowRecord>>>,
@@ -198,9 +202,14 @@ impl Owner {
                 let _ = reply.send(self.core.terms());
             }
             Event::SessionUp(session, hello, sender, reply) => {
+                let (host, address) = (hello.host, hello.data_address.clone());
                 let result = self.core.handle_hello(now, session, *hello);
-                if result.is_ok() {
-                    self.sessions.insert(session, sender);
+                match &result {
+                    Ok(()) => {
+                        tracing::info!(host, address, session = session.0, "agent attached");
+                        self.sessions.insert(session, (host, sender));
+                    }
+                    Err(error) => tracing::warn!(host, address, %error, "agent refused"),
                 }
                 let _ = reply.send(result);
             }
@@ -209,7 +218,9 @@ impl Owner {
             }
             Event::Message(session, message, _room) => self.core.handle_agent(now, session, message),
             Event::SessionLost(session) => {
-                self.sessions.remove(&session);
+                if let Some((host, _)) = self.sessions.remove(&session) {
+                    tracing::info!(host, session = session.0, "agent detached");
+                }
                 self.core.handle_session_lost(now, session);
             }
         }
@@ -222,20 +233,26 @@ impl Owner {
         let due = self.core.plan_due().is_some_and(|due| due.max(self.last_plan + self.batch) <= now);
         if due && self.core.poll_plan(now) {
             self.last_plan = now;
-            self.planning.note(self.clock.now().since(now));
+            let taken = self.clock.now().since(now);
+            self.planning.note(taken);
+            if taken > SLOW_PLAN {
+                tracing::warn!(millis = taken.as_secs() * 1e3, "a plan took long");
+            }
         }
         while let Some((session, message)) = self.core.poll_message() {
-            let Some(sender) = self.sessions.get(&session) else { continue };
+            let Some((host, sender)) = self.sessions.get(&session) else { continue };
             if sender.try_send(message).is_err() {
                 // It lags beyond the bound or is gone. Closing makes the agent come back and start from
                 // a complete plan.
-                tracing::warn!(session = session.0, "agent does not keep up; its session is closed");
+                tracing::warn!(host, session = session.0, "agent does not keep up; its session is closed");
                 self.sessions.remove(&session);
                 self.core.handle_session_lost(now, session);
             }
         }
         while let Some(session) = self.core.poll_closed() {
-            self.sessions.remove(&session);
+            if let Some((host, _)) = self.sessions.remove(&session) {
+                tracing::info!(host, session = session.0, "agent is back; its older session is closed");
+            }
         }
         while let Some(coflow) = self.core.poll_expired() {
             tracing::warn!(coflow, "ended: nobody cared for the coflow for as long as its lease");

@@ -123,7 +123,10 @@ pub async fn serve(
         let _ = ended.send(());
         result
     })?;
-    let session = tokio::spawn(crate::session::keep(options.controllers, commands.clone()));
+    let session = tokio::spawn(crate::session::keep(
+        options.controllers.into_iter().map(Into::into).collect(),
+        commands.clone(),
+    ));
     tokio::select! {
         _ = thread_end => {}
         () = stop => {}

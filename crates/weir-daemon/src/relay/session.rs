@@ -2,10 +2,10 @@
 
 use super::{Command, Commands};
 use crate::session::Attach;
-use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use weir_net::Address;
 use weir_proto::v1::relay_control_client::RelayControlClient;
 use weir_proto::v1::to_relay::Kind;
 use weir_proto::{limits, v1};
@@ -18,7 +18,7 @@ const SILENT_LEASES: u32 = 3;
 impl Attach for Commands {
     const PEER: &'static str = "controller";
 
-    async fn attach(&self, address: SocketAddr, established: &mut bool) -> Result<(), tonic::Status> {
+    async fn attach(&self, address: Address, established: &mut bool) -> Result<(), tonic::Status> {
         let mut client = RelayControlClient::new(weir_net::coordinator_channel(address))
             .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
             .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);

@@ -225,7 +225,7 @@ impl Driver {
         // Threads keep the namespace they are made in: the runtime belongs to the control host.
         let runtime = network.run_at_control(one_thread_runtime)??;
         let client = processes.coordinator.map(|coordinator| {
-            let config = ClientConfig { coordinator: Some(coordinator), agent: None, host: 0 };
+            let config = ClientConfig { coordinator: Some(coordinator.into()), agent: None, host: 0 };
             runtime.block_on(async { Client::new(config) })
         });
         Ok(Driver { runtime, client })

@@ -39,7 +39,8 @@ pub fn run_task(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async move {
-        let client = Client::new(ClientConfig { coordinator, agent: Some(agent), host });
+        let client =
+            Client::new(ClientConfig { coordinator: coordinator.map(Into::into), agent: Some(agent), host });
         let expected = Rc::new(File::open(data)?);
         while let Some(line) = inbox.recv().await {
             match serde_json::from_str(&line)? {

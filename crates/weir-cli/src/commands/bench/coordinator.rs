@@ -369,7 +369,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        let client = Client::new(ClientConfig { coordinator: Some(address), agent: None, host: 0 });
+        let client = Client::new(ClientConfig { coordinator: Some(address.into()), agent: None, host: 0 });
         let world = connect(args, address).await?;
         for _ in 0..args.coflows {
             arrive(&world, &client).await?;

@@ -4,12 +4,13 @@ use super::silent;
 use crate::Failure;
 use crate::output::{percentile, table, text};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use weir_client::{ControllerStatus, LinkState};
+use weir_client::{Address, ControllerStatus, LinkState};
 use weir_model::{Bytes, Rate};
 
-pub(super) async fn ask(controller: SocketAddr) -> Result<ControllerStatus, Failure> {
-    weir_client::controller_status(controller).await.map_err(|error| silent("controller", controller, &error))
+pub(super) async fn ask(controller: &Address) -> Result<ControllerStatus, Failure> {
+    weir_client::controller_status(controller.clone())
+        .await
+        .map_err(|error| silent("controller", controller, &error))
 }
 
 pub(super) fn render(status: &ControllerStatus) -> String {
