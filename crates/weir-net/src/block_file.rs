@@ -1,14 +1,23 @@
-//! A block's bytes in a file: checksums of its frames, and sending without copying.
+//! A block's bytes in a file: which file it is, checksums of its frames, and sending without copying.
+//!
+//! Nothing here waits for a disk but [`open`](BlockFile::open) and [`FrameReader::read`], which are for threads that may
+//! wait. Whoever sends asks first whether a frame is in memory ([`BlockFile::is_in_memory`]).
 
-use rustix::io::Errno;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::rc::Rc;
-use weir_proto::data::{FRAME_BYTES, frame_count, frame_length};
+use std::sync::Arc;
+use weir_proto::data::{frame_count, frame_length};
+
+/// Checksums of one block that are kept once they were computed: those of 16 GiB.
+const MAX_COMPUTED: usize = 65_536;
 
 /// CRC-32C of a frame's payload.
 pub fn checksum(bytes: &[u8]) -> u32 {
@@ -26,42 +35,93 @@ pub enum SendOutcome {
     Truncated,
 }
 
+/// Tells a file from another one of the same name, and from itself after it was written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStamp {
+    /// Its inode.
+    pub inode: u64,
+    /// When it was last written to, in nanoseconds since the Unix epoch.
+    pub modified_ns: i64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Names it has.
+    pub links: u64,
+}
+
+/// Opens a regular file for reading. No part of the path may be a symbolic link, so what was found to be below an
+/// allowed directory is opened there or not at all. A FIFO or a device is an error and holds up nobody.
+pub fn open_regular(path: &Path) -> io::Result<(File, FileStamp)> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let opened = match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
+        // Kernels before 5.6, and some sandboxes.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(CWD, path, flags, Mode::empty()),
+        opened => opened,
+    };
+    let file = File::from(opened?);
+    let data = file.metadata()?;
+    if !data.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let modified_ns = data.mtime().saturating_mul(1_000_000_000).saturating_add(data.mtime_nsec());
+    let stamp = FileStamp { inode: data.ino(), modified_ns, length: data.len(), links: data.nlink() };
+    Ok((file, stamp))
+}
+
 /// What is known of the checksums of a block's frames. It outlives the open file: clones share it.
 #[derive(Clone, Debug)]
-pub struct FrameChecksums(Rc<RefCell<Vec<Option<u32>>>>);
+pub struct FrameChecksums(Rc<RefCell<Known>>);
+
+#[derive(Debug)]
+struct Known {
+    /// All of them, if the producer computed them.
+    given: Vec<u32>,
+    /// By frame. A sparse file of any size takes no room before it is read.
+    computed: BTreeMap<u64, u32>,
+}
 
 impl FrameChecksums {
-    /// For a block of `size` bytes. `known` are those the producer computed, or empty.
-    pub fn new(size: u64, known: &[u32]) -> FrameChecksums {
-        let frames = frame_count(size) as usize;
-        let checksums = if known.len() == frames {
-            known.iter().copied().map(Some).collect()
-        } else {
-            vec![None; frames]
-        };
-        FrameChecksums(Rc::new(RefCell::new(checksums)))
+    /// For a block of `size` bytes. `given` are those the producer computed, or empty.
+    pub fn new(size: u64, given: &[u32]) -> FrameChecksums {
+        let given = if given.len() as u64 == frame_count(size) { given.to_vec() } else { Vec::new() };
+        FrameChecksums(Rc::new(RefCell::new(Known { given, computed: BTreeMap::new() })))
+    }
+
+    /// That of a frame, counted from 0.
+    pub fn get(&self, frame: u64) -> Option<u32> {
+        let known = self.0.borrow();
+        let given = usize::try_from(frame).ok().and_then(|frame| known.given.get(frame));
+        given.or_else(|| known.computed.get(&frame)).copied()
+    }
+
+    /// Takes down a computed one; false if another one was known.
+    pub fn note(&self, frame: u64, checksum: u32) -> bool {
+        if let Some(known) = self.get(frame) {
+            return known == checksum;
+        }
+        let computed = &mut self.0.borrow_mut().computed;
+        if computed.len() >= MAX_COMPUTED {
+            computed.pop_first();
+        }
+        computed.insert(frame, checksum);
+        true
     }
 }
 
-/// A range of an open file that is served as a block. Checksums are computed when a frame is first
-/// needed and kept, so that many receivers of one block cost one pass over it.
+/// A range of an open file that is served as a block. Checksums are computed when a frame is first needed and kept, so
+/// that many receivers of one block cost one pass over it.
 #[derive(Debug)]
 pub struct BlockFile {
-    file: File,
+    file: Arc<File>,
     start: u64,
     size: u64,
     checksums: FrameChecksums,
 }
 
 impl BlockFile {
-    /// Opens a block of `size` bytes from `start`. Fails if the file is shorter than the block.
-    pub fn open(path: &Path, start: u64, size: u64, checksums: FrameChecksums) -> io::Result<BlockFile> {
-        let file = File::open(path)?;
-        let end = start.checked_add(size);
-        if end.is_none_or(|end| file.metadata().is_ok_and(|data| data.is_file() && data.len() < end)) {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before the block does"));
-        }
-        Ok(BlockFile { file, start, size, checksums })
+    /// A block of `size` bytes from `start` of an open file that is long enough.
+    pub fn new(file: File, start: u64, size: u64, checksums: FrameChecksums) -> BlockFile {
+        BlockFile { file: Arc::new(file), start, size, checksums }
     }
 
     /// Length of the block in bytes.
@@ -69,24 +129,32 @@ impl BlockFile {
         self.size
     }
 
-    /// The checksum of the frame at `offset` (a multiple of the frame length). `buffer` is scratch.
-    pub fn frame_checksum(&mut self, offset: u64, buffer: &mut Vec<u8>) -> io::Result<u32> {
-        let index = (offset / FRAME_BYTES) as usize;
-        if let Some(&Some(known)) = self.checksums.0.borrow().get(index) {
-            return Ok(known);
-        }
-        buffer.resize(frame_length(self.size, offset) as usize, 0);
-        self.file.read_exact_at(buffer, self.start + offset)?;
-        let value = checksum(buffer);
-        if let Some(entry) = self.checksums.0.borrow_mut().get_mut(index) {
-            *entry = Some(value);
-        }
-        Ok(value)
+    /// What is known of its frames.
+    pub fn checksums(&self) -> &FrameChecksums {
+        &self.checksums
+    }
+
+    /// Whether the frame at `offset` can be sent without waiting for a disk, as far as its ends tell. Where the kernel
+    /// does not say, it can.
+    pub fn is_in_memory(&self, offset: u64) -> bool {
+        let last = frame_length(self.size, offset).saturating_sub(1);
+        [offset, offset.saturating_add(last)].into_iter().all(|at| {
+            let mut byte = [0; 1];
+            let into = &mut [io::IoSliceMut::new(&mut byte)];
+            let at = self.start.saturating_add(at);
+            !matches!(rustix::io::preadv2(&self.file, into, at, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
+        })
+    }
+
+    /// Reads the frame at `offset`, on a thread that may wait for a disk.
+    pub fn reader(&self, offset: u64) -> FrameReader {
+        let (file, length) = (Arc::clone(&self.file), frame_length(self.size, offset));
+        FrameReader { file, at: self.start.saturating_add(offset), length }
     }
 
     /// Hands at most `count` bytes from `offset` to a socket without copying them through the process.
     pub fn send(&self, socket: impl AsFd, offset: u64, count: u64) -> io::Result<SendOutcome> {
-        let mut at = self.start + offset;
+        let mut at = self.start.saturating_add(offset);
         match rustix::fs::sendfile(socket, &self.file, Some(&mut at), count as usize) {
             Ok(0) => Ok(SendOutcome::Truncated),
             Ok(sent) => Ok(SendOutcome::Sent(sent as u64)),
@@ -96,10 +164,26 @@ impl BlockFile {
     }
 }
 
+/// A frame that is to be read.
+#[derive(Debug)]
+pub struct FrameReader {
+    file: Arc<File>,
+    at: u64,
+    length: u64,
+}
+
+impl FrameReader {
+    /// Reads the frame and computes its checksum; its bytes are in memory then.
+    pub fn read(&self) -> io::Result<u32> {
+        let mut bytes = vec![0; self.length as usize];
+        self.file.read_exact_at(&mut bytes, self.at)?;
+        Ok(checksum(&bytes))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn checksum_is_crc32c() {
@@ -108,26 +192,49 @@ mod tests {
     }
 
     #[test]
-    fn checksums_outlive_the_open_file() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), b"123456789").unwrap();
+    fn checksums_are_kept_and_another_one_for_the_same_frame_is_noticed() {
         let sums = FrameChecksums::new(9, &[]);
-        let mut block = BlockFile::open(file.path(), 0, 9, sums.clone()).unwrap();
-        let first = block.frame_checksum(0, &mut Vec::new()).unwrap();
-        // Other bytes would have another sum; a block does not change, so it is not read again.
-        std::fs::write(file.path(), b"987654321").unwrap();
-        let mut again = BlockFile::open(file.path(), 0, 9, sums).unwrap();
-        assert_eq!(again.frame_checksum(0, &mut Vec::new()).unwrap(), first);
+        assert_eq!(sums.get(0), None);
+        assert!(sums.note(0, 7) && sums.clone().note(0, 7) && !sums.note(0, 8));
+        assert_eq!(FrameChecksums::new(9, &[5]).get(0), Some(5));
+        // Two checksums for one frame are none.
+        assert_eq!(FrameChecksums::new(9, &[5, 6]).get(0), None);
     }
 
     #[test]
-    fn a_file_shorter_than_its_block_is_refused_and_frames_are_of_the_range() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(b"..123456789").unwrap();
-        let sums = |size| FrameChecksums::new(size, &[]);
-        assert!(BlockFile::open(file.path(), 2, 10, sums(10)).is_err());
-        assert!(BlockFile::open(file.path(), u64::MAX, 10, sums(10)).is_err());
-        let mut block = BlockFile::open(file.path(), 2, 9, sums(9)).unwrap();
-        assert_eq!(block.frame_checksum(0, &mut Vec::new()).unwrap(), 0xe306_9283);
+    fn frames_are_of_the_range() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("file");
+        std::fs::write(&path, b"..123456789").unwrap();
+        let (file, stamp) = open_regular(&path).unwrap();
+        assert_eq!((stamp.length, stamp.links), (11, 1));
+        let block = BlockFile::new(file, 2, 9, FrameChecksums::new(9, &[]));
+        assert!(block.is_in_memory(0));
+        assert_eq!(block.reader(0).read().unwrap(), 0xe306_9283);
+    }
+
+    #[test]
+    fn links_fifos_and_directories_are_not_opened_and_hold_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        std::fs::create_dir(dir.join("real")).unwrap();
+        std::fs::write(dir.join("real/file"), b"x").unwrap();
+        std::os::unix::fs::symlink(dir.join("real/file"), dir.join("link")).unwrap();
+        std::os::unix::fs::symlink(dir.join("real"), dir.join("linked")).unwrap();
+        rustix::fs::mkfifoat(CWD, dir.join("fifo"), Mode::RUSR | Mode::WUSR).unwrap();
+        assert!(open_regular(&dir.join("real/file")).is_ok());
+        for bad in ["link", "linked/file", "fifo", "real", "nothing"] {
+            assert!(open_regular(&dir.join(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_sparse_file_of_8_tib_takes_no_room() {
+        let file = tempfile::tempfile().unwrap();
+        let size = weir_proto::limits::MAX_BLOCK_BYTES;
+        // Not every file system has files of this length: any is long enough to show that no table is made.
+        let _ = file.set_len(size);
+        let block = BlockFile::new(file, 0, size, FrameChecksums::new(size, &[]));
+        assert_eq!(block.checksums().get(frame_count(size) - 1), None);
     }
 }

@@ -17,7 +17,9 @@ mod socket;
 
 pub use address::{Address, AddressError};
 pub use alarm::Alarm;
-pub use block_file::{BlockFile, FrameChecksums, SendOutcome, checksum};
+pub use block_file::{
+    BlockFile, FileStamp, FrameChecksums, FrameReader, SendOutcome, checksum, open_regular,
+};
 pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};
 pub use interface::{Interface, InterfaceCounters};

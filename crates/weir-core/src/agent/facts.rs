@@ -44,9 +44,23 @@ pub struct BlockEntry {
     pub spooled: bool,
     /// Checksums of its frames, if the producer computed them.
     pub frame_checksums: Vec<u32>,
+    /// Which file it was when it was put; `None` in journals of version 1.
+    #[serde(default)]
+    pub stamp: Option<FileStamp>,
     /// Which bytes it has.
     #[serde(default, with = "identity_in_hex")]
     pub identity: Identity,
+}
+
+/// Tells the file of a block from another one of its name, and from itself after it was written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileStamp {
+    /// Its inode.
+    pub inode: u64,
+    /// When it was last written to, in nanoseconds since the Unix epoch.
+    pub modified_ns: i64,
+    /// Its length in bytes.
+    pub length: u64,
 }
 
 /// An identity as 32 hexadecimal digits. What is no such thing is of a journal without identities, or damaged: the
@@ -89,6 +103,24 @@ pub enum JournalEntry {
         /// Which receiver got which block, so that one that gets it again counts once; 0 in journals of version 1.
         #[serde(default)]
         mark: u64,
+    },
+    /// All that was served of a coflow so far: stands for many [`JournalEntry::Done`] in a journal that was written anew.
+    Served {
+        /// The coflow.
+        coflow: u64,
+        /// Flows that were served to their end,
+        flows: u64,
+        /// and their bytes.
+        bytes: u64,
+        /// Which receivers got which blocks.
+        marks: Vec<u64>,
+    },
+    /// A block is not held any more, though its coflow goes on.
+    Gone {
+        /// Its coflow.
+        coflow: u64,
+        /// Its name.
+        block: String,
     },
     /// The coflow ended; its blocks are gone.
     Ended(u64),
@@ -157,6 +189,12 @@ pub enum PutError {
     /// The coflow was unregistered.
     #[error("coflow {0} has ended")]
     Ended(u64),
+    /// The file belongs to another block already.
+    #[error("`{0}` is the file of another block already")]
+    Owned(String),
+    /// What is put could not be made to survive the agent's process.
+    #[error("the agent's spool has no room for more: {0}")]
+    NoSpace(String),
     /// The agent holds as many blocks as it may.
     #[error("this agent already holds {max} blocks", max = limits::MAX_BLOCKS_PER_AGENT)]
     Full,

@@ -5,6 +5,7 @@ mod facts;
 mod flow;
 mod hello;
 mod latencies;
+mod ledger;
 mod meter;
 mod offer;
 mod pacer;
@@ -12,8 +13,9 @@ mod sender;
 mod settling;
 mod state;
 
-pub use facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};
+pub use facts::{AgentConfig, BlockEntry, Crowd, FileStamp, JournalEntry, OpenedFlow, PutError, Transmit};
 pub use latencies::Latencies;
+pub use ledger::FactCursor;
 pub use meter::InterfaceBytes;
 pub use pacer::{Pacer, Pacing};
 pub use state::Agent;

@@ -32,7 +32,7 @@ pub(super) struct CoflowEntry {
     /// What was sent of it from here, of flows that ended too.
     pub(super) sent_bytes: u64,
     /// Which receivers have which blocks, by [`receiver_mark`].
-    done: BTreeSet<u64>,
+    pub(super) done: BTreeSet<u64>,
     /// It is about to end: when that is settled at the latest.
     pub(super) settles: Option<Time>,
 }
@@ -76,6 +76,8 @@ pub struct Agent {
     pub(super) blocks: BTreeMap<(u64, String), BlockEntry>,
     /// Bytes of all blocks of a coflow.
     held: BTreeMap<u64, u64>,
+    /// Blocks of the spooled files, by path.
+    owners: BTreeMap<String, (u64, String)>,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
     pub(super) ended: IdSet,
     pub(super) flows: BTreeMap<u64, Flow>,
@@ -120,6 +122,7 @@ impl Agent {
         Agent {
             blocks: BTreeMap::new(),
             held: BTreeMap::new(),
+            owners: BTreeMap::new(),
             coflows: BTreeMap::new(),
             ended: IdSet::default(),
             flows: BTreeMap::new(),
@@ -170,6 +173,15 @@ impl Agent {
                 let entry = self.coflows.entry(coflow).or_default();
                 entry.sent_bytes = entry.sent_bytes.saturating_add(bytes);
             }
+            JournalEntry::Served { coflow, flows, bytes, marks } => {
+                let entry = self.coflows.entry(coflow).or_default();
+                // Whatever was said before is part of it.
+                entry.note.done_flows = flows.max(entry.note.done_flows);
+                entry.note.done_bytes = bytes.max(entry.note.done_bytes);
+                entry.sent_bytes = bytes.max(entry.sent_bytes);
+                entry.done.extend(marks);
+            }
+            JournalEntry::Gone { coflow, block } => _ = self.drop_block(&(coflow, block)),
             JournalEntry::Ended(coflow) => self.forget(coflow, coflow),
             JournalEntry::EndedRange(first, last) => self.forget(first, last),
         }
@@ -191,10 +203,20 @@ impl Agent {
             return Err(PutError::Ended(block.coflow));
         }
         let key = (block.coflow, block.block.clone());
+        if block.spooled && self.owners.get(&block.path).is_some_and(|owner| *owner != key) {
+            return Err(PutError::Owned(block.path));
+        }
+        let rewritten = |held: &BlockEntry| {
+            !block.spooled && held.path == block.path && held.stamp.is_some() && held.stamp != block.stamp
+        };
+        if self.blocks.get(&key).is_some_and(rewritten) {
+            // The task ran again and wrote its file anew: what was put before is not there any more.
+            self.handle_gone(&key.0, &key.1);
+        }
         if let Some(held) = self.blocks.get(&key) {
             let same = held.identity == block.identity && block.identity.is_known();
-            let BlockEntry { identity, .. } = *held;
-            return if same || *held == (BlockEntry { identity, ..block.clone() }) {
+            let BlockEntry { identity, stamp, .. } = *held;
+            return if same || *held == (BlockEntry { identity, stamp, ..block.clone() }) {
                 // Memory that holds the same bytes once more is not needed.
                 if block.spooled && held.path != block.path {
                     self.discards.push_back(block.path);
@@ -220,10 +242,41 @@ impl Agent {
 
     fn hold(&mut self, block: BlockEntry) {
         let (key, size) = ((block.coflow, block.block.clone()), block.size);
+        if block.spooled {
+            self.owners.insert(block.path.clone(), key.clone());
+        }
         if self.blocks.insert(key.clone(), block).is_none() {
             let held = self.held.entry(key.0).or_default();
             *held = held.saturating_add(size);
         }
+    }
+
+    /// A block is not held any more though its coflow goes on: its file changed or is gone, or could not be noted down.
+    /// The same name may be put again.
+    pub fn handle_gone(&mut self, coflow: &u64, block: &str) {
+        let key = (*coflow, block.to_owned());
+        if let Some(gone) = self.drop_block(&key) {
+            if gone.spooled {
+                self.discards.push_back(gone.path);
+            }
+            let (coflow, block) = key;
+            self.journal.push_back(JournalEntry::Gone { coflow, block: block.clone() });
+            self.send(v1::agent_event::Kind::BlockGone(v1::BlockGone { coflow, block }));
+        }
+    }
+
+    fn drop_block(&mut self, key: &(u64, String)) -> Option<BlockEntry> {
+        let block = self.blocks.remove(key)?;
+        self.owners.remove(&block.path);
+        if let Some(held) = self.held.get_mut(&key.0) {
+            *held = held.saturating_sub(block.size);
+        }
+        Some(block)
+    }
+
+    /// Whether a spooled file is that of a block.
+    pub fn owns(&self, path: &str) -> bool {
+        self.owners.contains_key(path)
     }
 
     /// Whether a coflow is known to have ended.
@@ -511,6 +564,7 @@ impl Agent {
         for key in gone {
             self.held.remove(&key.0);
             if let Some(block) = self.blocks.remove(&key).filter(|block| block.spooled) {
+                self.owners.remove(&block.path);
                 self.discards.push_back(block.path);
             }
         }

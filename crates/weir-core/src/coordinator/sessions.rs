@@ -178,6 +178,7 @@ impl Coordinator {
                 Some(Kind::Progress(progress)) => self.handle_progress(now, session, &progress),
                 Some(Kind::Attained(attained)) => self.handle_attained(now, session, &attained),
                 Some(Kind::Interface(report)) => self.handle_interface(now, session, &report),
+                Some(Kind::BlockGone(gone)) => self.handle_block_gone(session, &gone),
                 Some(Kind::HelloPart(part)) => self.handle_hello_part(now, session, part),
                 Some(Kind::Settled(settled)) => self.handle_settled(now, session, settled.coflow),
                 Some(Kind::Limits(limits)) => self.handle_limits(now, session, &limits),
@@ -275,6 +276,21 @@ impl Coordinator {
         self.takes_part(host, block.coflow);
         self.renew(now, block.coflow);
         self.answer_waiting(now, &(block.coflow, block.block));
+    }
+
+    /// An agent does not hold a block any more.
+    fn handle_block_gone(&mut self, session: SessionId, gone: &v1::BlockGone) {
+        let Some(blocks) = self.directory.get_mut(&gone.coflow) else { return };
+        let Some(holders) = blocks.get_mut(gone.block.as_str()) else { return };
+        let before = holders.len();
+        holders.retain(|held| held.session != session);
+        let gone_here = holders.len() < before;
+        if holders.is_empty() {
+            blocks.remove(gone.block.as_str());
+        }
+        if let Some(agent) = self.agents.get_mut(&session).filter(|_| gone_here) {
+            agent.blocks = agent.blocks.saturating_sub(1);
+        }
     }
 
     /// The entry of a coflow, made if there is none: registered at an earlier process, or at none. False at the bound.

@@ -1,12 +1,14 @@
 //! One data connection at the serving side: request in, frames out (on it, or to a relay), acknowledgement in.
 
+use super::blocks::Served;
+use super::jobs::Jobs;
 use super::outlet::{Outlet, Upload};
-use std::cell::RefCell;
 use std::io::{self, Read};
 use std::net::TcpStream;
 use std::rc::Rc;
-use weir_core::agent::Crowd;
-use weir_net::{BlockFile, SendOutcome, TcpPath};
+use weir_core::agent::{Crowd, OpenedFlow};
+use weir_model::Time;
+use weir_net::{SendOutcome, TcpPath};
 use weir_proto::data::{
     ACK, DecodeError, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, Request, Response, Status,
     VERSION, frame_count, frame_length,
@@ -29,11 +31,19 @@ pub(super) enum Input {
     Ended,
 }
 
+/// A request that was accepted, and waits for its file.
+#[derive(Debug)]
+pub(super) struct Opening {
+    pub(super) opened: OpenedFlow,
+    pub(super) request: Request,
+    pub(super) path: Option<RelayPath>,
+}
+
 /// The transfer under way.
 #[derive(Debug)]
 pub(super) struct Serving {
     pub(super) flow: u64,
-    file: Rc<RefCell<BlockFile>>,
+    pub(super) block: Rc<Served>,
     offset: u64,
     frame_end: u64,
     /// End of what is written as one: a frame, or a message to a relay.
@@ -48,6 +58,12 @@ pub(super) struct Connection {
     /// Of the last request, which is that of the answer.
     version: u8,
     serving: Option<Serving>,
+    /// A request whose file is being opened.
+    opening: Option<Opening>,
+    /// When it last did something that counts.
+    pub(super) active: Time,
+    /// Whether its peer ever asked for anything.
+    pub(super) has_spoken: bool,
     /// Where frames go, if not to the peer.
     upload: Option<Upload>,
     scheduled: bool,
@@ -58,18 +74,21 @@ pub(super) struct Connection {
 pub(super) enum Wrote {
     /// This many payload bytes.
     Bytes(u64),
-    /// This many, and the socket takes no more.
+    /// This many, and nothing more can be written until the socket takes more or the file was read.
     Blocked(u64),
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream) -> Connection {
+    pub(super) fn new(now: Time, stream: TcpStream) -> Connection {
         Connection {
             outlet: Outlet::new(stream),
             input: Vec::new(),
             path: None,
             version: VERSION,
             serving: None,
+            opening: None,
+            active: now,
+            has_spoken: false,
             upload: None,
             scheduled: false,
         }
@@ -89,7 +108,23 @@ impl Connection {
     }
 
     pub(super) fn flow(&self) -> Option<u64> {
-        self.serving.as_ref().map(|serving| serving.flow)
+        let opening = self.opening.as_ref().map(|opening| opening.opened.flow);
+        self.serving.as_ref().map(|serving| serving.flow).or(opening)
+    }
+
+    /// Waits for the file of a request.
+    pub(super) fn open(&mut self, opening: Opening) {
+        self.opening = Some(opening);
+    }
+
+    /// The request whose file is being opened, if it is that of the flow.
+    pub(super) fn take_opening(&mut self, flow: u64) -> Option<Opening> {
+        self.opening.take_if(|opening| opening.opened.flow == flow)
+    }
+
+    /// Whether a file is being opened for it.
+    pub(super) fn is_opening(&self) -> bool {
+        self.opening.is_some()
     }
 
     /// Sets how much the kernel may hold unsent, if that changed. A relay holds so much that it makes no difference.
@@ -134,6 +169,10 @@ impl Connection {
     }
 
     fn next_input(&mut self) -> Input {
+        if self.opening.is_some() {
+            // Nothing is to be said before the answer.
+            return if self.input.is_empty() { Input::Nothing } else { Input::Ended };
+        }
         if self.serving.is_some() {
             return match self.input.first() {
                 None => Input::Nothing,
@@ -168,7 +207,7 @@ impl Connection {
     fn finished(&self) -> bool {
         let outlet = self.upload.as_ref().map_or(&self.outlet, |upload| &upload.outlet);
         outlet.output.is_empty()
-            && self.serving.as_ref().is_some_and(|serving| serving.offset == serving.file.borrow().size())
+            && self.serving.as_ref().is_some_and(|serving| serving.offset == serving.block.file.size())
     }
 
     /// Refuses a request. The few bytes of the answer go out at once or the peer is told nothing.
@@ -181,14 +220,14 @@ impl Connection {
     pub(super) fn serve(
         &mut self,
         flow: u64,
-        file: Rc<RefCell<BlockFile>>,
+        block: Rc<Served>,
         offset: u64,
         upload: Option<Upload>,
         identity: Identity,
     ) {
-        let size = file.borrow().size();
+        let size = block.file.size();
         let status = if upload.is_some() { Status::Relayed } else { Status::Accepted };
-        self.serving = Some(Serving { flow, file, offset, frame_end: offset, piece_end: offset });
+        self.serving = Some(Serving { flow, block, offset, frame_end: offset, piece_end: offset });
         self.upload = upload;
         let response = Response { status, size, identity };
         self.outlet.output.extend_from_slice(&response.encode_for(self.version));
@@ -198,7 +237,7 @@ impl Connection {
     }
 
     /// Writes at most `budget` payload bytes of the block.
-    pub(super) fn write(&mut self, budget: u64, scratch: &mut Vec<u8>) -> io::Result<Wrote> {
+    pub(super) fn write(&mut self, budget: u64, reading: &mut Reading<'_>) -> io::Result<Wrote> {
         if !self.outlet.flush(false)? || self.upload.as_ref().is_some_and(|upload| !upload.is_connected()) {
             return Ok(Wrote::Blocked(0));
         }
@@ -206,8 +245,9 @@ impl Connection {
         loop {
             if sent < budget
                 && let Some(serving) = &mut self.serving
+                && !serving.begin_piece(&mut self.outlet, self.upload.as_mut(), reading)
             {
-                serving.begin_piece(&mut self.outlet, self.upload.as_mut(), scratch)?;
+                return Ok(Wrote::Blocked(sent));
             }
             let left = self.serving.as_ref().map_or(0, |serving| serving.piece_end - serving.offset);
             let count = left.min(budget - sent);
@@ -218,7 +258,7 @@ impl Connection {
             let Some(serving) = self.serving.as_mut().filter(|_| count > 0) else {
                 return Ok(Wrote::Bytes(sent));
             };
-            match serving.file.borrow().send(&outlet.stream, serving.offset, count)? {
+            match serving.block.file.send(&outlet.stream, serving.offset, count)? {
                 SendOutcome::Sent(count) => {
                     serving.offset += count;
                     sent += count;
@@ -233,22 +273,24 @@ impl Connection {
 }
 
 impl Serving {
-    /// At the end of a piece, puts what leads the next one into the output: the frame's header where one begins, and
+    /// At the end of a piece, puts what leads the next one into the output, or returns false if its frame must be read
+    /// first: the frame's header where one begins, and
     /// before it the message's where it goes to a relay.
     fn begin_piece(
         &mut self,
         direct: &mut Outlet,
         upload: Option<&mut Upload>,
-        scratch: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        let mut file = self.file.borrow_mut();
-        if self.offset < self.piece_end || self.offset == file.size() {
-            return Ok(());
+        reading: &mut Reading<'_>,
+    ) -> bool {
+        let size = self.block.file.size();
+        if self.offset < self.piece_end || self.offset == size {
+            return true;
         }
         let mut frame = None;
         if self.offset == self.frame_end {
-            let length = frame_length(file.size(), self.offset);
-            let checksum = file.frame_checksum(self.offset, scratch)?;
+            let length = frame_length(size, self.offset);
+            let Reading { now, jobs, connection } = reading;
+            let Some(checksum) = self.block.frame(*now, jobs, *connection, self.offset) else { return false };
             frame = Some(FrameHeader { length: length as u32, checksum }.encode());
             self.frame_end = self.offset + length;
         }
@@ -264,8 +306,16 @@ impl Serving {
                 upload.outlet.output.extend_from_slice(header);
             }
         }
-        Ok(())
+        true
     }
+}
+
+/// What it takes to read a frame.
+pub(super) struct Reading<'a> {
+    pub(super) now: Time,
+    pub(super) jobs: &'a mut Jobs,
+    /// Who waits for it.
+    pub(super) connection: u64,
 }
 
 /// Bytes of a flow that carries a block of `size` from `offset`: its frames and their headers.

@@ -1,36 +1,48 @@
-//! The data-plane thread: sockets and files on one side, the agent's state machine on the other.
+//! The data-plane thread: sockets on one side, the agent's state machine on the other. It waits for nobody: files are
+//! opened, read and removed by others ([`Jobs`]).
 
-use super::Command;
-use super::SiteRelays;
-use super::connection::{Connection, Input, Wrote};
+use super::blocks::Blocks;
+use super::connection::{Connection, Input};
+use super::jobs::{Job, Jobs};
 use super::journal::Journal;
 use super::uploads::Uploads;
-use std::cell::RefCell;
+use super::{Command, SiteRelays};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::net::TcpListener;
-use std::path::Path;
-use std::rc::{Rc, Weak};
-use std::sync::mpsc as sync_mpsc;
-use tokio::sync::mpsc;
-use weir_core::agent::{Agent, AgentConfig, BlockEntry, InterfaceBytes, JournalEntry, Pacing};
+use std::path::{Path, PathBuf};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use weir_core::agent::{Agent, AgentConfig, InterfaceBytes, JournalEntry, PutError};
 use weir_model::{Span, Time};
-use weir_net::{BlockFile, Clock, Event, FrameChecksums, Interface, InterfaceCounters, Poller};
-use weir_proto::data::{Request, Status};
-use weir_proto::relay::RelayPath;
+use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
+use weir_proto::data::Status;
 use weir_proto::{limits, v1};
 
 const LISTENER: u64 = 0;
 /// Waking for every chunk of every flow would cost more than moving its bytes. Events end a sleep.
 const SHORTEST_SLEEP: Span = Span::from_nanos(500_000);
-/// Writes between two looks at events and commands, so that neither waits long.
-const WRITES_PER_TURN: usize = 8;
+/// Commands taken between two looks at sockets.
+const COMMANDS_PER_TURN: usize = 256;
+/// How often it is looked at which connections are idle, which files take long, and what has no room.
+const LOOK_INTERVAL: Span = Span::from_millis(500);
+/// How often the spool is looked through for files of dead tasks.
+const SWEEP_INTERVAL: Span = Span::from_millis(600_000);
+/// A connection that never asked for anything is closed after this time,
+const SILENT_LIMIT: Span = Span::from_millis(10_000);
+/// and one that asks for nothing more after this.
+const IDLE_LIMIT: Span = Span::from_millis(60_000);
+/// A file that is not open after this time is answered for as unreadable.
+const OPEN_LIMIT: Span = Span::from_millis(10_000);
 
 /// What the thread has of the operating system.
 pub(super) struct Edge {
     pub(super) clock: Clock,
     pub(super) listener: TcpListener,
     pub(super) poller: Poller,
+    /// Where files are opened and read.
+    pub(super) runtime: Handle,
     /// The host's link, if foreign traffic on it is measured.
     pub(super) interface: Option<Interface>,
     /// Messages to the coordinator are at least this far apart.
@@ -43,30 +55,44 @@ pub(super) struct Edge {
 pub(super) struct DataPlane {
     edge: Edge,
     agent: Agent,
-    inbox: sync_mpsc::Receiver<Command>,
+    inbox: mpsc::Receiver<Command>,
     journal: Journal,
+    spool: PathBuf,
+    lock: File,
 }
 
 impl DataPlane {
-    /// Restores the journal and prepares to serve.
+    /// Takes the spool, restores the journal and prepares to serve.
     pub(super) fn start(
         config: AgentConfig,
         spool: &Path,
         edge: Edge,
-        inbox: sync_mpsc::Receiver<Command>,
-    ) -> io::Result<DataPlane> {
-        let (journal, entries) = Journal::open(spool)?;
+        inbox: mpsc::Receiver<Command>,
+    ) -> anyhow::Result<DataPlane> {
+        let lock = super::spool::lock(spool)?;
+        let (mut journal, found) = Journal::open(spool)?;
         let mut agent = Agent::new(config);
-        for entry in entries {
+        for entry in found.entries {
             agent.restore(entry);
         }
+        // What is dead goes first: the disk may be full of it.
+        while let Some(path) = agent.poll_discard() {
+            let _ = std::fs::remove_file(path);
+        }
+        for path in super::spool::abandoned(spool) {
+            if !path.to_str().is_some_and(|path| agent.owns(path)) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        while !journal.rewrite(&agent) {}
         edge.poller.add(&edge.listener, LISTENER)?;
-        Ok(DataPlane { edge, agent, inbox, journal })
+        Ok(DataPlane { edge, agent, inbox, journal, spool: spool.to_owned(), lock })
     }
 
     /// Runs until told to stop.
     pub(super) fn run(self) -> io::Result<()> {
-        let Edge { clock, listener, poller, interface, batch, relays } = self.edge;
+        let Edge { clock, listener, poller, runtime, interface, batch, relays } = self.edge;
+        let jobs = Jobs::new(runtime, poller.waker());
         Running {
             clock,
             batch,
@@ -77,83 +103,100 @@ impl DataPlane {
             poller,
             inbox: self.inbox,
             journal: self.journal,
+            spool: self.spool,
+            _lock: self.lock,
+            jobs,
             connections: BTreeMap::new(),
             by_flow: BTreeMap::new(),
             uploads: Uploads::new(relays),
-            files: BTreeMap::new(),
+            blocks: Blocks::default(),
             session: None,
             next_token: LISTENER + 1,
-            scratch: Vec::new(),
             accept_again: false,
             last_message: Time::ZERO,
+            next_look: Time::ZERO,
+            next_sweep: clock.now() + SWEEP_INTERVAL,
         }
         .run()
     }
 }
 
-struct Running {
-    clock: Clock,
+/// The thread at work.
+pub(super) struct Running {
+    pub(super) clock: Clock,
     /// Messages to the coordinator are at least this far apart.
     batch: Span,
     interface: Option<Interface>,
     /// What the interface said last.
     counters: InterfaceCounters,
-    agent: Agent,
+    pub(super) agent: Agent,
     listener: TcpListener,
-    poller: Poller,
-    inbox: sync_mpsc::Receiver<Command>,
+    pub(super) poller: Poller,
+    inbox: mpsc::Receiver<Command>,
     journal: Journal,
-    connections: BTreeMap<u64, Connection>,
-    by_flow: BTreeMap<u64, u64>,
-    uploads: Uploads,
-    files: BTreeMap<(u64, String), ServedBlock>,
+    spool: PathBuf,
+    _lock: File,
+    pub(super) jobs: Jobs,
+    pub(super) connections: BTreeMap<u64, Connection>,
+    pub(super) by_flow: BTreeMap<u64, u64>,
+    pub(super) uploads: Uploads,
+    pub(super) blocks: Blocks,
     session: Option<mpsc::Sender<v1::AgentMessage>>,
-    next_token: u64,
-    scratch: Vec<u8>,
+    pub(super) next_token: u64,
     accept_again: bool,
     last_message: Time,
+    next_look: Time,
+    next_sweep: Time,
 }
 
 impl Running {
     fn run(mut self) -> io::Result<()> {
         let mut events = Vec::new();
         loop {
-            if !self.take_commands()? {
+            if !self.take_commands() {
                 return Ok(());
             }
             for event in events.drain(..) {
                 self.handle_event(event);
             }
+            self.take_jobs();
             if std::mem::take(&mut self.accept_again) {
                 self.accept();
             }
             self.transmit();
             self.agent.handle_timeout(self.clock.now());
             self.measure();
-            self.deliver()?;
-            let mut wake = self.agent.next_timeout();
-            if self.agent.has_message() {
-                let next = self.last_message + self.batch;
-                wake = Some(wake.map_or(next, |at| at.min(next)));
-            }
-            let timeout = match wake {
-                _ if self.accept_again => Some(Span::from_millis(5)),
-                Some(at) => Some(coalesce(at.since(self.clock.now()))),
-                None => None,
-            };
-            self.poller.wait(timeout, &mut events)?;
+            self.deliver();
+            self.look();
+            self.poller.wait(self.timeout(), &mut events)?;
         }
     }
 
-    fn take_commands(&mut self) -> io::Result<bool> {
-        loop {
+    /// How long nothing is to be done.
+    fn timeout(&self) -> Option<Span> {
+        let now = self.clock.now();
+        let message = self.agent.has_message().then(|| self.last_message + self.batch);
+        let look = (!self.connections.is_empty() || self.journal.waits() || self.jobs.wait())
+            .then_some(self.next_look);
+        let rewrite = self.journal.wants_rewriting().then_some(now);
+        let accept = self.accept_again.then(|| now + Span::from_millis(5));
+        let sweep = Some(self.next_sweep);
+        let more = (!self.inbox.is_empty()).then_some(now);
+        let times = [self.agent.next_timeout(), message, look, rewrite, accept, sweep, more];
+        times.into_iter().flatten().min().map(|at| coalesce(at.since(now)))
+    }
+
+    fn take_commands(&mut self) -> bool {
+        let mut puts = Vec::new();
+        for _ in 0..COMMANDS_PER_TURN {
             let now = self.clock.now();
             match self.inbox.try_recv() {
                 Ok(Command::Put(block, reply)) => {
-                    let result = self.agent.handle_put(*block);
-                    // The journal first: what was answered for must survive.
-                    self.write_journal()?;
-                    let _ = reply.send(result);
+                    let key = (block.coflow, block.block.clone());
+                    match self.agent.handle_put(*block) {
+                        Ok(()) => puts.push((key, reply)),
+                        refused => _ = reply.send(refused),
+                    }
                 }
                 Ok(Command::HasEnded(coflow, reply)) => {
                     let _ = reply.send(self.agent.has_ended(coflow));
@@ -176,11 +219,64 @@ impl Running {
                     while let Some(notice) = self.agent.poll_notice() {
                         tracing::warn!("the coordinator says: {notice}");
                     }
-                    self.deliver()?;
                 }
-                Ok(Command::Stop) | Err(sync_mpsc::TryRecvError::Disconnected) => return Ok(false),
-                Err(sync_mpsc::TryRecvError::Empty) => return Ok(true),
+                Ok(Command::Stop) | Err(mpsc::error::TryRecvError::Disconnected) => return false,
+                Err(mpsc::error::TryRecvError::Empty) => break,
             }
+        }
+        self.answer_puts(puts);
+        true
+    }
+
+    /// Writes the journal and answers puts: what was answered for must survive.
+    fn answer_puts(&mut self, puts: Vec<((u64, String), oneshot::Sender<Result<(), PutError>>)>) {
+        let entries = self.take_journal();
+        if puts.is_empty() {
+            return self.journal.append(&entries);
+        }
+        let Err(error) = self.journal.append_put(&entries) else {
+            return puts.into_iter().for_each(|(_, reply)| _ = reply.send(Ok(())));
+        };
+        let (new, others): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| matches!(entry, JournalEntry::Put(_)));
+        self.journal.append(&others);
+        let new: Vec<(u64, String)> = new
+            .into_iter()
+            .filter_map(|entry| {
+                if let JournalEntry::Put(block) = entry { Some((block.coflow, block.block)) } else { None }
+            })
+            .collect();
+        for (key, reply) in puts {
+            let refused = new.contains(&key);
+            if refused {
+                self.agent.handle_gone(&key.0, &key.1);
+            }
+            let _ = reply.send(if refused { Err(PutError::NoSpace(error.to_string())) } else { Ok(()) });
+        }
+        // They were never written.
+        while self.agent.poll_journal().is_some() {}
+        self.discard();
+    }
+
+    /// What is to be written down, and what follows from it here.
+    fn take_journal(&mut self) -> Vec<JournalEntry> {
+        let mut entries = Vec::new();
+        while let Some(entry) = self.agent.poll_journal() {
+            match &entry {
+                JournalEntry::EndedRange(first, last) => self.blocks.forget_coflows(*first, *last),
+                JournalEntry::Gone { coflow, block } => self.blocks.forget(&(*coflow, block.clone())),
+                _ => {}
+            }
+            entries.push(entry);
+        }
+        entries
+    }
+
+    /// Has the files of blocks that are gone removed.
+    fn discard(&mut self) {
+        let now = self.clock.now();
+        while let Some(path) = self.agent.poll_discard() {
+            self.jobs.remove(now, path.into());
         }
     }
 
@@ -206,9 +302,14 @@ impl Running {
         loop {
             let Some(connection) = self.connections.get_mut(&token) else { return };
             let flow = connection.flow();
-            match connection.read() {
+            let input = connection.read();
+            if input != Input::Nothing {
+                connection.active = self.clock.now();
+                connection.has_spoken = true;
+            }
+            match input {
                 Input::Nothing => return,
-                Input::Request(request, path) => self.begin(token, &request, path),
+                Input::Request(request, path) => self.begin(token, request, path),
                 Input::Acknowledged => {
                     self.uploads.forget(token);
                     if let Some(flow) = flow {
@@ -228,8 +329,10 @@ impl Running {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    // Out of descriptors, most likely: those waiting are tried again shortly.
-                    tracing::warn!(%error, "cannot accept a data connection");
+                    // Out of descriptors, most likely: idle connections make room. Those waiting are tried again.
+                    if !self.close_idle() {
+                        tracing::warn!(%error, "cannot accept a data connection");
+                    }
                     self.accept_again = true;
                     return;
                 }
@@ -237,8 +340,8 @@ impl Running {
             if stream.set_nonblocking(true).is_err() || weir_net::tune_served(&stream).is_err() {
                 continue;
             }
-            let mut connection = Connection::new(stream);
-            if self.connections.len() >= limits::MAX_DATA_CONNECTIONS {
+            let mut connection = Connection::new(self.clock.now(), stream);
+            if self.connections.len() >= limits::MAX_DATA_CONNECTIONS && !self.close_idle() {
                 connection.refuse(Status::Busy);
                 continue;
             }
@@ -250,76 +353,51 @@ impl Running {
         }
     }
 
-    /// Something happened to the connection to a relay that carries the flow of connection `token`.
-    fn handle_upload(&mut self, token: u64) {
-        let Some(connection) = self.connections.get_mut(&token) else { return };
-        let flow = connection.flow();
-        let Some(upload) = connection.upload() else { return };
-        match (upload.check(), flow) {
-            (Ok(()), Some(flow)) => self.agent.handle_writable(self.clock.now(), flow),
-            (Ok(()), None) => {}
-            // Its receiver sees the connection close, and asks again.
-            (Err(error), _) => {
-                tracing::debug!(token, %error, "a relay gave a flow up");
-                self.close(token);
-            }
-        }
-    }
-
-    fn begin(&mut self, token: u64, request: &Request, path: Option<RelayPath>) {
-        let now = self.clock.now();
-        let opened = self.agent.handle_request(now, request);
-        let Some(connection) = self.connections.get_mut(&token) else { return };
-        let opened = match opened {
-            Ok(opened) => opened,
-            Err(status) => return connection.refuse(status),
+    /// Closes the connection that has been idle for longest, to make room; false if none is.
+    pub(super) fn close_idle(&mut self) -> bool {
+        let idle = self.connections.iter().filter(|(_, connection)| connection.flow().is_none());
+        let Some(token) = idle.min_by_key(|(_, connection)| connection.active).map(|(&token, _)| token)
+        else {
+            return false;
         };
-        match open_block(&mut self.files, &opened.block) {
-            Ok(file) => {
-                let next = &mut self.next_token;
-                let begun = path
-                    .and_then(|path| self.uploads.begin(now, token, next, request, path, opened.block.size));
-                let upload =
-                    begun.filter(|upload| self.poller.add(&upload.outlet.stream, upload.token).is_ok());
-                connection.serve(opened.flow, file, opened.offset, upload, opened.block.identity);
-                self.by_flow.insert(opened.flow, token);
-            }
-            Err(error) => {
-                tracing::warn!(path = opened.block.path, %error, "cannot read a block");
-                self.agent.handle_closed(opened.flow, false);
-                connection.refuse(Status::Unreadable);
-            }
-        }
+        self.close(token);
+        true
     }
 
-    fn transmit(&mut self) {
-        for _ in 0..WRITES_PER_TURN {
-            let now = self.clock.now();
-            let Some(transmit) = self.agent.poll_transmit(now) else { return };
-            let flow = transmit.flow;
-            let token = self.by_flow.get(&flow).copied();
-            let Some(connection) = token.and_then(|token| self.connections.get_mut(&token)) else {
-                self.agent.handle_closed(flow, false);
-                continue;
-            };
-            connection.set_scheduled(self.agent.pacing(flow) != Some(Pacing::Unscheduled));
-            if let Some(crowd) = connection.crowd(transmit.in_flight_limit) {
-                self.agent.handle_crowded(now, flow, crowd);
-                continue;
-            }
-            match connection.write(transmit.bytes, &mut self.scratch) {
-                Ok(Wrote::Bytes(bytes)) => self.agent.handle_sent(now, flow, bytes),
-                Ok(Wrote::Blocked(bytes)) => {
-                    self.agent.handle_blocked(now, flow);
-                    self.agent.handle_sent(now, flow, bytes);
+    /// Looks, now and then, at what takes too long.
+    fn look(&mut self) {
+        if self.journal.wants_rewriting() {
+            self.journal.rewrite(&self.agent);
+        }
+        let now = self.clock.now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK_INTERVAL;
+        self.jobs.start(now);
+        if self.journal.waits() {
+            self.journal.try_again();
+        }
+        if self.next_sweep <= now {
+            self.next_sweep = now + SWEEP_INTERVAL;
+            self.jobs.add(now, Job::Sweep(self.spool.clone()));
+        }
+        let (mut over, mut late) = (Vec::new(), Vec::new());
+        for (&token, connection) in &self.connections {
+            let quiet = now.since(connection.active);
+            match connection.flow() {
+                Some(flow) if connection.is_opening() && quiet > OPEN_LIMIT => late.push((token, flow)),
+                Some(_) => {}
+                None if quiet > if connection.has_spoken { IDLE_LIMIT } else { SILENT_LIMIT } => {
+                    over.push(token)
                 }
-                Err(error) => {
-                    tracing::debug!(flow, %error, "a data connection ended");
-                    if let Some(token) = token {
-                        self.close(token);
-                    }
-                }
+                None => {}
             }
+        }
+        over.into_iter().for_each(|token| self.close(token));
+        for (token, flow) in late {
+            tracing::warn!(flow, "the file of a block could not be opened within ten seconds");
+            self.give_up_opening(token, flow, Status::Unreadable);
         }
     }
 
@@ -341,7 +419,7 @@ impl Running {
         self.agent.handle_interface(now, InterfaceBytes { sent, received }, &under_way.collect());
     }
 
-    fn close(&mut self, token: u64) {
+    pub(super) fn close(&mut self, token: u64) {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         if let Some(upload) = connection.upload() {
             self.uploads.end(self.clock.now(), token, upload);
@@ -353,8 +431,10 @@ impl Running {
     }
 
     /// Hands on what the state machine has to say.
-    fn deliver(&mut self) -> io::Result<()> {
-        self.write_journal()?;
+    fn deliver(&mut self) {
+        let entries = self.take_journal();
+        self.journal.append(&entries);
+        self.discard();
         while let Some(flow) = self.agent.poll_abort() {
             if let Some(token) = self.by_flow.get(&flow).copied() {
                 self.close(token);
@@ -362,7 +442,7 @@ impl Running {
         }
         let now = self.clock.now();
         if !self.agent.has_message() || now < self.last_message + self.batch {
-            return Ok(());
+            return;
         }
         self.last_message = now;
         while self.may_say_more()
@@ -373,11 +453,11 @@ impl Running {
             {
                 // The coordinator does not keep up or is gone. The session task sees its queue close
                 // and starts a new session, which begins with everything.
+                tracing::warn!("the coordinator does not keep up with this agent; beginning a new session");
                 self.session = None;
                 self.agent.handle_session_lost();
             }
         }
-        Ok(())
     }
 
     /// Whether the session has room: parts of a Hello are large and wait in the state machine, which has no second copy
@@ -387,55 +467,9 @@ impl Running {
         let Some(session) = self.session.as_ref().filter(|_| self.agent.introduces()) else { return true };
         session.is_closed() || session.capacity() + PARTS_AT_ONCE > session.max_capacity()
     }
-
-    fn write_journal(&mut self) -> io::Result<()> {
-        let mut entries = Vec::new();
-        while let Some(entry) = self.agent.poll_journal() {
-            if let JournalEntry::EndedRange(first, last) = entry {
-                let from = self.files.range((first, String::new())..).map(|(key, _)| key);
-                for key in from.take_while(|key| key.0 <= last).cloned().collect::<Vec<_>>() {
-                    self.files.remove(&key);
-                }
-            }
-            entries.push(entry);
-        }
-        self.journal.append(&entries)?;
-        while let Some(path) = self.agent.poll_discard() {
-            if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!(path, %error, "cannot remove a spooled block");
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Sleeps are either none or long enough that several chunks may have become due.
 fn coalesce(wait: Span) -> Span {
     if wait == Span::ZERO { wait } else { wait.max(SHORTEST_SLEEP) }
-}
-
-/// A block that was asked for: its file while somebody reads it, and what is known of its checksums.
-struct ServedBlock {
-    file: Weak<RefCell<BlockFile>>,
-    checksums: FrameChecksums,
-}
-
-/// The open file of a block, shared by all who read it now.
-fn open_block(
-    files: &mut BTreeMap<(u64, String), ServedBlock>,
-    block: &BlockEntry,
-) -> io::Result<Rc<RefCell<BlockFile>>> {
-    let key = (block.coflow, block.block.clone());
-    let served = files.entry(key).or_insert_with(|| ServedBlock {
-        file: Weak::new(),
-        checksums: FrameChecksums::new(block.size, &block.frame_checksums),
-    });
-    if let Some(file) = served.file.upgrade() {
-        return Ok(file);
-    }
-    let path = Path::new(&block.path);
-    let file = BlockFile::open(path, block.offset, block.size, served.checksums.clone())?;
-    let file = Rc::new(RefCell::new(file));
-    served.file = Rc::downgrade(&file);
-    Ok(file)
 }

@@ -1,167 +1,443 @@
-//! The journal: what must survive the process, one JSON object a line, appended as it happens and
-//! rewritten without what has ended when the agent starts.
+//! The journal: what must survive the process, a line each, appended as it happens, and written anew without what has
+//! ended when the agent starts and whenever most of it is dead.
 //!
-//! A line counts once its newline is there, so a process killed in mid-write loses at most what it had
-//! not yet answered for. Losing the machine loses the journal's last moments: blocks in memory are gone
-//! then anyway.
+//! # Format
+//! Version 2: a header line, then lines of a CRC-32C in eight hexadecimal digits, a blank, and a JSON object, which the
+//! checksum is of. Lines of version 1 have no checksum and begin with the object's brace; they are read too.
+//!
+//! # What a fault costs
+//! * The process is killed in mid-write: the last line has no newline and was never answered for. It is dropped.
+//! * A line is damaged: it alone is skipped, and told. Others stay.
+//! * The disk is full: what was written of a line is taken back. Puts are refused while less than a reserve is left;
+//!   everything else goes into the reserve, and beyond it waits in memory until there is room again.
+//! * The machine is lost: so are the journal's last moments, and blocks in memory anyway.
 
+use rustix::fs::FallocateFlags;
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use weir_core::agent::JournalEntry;
+use weir_core::agent::{Agent, FactCursor, JournalEntry};
 
 const FILE: &str = "journal.jsonl";
-/// Written first; a reader of another version starts with an empty journal beside it.
-const HEADER: &str = "{\"weir_journal\":1}";
+const NEW_FILE: &str = "journal.jsonl.new";
+/// Written first.
+const HEADER: &str = "{\"weir_journal\":2}";
+/// Of version 1.
+const HEADER_1: &str = "{\"weir_journal\":1}";
+/// Room on the disk that is kept for everything but puts.
+const RESERVE_BYTES: u64 = 1 << 20;
+/// A journal is written anew once it has twice the length it had, and this much more.
+const SLACK_BYTES: u64 = 16 << 20;
+/// Facts that are written at once into a new journal, so that nobody waits long.
+const FACTS_AT_ONCE: usize = 1_000;
+/// Bytes that wait for room on the disk; older ones are dropped beyond that, and told.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 pub(super) struct Journal {
+    spool: PathBuf,
+    log: Log,
+    /// Length after it was last written anew.
+    begun: u64,
+    /// A new journal in the making.
+    rewriting: Option<(Log, FactCursor)>,
+    /// Lines that had no room.
+    waiting: VecDeque<Vec<u8>>,
+    waiting_bytes: usize,
+    /// Whether writing failed last time, so that it is told once.
+    failing: bool,
+}
+
+/// A file that lines are appended to, whole or not at all.
+struct Log {
     file: File,
+    length: u64,
+    /// Up to where the file system has set room aside; `None` where it does not do so.
+    reserved: Option<u64>,
+}
+
+impl Log {
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(lines) {
+            // Half a line must not stand before the next one.
+            self.file.set_len(self.length)?;
+            io::Seek::seek(&mut self.file, io::SeekFrom::Start(self.length))?;
+            return Err(error);
+        }
+        self.length += lines.len() as u64;
+        Ok(())
+    }
+
+    /// Sets room aside beyond the end. An error says that there is none.
+    fn reserve(&mut self) -> io::Result<()> {
+        let Some(reserved) = self.reserved.filter(|&reserved| reserved < self.length + RESERVE_BYTES) else {
+            return Ok(());
+        };
+        let until = self.length + 2 * RESERVE_BYTES;
+        let from = reserved.max(self.length);
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, until - from) {
+            Ok(()) => self.reserved = Some(until),
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.reserved = None,
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+}
+
+/// What was found in a journal.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) entries: Vec<JournalEntry>,
+    /// Lines, counted from 1, that could not be read.
+    pub(super) damaged: Vec<usize>,
 }
 
 impl Journal {
-    /// Reads what is there, leaves out what belongs to ended coflows, and opens it for appending.
-    pub(super) fn open(spool: &Path) -> io::Result<(Journal, Vec<JournalEntry>)> {
+    /// Reads what is there and opens it for appending.
+    pub(super) fn open(spool: &Path) -> io::Result<(Journal, Found)> {
         let path = spool.join(FILE);
-        let before = read(&path)?;
-        let entries = live(&before);
-        let new = spool.join(format!("{FILE}.new"));
-        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&new)?;
-        let mut text = format!("{HEADER}\n");
-        for entry in &entries {
-            text.push_str(&line(entry)?);
+        let (found, whole) = read(&path)?;
+        for line in &found.damaged {
+            tracing::error!(path = %path.display(), line, "a damaged line of the journal was skipped: what it said is lost");
         }
-        file.write_all(text.as_bytes())?;
-        std::fs::rename(&new, &path)?;
-        remove_dead(spool, &before, &entries)?;
-        Ok((Journal { file }, entries))
+        let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
+        // A torn line at the end is taken back.
+        file.set_len(whole)?;
+        let length = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
+        let log = Log { file, length, reserved: Some(0) };
+        let mut journal = Journal {
+            spool: spool.to_owned(),
+            log,
+            begun: length,
+            rewriting: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            failing: false,
+        };
+        if length == 0 {
+            journal.keep(format!("{HEADER}\n").into_bytes());
+        }
+        Ok((journal, found))
     }
 
-    /// Appends entries with one write.
-    pub(super) fn append(&mut self, entries: &[JournalEntry]) -> io::Result<()> {
+    /// Appends what a put is answered for, and everything else that happened. An error says that it is not on the disk,
+    /// and that nothing of it was written.
+    pub(super) fn append_put(&mut self, entries: &[JournalEntry]) -> io::Result<()> {
+        self.write_waiting()?;
+        self.log.reserve()?;
+        self.write(lines(entries)?)
+    }
+
+    /// Appends facts that hold whether there is room or not; without, they wait.
+    pub(super) fn append(&mut self, entries: &[JournalEntry]) {
         if entries.is_empty() {
-            return Ok(());
+            return;
         }
-        let lines: String = entries.iter().map(line).collect::<io::Result<_>>()?;
-        self.file.write_all(lines.as_bytes())
+        match lines(entries) {
+            Ok(lines) => self.keep(lines),
+            Err(error) => {
+                tracing::error!(%error, "facts that cannot be written down are lost with the process")
+            }
+        }
+    }
+
+    fn keep(&mut self, lines: Vec<u8>) {
+        self.waiting_bytes += lines.len();
+        self.waiting.push_back(lines);
+        if let Err(error) = self.write_waiting()
+            && !self.failing
+        {
+            self.failing = true;
+            tracing::error!(%error, spool = %self.spool.display(), "the journal cannot be written; puts are refused until it can");
+        }
+        while self.waiting_bytes > MAX_WAITING_BYTES {
+            let Some(lines) = self.waiting.pop_front() else { return };
+            self.waiting_bytes -= lines.len();
+            tracing::error!(
+                bytes = lines.len(),
+                "facts that had no room in the journal for too long are lost with the process"
+            );
+        }
+    }
+
+    /// Whether something waits for room: then [`Journal::try_again`] is worth a call now and then.
+    pub(super) fn waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Writes what waited for room, if there is some by now.
+    pub(super) fn try_again(&mut self) {
+        let _ = self.write_waiting();
+    }
+
+    fn write_waiting(&mut self) -> io::Result<()> {
+        while let Some(lines) = self.waiting.pop_front() {
+            if let Err(error) = self.log.append(&lines) {
+                self.waiting.push_front(lines);
+                return Err(error);
+            }
+            self.waiting_bytes -= lines.len();
+            self.also(&lines);
+        }
+        if std::mem::take(&mut self.failing) {
+            tracing::warn!(spool = %self.spool.display(), "the journal is written again");
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, lines: Vec<u8>) -> io::Result<()> {
+        self.log.append(&lines)?;
+        self.also(&lines);
+        Ok(())
+    }
+
+    /// A journal in the making gets what the old one gets; if it cannot, it is given up.
+    fn also(&mut self, lines: &[u8]) {
+        if let Some((new, _)) = &mut self.rewriting
+            && new.append(lines).is_err()
+        {
+            self.give_up_rewriting();
+        }
+    }
+
+    fn give_up_rewriting(&mut self) {
+        self.rewriting = None;
+        self.begun = self.log.length;
+        let _ = std::fs::remove_file(self.spool.join(NEW_FILE));
+    }
+
+    /// Whether most of the journal is dead, or a new one is in the making.
+    pub(super) fn wants_rewriting(&self) -> bool {
+        self.rewriting.is_some() || self.log.length > 2 * self.begun + SLACK_BYTES
+    }
+
+    /// Goes on to write the journal anew; true once that is done, or was given up.
+    pub(super) fn rewrite(&mut self, agent: &Agent) -> bool {
+        match self.rewrite_some(agent) {
+            Ok(over) => over,
+            Err(error) => {
+                tracing::warn!(%error, "the journal could not be written anew; it goes on to grow");
+                self.give_up_rewriting();
+                true
+            }
+        }
+    }
+
+    fn rewrite_some(&mut self, agent: &Agent) -> io::Result<bool> {
+        let path = self.spool.join(NEW_FILE);
+        let (mut new, mut cursor) = match self.rewriting.take() {
+            Some(rewriting) => rewriting,
+            None => {
+                let file =
+                    OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&path)?;
+                let mut new = Log { file, length: 0, reserved: Some(0) };
+                new.append(format!("{HEADER}\n").as_bytes())?;
+                (new, FactCursor::default())
+            }
+        };
+        let facts = agent.facts(&mut cursor, FACTS_AT_ONCE);
+        if !facts.is_empty() {
+            new.append(&lines(&facts)?)?;
+            self.rewriting = Some((new, cursor));
+            return Ok(false);
+        }
+        std::fs::rename(&path, self.spool.join(FILE))?;
+        self.begun = new.length;
+        self.log = new;
+        Ok(true)
     }
 }
 
-fn line(entry: &JournalEntry) -> io::Result<String> {
-    Ok(format!("{}\n", serde_json::to_string(entry)?))
+fn lines(entries: &[JournalEntry]) -> io::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for entry in entries {
+        let json = serde_json::to_vec(entry)?;
+        write!(lines, "{:08x} ", weir_net::checksum(&json))?;
+        lines.extend_from_slice(&json);
+        lines.push(b'\n');
+    }
+    Ok(lines)
 }
 
-fn read(path: &Path) -> io::Result<Vec<JournalEntry>> {
+/// What a journal says, and how many bytes of it are whole lines.
+fn read(path: &Path) -> io::Result<(Found, u64)> {
+    let mut found = Found::default();
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((found, 0)),
         Err(error) => return Err(error),
     };
-    let mut lines = BufReader::new(file).split(b'\n');
-    match lines.next().transpose()? {
-        Some(header) if header == HEADER.as_bytes() => {}
-        None => return Ok(Vec::new()),
-        Some(_) => {
-            let aside: PathBuf = path.with_extension("other-version");
+    let (mut reader, mut line, mut whole) = (BufReader::new(file), Vec::new(), 0);
+    for number in 1.. {
+        line.clear();
+        let length = reader.read_until(b'\n', &mut line)?;
+        if line.pop_if(|last| *last == b'\n').is_none() {
+            if length > 0 {
+                tracing::warn!(path = %path.display(), number, "the journal's last line is torn: it was never answered for");
+            }
+            break;
+        }
+        if number == 1 && is_of_other_version(&line) {
+            let aside = path.with_extension("other-version");
             std::fs::rename(path, &aside)?;
             tracing::warn!(kept = %aside.display(), "journal of another version put aside");
-            return Ok(Vec::new());
+            return Ok((found, 0));
+        }
+        whole += length as u64;
+        if number == 1 && (line == HEADER.as_bytes() || line == HEADER_1.as_bytes()) {
+            continue;
+        }
+        match decode(&line) {
+            Some(entry) => found.entries.push(entry),
+            None => found.damaged.push(number),
         }
     }
-    let mut entries = Vec::new();
-    for line in lines {
-        match serde_json::from_slice(&line?) {
-            Ok(entry) => entries.push(entry),
-            // Only the last line can be torn; anything after it was never answered for.
-            Err(_) => break,
-        }
-    }
-    Ok(entries)
+    Ok((found, whole))
 }
 
-fn live(entries: &[JournalEntry]) -> Vec<JournalEntry> {
-    let mut ended: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
-    for entry in entries {
-        let (first, last) = match entry {
-            JournalEntry::Ended(coflow) => (*coflow, *coflow),
-            JournalEntry::EndedRange(first, last) => (*first, *last),
-            _ => continue,
-        };
-        let known = ended.entry(first).or_insert(last);
-        *known = last.max(*known);
-    }
-    let has_ended = |coflow: &u64| ended.range(..=coflow).any(|(_, last)| coflow <= last);
-    let keep = |entry: &JournalEntry| match entry {
-        JournalEntry::Put(block) => !has_ended(&block.coflow),
-        JournalEntry::Coflow { coflow, .. } | JournalEntry::Done { coflow, .. } => !has_ended(coflow),
-        JournalEntry::Ended(_) | JournalEntry::EndedRange(..) => true,
-    };
-    entries.iter().filter(|entry| keep(entry)).cloned().collect()
+/// Whether a first line is the header of a version that is not known here.
+fn is_of_other_version(line: &[u8]) -> bool {
+    line.starts_with(b"{\"weir_journal\":") && line != HEADER.as_bytes() && line != HEADER_1.as_bytes()
 }
 
-/// Spooled files nobody put within this time belong to tasks that died first.
-const ABANDONED: std::time::Duration = std::time::Duration::from_secs(3600);
-
-/// Removes spooled blocks of ended coflows, and files that were never put.
-fn remove_dead(spool: &Path, before: &[JournalEntry], kept: &[JournalEntry]) -> io::Result<()> {
-    let spooled = |entries: &[JournalEntry]| -> std::collections::BTreeSet<String> {
-        entries
-            .iter()
-            .filter_map(|entry| match entry {
-                JournalEntry::Put(block) if block.spooled => Some(block.path.clone()),
-                _ => None,
-            })
-            .collect()
-    };
-    let (known, held) = (spooled(before), spooled(kept));
-    for entry in std::fs::read_dir(spool)? {
-        let entry = entry?;
-        let path = entry.path();
-        let Some(name) = path.to_str().filter(|name| name.ends_with(".block")) else { continue };
-        let old = || {
-            entry
-                .metadata()
-                .and_then(|data| data.modified())
-                .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED))
-        };
-        if !held.contains(name) && (known.contains(name) || old()) {
-            std::fs::remove_file(&path)?;
-        }
+fn decode(line: &[u8]) -> Option<JournalEntry> {
+    if line.first() == Some(&b'{') {
+        return serde_json::from_slice(line).ok();
     }
-    Ok(())
+    let (digits, json) = (line.get(..8)?, line.get(9..)?);
+    let digits = std::str::from_utf8(digits).ok()?;
+    let sound = u32::from_str_radix(digits, 16) == Ok(weir_net::checksum(json));
+    sound.then(|| serde_json::from_slice(json).ok()).flatten()
 }
 
+/// Journal lines as bytes, for tests that damage them and for fuzzing.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::agent::BlockEntry;
+    use weir_core::agent::{AgentConfig, BlockEntry};
+    use weir_model::Span;
 
-    fn put(coflow: u64, path: &Path) -> JournalEntry {
+    fn put(coflow: u64, name: &str) -> JournalEntry {
         JournalEntry::Put(BlockEntry {
             coflow,
-            block: "b".to_owned(),
-            path: path.display().to_string(),
+            block: name.to_owned(),
+            path: format!("/spool/{name}"),
             offset: 0,
             size: 1,
             spooled: true,
             frame_checksums: vec![7],
-            identity: weir_proto::data::Identity::UNKNOWN,
+            stamp: None,
+            identity: weir_proto::data::Identity::drawn([3; 16]),
         })
     }
 
+    fn agent() -> Agent {
+        Agent::new(AgentConfig {
+            host: 0,
+            data_address: String::new(),
+            incarnation: 1,
+            spool_identity: 1,
+            first_plan_wait: Span::ZERO,
+            report_interval: Span::ZERO,
+            uplink: None,
+            measures_interface: false,
+        })
+    }
+
+    fn entries(dir: &Path) -> Vec<JournalEntry> {
+        Journal::open(dir).unwrap().1.entries
+    }
+
     #[test]
-    fn a_torn_last_line_is_dropped_and_ended_coflows_leave_no_files() {
+    fn a_torn_last_line_is_dropped_and_what_follows_stands_on_a_line_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let (one, two) = (dir.path().join("1.block"), dir.path().join("2.block"));
-        std::fs::write(&one, b"x").unwrap();
-        std::fs::write(&two, b"x").unwrap();
-        let (mut journal, entries) = Journal::open(dir.path()).unwrap();
-        assert_eq!(entries, []);
-        for entry in [put(1, &one), put(2, &two), JournalEntry::Ended(2)] {
-            journal.append(&[entry]).unwrap();
+        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        journal.append_put(&[put(1, "a")]).unwrap();
+        journal.log.file.write_all(b"0123abcd {\"Put\":{\"cofl").unwrap();
+        let (mut journal, found) = Journal::open(dir.path()).unwrap();
+        assert_eq!((found.entries, found.damaged), (vec![put(1, "a")], vec![]));
+        journal.append(&[JournalEntry::Ended(2)]);
+        assert_eq!(entries(dir.path()), [put(1, "a"), JournalEntry::Ended(2)]);
+    }
+
+    #[test]
+    fn a_damaged_line_costs_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        for name in ["a", "b", "c"] {
+            journal.append_put(&[put(1, name)]).unwrap();
         }
-        journal.file.write_all(b"{\"Put\":{\"cofl").unwrap();
-        let (_, entries) = Journal::open(dir.path()).unwrap();
-        assert_eq!(entries, [put(1, &one), JournalEntry::Ended(2)]);
-        assert!(one.exists() && !two.exists());
+        let path = dir.path().join(FILE);
+        let mut bytes = std::fs::read(&path).unwrap();
+        // One bit of the name of the second block, on the third line: still JSON, and another block.
+        let at = bytes.windows(5).position(|window| window == b"\"b\",\"").unwrap() + 1;
+        bytes[at] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let (_, found) = Journal::open(dir.path()).unwrap();
+        assert_eq!((found.entries, found.damaged), (vec![put(1, "a"), put(1, "c")], vec![3]));
+        // Noise in place of a line.
+        std::fs::write(
+            &path,
+            [HEADER.as_bytes(), b"\n\xff\xfe\x00\n\n", &lines(&[put(1, "d")]).unwrap()].concat(),
+        )
+        .unwrap();
+        let (_, found) = Journal::open(dir.path()).unwrap();
+        assert_eq!((found.entries, found.damaged), (vec![put(1, "d")], vec![2, 3]));
+    }
+
+    #[test]
+    fn a_journal_of_version_1_is_read_and_gone_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = r#"{"Put":{"coflow":1,"block":"a","path":"/p","offset":0,"size":1,"spooled":false,"frame_checksums":[]}}"#;
+        let done = r#"{"Done":{"coflow":1,"bytes":5}}"#;
+        std::fs::write(dir.path().join(FILE), format!("{HEADER_1}\n{old}\n{done}\n")).unwrap();
+        let (mut journal, found) = Journal::open(dir.path()).unwrap();
+        assert_eq!((found.entries.len(), found.damaged.len()), (2, 0));
+        assert_eq!(found.entries[1], JournalEntry::Done { coflow: 1, bytes: 5, mark: 0 });
+        journal.append_put(&[put(1, "b")]).unwrap();
+        assert_eq!(entries(dir.path()).len(), 3);
+    }
+
+    #[test]
+    fn a_journal_that_is_written_anew_restores_the_same_agent() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        let mut agent = agent();
+        let done = |coflow, mark| JournalEntry::Done { coflow, bytes: 10, mark };
+        for entry in [
+            put(1, "a"),
+            put(2, "b"),
+            put(3, "c"),
+            done(1, 7),
+            done(1, 8),
+            done(1, 7),
+            JournalEntry::EndedRange(2, 2),
+        ] {
+            journal.append(std::slice::from_ref(&entry));
+            agent.restore(entry);
+        }
+        while !journal.rewrite(&agent) {
+            // What happens meanwhile is in both.
+            let more = done(1, 9);
+            journal.append(std::slice::from_ref(&more));
+            agent.restore(more);
+        }
+        let served = JournalEntry::Served { coflow: 1, flows: 3, bytes: 30, marks: vec![7, 8, 9] };
+        let expected = [JournalEntry::EndedRange(2, 2), served, put(1, "a"), put(3, "c")];
+        let mut again = self::agent();
+        entries(dir.path()).into_iter().for_each(|entry| again.restore(entry));
+        assert_eq!(again.facts(&mut FactCursor::default(), 100), expected[..1]);
+        let all = |agent: &Agent| {
+            let (mut cursor, mut all) = (FactCursor::default(), Vec::new());
+            loop {
+                let some = agent.facts(&mut cursor, 100);
+                if some.is_empty() {
+                    return all;
+                }
+                all.extend(some);
+            }
+        };
+        assert_eq!((all(&agent), all(&again)), (expected.to_vec(), expected.to_vec()));
     }
 }

@@ -4,19 +4,22 @@
 //! keeps a session with the coordinator and serves the host's tasks on a Unix socket; it reaches the
 //! thread through a queue of `Command`s and never blocks it.
 
+mod blocks;
 mod connection;
 mod data_plane;
 mod identity;
+mod jobs;
 mod journal;
 mod outlet;
 mod service;
+mod serving;
 mod session;
+mod spool;
 mod uploads;
 
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::mpsc as sync_mpsc;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, PutError};
 use weir_model::{Rate, Span};
@@ -114,6 +117,9 @@ impl AgentOptions {
     }
 }
 
+/// Commands that may wait for the data-plane thread; whoever has another one waits.
+const MAX_QUEUED_COMMANDS: usize = 4_096;
+
 /// What the async side asks of the data-plane thread.
 pub(crate) enum Command {
     Put(Box<BlockEntry>, oneshot::Sender<Result<(), PutError>>),
@@ -128,14 +134,14 @@ pub(crate) enum Command {
 /// The way to the data-plane thread.
 #[derive(Clone)]
 pub(crate) struct Commands {
-    queue: sync_mpsc::Sender<Command>,
+    queue: mpsc::Sender<Command>,
     waker: Waker,
 }
 
 impl Commands {
-    /// False if the thread is gone.
-    pub(crate) fn send(&self, command: Command) -> bool {
-        let sent = self.queue.send(command).is_ok();
+    /// Waits for room in the queue. False if the thread is gone.
+    pub(crate) async fn send(&self, command: Command) -> bool {
+        let sent = self.queue.send(command).await.is_ok();
         self.waker.wake();
         sent
     }
@@ -143,12 +149,13 @@ impl Commands {
 
 /// Serves `listener` (see [`weir_net::data_listener`]) until `stop` resolves.
 pub async fn serve(
-    options: AgentOptions,
+    mut options: AgentOptions,
     listener: TcpListener,
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
     let spool = options.spool.display();
     std::fs::create_dir_all(&options.spool).with_context(|| format!("cannot make the spool {spool}"))?;
+    options.spool = options.spool.canonicalize().with_context(|| format!("cannot use the spool {spool}"))?;
     let data_address = match &options.advertise {
         Some(address) => address.clone(),
         None => listener.local_addr()?.into(),
@@ -166,10 +173,11 @@ pub async fn serve(
         measures_interface: interface.is_some(),
     };
     let poller = Poller::new()?;
-    let (queue, inbox) = sync_mpsc::channel();
+    let (queue, inbox) = mpsc::channel(MAX_QUEUED_COMMANDS);
     let commands = Commands { queue, waker: poller.waker() };
     let (batch, relays) = (options.batch, options.relays.clone());
-    let edge = data_plane::Edge { clock, listener, poller, interface, batch, relays };
+    let runtime = tokio::runtime::Handle::current();
+    let edge = data_plane::Edge { clock, listener, poller, runtime, interface, batch, relays };
     let data_plane = data_plane::DataPlane::start(config, &options.spool, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {
@@ -186,7 +194,7 @@ pub async fn serve(
         () = stop => Ok(()),
     };
     session.abort();
-    commands.send(Command::Stop);
+    commands.send(Command::Stop).await;
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the data-plane thread panicked"))??;
     let _ = std::fs::remove_file(options.socket_path());

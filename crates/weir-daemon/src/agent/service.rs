@@ -3,21 +3,24 @@
 use super::{AgentOptions, Command, Commands};
 use anyhow::Context;
 use std::net::SocketAddr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status};
-use weir_core::agent::{BlockEntry, PutError};
+use weir_core::agent::{BlockEntry, FileStamp, PutError};
 use weir_net::Address;
 use weir_proto::data::Identity;
 use weir_proto::v1::agent_server::{Agent, AgentServer};
 use weir_proto::{limits, v1};
 
+/// How long finding the file of a put may take.
+const FILE_LIMIT: Duration = Duration::from_secs(8);
+
 struct Service {
     host: u32,
-    spool: PathBuf,
-    allow: Vec<PathBuf>,
+    places: Places,
     data_address: Address,
     relays: Option<v1::RelaysOfHost>,
     commands: Commands,
@@ -39,7 +42,8 @@ pub(super) async fn serve(
         site: relays.site,
         addresses: relays.addresses.iter().map(SocketAddr::to_string).collect(),
     });
-    let service = Service { host: options.host, spool, allow, data_address, relays, commands };
+    let places = Places { spool, allow };
+    let service = Service { host: options.host, places, data_address, relays, commands };
     let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
     tonic::transport::Server::builder()
         .add_service(server)
@@ -55,44 +59,58 @@ fn allowed(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(found)
 }
 
-impl Service {
-    /// The file that holds a block, if it may be served and is long enough.
-    fn file_of(&self, put: &v1::PutRequest) -> Result<PathBuf, Status> {
+/// What a put may name: the spool's own blocks, and files below directories that may be served.
+#[derive(Clone)]
+struct Places {
+    spool: PathBuf,
+    allow: Vec<PathBuf>,
+}
+
+impl Places {
+    /// The file that holds a block, if it may be served and is long enough. Waits for the disk.
+    fn file_of(&self, put: &v1::PutRequest) -> Result<(PathBuf, FileStamp), Status> {
         let path = self.resolve(put)?;
-        let found = std::fs::metadata(&path)
+        let (_, found) = weir_net::open_regular(&path)
             .map_err(|error| Status::not_found(format!("{}: {error}", path.display())))?;
         let end = put.offset.checked_add(put.size);
-        if !found.is_file() || end.is_none_or(|end| end > found.len()) {
+        if end.is_none_or(|end| end > found.length) {
             return Err(Status::out_of_range(format!(
                 "{} has {} bytes; the block would need {} from {}",
                 path.display(),
-                found.len(),
+                found.length,
                 put.size,
                 put.offset
             )));
         }
-        Ok(path)
-    }
-
-    async fn has_ended(&self, coflow: u64) -> bool {
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::HasEnded(coflow, reply));
-        answer.await.unwrap_or(false)
+        if put.spooled && found.links != 1 {
+            return Err(Status::permission_denied(format!("{} has other names too", path.display())));
+        }
+        let weir_net::FileStamp { inode, modified_ns, length, .. } = found;
+        Ok((path, FileStamp { inode, modified_ns, length }))
     }
 
     /// The file a put names, if it may be served.
     fn resolve(&self, put: &v1::PutRequest) -> Result<PathBuf, Status> {
-        let named = Path::new(&put.path);
+        if put.path.len() > limits::MAX_PATH_BYTES {
+            let most = limits::MAX_PATH_BYTES;
+            return Err(Status::invalid_argument(format!("a path has at most {most} bytes")));
+        }
         if put.spooled {
-            let mut parts = named.components();
-            return match (parts.next(), parts.next()) {
-                (Some(Component::Normal(name)), None) => Ok(self.spool.join(name)),
-                _ => Err(Status::invalid_argument("a spooled block is named by its file name alone")),
+            return if super::spool::is_block_name(&put.path) {
+                Ok(self.spool.join(&put.path))
+            } else {
+                Err(Status::invalid_argument(
+                    "a spooled block is named by its file name alone: 32 hexadecimal digits and `.block`",
+                ))
             };
         }
+        let named = Path::new(&put.path);
         let path = named
             .canonicalize()
             .map_err(|error| Status::not_found(format!("{}: {error}", named.display())))?;
+        if path.parent() == Some(&self.spool) {
+            return Err(Status::permission_denied(format!("{} is the agent's own file", path.display())));
+        }
         if path.starts_with(&self.spool) || self.allow.iter().any(|allowed| path.starts_with(allowed)) {
             Ok(path)
         } else {
@@ -104,12 +122,37 @@ impl Service {
     }
 }
 
+impl Service {
+    /// Finds the file of a put on a thread that may wait for it.
+    async fn file_of(&self, put: &v1::PutRequest) -> Result<(PathBuf, FileStamp), Status> {
+        let (places, named) =
+            (self.places.clone(), v1::PutRequest { frame_checksums: Vec::new(), ..put.clone() });
+        let found = tokio::task::spawn_blocking(move || places.file_of(&named));
+        match tokio::time::timeout(FILE_LIMIT, found).await {
+            Ok(found) => found.map_err(|error| Status::internal(error.to_string()))?,
+            Err(_) => Err(Status::unavailable(format!("{} could not be opened in time", put.path))),
+        }
+    }
+
+    async fn has_ended(&self, coflow: u64) -> bool {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::HasEnded(coflow, reply)).await;
+        answer.await.unwrap_or(false)
+    }
+}
+
 #[tonic::async_trait]
 impl Agent for Service {
     async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutReply>, Status> {
         let put = request.into_inner();
-        let path = match self.file_of(&put) {
-            Ok(path) => path,
+        if put.block.len() > limits::MAX_BLOCK_NAME_BYTES {
+            return Err(Status::invalid_argument(PutError::Name.to_string()));
+        }
+        if put.size > limits::MAX_BLOCK_BYTES {
+            return Err(Status::invalid_argument(PutError::TooLarge(put.size).to_string()));
+        }
+        let (path, stamp) = match self.file_of(&put).await {
+            Ok(found) => found,
             // The file may be gone because its coflow is: then that is the reason to give.
             Err(_) if self.has_ended(put.coflow).await => {
                 return Err(Status::invalid_argument(PutError::Ended(put.coflow).to_string()));
@@ -128,16 +171,19 @@ impl Agent for Service {
             size: put.size,
             spooled: put.spooled,
             frame_checksums: put.frame_checksums,
+            stamp: Some(stamp),
             identity: Some(Identity::from_wire(&put.identity))
                 .filter(Identity::is_known)
                 .unwrap_or_else(|| Identity::drawn(rand::random())),
         };
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Put(Box::new(entry), reply));
+        self.commands.send(Command::Put(Box::new(entry), reply)).await;
         match answer.await {
             Ok(Ok(())) => Ok(Response::new(v1::PutReply {})),
             Ok(Err(error @ PutError::Taken { .. })) => Err(Status::already_exists(error.to_string())),
-            Ok(Err(error @ PutError::Full)) => Err(Status::resource_exhausted(error.to_string())),
+            Ok(Err(error @ (PutError::Full | PutError::NoSpace(_)))) => {
+                Err(Status::resource_exhausted(error.to_string()))
+            }
             Ok(Err(error)) => Err(Status::invalid_argument(error.to_string())),
             Err(_) => Err(Status::unavailable("the agent is shutting down")),
         }
@@ -145,11 +191,11 @@ impl Agent for Service {
 
     async fn describe(&self, _: Request<v1::DescribeRequest>) -> Result<Response<v1::DescribeReply>, Status> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Latencies(reply));
+        self.commands.send(Command::Latencies(reply)).await;
         let latencies = answer.await.map_err(|_| Status::unavailable("the agent is shutting down"))?;
         Ok(Response::new(v1::DescribeReply {
             host: self.host,
-            spool: self.spool.display().to_string(),
+            spool: self.places.spool.display().to_string(),
             data_address: self.data_address.to_string(),
             first_bytes: latencies
                 .first_bytes

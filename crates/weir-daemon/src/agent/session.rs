@@ -24,20 +24,20 @@ impl Attach for Commands {
         };
         let (sender, outbound) = mpsc::channel::<v1::AgentMessage>(limits::MAX_QUEUED_MESSAGES);
         // The thread writes Hello first, so the coordinator has all before the stream is answered.
-        self.send(Command::SessionUp(sender, terms));
+        self.send(Command::SessionUp(sender, terms)).await;
         let result = async {
             let mut inbound = client.attach(ReceiverStream::new(outbound)).await?.into_inner();
             *established = true;
             tracing::info!(%address, "attached to the coordinator");
             while let Some(message) = inbound.message().await? {
-                if !self.send(Command::Coordinator(message)) {
+                if !self.send(Command::Coordinator(message)).await {
                     break;
                 }
             }
             Ok(())
         }
         .await;
-        self.send(Command::SessionLost);
+        self.send(Command::SessionLost).await;
         result
     }
 }

@@ -69,6 +69,7 @@ fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
         size,
         spooled: false,
         frame_checksums: Vec::new(),
+        stamp: None,
         identity: Identity::drawn([1; 16]),
     }
 }

@@ -1,0 +1,73 @@
+//! What a journal must hold of an agent, for one that is written anew while the agent goes on.
+//!
+//! A million blocks are not written in one go: whoever writes takes some facts at a time. What happens meanwhile is
+//! appended to the new journal too. Restoring is the same whether a fact stands there once or twice, before or after.
+
+use super::facts::JournalEntry;
+use super::state::Agent;
+use std::ops::Bound;
+
+/// How far the facts were read off.
+#[derive(Debug, Default)]
+pub struct FactCursor(Stage);
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Ended,
+    /// Coflows after this one.
+    Coflows(Option<u64>),
+    /// Blocks after this one.
+    Blocks(Option<(u64, String)>),
+    Over,
+}
+
+impl Agent {
+    /// The next facts, about `most` of them; empty once all were read off.
+    pub fn facts(&self, cursor: &mut FactCursor, most: usize) -> Vec<JournalEntry> {
+        let mut facts = Vec::new();
+        while facts.is_empty() {
+            cursor.0 = match std::mem::replace(&mut cursor.0, Stage::Over) {
+                Stage::Ended => {
+                    facts.extend(
+                        self.ended.ranges().map(|range| JournalEntry::EndedRange(range.first, range.last)),
+                    );
+                    Stage::Coflows(None)
+                }
+                Stage::Coflows(after) => self.coflow_facts(after, most, &mut facts),
+                Stage::Blocks(after) => self.block_facts(after, most, &mut facts),
+                Stage::Over => return facts,
+            };
+        }
+        facts
+    }
+
+    fn coflow_facts(&self, after: Option<u64>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut last = None;
+        for (&coflow, entry) in self.coflows.range((after, Bound::Unbounded)).take(most) {
+            last = Some(coflow);
+            if entry.note.options.is_some() {
+                let note = weir_proto::v1::CoflowNote { done_flows: 0, done_bytes: 0, ..entry.note.clone() };
+                let (note, noted_ns) = (weir_proto::encode_note(&note), entry.noted.nanos());
+                facts.push(JournalEntry::Coflow { coflow, note, noted_ns });
+            }
+            if entry.note.done_flows > 0 {
+                let (flows, bytes) = (entry.note.done_flows, entry.note.done_bytes);
+                let marks = entry.done.iter().copied().collect();
+                facts.push(JournalEntry::Served { coflow, flows, bytes, marks });
+            }
+        }
+        if last.is_none() { Stage::Blocks(None) } else { Stage::Coflows(last) }
+    }
+
+    fn block_facts(&self, after: Option<(u64, String)>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut last = None;
+        for (key, block) in self.blocks.range((after, Bound::Unbounded)).take(most) {
+            last = Some(key.clone());
+            facts.push(JournalEntry::Put(block.clone()));
+        }
+        if last.is_none() { Stage::Over } else { Stage::Blocks(last) }
+    }
+}

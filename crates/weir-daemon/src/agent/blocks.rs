@@ -1,0 +1,118 @@
+//! Blocks that are being read: their open files, shared by all who read one, and what is known of their frames.
+
+use super::jobs::{Job, Jobs};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::rc::{Rc, Weak};
+use weir_core::agent::{BlockEntry, FileStamp};
+use weir_model::Time;
+use weir_net::{BlockFile, FrameChecksums};
+use weir_proto::data::{FRAME_BYTES, frame_count};
+
+/// Frames that are read ahead of the one that a flow is at.
+const FRAMES_AHEAD: u64 = 4;
+
+/// A block of this name within this coflow.
+pub(super) type Key = (u64, String);
+
+/// An open block, as its readers share it.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) key: Key,
+    pub(super) file: BlockFile,
+    /// Frames that are being read, and those that were and lie in memory.
+    pending: RefCell<BTreeSet<u64>>,
+    /// Connections that wait for a frame.
+    pub(super) waiting: RefCell<BTreeSet<u64>>,
+}
+
+impl Served {
+    /// The checksum of the frame at `offset`, if it is known and the frame's bytes are in memory. If not, it is read, and
+    /// those after it; the connection waits.
+    pub(super) fn frame(&self, now: Time, jobs: &mut Jobs, connection: u64, offset: u64) -> Option<u32> {
+        let first = offset / FRAME_BYTES;
+        let last = (first + FRAMES_AHEAD).min(frame_count(self.file.size()));
+        for frame in first..last {
+            self.read(now, jobs, frame);
+        }
+        let known = self.file.checksums().get(first).filter(|_| !self.pending.borrow().contains(&first));
+        if known.is_none() {
+            self.waiting.borrow_mut().insert(connection);
+        }
+        known
+    }
+
+    /// Has a frame read, unless it is known and in memory.
+    fn read(&self, now: Time, jobs: &mut Jobs, frame: u64) {
+        let offset = frame * FRAME_BYTES;
+        let ready = || self.file.checksums().get(frame).is_some() && self.file.is_in_memory(offset);
+        if self.pending.borrow().contains(&frame) || ready() {
+            return;
+        }
+        self.pending.borrow_mut().insert(frame);
+        jobs.add(now, Job::Read { block: self.key.clone(), frame, reader: self.file.reader(offset) });
+    }
+
+    /// A frame was read. False if it is not what it was: the file changed.
+    pub(super) fn note(&self, frame: u64, checksum: u32) -> bool {
+        self.pending.borrow_mut().remove(&frame);
+        self.file.checksums().note(frame, checksum)
+    }
+}
+
+/// All blocks that anybody asked for.
+#[derive(Default)]
+pub(super) struct Blocks(BTreeMap<Key, Asked>);
+
+struct Asked {
+    /// While somebody reads it.
+    served: Weak<Served>,
+    checksums: FrameChecksums,
+}
+
+impl Blocks {
+    /// A block that somebody reads already.
+    pub(super) fn open_now(&self, key: &Key) -> Option<Rc<Served>> {
+        self.0.get(key)?.served.upgrade()
+    }
+
+    /// Takes a file that was opened for a block.
+    pub(super) fn opened(&mut self, block: &BlockEntry, file: File) -> Rc<Served> {
+        let key = (block.coflow, block.block.clone());
+        if let Some(served) = self.open_now(&key) {
+            return served;
+        }
+        let new = || FrameChecksums::new(block.size, &block.frame_checksums);
+        let asked =
+            self.0.entry(key.clone()).or_insert_with(|| Asked { served: Weak::new(), checksums: new() });
+        let file = BlockFile::new(file, block.offset, block.size, asked.checksums.clone());
+        let served = Rc::new(Served { key, file, pending: RefCell::default(), waiting: RefCell::default() });
+        asked.served = Rc::downgrade(&served);
+        served
+    }
+
+    /// What is known of a block counts no more.
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.0.remove(key);
+    }
+
+    /// The same for all blocks of coflows, from the first to the last.
+    pub(super) fn forget_coflows(&mut self, first: u64, last: u64) {
+        let from = self.0.range((first, String::new())..).map(|(key, _)| key);
+        for key in from.take_while(|key| key.0 <= last).cloned().collect::<Vec<_>>() {
+            self.0.remove(&key);
+        }
+    }
+}
+
+/// Whether an opened file is the one that was put, and long enough.
+pub(super) fn is_unchanged(block: &BlockEntry, found: weir_net::FileStamp) -> bool {
+    let long_enough = block.offset.checked_add(block.size).is_some_and(|end| end <= found.length);
+    let same = |put: FileStamp| {
+        // Spooled files are the agent's own: a disk may write down late when they were written.
+        let modified = block.spooled || put.modified_ns == found.modified_ns;
+        put.inode == found.inode && put.length == found.length && modified
+    };
+    long_enough && (!block.spooled || found.links == 1) && block.stamp.is_none_or(same)
+}

@@ -1,0 +1,196 @@
+//! What the data-plane thread does with requests: has the block's file opened, writes frames when flows may, and says
+//! no where it must.
+
+use super::blocks::is_unchanged;
+use super::connection::{Connection, Opening, Reading, Wrote};
+use super::data_plane::Running;
+use super::jobs::{Done, Job};
+use std::io;
+use weir_core::agent::Pacing;
+use weir_net::FileStamp;
+use weir_proto::data::{Request, Status};
+use weir_proto::relay::RelayPath;
+
+/// Writes between two looks at events and commands, so that neither waits long.
+const WRITES_PER_TURN: usize = 8;
+
+impl Running {
+    /// A receiver asks for a block.
+    pub(super) fn begin(&mut self, token: u64, request: Request, path: Option<RelayPath>) {
+        let now = self.clock.now();
+        let opened = self.agent.handle_request(now, &request);
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(status) => return connection.refuse(status),
+        };
+        let (flow, block) = (opened.flow, &opened.block);
+        self.by_flow.insert(flow, token);
+        let known = self.blocks.open_now(&(block.coflow, block.block.clone()));
+        let file = block.path.clone().into();
+        connection.open(Opening { opened, request, path });
+        match known {
+            Some(_) => self.serve(token, flow, None),
+            None => {
+                // It writes nothing before its file is open.
+                self.agent.handle_blocked(now, flow);
+                self.jobs.add(now, Job::Open { connection: token, flow, path: file });
+            }
+        }
+    }
+
+    /// Takes what came of work on files.
+    pub(super) fn take_jobs(&mut self) {
+        while let Some(done) = self.jobs.poll(self.clock.now()) {
+            match done {
+                Done::Opened { connection, flow, result } => self.file_opened(connection, flow, result),
+                Done::Read { block, frame, result } => self.frame_read(&block, frame, result),
+                Done::Removed => {}
+                Done::Swept(paths) => {
+                    let now = self.clock.now();
+                    for path in paths {
+                        if !path.to_str().is_some_and(|path| self.agent.owns(path)) {
+                            self.jobs.remove(now, path);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn file_opened(&mut self, token: u64, flow: u64, result: io::Result<(std::fs::File, FileStamp)>) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some(opening) = connection.take_opening(flow) else { return };
+        let block = opening.opened.block.clone();
+        connection.open(opening);
+        match result {
+            Ok((file, found)) if is_unchanged(&block, found) => self.serve(token, flow, Some(file)),
+            Err(error) if is_out_of_descriptors(&error) => {
+                // Idle connections make room, and the receiver asks again.
+                self.close_idle();
+                self.give_up_opening(token, flow, Status::Busy);
+            }
+            changed => {
+                let error =
+                    changed.err().map_or_else(|| "it was changed".to_owned(), |error| error.to_string());
+                tracing::warn!(
+                    path = block.path,
+                    coflow = block.coflow,
+                    error,
+                    "the file of a block is not what was put"
+                );
+                self.agent.handle_gone(&block.coflow, &block.block);
+                self.give_up_opening(token, flow, Status::Changed);
+            }
+        }
+    }
+
+    /// Begins to send, from a file that was just opened or that others read already.
+    fn serve(&mut self, token: u64, flow: u64, file: Option<std::fs::File>) {
+        let now = self.clock.now();
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some(Opening { opened, request, path }) = connection.take_opening(flow) else { return };
+        let block = &opened.block;
+        let key = (block.coflow, block.block.clone());
+        let served = match file {
+            Some(file) => Some(self.blocks.opened(block, file)),
+            None => self.blocks.open_now(&key),
+        };
+        let Some(served) = served else { return };
+        let next = &mut self.next_token;
+        let begun = path.and_then(|path| self.uploads.begin(now, token, next, &request, path, block.size));
+        let upload = begun.filter(|upload| self.poller.add(&upload.outlet.stream, upload.token).is_ok());
+        connection.serve(flow, served, opened.offset, upload, block.identity);
+        connection.active = now;
+        self.agent.handle_writable(now, flow);
+    }
+
+    /// A request cannot be served.
+    pub(super) fn give_up_opening(&mut self, token: u64, flow: u64, status: Status) {
+        self.by_flow.remove(&flow);
+        self.agent.handle_closed(flow, false);
+        if let Some(connection) = self.connections.get_mut(&token)
+            && connection.take_opening(flow).is_some()
+        {
+            connection.refuse(status);
+        }
+    }
+
+    /// A frame's checksum is known: whoever waited for it goes on.
+    fn frame_read(&mut self, key: &(u64, String), frame: u64, result: io::Result<u32>) {
+        let Some(served) = self.blocks.open_now(key) else { return };
+        let sound = result.is_ok_and(|checksum| served.note(frame, checksum));
+        let waiting = std::mem::take(&mut *served.waiting.borrow_mut());
+        if !sound {
+            tracing::warn!(coflow = key.0, block = key.1, "the file of a block changed while it was read");
+            self.agent.handle_gone(&key.0, &key.1);
+        }
+        let now = self.clock.now();
+        for token in waiting {
+            match self.connections.get(&token).and_then(Connection::flow) {
+                Some(flow) if sound => self.agent.handle_writable(now, flow),
+                // Its receiver asks again, and hears that the block changed.
+                Some(_) => self.close(token),
+                None => {}
+            }
+        }
+    }
+
+    /// Something happened to the connection to a relay that carries the flow of connection `token`.
+    pub(super) fn handle_upload(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let flow = connection.flow();
+        let Some(upload) = connection.upload() else { return };
+        match (upload.check(), flow) {
+            (Ok(()), Some(flow)) => self.agent.handle_writable(self.clock.now(), flow),
+            (Ok(()), None) => {}
+            // Its receiver sees the connection close, and asks again.
+            (Err(error), _) => {
+                tracing::debug!(token, %error, "a relay gave a flow up");
+                self.close(token);
+            }
+        }
+    }
+
+    /// Writes what is due.
+    pub(super) fn transmit(&mut self) {
+        for _ in 0..WRITES_PER_TURN {
+            let now = self.clock.now();
+            let Some(transmit) = self.agent.poll_transmit(now) else { return };
+            let flow = transmit.flow;
+            let token = self.by_flow.get(&flow).copied();
+            let Some((token, connection)) =
+                token.and_then(|token| Some((token, self.connections.get_mut(&token)?)))
+            else {
+                self.agent.handle_closed(flow, false);
+                continue;
+            };
+            connection.set_scheduled(self.agent.pacing(flow) != Some(Pacing::Unscheduled));
+            if let Some(crowd) = connection.crowd(transmit.in_flight_limit) {
+                self.agent.handle_crowded(now, flow, crowd);
+                continue;
+            }
+            if connection.is_opening() {
+                self.agent.handle_blocked(now, flow);
+                self.agent.handle_sent(now, flow, 0);
+                continue;
+            }
+            let mut reading = Reading { now, jobs: &mut self.jobs, connection: token };
+            match connection.write(transmit.bytes, &mut reading) {
+                Ok(Wrote::Bytes(bytes)) => self.agent.handle_sent(now, flow, bytes),
+                Ok(Wrote::Blocked(bytes)) => {
+                    self.agent.handle_blocked(now, flow);
+                    self.agent.handle_sent(now, flow, bytes);
+                }
+                Err(error) => {
+                    tracing::debug!(flow, %error, "a data connection ended");
+                    self.close(token);
+                }
+            }
+        }
+    }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(24 | 23))
+}
