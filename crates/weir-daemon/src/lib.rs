@@ -12,4 +12,5 @@ pub mod agent;
 pub mod coordinator;
 pub mod relay;
 
+mod guard;
 mod session;

@@ -10,6 +10,10 @@ pub const MAX_LIVE_COFLOWS: usize = 100_000;
 pub const MAX_BLOCKS_PER_AGENT: usize = 1_000_000;
 /// Most data-plane connections one agent serves; a further one is told so and closed.
 pub const MAX_DATA_CONNECTIONS: usize = 16_384;
+/// Most live coflows that a status lists.
+pub const MAX_COFLOWS_SHOWN: usize = 10_000;
+/// Most control connections of one process; a further one is closed.
+pub const MAX_CONTROL_CONNECTIONS: usize = 16_384;
 /// Most live flows a coordinator schedules; further ones move at TCP's share.
 pub const MAX_LIVE_FLOWS: usize = 1_000_000;
 /// Most messages that wait for one agent's session; an agent that lags further is disconnected and

@@ -258,6 +258,7 @@ pub(crate) fn listening(address: SocketAddr, error: std::io::Error) -> Failure {
 
 /// One thread suffices: data moves on a thread of its own, and plans are made one at a time.
 pub(crate) fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    weir_net::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(work);
     // A file that hangs keeps its thread: nobody waits for it.

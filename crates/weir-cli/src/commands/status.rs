@@ -71,7 +71,7 @@ fn render(reply: &StatusReply) -> String {
         "policy {}, {} agents, {} live coflows, {flows} live flows\n",
         reply.policy,
         reply.agents.len(),
-        reply.coflows.len()
+        reply.coflows.len() as u64 + reply.hidden_coflows
     );
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
@@ -98,6 +98,9 @@ fn render(reply: &StatusReply) -> String {
             format!("{:.1}", coflow.age_s),
             coflow.waits_for.clone(),
         ]);
+    }
+    if reply.hidden_coflows > 0 {
+        text.push_str(&format!("{} more live coflows are not listed\n", reply.hidden_coflows));
     }
     if !reply.coflows.is_empty() {
         text.push_str(&format!("{table}\n"));

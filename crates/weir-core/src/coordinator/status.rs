@@ -4,7 +4,7 @@ use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator};
 use weir_model::{CoflowId, Span, Time};
 use weir_policy::Slot;
-use weir_proto::v1;
+use weir_proto::{limits, v1};
 
 /// Completed coflows in one status reply.
 const COMPLETED_SHOWN: usize = 20;
@@ -32,7 +32,8 @@ impl Coordinator {
                 }
             }
         });
-        let coflows = self.coflows.iter().filter(|(_, coflow)| !coflow.complete).map(|(&id, coflow)| {
+        let live = self.coflows.iter().filter(|(_, coflow)| !coflow.complete);
+        let coflows = live.take(limits::MAX_COFLOWS_SHOWN).map(|(&id, coflow)| {
             let slot = self.table.find_coflow(CoflowId(id));
             let outside = coflow.outside.iter().filter_map(|key| self.flows.get(key));
             let left = slot.map_or(0.0, |slot| self.bytes_left(slot))
@@ -81,6 +82,7 @@ impl Coordinator {
                 })
                 .collect(),
             coflows: coflows.collect(),
+            hidden_coflows: self.hidden_coflows(),
             completed: self.completed.iter().take(COMPLETED_SHOWN).cloned().collect(),
             counters: self
                 .counters
@@ -88,6 +90,12 @@ impl Coordinator {
                 .map(|(&name, &value)| v1::Counter { name: name.to_owned(), value })
                 .collect(),
         }
+    }
+
+    /// Live coflows that a status has no room for.
+    pub(super) fn hidden_coflows(&self) -> u64 {
+        let live = self.coflows.values().filter(|coflow| !coflow.complete).count();
+        live.saturating_sub(limits::MAX_COFLOWS_SHOWN) as u64
     }
 
     fn bytes_left(&self, slot: Slot) -> f64 {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
-use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status};
 use weir_core::agent::{BlockEntry, FileStamp, PutError};
 use weir_net::Address;
@@ -47,7 +46,7 @@ pub(super) async fn serve(
     let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
     tonic::transport::Server::builder()
         .add_service(server)
-        .serve_with_incoming(UnixListenerStream::new(listener))
+        .serve_with_incoming(crate::guard::incoming(listener))
         .await?;
     Ok(())
 }

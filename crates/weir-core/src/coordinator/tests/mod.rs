@@ -2,6 +2,7 @@
 
 mod admission;
 mod ancestry;
+mod attacks;
 mod defects;
 mod differences;
 mod foreign;

@@ -1,0 +1,22 @@
+//! How many files and connections the process may have open.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// A process that serves others should be able to have so many open: the bounds of connections are below it.
+const WANTED: u64 = 65_536;
+
+/// Raises the limit of open descriptors as far as the process may, and says so in the log where that is not far enough.
+/// Returns the limit; `u64::MAX` where there is none.
+pub fn raise_descriptor_limit() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    let limit = if raised { maximum } else { current }.unwrap_or(u64::MAX);
+    if limit < WANTED {
+        tracing::warn!(
+            limit,
+            "few descriptors: no more connections and files than this at a time; raise the hard limit (ulimit -Hn, \
+             LimitNOFILE) to {WANTED}"
+        );
+    }
+    limit
+}
