@@ -67,7 +67,10 @@ impl BlockReader {
         }
         match asked {
             0 => Err(Obstacle::Again("nobody has put it yet".to_owned())),
-            _ if changed == asked => Err(Obstacle::Final(self.changed())),
+            _ if changed == asked => {
+                let (coflow, block) = (self.coflow, self.block.clone());
+                Err(Obstacle::Final(GetError::Gone { coflow, block }))
+            }
             _ => Err(Obstacle::Again("no holder sends it".to_owned())),
         }
     }

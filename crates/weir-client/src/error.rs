@@ -77,8 +77,8 @@ pub enum GetError {
     /// The coordinator refused to say where the block is.
     #[error("the coordinator refused to locate the block: {0}")]
     NotLocated(String),
-    /// The block's holders have other bytes under its name than those that were read already, or its file was changed
-    /// after it was put. Whoever can begin anew may get it again.
+    /// The block's holders have other bytes under its name than those that were read already. Whoever can begin anew may
+    /// get it again.
     #[error("block `{block}` of coflow {coflow} changed after {read} bytes of it were read; get it anew")]
     Changed {
         /// Its coflow.
@@ -87,6 +87,15 @@ pub enum GetError {
         block: String,
         /// Bytes that were handed out.
         read: u64,
+    },
+    /// The block's file was changed or removed after it was put, at every holder that there is. It comes back if it is
+    /// put again.
+    #[error("the file of block `{block}` of coflow {coflow} was changed or removed after it was put")]
+    Gone {
+        /// Its coflow.
+        coflow: u64,
+        /// Its name.
+        block: String,
     },
     /// Every frame had its checksum, and the whole has another hash than its producer said. The last frame was not
     /// handed out.

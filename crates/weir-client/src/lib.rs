@@ -231,9 +231,12 @@ impl Client {
         let (offset, spooled) = (0, true);
         let identity = content::of_bytes(&memory).to_wire();
         let put = v1::PutRequest { coflow, block, path, offset, size, spooled, frame_checksums, identity };
-        self.put(put).await?;
-        memory.hand_over();
-        Ok(())
+        let put = self.put(put).await;
+        // A put that was refused is over; one that was not answered may still be on its way.
+        if !matches!(put, Err(Error::Refused(_) | Error::NoAgent)) {
+            memory.hand_over();
+        }
+        put
     }
 
     /// Copies `bytes` into a block and puts it.

@@ -1,0 +1,270 @@
+//! Careless and hostile use of a real agent, over real sockets and files.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use weir_client::{Client, ClientConfig, CoflowOptions, Error, GetError, GetOptions};
+use weir_daemon::agent::AgentOptions;
+use weir_daemon::coordinator::CoordinatorOptions;
+use weir_model::{Fabric, Rate};
+
+struct Cluster {
+    dir: tempfile::TempDir,
+    agents: Vec<SocketAddr>,
+    clients: Vec<Client>,
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+impl Cluster {
+    fn start(hosts: u32) -> Cluster {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("data")).unwrap();
+        let listener = weir_net::control_listener(any_port()).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let fabric = Fabric::big_switch(hosts, Rate::from_bytes_per_sec(100e6)).unwrap();
+        let options = CoordinatorOptions::new(fabric, weir_policy::find("varys").unwrap());
+        tokio::spawn(weir_daemon::coordinator::serve(options, listener, std::future::pending()));
+        let (mut agents, mut clients) = (Vec::new(), Vec::new());
+        for host in 0..hosts {
+            let listener = weir_net::data_listener(any_port()).unwrap();
+            agents.push(listener.local_addr().unwrap());
+            let spool = dir.path().join(format!("spool-{host}"));
+            let mut options = AgentOptions::new(host, spool.clone());
+            // By name: it is looked up.
+            options.coordinator = Some(format!("localhost:{port}").parse().unwrap());
+            options.allow = vec![dir.path().join("data")];
+            tokio::spawn(weir_daemon::agent::serve(options, listener, std::future::pending()));
+            let coordinator = Some(format!("localhost:{port}").parse().unwrap());
+            clients.push(Client::new(ClientConfig {
+                coordinator,
+                agent: Some(spool.join("agent.sock")),
+                host,
+            }));
+        }
+        Cluster { dir, agents, clients }
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.dir.path().join("data").join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn spool(&self) -> PathBuf {
+        self.dir.path().join("spool-0")
+    }
+
+    async fn coflow(&self) -> u64 {
+        self.clients[0].register(CoflowOptions::default()).await.unwrap()
+    }
+
+    async fn get(&self, coflow: u64, block: &str) -> Result<Vec<u8>, GetError> {
+        let options = GetOptions { time_limit: Duration::from_secs(20), ..GetOptions::default() };
+        self.clients[1].get_bytes(coflow, block, options).await
+    }
+}
+
+fn refused(result: Result<(), Error>) -> String {
+    match result {
+        Err(Error::Refused(reason)) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+// Finding 24.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn blocks_without_bytes_are_put_and_got_like_others() {
+    let cluster = Cluster::start(2);
+    let options = CoflowOptions { flows: 2, ..CoflowOptions::default() };
+    let coflow = cluster.clients[0].register(options).await.unwrap();
+    cluster.clients[0].put_bytes(coflow, "memory", b"").await.unwrap();
+    let file = cluster.file("empty", b"");
+    cluster.clients[0].put_file(coflow, "file", &file, 0, 0).await.unwrap();
+    assert_eq!(cluster.get(coflow, "memory").await.unwrap(), b"");
+    assert_eq!(cluster.get(coflow, "file").await.unwrap(), b"");
+    let record = cluster.clients[0].unregister(coflow).await.unwrap().unwrap();
+    assert_eq!((record.flows, record.bytes), (2, 0));
+}
+
+// Finding 29.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_record_has_every_flow_that_was_got_before_unregister() {
+    let cluster = Cluster::start(2);
+    for _ in 0..30 {
+        let options = CoflowOptions { flows: 2, deadline_ms: 20_000, ..CoflowOptions::default() };
+        let coflow = cluster.clients[0].register(options).await.unwrap();
+        for block in ["a", "b"] {
+            cluster.clients[0].put_bytes(coflow, block, &[7; 3000]).await.unwrap();
+        }
+        let (a, b) = tokio::join!(cluster.get(coflow, "a"), cluster.get(coflow, "b"));
+        assert_eq!((a.unwrap().len(), b.unwrap().len()), (3000, 3000));
+        let record = cluster.clients[0].unregister(coflow).await.unwrap().unwrap();
+        assert_eq!((record.flows, record.bytes, record.met), (2, 6000, true));
+    }
+}
+
+// Findings 1 and 20.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_rewritten_is_told_at_once_and_may_be_put_again() {
+    let cluster = Cluster::start(2);
+    let coflow = cluster.coflow().await;
+    let file = cluster.file("map-0", &[1; 600_000]);
+    cluster.clients[0].put_file(coflow, "b", &file, 0, 600_000).await.unwrap();
+    assert_eq!(cluster.get(coflow, "b").await.unwrap(), [1; 600_000]);
+    // The map task runs again and writes other bytes to the same place.
+    cluster.file("map-0", &[2; 600_000]);
+    let begun = Instant::now();
+    let error = cluster.get(coflow, "b").await.unwrap_err();
+    assert!(matches!(error, GetError::Gone { .. }), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "at once, and not at the limit of the get");
+    cluster.clients[0].put_file(coflow, "b", &file, 0, 600_000).await.unwrap();
+    assert_eq!(cluster.get(coflow, "b").await.unwrap(), [2; 600_000]);
+    // Without anybody having asked meanwhile too.
+    cluster.file("map-0", &[3; 700_000]);
+    cluster.clients[0].put_file(coflow, "b", &file, 0, 700_000).await.unwrap();
+    assert_eq!(cluster.get(coflow, "b").await.unwrap(), [3; 700_000]);
+}
+
+// Findings 7 and 9.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_became_a_fifo_or_a_link_is_not_served_and_holds_up_nobody() {
+    let cluster = Cluster::start(2);
+    let coflow = cluster.coflow().await;
+    let secret = cluster.dir.path().join("secret");
+    std::fs::write(&secret, [9; 1000]).unwrap();
+    cluster.clients[0].put_bytes(coflow, "other", b"still here").await.unwrap();
+    for name in ["fifo", "link", "gone"] {
+        let file = cluster.file(name, &[1; 1000]);
+        cluster.clients[0].put_file(coflow, name, &file, 0, 1000).await.unwrap();
+        std::fs::remove_file(&file).unwrap();
+        match name {
+            "fifo" => rustix::fs::mkfifoat(rustix::fs::CWD, &file, rustix::fs::Mode::RWXU).unwrap(),
+            "link" => std::os::unix::fs::symlink(&secret, &file).unwrap(),
+            _ => {}
+        }
+        let error = cluster.get(coflow, name).await.unwrap_err();
+        assert!(matches!(error, GetError::Gone { .. }), "{name}: {error}");
+        assert_eq!(cluster.get(coflow, "other").await.unwrap(), b"still here");
+    }
+}
+
+// Finding 9.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_outside_the_allowed_directories_and_none_of_the_agents_own_files_can_be_put() {
+    let cluster = Cluster::start(2);
+    let (coflow, client) = (cluster.coflow().await, &cluster.clients[0]);
+    let secret = cluster.dir.path().join("secret");
+    std::fs::write(&secret, [9; 1000]).unwrap();
+    let link = cluster.dir.path().join("data/link");
+    std::os::unix::fs::symlink(&secret, &link).unwrap();
+    for path in [secret.clone(), link, cluster.spool().join("journal.jsonl"), cluster.spool().join("lock")] {
+        let reason = refused(client.put_file(coflow, "b", &path, 0, 1).await);
+        assert!(reason.contains("may serve") || reason.contains("own file"), "{reason}");
+    }
+    // Names in the spool, said by hand: only those that tasks give.
+    let channel = weir_net::agent_channel(cluster.spool().join("agent.sock"));
+    let mut agent = weir_proto::v1::agent_client::AgentClient::new(channel);
+    let spooled = |path: &str| weir_proto::v1::PutRequest {
+        coflow,
+        block: "s".to_owned(),
+        path: path.to_owned(),
+        size: 1,
+        spooled: true,
+        ..Default::default()
+    };
+    for path in ["journal.jsonl", "../secret", "lock", "identity", "a/b.block", ""] {
+        let status = agent.put(spooled(path)).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{path}: {status}");
+    }
+    // A link in the spool, and a second name of a file.
+    let name = format!("{}.block", "a".repeat(32));
+    std::os::unix::fs::symlink(&secret, cluster.spool().join(&name)).unwrap();
+    assert!(agent.put(spooled(&name)).await.is_err());
+    std::fs::remove_file(cluster.spool().join(&name)).unwrap();
+    std::fs::hard_link(&secret, cluster.spool().join(&name)).unwrap();
+    assert!(agent.put(spooled(&name)).await.is_err());
+    assert!(secret.exists() && cluster.spool().join("journal.jsonl").exists());
+}
+
+// Findings 4 and 13.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sizes_and_names_beyond_the_bounds_are_refused_with_the_bound() {
+    let cluster = Cluster::start(2);
+    let (coflow, client) = (cluster.coflow().await, &cluster.clients[0]);
+    let file = cluster.file("sparse", b"");
+    let reason = refused(client.put_file(coflow, "b", &file, 0, 1 << 62).await);
+    assert!(reason.contains("8796093022208"), "{reason}");
+    let reason = refused(client.put_file(coflow, &"n".repeat(256), &file, 0, 0).await);
+    assert!(reason.contains("255"), "{reason}");
+    let name = CoflowOptions { name: "n".repeat(40_000_000), ..CoflowOptions::default() };
+    let error = client.register(name).await.unwrap_err();
+    assert!(error.to_string().contains("1024"), "{error}");
+    let parents = CoflowOptions { parents: vec![1; 5_000_000], ..CoflowOptions::default() };
+    assert!(client.register(parents).await.unwrap_err().to_string().contains("1000"));
+    // A file of eight tebibytes without a byte on the disk, where the file system has such files.
+    let sparse = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    if sparse.set_len(weir_proto::limits::MAX_BLOCK_BYTES).is_ok() {
+        client.put_file(coflow, "huge", &file, 0, weir_proto::limits::MAX_BLOCK_BYTES).await.unwrap();
+        let mut reader = cluster.clients[1].get(coflow, "huge", GetOptions::default());
+        assert_eq!(reader.next().await.unwrap().unwrap(), [0; 262_144]);
+    } else {
+        eprintln!("SKIPPED the sparse file of 8 TiB: this file system has no files of that length");
+    }
+}
+
+// Finding 7.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_get_goes_on_while_thousands_of_spooled_files_are_removed() {
+    let cluster = Cluster::start(2);
+    let (many, other) = (cluster.coflow().await, cluster.coflow().await);
+    for number in 0..2_000 {
+        cluster.clients[0].put_bytes(many, &number.to_string(), b"x").await.unwrap();
+    }
+    cluster.clients[0].put_bytes(other, "b", &[5; 100_000]).await.unwrap();
+    cluster.clients[0].unregister(many).await.unwrap();
+    assert_eq!(cluster.get(other, "b").await.unwrap().len(), 100_000);
+    let left = || spooled(&cluster.spool());
+    let end = Instant::now() + Duration::from_secs(60);
+    while left() > 1 && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(left(), 1, "all files of the coflow that ended are gone");
+}
+
+fn spooled(spool: &Path) -> usize {
+    let named = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.unwrap().file_name().to_string_lossy().ends_with(".block")
+    };
+    std::fs::read_dir(spool).unwrap().filter_map(|entry| named(entry).then_some(())).count()
+}
+
+// Finding 11.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_never_speak_take_nobodys_place() {
+    let cluster = Cluster::start(2);
+    let coflow = cluster.coflow().await;
+    cluster.clients[0].put_bytes(coflow, "b", b"bytes").await.unwrap();
+    let silent: Vec<_> = (0..500).map(|_| std::net::TcpStream::connect(cluster.agents[0]).unwrap()).collect();
+    assert_eq!(cluster.get(coflow, "b").await.unwrap(), b"bytes");
+    drop(silent);
+}
+
+// Finding 17.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_agent_on_a_spool_ends_and_the_first_one_loses_nothing() {
+    let cluster = Cluster::start(2);
+    let coflow = cluster.coflow().await;
+    cluster.clients[0].put_bytes(coflow, "b", b"bytes").await.unwrap();
+    let listener = weir_net::data_listener(any_port()).unwrap();
+    let second = AgentOptions::new(5, cluster.spool());
+    let error = weir_daemon::agent::serve(second, listener, std::future::pending()).await.unwrap_err();
+    assert!(format!("{error:#}").contains("in use by another agent"), "{error:#}");
+    cluster.clients[0].put_bytes(coflow, "c", b"more").await.unwrap();
+    assert_eq!(cluster.get(coflow, "b").await.unwrap(), b"bytes");
+    assert_eq!(cluster.get(coflow, "c").await.unwrap(), b"more");
+}
