@@ -51,6 +51,7 @@ mod ask;
 mod content;
 mod error;
 mod get;
+mod leases;
 mod memory;
 mod pool;
 mod relayed;
@@ -101,6 +102,7 @@ pub struct Client {
     coordinator: Option<CoordinatorClient<Channel>>,
     agent: Option<AgentClient<Channel>>,
     spool: Arc<Mutex<Option<PathBuf>>>,
+    owned: Arc<leases::Owned>,
     pool: Arc<pool::Pool>,
     relays: Arc<Mutex<relayed::Relays>>,
 }
@@ -122,6 +124,7 @@ impl Client {
             coordinator,
             agent,
             spool: Arc::default(),
+            owned: Arc::default(),
             pool: Arc::default(),
             relays: Arc::default(),
         }
@@ -129,7 +132,12 @@ impl Client {
 
     /// Declares a coflow and returns its id. Repeated until the coordinator answers or 10 s have passed;
     /// a repetition never registers twice.
+    ///
+    /// The coflow has a lease ([`CoflowOptions::lease_ms`], else the coordinator's). This client and its clones renew it
+    /// for as long as one of them lives; without them it lives on for as long as blocks of it are put and got, and then
+    /// for its lease.
     pub async fn register(&self, options: CoflowOptions) -> Result<u64, Error> {
+        let lease_ms = options.lease_ms;
         let request =
             v1::RegisterRequest { options: Some(options), request_key: rand::random_range(1..=u64::MAX) };
         let client = self.coordinator()?;
@@ -138,6 +146,7 @@ impl Client {
             async move { client.register(request).await }
         })
         .await?;
+        self.owned.add(&client, reply.coflow, lease_ms);
         Ok(reply.coflow)
     }
 
@@ -161,6 +170,7 @@ impl Client {
             async move { client.unregister(v1::UnregisterRequest { coflow }).await }
         })
         .await?;
+        self.owned.remove(coflow);
         Ok(reply.record)
     }
 

@@ -12,6 +12,7 @@ use weir_model::{Fabric, Rate};
 
 struct Cluster {
     dir: tempfile::TempDir,
+    coordinator: String,
     agents: Vec<SocketAddr>,
     clients: Vec<Client>,
 }
@@ -46,13 +47,19 @@ impl Cluster {
                 host,
             }));
         }
-        Cluster { dir, agents, clients }
+        Cluster { dir, coordinator: format!("localhost:{port}"), agents, clients }
     }
 
     fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.dir.path().join("data").join(name);
         std::fs::write(&path, bytes).unwrap();
         path
+    }
+
+    /// A client of its own.
+    fn driver(&self) -> Client {
+        let coordinator = Some(self.coordinator.parse().unwrap());
+        Client::new(ClientConfig { coordinator, agent: None, host: 0 })
     }
 
     fn spool(&self) -> PathBuf {
@@ -267,4 +274,26 @@ async fn a_second_agent_on_a_spool_ends_and_the_first_one_loses_nothing() {
     cluster.clients[0].put_bytes(coflow, "c", b"more").await.unwrap();
     assert_eq!(cluster.get(coflow, "b").await.unwrap(), b"bytes");
     assert_eq!(cluster.get(coflow, "c").await.unwrap(), b"more");
+}
+
+// Finding 2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coflow_lives_as_long_as_its_driver_and_is_collected_after_it() {
+    let cluster = Cluster::start(2);
+    let socket = cluster.spool().join("agent.sock");
+    let agent = Client::new(ClientConfig { coordinator: None, agent: Some(socket), host: 0 });
+    let driver = cluster.driver();
+    let options = CoflowOptions { lease_ms: 3_000, ..CoflowOptions::default() };
+    let coflow = driver.register(options).await.unwrap();
+    agent.put_bytes(coflow, "b", b"bytes").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let live = || async { cluster.clients[1].status().await.unwrap().coflows.len() };
+    assert_eq!((live().await, spooled(&cluster.spool())), (1, 1), "its driver lives");
+    drop(driver);
+    let end = Instant::now() + Duration::from_secs(20);
+    while (live().await > 0 || spooled(&cluster.spool()) > 0) && Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!((live().await, spooled(&cluster.spool())), (0, 0), "nobody cares for it any more");
+    assert!(matches!(cluster.get(coflow, "b").await, Err(GetError::CoflowEnded(_))));
 }

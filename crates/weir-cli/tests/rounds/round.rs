@@ -406,7 +406,7 @@ impl Round {
             let mut left: Vec<String> = spools
                 .flatten()
                 .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-                .filter(|name| name != "journal.jsonl" && name != "agent.sock")
+                .filter(|name| !["journal.jsonl", "agent.sock", "identity", "lock"].contains(&name.as_str()))
                 .collect();
             if left.is_empty() {
                 return Ok(());
