@@ -110,3 +110,35 @@ fn an_unknown_name_is_answered_with_the_known_ones() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("no experiment `smal`") && said.contains("small"), "{said}");
 }
+
+#[test]
+fn a_run_whose_seeds_change_nothing_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace = dir.path().join("t.txt");
+    std::fs::write(&trace, "2 1\n1 0 1 0 1 1:1\n").expect("a trace");
+    std::fs::create_dir(dir.path().join("mine")).expect("a folder");
+    let text = "title = \"t\"\nsource = \"s\"\nwhy = \"w\"\nbaseline = \"fair\"\npolicies = [\"fair\"]\nseeds = [1, 2, 3]\n\
+                show = [\"avg\"]\nplot = { measure = \"avg\" }\n";
+    std::fs::write(dir.path().join("mine/experiment.toml"), text).expect("an experiment");
+    let (dir_name, trace) = (dir.path().to_str().expect("a path"), trace.to_str().expect("a path"));
+    let output = weir(&["experiment", "run", "mine", "--dir", dir_name, "--trace", trace]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("mine: point as it is: seeds [1, 2, 3] change nothing"), "{said}");
+    assert_eq!(std::fs::read_dir(dir.path().join("mine")).expect("a folder").count(), 1);
+}
+
+#[test]
+fn a_seed_that_draws_nothing_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace = dir.path().join("t.txt");
+    std::fs::write(&trace, "2 1\n1 0 1 0 1 1:1\n").expect("a trace");
+    let trace = trace.to_str().expect("a path");
+    let run =
+        |more: &[&str]| weir(&[&["sim", "--trace", trace, "--policy", "fair", "--seed", "2"], more].concat());
+    let output = run(&[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--seed 2 changes nothing"), "{said}");
+    assert!(run(&["--deadlines", "1"]).status.success());
+}

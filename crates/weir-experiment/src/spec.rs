@@ -223,7 +223,7 @@ impl Experiment {
         Experiment::parse(&text).map_err(|reason| SpecError::Malformed { path, reason })
     }
 
-    fn parse(text: &str) -> Result<Experiment, String> {
+    pub(crate) fn parse(text: &str) -> Result<Experiment, String> {
         let experiment: Experiment = toml::from_str(text)
             .map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" "))?;
         experiment.check()?;
@@ -233,6 +233,12 @@ impl Experiment {
     fn check(&self) -> Result<(), String> {
         if self.seeds.is_empty() || self.point.is_empty() {
             return Err("it has no seed or no point".to_owned());
+        }
+        if let Some(twice) = repeated(self.seeds.iter()) {
+            return Err(format!("seed {twice} stands twice in `seeds`: each run would count twice"));
+        }
+        if let Some(twice) = repeated(self.point.iter().map(|point| &point.name)) {
+            return Err(format!("two points have the name {twice}"));
         }
         let measures = self.show.iter().chain([&self.plot.measure]);
         let measures = measures.chain(self.paper.iter().map(|paper| &paper.measure));
@@ -331,6 +337,18 @@ impl Experiment {
     }
 }
 
+/// The first value that came before.
+fn repeated<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut seen = std::collections::BTreeSet::new();
+    for value in values {
+        if seen.contains(&value) {
+            return Some(value);
+        }
+        seen.insert(value);
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,6 +382,7 @@ mod tests {
             ("policy = \"fair\"", "policy = \"fifo\"", "has no run"),
             ("why = \"w\"", "why = \"w\"\nlinks = true", "links need shuffles"),
             ("baseline = \"varys\"", "", "no baseline"),
+            ("title", "seeds = [1, 2, 1]\ntitle", "seed 1 stands twice"),
             ("policies = [\"varys\", \"fair\"]", "", "`avg` is no measure of a workload"),
         ] {
             let error = Experiment::parse(&GOOD.replacen(from, to, 1)).expect_err(to);

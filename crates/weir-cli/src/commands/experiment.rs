@@ -7,8 +7,8 @@ use crate::output::{table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
-use weir_experiment::{Experiment, Results};
-use weir_trace::Workload;
+use weir_experiment::{Experiment, Results, RunError, Source};
+use weir_trace::SYNTHETIC;
 
 #[derive(Subcommand)]
 pub(crate) enum ExperimentCommand {
@@ -118,13 +118,24 @@ fn chosen(dir: &Path, name: &str) -> Result<Vec<(String, PathBuf, Experiment)>, 
     loaded.collect()
 }
 
+/// What the file or the workload has wrong is the user's input; a run that fails is not.
+fn failed(name: &str, error: RunError) -> Failure {
+    match error {
+        RunError::Seeds { .. } | RunError::Work { .. } => Failure::Input(format!("{name}: {error}")),
+        RunError::Run { .. } => anyhow::anyhow!("{name}: {error}").into(),
+    }
+}
+
 /// This program has what the experiment runs.
 fn check_policies(name: &str, experiment: &Experiment) -> Result<(), Failure> {
     experiment.check_policies().map_err(|error| Failure::Input(format!("{name}: {error}{LACKING}")))
 }
 
 /// The workload that `--trace` names.
-fn load_trace(trace: &str) -> Result<Workload, Failure> {
+fn load_trace(trace: &str) -> Result<Source, Failure> {
+    if let Some(generator) = trace.strip_prefix(SYNTHETIC) {
+        return Source::synthetic(generator).map_err(|error| Failure::Input(format!("--trace {error}")));
+    }
     let trace = match trace {
         "public" => weir_trace::find_public_trace().map_err(|places| {
             let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
@@ -135,7 +146,7 @@ fn load_trace(trace: &str) -> Result<Workload, Failure> {
         })?,
         other => PathBuf::from(other),
     };
-    workload::load(&trace.to_string_lossy(), 1)
+    workload::load(&trace.to_string_lossy(), 1).map(Source::file)
 }
 
 fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -159,7 +170,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
             _ => weir_experiment::run_packets(&experiment, &folder, &|| bar.inc(1)),
         };
         bar.finish_and_clear();
-        let results = results.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let results = results.map_err(|error| failed(&name, error))?;
         let page = weir_experiment::table(&experiment, &results, &name);
         println!("{page}");
         let stem = folder.join(weir_experiment::stem(&results.workload));

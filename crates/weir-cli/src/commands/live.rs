@@ -57,9 +57,9 @@ pub(crate) struct LiveArgs {
     /// Let agents measure foreign traffic on their links, as they do outside of test beds
     #[arg(long)]
     foreign_traffic: bool,
-    /// Seed of a synthetic workload and of drawn deadlines
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of a synthetic workload and of drawn deadlines; 1 unless said
+    #[arg(long, conflicts_with = "scenario")]
+    seed: Option<u64>,
     /// Repeat everything this often
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
@@ -95,13 +95,14 @@ impl Work {
     }
 
     fn from_trace(args: &LiveArgs) -> Result<Work, Failure> {
-        let coflows = workload::load(&args.trace, args.seed)?.into_coflows();
+        let seed = workload::seed(args.seed, &args.trace, args.deadlines)?;
+        let coflows = workload::load(&args.trace, seed)?.into_coflows();
         let piece = if args.slice.is_given() { args.slice.clone() } else { SliceArgs::live() };
         let mut coflows = workload::cut(&coflows, &piece, args.hosts, args.link_rate)?;
         let fabric = big_switch(args.hosts, args.link_rate)?;
         if let Some(spread) = args.deadlines {
             let isolation = |coflow: &CoflowSpec| weir_sim::isolation(&fabric, coflow);
-            weir_trace::draw_deadlines(&mut coflows, spread, args.seed, isolation);
+            weir_trace::draw_deadlines(&mut coflows, spread, seed, isolation);
         }
         // What drivers know in advance, live as in the simulation.
         weir_sim::set_tails(&fabric, &mut coflows);

@@ -36,9 +36,9 @@ pub(crate) struct SimArgs {
     /// Give every coflow a deadline: isolation time * (1 + U(0, X)), at least 200 ms, drawn by the seed
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     deadlines: Option<f64>,
-    /// Seed of a synthetic workload and of drawn deadlines
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of a synthetic workload and of drawn deadlines; 1 unless said
+    #[arg(long, conflicts_with = "scenario")]
+    seed: Option<u64>,
     /// Plan again at every flow completion, or at coflow arrivals and completions only
     #[arg(long, value_enum, default_value_t = ReplanAt::Every)]
     replan: ReplanAt,
@@ -120,7 +120,9 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     if let Some(spread) = args.deadlines.filter(|spread| !(spread.is_finite() && *spread >= 0.0)) {
         return Err(Failure::Input(format!("--deadlines {spread} is not a number of at least 0")));
     }
-    let workload = workload::load(args.trace.as_deref().unwrap_or_default(), args.seed)?;
+    let trace = args.trace.as_deref().unwrap_or_default();
+    let seed = workload::seed(args.seed, trace, args.deadlines)?;
+    let workload = workload::load(trace, seed)?;
     let (name, mut hosts) = (workload.name.clone(), workload.hosts);
     let mut coflows = workload.into_coflows();
     if args.hosts.is_some() || args.slice.is_given() {
@@ -130,9 +132,7 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     let fabric = Fabric::big_switch(hosts, args.link_rate)
         .map_err(|error| Failure::Input(format!("--link-rate {}: {error}", args.link_rate)))?;
     if let Some(spread) = args.deadlines {
-        weir_trace::draw_deadlines(&mut coflows, spread, args.seed, |coflow| {
-            weir_sim::isolation(&fabric, coflow)
-        });
+        weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
     }
     let changes = Vec::new();
     Ok(Simulation { name, fabric, link_rate: args.link_rate, coflows, changes, policies, options })

@@ -3,7 +3,7 @@
 use crate::{Failure, progress};
 use clap::Args;
 use weir_model::{CoflowSpec, Rate, Span};
-use weir_trace::{Slice, Workload};
+use weir_trace::{SYNTHETIC, Slice, Workload};
 
 /// Cuts a piece out of a workload, small enough to be moved live.
 #[derive(Args, Clone, Debug)]
@@ -73,6 +73,18 @@ pub(crate) fn load(spec: &str, seed: u64) -> Result<Workload, Failure> {
         return Err(Failure::Input(format!("--trace {spec}: it has no coflows")));
     }
     Ok(Workload { name, hosts, jobs })
+}
+
+/// The seed to run with. One that was asked for and draws nothing is refused: who compares runs by seeds would take
+/// repetitions of one run for several.
+pub(crate) fn seed(given: Option<u64>, trace: &str, deadlines: Option<f64>) -> Result<u64, Failure> {
+    let draws = trace.starts_with(SYNTHETIC) || deadlines.is_some_and(|spread| spread > 0.0);
+    match given {
+        Some(seed) if !draws => Err(Failure::Input(format!(
+            "--seed {seed} changes nothing: {trace} is a file, and no deadlines are drawn; leave it out"
+        ))),
+        given => Ok(given.unwrap_or(1)),
+    }
 }
 
 /// The piece of a workload on `hosts` hosts.

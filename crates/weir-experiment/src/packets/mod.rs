@@ -196,6 +196,7 @@ pub fn run_packets(
     folder: &Path,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Results, RunError> {
+    check_seeds(experiment, folder)?;
     let points = &experiment.point;
     let transports = |point: &Point| experiment.policies_of(point).len();
     let tasks: Vec<Task> = (0..points.len())
@@ -225,6 +226,23 @@ pub fn run_packets(
         PointResult::of(experiment, point, policies.collect())
     });
     Ok(Results::of(experiment, PACKETS, points.collect()))
+}
+
+/// Flows that a scenario lists one by one are the same under every seed: means over several would be those of one run.
+fn check_seeds(experiment: &Experiment, folder: &Path) -> Result<(), RunError> {
+    if experiment.seeds.len() < 2 {
+        return Ok(());
+    }
+    for point in &experiment.point {
+        let setup = point.setup.over(&experiment.setup).packets.unwrap_or_default();
+        let failed = |reason| RunError::Work { point: point.name.clone(), reason };
+        if setup.prepare(folder, experiment.seeds[0]).map_err(failed)?.traffic.is_none() {
+            let reason = "the scenario lists its flows one by one";
+            let (point, seeds) = (point.name.clone(), experiment.seeds.clone());
+            return Err(RunError::Seeds { point, seeds, reason });
+        }
+    }
+    Ok(())
 }
 
 fn simulate(
