@@ -50,13 +50,13 @@ pub enum RunError {
 /// One simulation: which point, seed and policy.
 type Task = (usize, u64, usize);
 /// What it gives.
-type Simulated = Result<Done, RunError>;
+pub(crate) type Simulated = Result<Done, RunError>;
 
 /// A simulation that came to its end.
 #[derive(Clone)]
-struct Done {
+pub(crate) struct Done {
     outcome: Outcome,
-    measures: Measures,
+    pub(crate) measures: Measures,
     links: Vec<LinkUse>,
 }
 
@@ -185,7 +185,13 @@ fn add_part(means: &mut Measures, measures: Measures, seeds: usize) {
     }
 }
 
-fn simulate(point: &Point, policy: &str, work: Work, options: &Options, count_links: bool) -> Simulated {
+pub(crate) fn simulate(
+    point: &Point,
+    policy: &str,
+    work: Work,
+    options: &Options,
+    count_links: bool,
+) -> Simulated {
     let failed =
         |reason: String| RunError::Run { point: point.name.clone(), policy: policy.to_owned(), reason };
     let mut instance = weir_policy::create(policy).map_err(|error| failed(error.to_string()))?;

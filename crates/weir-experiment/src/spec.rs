@@ -296,13 +296,19 @@ impl Experiment {
     pub fn check_policies(&self) -> Result<(), String> {
         let of_points = self.point.iter().flat_map(|point| self.policies_of(point));
         let of_points = of_points.chain(self.live.iter().flat_map(|live| &live.policies));
-        let find = |name: &String| {
-            if self.is_of_packets() {
-                return weir_packet::transport::named(name).map(drop).map_err(|error| error.to_string());
-            }
-            weir_policy::find(name).map(drop).map_err(|error| error.to_string())
-        };
-        of_points.map(find).find_map(Result::err).map_or(Ok(()), Err)
+        of_points.map(|name| self.find(name)).find_map(Result::err).map_or(Ok(()), Err)
+    }
+
+    /// Whether this program has a policy or transport, with the settings in its name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.find(name).is_ok()
+    }
+
+    fn find(&self, name: &str) -> Result<(), String> {
+        if self.is_of_packets() {
+            return weir_packet::transport::named(name).map(drop).map_err(|error| error.to_string());
+        }
+        weir_policy::find(name).map(drop).map_err(|error| error.to_string())
     }
 
     /// Policies are compared with one that runs as well; a workload is compared with nothing.

@@ -245,7 +245,7 @@ fn check_seeds(experiment: &Experiment, folder: &Path) -> Result<(), RunError> {
     Ok(())
 }
 
-fn simulate(
+pub(crate) fn simulate(
     experiment: &Experiment,
     folder: &Path,
     point: &Point,
