@@ -165,12 +165,13 @@ fn measure_workload(
 ) -> Result<Results, RunError> {
     let mut points = Vec::with_capacity(experiment.point.len());
     for point in &experiment.point {
-        let mut sums = Measures::new();
+        let mut measured = Vec::with_capacity(experiment.seeds.len());
         for &seed in &experiment.seeds {
             let work = work_of(experiment, workload, point, seed)?;
-            add_part(&mut sums, of_workload(&work.coflows, workload.hosts()), experiment.seeds.len());
+            measured.push(of_workload(&work.coflows, workload.hosts()));
             progress();
         }
+        let mut sums = means(&measured);
         sums.values_mut().for_each(|value| *value = six_digits(*value));
         let policies = vec![PolicyResult { policy: WORKLOAD.to_owned(), measures: sums, links: Vec::new() }];
         points.push(PointResult::of(experiment, point, policies));
@@ -178,11 +179,14 @@ fn measure_workload(
     Ok(Results::of(experiment, workload.name(), points))
 }
 
-/// Adds the part of one seed to a mean over so many.
-fn add_part(means: &mut Measures, measures: Measures, seeds: usize) {
-    for (name, value) in measures {
-        *means.entry(name).or_default() += value / seeds as f64;
+/// Means of every measure over the seeds that have it: a bin may be empty under one of them.
+fn means(of_seeds: &[Measures]) -> Measures {
+    let seeds_with = |name: &String| of_seeds.iter().filter(|measures| measures.contains_key(name)).count();
+    let mut means = Measures::new();
+    for (name, value) in of_seeds.iter().flatten() {
+        *means.entry(name.clone()).or_default() += value / seeds_with(name) as f64;
     }
+    means
 }
 
 pub(crate) fn simulate(
@@ -229,7 +233,7 @@ fn collect(experiment: &Experiment, workload: &Source, done: Vec<(Task, Done)>) 
     };
     let points = experiment.point.iter().enumerate().map(|(index, point)| {
         let policies = experiment.policies_of(point).iter().map(|policy| {
-            let (mut sums, mut links) = (Measures::new(), Vec::new());
+            let (mut measured, mut links) = (Vec::new(), Vec::new());
             let mut of_seeds = Vec::with_capacity(experiment.seeds.len());
             let mut factors = Vec::with_capacity(experiment.seeds.len());
             for &seed in &experiment.seeds {
@@ -242,8 +246,9 @@ fn collect(experiment: &Experiment, workload: &Source, done: Vec<(Task, Done)>) 
                 compare(&mut measures, &base.measures, &own.outcome, &base.outcome, fair);
                 add_links(&mut links, &own.links, experiment.seeds.len());
                 factors.extend(measures.get("factor avg"));
-                add_part(&mut sums, measures, experiment.seeds.len());
+                measured.push(measures);
             }
+            let mut sums = means(&measured);
             if point.setup.over(&experiment.setup).sites.is_some() {
                 confidence(&mut sums, &factors);
             }

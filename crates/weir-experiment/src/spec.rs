@@ -218,8 +218,8 @@ impl Experiment {
     /// Reads `experiment.toml` of a folder.
     pub fn load(folder: &Path) -> Result<Experiment, SpecError> {
         let path = folder.join("experiment.toml");
-        let text = std::fs::read_to_string(&path)
-            .map_err(|source| SpecError::Open { path: path.clone(), source })?;
+        let text =
+            weir_trace::read_text(&path).map_err(|source| SpecError::Open { path: path.clone(), source })?;
         Experiment::parse(&text).map_err(|reason| SpecError::Malformed { path, reason })
     }
 

@@ -259,6 +259,6 @@ fn results_of(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// The results in a file.
 fn held(file: &Path) -> Result<Results, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::Input(format!("{}: {error}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
+    let text = weir_trace::read_text(file).map_err(|error| failed(&error))?;
     serde_json::from_str(&text).map_err(|error| failed(&error))
 }

@@ -8,7 +8,10 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
 use weir_policy::{Chosen, CoflowTable, Plan};
-use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan};
+use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError};
+
+/// As of synthetic workloads. Every host costs two links of a simulator's tables, whether it sends or not.
+const MOST_HOSTS: i64 = 1 << 20;
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
@@ -43,7 +46,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_enum, default_value_t = ReplanAt::Every)]
     replan: ReplanAt,
     /// Number of hosts: host h of the trace becomes h modulo N, and flows inside a host are left out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_HOSTS))]
     hosts: Option<u32>,
     #[command(flatten)]
     slice: SliceArgs,
@@ -216,7 +219,10 @@ pub(crate) fn simulate(
     let outcome = weir_sim::simulate_changing(fabric, changes, copy, instance.as_mut(), options, &mut watch);
     let cpu_s = thread_cpu_secs() - before;
     watch.bar.finish_and_clear();
-    let outcome: Outcome = outcome.map_err(|error| anyhow::anyhow!("{}: {error}", policy.name))?;
+    let outcome: Outcome = outcome.map_err(|error| match error {
+        late @ SimError::TooLate { .. } => Failure::Input(format!("--arrival-scale or --trace: {late}")),
+        error => anyhow::anyhow!("{}: {error}", policy.name).into(),
+    })?;
     let rows = simulated_rows(&outcome.coflows, coflows);
     let run = Run::new(&policy.name, Mode::Simulated, rows, cpu_s).with_jobs(&outcome.jobs);
     Ok((run, watch.recorder.map(LinkRecorder::finish)))

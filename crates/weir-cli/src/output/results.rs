@@ -111,7 +111,7 @@ impl CoflowRow {
     }
 }
 
-/// Statistics over the coflows of a run that were let in; all 0 without any.
+/// Statistics over the coflows of a run that were let in; not numbers, and null in the file, without any.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Summary {
     /// Number of coflows, those refused included.
@@ -164,7 +164,7 @@ impl Run {
             p95_cct_s: percentile(&ccts, 0.95),
             p99_cct_s: percentile(&ccts, 0.99),
             avg_slowdown: mean(&slowdowns),
-            makespan_s: completed().map(|row| row.arrival_s + row.cct_s).fold(0.0, f64::max),
+            makespan_s: completed().map(|row| row.arrival_s + row.cct_s).fold(f64::NAN, f64::max),
             deadlines_met: count(true, true),
             admitted_late: count(false, true),
             jobs: None,

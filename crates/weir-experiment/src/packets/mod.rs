@@ -131,7 +131,7 @@ impl PacketSetup {
         let name = self.scenario.as_deref().ok_or("packets: it names no scenario")?;
         let path = folder.join(name);
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = std::fs::read_to_string(&path).map_err(|error| failed(&error))?;
+        let text = weir_trace::read_text(&path).map_err(|error| failed(&error))?;
         let mut scenario = Scenario::from_text(&text).map_err(|error| failed(&error))?;
         if let Some(buffer) = &self.buffer {
             let size: Bytes = buffer.parse().map_err(|error| format!("packets: buffer: {error}"))?;
@@ -362,7 +362,7 @@ mod tests {
         for (text, reason) in [
             ("0", "`0` has to be above 0 and at most 4.4 TB"),
             ("7TB", "`7TB` has to be above 0 and at most 4.4 TB"),
-            ("big", "`big` is not a size such as 4096, 10MB or 10MiB"),
+            ("big", "`big` is not a size in bytes such as 4096, 10MB or 10MiB"),
         ] {
             let error = prepare(&format!("deadline_size = \"{text}\""), "sixteen-hosts").unwrap_err();
             assert_eq!(error, format!("packets: deadline_size: {reason}"));
