@@ -117,6 +117,9 @@ fn main() -> ExitCode {
         // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
         // `weir live` then says what it does instead.
         let _ = weir_testbed::enter_user_namespace();
+        if let Err(error) = weir_testbed::live::end_on_signals() {
+            eprintln!("weir: signals would leave processes and a folder behind: {error}");
+        }
     }
     let result = match command {
         Command::Live(args) => commands::live::live(&args),
