@@ -79,6 +79,8 @@ pub(crate) struct LiveArgs {
 /// What is moved over which network.
 struct Work {
     name: String,
+    /// Of what was drawn; none where nothing was.
+    seed: Option<u64>,
     hosts: u32,
     coflows: Vec<CoflowSpec>,
     fabric: Fabric,
@@ -109,7 +111,15 @@ impl Work {
         }
         // What drivers know in advance, live as in the simulation.
         weir_sim::set_tails(&fabric, &mut coflows);
-        Ok(Work { name: args.trace.clone(), hosts: args.hosts, coflows, fabric, expect: BTreeMap::new() })
+        let seed = workload::draws(&args.trace, args.deadlines).then_some(seed);
+        Ok(Work {
+            name: args.trace.clone(),
+            seed,
+            hosts: args.hosts,
+            coflows,
+            fabric,
+            expect: BTreeMap::new(),
+        })
     }
 
     fn from_scenario(args: &LiveArgs, path: &Path) -> Result<Work, Failure> {
@@ -137,7 +147,7 @@ impl Work {
         let expect = scenario.expect.iter().map(seconds).collect();
         let fabric = big_switch(2 * ports, args.link_rate)?;
         weir_sim::set_tails(&fabric, &mut coflows);
-        Ok(Work { name: scenario.name.clone(), hosts: 2 * ports, coflows, fabric, expect })
+        Ok(Work { name: scenario.name.clone(), seed: None, hosts: 2 * ports, coflows, fabric, expect })
     }
 
     /// Prints expected beside measured completion times of a scenario.
@@ -196,7 +206,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let setting = setting(args, &work, loopback);
     println!("{setting}");
 
-    let mut results = Results::new(work.name.clone(), args.link_rate);
+    let mut results = Results::new(work.name.clone(), args.link_rate, work.seed);
     let mut pairs = Vec::new();
     for number in 0..args.runs {
         for policy in &args.policy {

@@ -69,6 +69,8 @@ enum ReplanAt {
 /// Everything a simulation needs, checked.
 pub(crate) struct Simulation {
     pub(crate) name: String,
+    /// Of what was drawn; none where nothing was.
+    pub(crate) seed: Option<u64>,
     pub(crate) fabric: Fabric,
     pub(crate) link_rate: Rate,
     pub(crate) coflows: Vec<CoflowSpec>,
@@ -138,7 +140,8 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
         weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
     }
     let changes = Vec::new();
-    Ok(Simulation { name, fabric, link_rate: args.link_rate, coflows, changes, policies, options })
+    let seed = workload::draws(trace, args.deadlines).then_some(seed);
+    Ok(Simulation { name, seed, fabric, link_rate: args.link_rate, coflows, changes, policies, options })
 }
 
 /// One line on workload and network.
@@ -156,7 +159,7 @@ pub(crate) fn setting(simulation: &Simulation) -> String {
 
 /// Runs all policies, then writes what was asked for.
 fn run_all(simulation: &Simulation, outputs: &Outputs) -> Result<Results, Failure> {
-    let mut results = Results::new(simulation.name.clone(), simulation.link_rate);
+    let mut results = Results::new(simulation.name.clone(), simulation.link_rate, simulation.seed);
     let mut link_uses = Vec::new();
     for policy in &simulation.policies {
         let (run, link_use) = simulate(simulation, policy, outputs.report.is_some())?;

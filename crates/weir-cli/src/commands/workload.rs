@@ -93,12 +93,16 @@ pub(crate) fn load(spec: &str, seed: u64) -> Result<Workload, Failure> {
     Ok(Workload { name, hosts, jobs })
 }
 
+/// Whether anything of a run is drawn by its seed.
+pub(crate) fn draws(trace: &str, deadlines: Option<f64>) -> bool {
+    trace.starts_with(SYNTHETIC) || deadlines.is_some_and(|spread| spread > 0.0)
+}
+
 /// The seed to run with. One that was asked for and draws nothing is refused: who compares runs by seeds would take
 /// repetitions of one run for several.
 pub(crate) fn seed(given: Option<u64>, trace: &str, deadlines: Option<f64>) -> Result<u64, Failure> {
-    let draws = trace.starts_with(SYNTHETIC) || deadlines.is_some_and(|spread| spread > 0.0);
     match given {
-        Some(seed) if !draws => Err(Failure::Input(format!(
+        Some(seed) if !draws(trace, deadlines) => Err(Failure::Input(format!(
             "--seed {seed} changes nothing: {trace} is a file, and no deadlines are drawn; leave it out"
         ))),
         given => Ok(given.unwrap_or(1)),

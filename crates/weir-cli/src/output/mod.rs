@@ -2,10 +2,12 @@
 //! written whole or not at all.
 
 mod files;
+mod provenance;
 mod results;
 mod tables;
 
 pub(crate) use files::OutputFile;
+pub(crate) use provenance::Provenance;
 pub(crate) use results::{CoflowRow, Mode, Results, Run};
 pub(crate) use tables::{BINS, bin_average, bins_table, fixed, number, ratio, summary_table, table, text};
 

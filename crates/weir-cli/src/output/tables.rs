@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn nothing_has_no_average_in_tables_and_none_in_json() {
-        let mut results = Results::new("t", "1gbit".parse().unwrap());
+        let mut results = Results::new("t", "1gbit".parse().unwrap(), None);
         results.runs.push(Run::new("fair", Mode::Simulated, Vec::new(), 0.0));
         let text = summary_table(&results);
         let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
@@ -164,7 +164,7 @@ mod tests {
             admitted: true,
             met: None,
         };
-        let mut results = Results::new("t", "1gbit".parse().unwrap());
+        let mut results = Results::new("t", "1gbit".parse().unwrap(), None);
         results.runs.push(Run::new("fair", Mode::Simulated, vec![row(6.0)], 0.0));
         results.runs.push(Run::new("varys", Mode::Simulated, vec![row(2.0)], 0.0));
         let text = summary_table(&results);
