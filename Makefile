@@ -21,7 +21,8 @@ run: build
 	$(WEIR) live --report out/report.html --json out/live.json
 	@echo "charts: out/report.html   all numbers: out/live.json"
 
-# Without `ip` and `tc`, `weir live` says so and runs on loopback: a failed installation is no reason to stop.
+# Without rights for namespaces `weir live` runs on loopback; without `ip` and `tc` it says what is missing and to use
+# --loopback. The rest works without them: a failed installation is no reason to stop building.
 build:
 	@./scripts/install-deps.sh || echo "make: going on without them"
 	$(CARGO) build --release --locked

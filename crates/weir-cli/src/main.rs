@@ -1,10 +1,25 @@
 //! The one binary, `weir`. Each command is a module; none decides anything about scheduling.
 #![forbid(unsafe_code)]
 
+// Before all modules, so that in each of them these stand for those of std, which panic when a pipe is closed or a
+// disk is full.
+macro_rules! println {
+    () => { $crate::terminal::say(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::terminal::say(format_args!("{}\n", format_args!($($text)*))) };
+}
+macro_rules! print {
+    ($($text:tt)*) => { $crate::terminal::say(format_args!($($text)*)) };
+}
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::terminal::complain(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+mod arguments;
 mod commands;
 mod output;
 mod progress;
 mod report;
+mod terminal;
 
 use clap::{Parser, Subcommand};
 use std::io::IsTerminal;
@@ -68,23 +83,6 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// Reads the command line. Like any other bad input, a bad one gets one line and exit 2.
-fn parse() -> Cli {
-    Cli::try_parse().unwrap_or_else(|error| {
-        use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
-        let help = [DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion];
-        if !help.contains(&error.kind()) {
-            // The paragraph that says what is wrong; usage and hints follow it.
-            let text = error.to_string();
-            let first = text.split("\n\n").next().unwrap_or_default();
-            let words: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();
-            eprintln!("weir: {}", words.join(" "));
-            std::process::exit(2);
-        }
-        error.exit()
-    })
-}
-
 /// Log lines go to standard error: `WEIR_LOG` says which (`info`, `weir_daemon=debug`), `WEIR_LOG_FORMAT=json` makes each a
 /// JSON object. Colours are for terminals.
 fn start_log() {
@@ -102,8 +100,23 @@ fn start_log() {
 fn main() -> ExitCode {
     #[cfg(feature = "lp")]
     weir_policy::add_policies(weir_lp::POLICIES);
-    let command = parse().command;
+    let command = arguments::parse::<Cli>().command;
     start_log();
+    // A daemon, and a command with processes to end, goes on when nobody reads what it says.
+    let goes_on = matches!(
+        command,
+        Command::Live(_)
+            | Command::Controller(_)
+            | Command::Coordinator(_)
+            | Command::Agent(_)
+            | Command::Relay(_)
+            | Command::Bench(_)
+            | Command::Task(_)
+            | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
+    );
+    if goes_on {
+        terminal::go_on_unread();
+    }
     let needs_bed = matches!(
         command,
         Command::Live(_)
@@ -114,6 +127,9 @@ fn main() -> ExitCode {
         // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
         // `weir live` then says what it does instead.
         let _ = weir_testbed::enter_user_namespace();
+        if let Err(error) = weir_testbed::live::end_on_signals() {
+            eprintln!("weir: signals would leave processes and a folder behind: {error}");
+        }
     }
     let result = match command {
         Command::Live(args) => commands::live::live(&args),

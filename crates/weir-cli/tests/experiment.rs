@@ -35,7 +35,10 @@ fn other_numbers_in_the_folder_are_noticed() {
         weir(&["experiment", "run", "small", "--check", "--dir", dir.path().to_str().expect("a path")]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("results differ from those in the folder: small"), "{said}");
+    // Which number, with both values: experiment, row, column.
+    let named = "weir: small: point as it is, varys, factor avg: stored 1.1, computed 1";
+    assert!(said.contains(named), "{said}");
+    assert!(said.contains("results differ from those in the folder: small (1 in"), "{said}");
 }
 
 /// A copy of the folder of an experiment, in one of its own.
@@ -109,4 +112,73 @@ fn an_unknown_name_is_answered_with_the_known_ones() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("no experiment `smal`") && said.contains("small"), "{said}");
+}
+
+#[test]
+fn a_run_whose_seeds_change_nothing_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace = dir.path().join("t.txt");
+    std::fs::write(&trace, "2 1\n1 0 1 0 1 1:1\n").expect("a trace");
+    std::fs::create_dir(dir.path().join("mine")).expect("a folder");
+    let text = "title = \"t\"\nsource = \"s\"\nwhy = \"w\"\nbaseline = \"fair\"\npolicies = [\"fair\"]\nseeds = [1, 2, 3]\n\
+                show = [\"avg\"]\nplot = { measure = \"avg\" }\n";
+    std::fs::write(dir.path().join("mine/experiment.toml"), text).expect("an experiment");
+    let (dir_name, trace) = (dir.path().to_str().expect("a path"), trace.to_str().expect("a path"));
+    let output = weir(&["experiment", "run", "mine", "--dir", dir_name, "--trace", trace]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("mine: point as it is: seeds [1, 2, 3] change nothing"), "{said}");
+    assert_eq!(std::fs::read_dir(dir.path().join("mine")).expect("a folder").count(), 1);
+}
+
+#[test]
+fn a_seed_that_draws_nothing_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let trace = dir.path().join("t.txt");
+    std::fs::write(&trace, "2 1\n1 0 1 0 1 1:1\n").expect("a trace");
+    let trace = trace.to_str().expect("a path");
+    let run =
+        |more: &[&str]| weir(&[&["sim", "--trace", trace, "--policy", "fair", "--seed", "2"], more].concat());
+    let output = run(&[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--seed 2 changes nothing"), "{said}");
+    assert!(run(&["--deadlines", "1"]).status.success());
+}
+
+#[test]
+fn a_check_without_stored_numbers_says_so_before_it_computes() {
+    let dir = copy_of("small");
+    std::fs::remove_file(dir.path().join("small/synthetic-fb2010.json")).expect("the numbers");
+    let output =
+        weir(&["experiment", "run", "small", "--check", "--dir", dir.path().to_str().expect("a path")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("small: nothing to check") && said.contains("synthetic-fb2010.json"), "{said}");
+    assert_eq!(output.stdout.len(), 0);
+}
+
+#[test]
+fn results_are_as_new_as_the_policies_and_the_simulators() {
+    let output = weir(&["experiment", "probe"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn results_older_than_the_code_are_named() {
+    let dir = copy_of("small");
+    let file = dir.path().join("small/synthetic-fb2010.json");
+    let numbers = std::fs::read_to_string(&file).expect("the numbers");
+    let (points, probe) = numbers.split_once("\"probe\"").expect("a probe");
+    let changed = probe.replacen("\"avg\": ", "\"avg\": 9", 1);
+    assert_ne!(probe, changed);
+    std::fs::write(&file, format!("{points}\"probe\"{changed}")).expect("a file");
+    let output = weir(&["experiment", "probe", "small", "--dir", dir.path().to_str().expect("a path")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("results of experiment small on synthetic:fb2010 are older than the code"),
+        "{said}"
+    );
+    assert!(said.contains("avg: stored 9") && said.contains("weir experiment run small"), "{said}");
 }

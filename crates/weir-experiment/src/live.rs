@@ -1,10 +1,10 @@
 //! The part of an experiment between sites that is repeated with real bytes, made small enough for one machine.
 
-use crate::workload::{Work, prepare};
-use crate::{Experiment, RunError};
+use crate::run::work_of;
+use crate::workload::Work;
+use crate::{Experiment, RunError, Source};
 use serde::Deserialize;
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, LinkKind, Rate, SiteSpec, Time};
-use weir_trace::Workload;
 
 /// What is repeated.
 #[derive(Clone, Debug, Deserialize)]
@@ -61,11 +61,11 @@ impl Experiment {
     }
 
     /// The workload of the live part.
-    pub fn live_work(&self, live: &Live, workload: &Workload, seed: u64) -> Result<LiveWork, RunError> {
+    pub fn live_work(&self, live: &Live, workload: &Source, seed: u64) -> Result<LiveWork, RunError> {
         let refuse = |reason: String| RunError::Work { point: live.point.clone(), reason };
         let point = self.point.iter().find(|point| point.name == live.point);
-        let setup = point.ok_or_else(|| refuse("there is no such point".to_owned()))?.setup.over(&self.setup);
-        let work = prepare(&workload.coflows(), workload.hosts, &setup, seed).map_err(refuse)?;
+        let point = point.ok_or_else(|| refuse("there is no such point".to_owned()))?;
+        let work = work_of(self, workload, point, seed)?;
         LiveWork::scaled(work, live).map_err(refuse)
     }
 }

@@ -97,6 +97,9 @@ pub(crate) fn between_sites(outcome: &Outcome, bound: Option<f64>, measures: &mu
     for bin in 0..=4u8 {
         let of_bin = outcome.coflows.iter().filter(|record| bin == 0 || record.bin == bin);
         let mut ccts: Vec<f64> = of_bin.map(|record| record.cct.as_secs()).collect();
+        if ccts.is_empty() {
+            continue;
+        }
         ccts.sort_by(f64::total_cmp);
         let name = if bin == 0 { "p90".to_owned() } else { format!("p90 bin {bin}") };
         measures.insert(name, percentile(&ccts, 0.9));
@@ -110,6 +113,10 @@ pub(crate) fn of_run(outcome: &Outcome, coflows: &[CoflowSpec], classes: &Classe
     for bin in 0..=4u8 {
         let of_bin = completed.iter().filter(|record| bin == 0 || record.bin == bin);
         let mut ccts: Vec<f64> = of_bin.map(|record| record.cct.as_secs()).collect();
+        // Nothing has no average: a 0 would look like a completion time, and 1 like a factor.
+        if ccts.is_empty() {
+            continue;
+        }
         ccts.sort_by(f64::total_cmp);
         let mut note = |name: &str, value: f64| {
             let name = if bin == 0 { name.to_owned() } else { format!("{name} bin {bin}") };
@@ -120,7 +127,9 @@ pub(crate) fn of_run(outcome: &Outcome, coflows: &[CoflowSpec], classes: &Classe
         note("p95", percentile(&ccts, 0.95));
     }
     let slowdown = |record: &&CoflowRecord| record.cct.as_secs() / record.isolation.as_secs().max(1e-9);
-    measures.insert("slowdown".to_owned(), mean(&completed.iter().map(slowdown).collect::<Vec<_>>()));
+    if !completed.is_empty() {
+        measures.insert("slowdown".to_owned(), mean(&completed.iter().map(slowdown).collect::<Vec<_>>()));
+    }
     measures.insert("makespan".to_owned(), outcome.makespan.as_secs());
     if coflows.iter().any(|coflow| coflow.deadline.is_some()) {
         deadlines(outcome, coflows, &mut measures);
@@ -135,12 +144,16 @@ pub(crate) fn of_run(outcome: &Outcome, coflows: &[CoflowSpec], classes: &Classe
 fn jobs(outcome: &Outcome, classes: &Classes, measures: &mut Measures) {
     let mut jcts = outcome.jcts_secs();
     jcts.sort_by(f64::total_cmp);
-    measures.insert("jct".to_owned(), mean(&jcts));
-    measures.insert("jct p95".to_owned(), percentile(&jcts, 0.95));
+    if !jcts.is_empty() {
+        measures.insert("jct".to_owned(), mean(&jcts));
+        measures.insert("jct p95".to_owned(), percentile(&jcts, 0.95));
+    }
     for (class, (name, _)) in JOB_CLASSES.iter().enumerate() {
         let of_class = outcome.jobs.iter().filter(|job| classes.get(&job.id) == Some(&class));
         let jcts: Vec<f64> = of_class.filter_map(|job| Some(job.jct?.as_secs())).collect();
-        measures.insert(format!("jct {name}"), mean(&jcts));
+        if !jcts.is_empty() {
+            measures.insert(format!("jct {name}"), mean(&jcts));
+        }
     }
 }
 
@@ -179,15 +192,16 @@ pub(crate) fn compare(
         for bin in 0..=4 {
             let name = if bin == 0 { name.to_owned() } else { format!("{name} bin {bin}") };
             if let (Some(own), Some(base)) = (measures.get(&name), baseline.get(&name)) {
-                let factor = if *base > 0.0 { own / base } else { 1.0 };
-                measures.insert(format!("factor {name}"), factor);
+                // Over no time at all nothing has a factor.
+                let factor = (*base > 0.0).then(|| own / base);
+                measures.extend(factor.map(|factor| (format!("factor {name}"), factor)));
             }
         }
     }
     let of_jobs: Vec<String> = baseline.keys().filter(|name| name.starts_with("jct")).cloned().collect();
     for name in of_jobs {
-        let (own, base) = (measures.get(&name).copied().unwrap_or(0.0), baseline[&name]);
-        measures.insert(format!("factor {name}"), if base > 0.0 { own / base } else { 1.0 });
+        let factor = measures.get(&name).filter(|_| baseline[&name] > 0.0).map(|own| own / baseline[&name]);
+        measures.extend(factor.map(|factor| (format!("factor {name}"), factor)));
     }
     let Some(fair) = fair else { return };
     for (class, share) in JOB_CLASSES {
@@ -295,6 +309,19 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_bin_has_neither_a_time_nor_a_factor() {
+        // One coflow, of bin 2.
+        let run = outcome(&[1000]);
+        let mut measures = of_run(&run, &[], &Classes::new());
+        let baseline = measures.clone();
+        compare(&mut measures, &baseline, &run, &run, None);
+        assert_eq!((measures["avg bin 2"], measures["factor avg bin 2"]), (1.0, 1.0));
+        assert!(
+            ["avg bin 1", "p95 bin 3", "factor avg bin 4"].iter().all(|name| !measures.contains_key(*name))
+        );
+    }
+
+    #[test]
     fn spread_is_that_of_each_coflow_over_seeds() {
         // 1 and 3 s: mean 2, deviation 1, a half. 2 and 2 s: none. On average a quarter; at rank 0.95 of 0..1 47.5 %.
         let (first, mut second) = (outcome(&[1000, 2000, 5000]), outcome(&[3000, 2000, 9000]));
@@ -349,10 +376,13 @@ mod tests {
             (of([Some(2), Some(4), Some(9), None]), of([Some(1), Some(3), Some(8), Some(8)]));
         compare(&mut own, &baseline, &outcome, &base, None);
         assert_eq!(
-            (own["jct"], own["jct <25 %"], own["jct >=75 %"], own["jct 25-49 %"]),
-            (5.0, 3.0, 9.0, 0.0)
+            (own["jct"], own["jct <25 %"], own["jct >=75 %"], own.get("jct 25-49 %")),
+            (5.0, 3.0, 9.0, None)
         );
-        assert_eq!((own["factor jct"], own["factor jct <25 %"], own["factor jct 25-49 %"]), (1.0, 1.5, 1.0));
+        assert_eq!(
+            (own["factor jct"], own["factor jct <25 %"], own.get("factor jct 25-49 %")),
+            (1.0, 1.5, None)
+        );
         assert!(
             check("factor jct <25 %").is_ok() && check("jct p95").is_ok() && check("jct p95 <25 %").is_err()
         );

@@ -2,8 +2,9 @@
 
 use crate::sites::LinkUse;
 use crate::spec::WORKLOAD;
-use crate::{Experiment, Measures, Point};
+use crate::{Experiment, Measures, Point, Probe};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers of an experiment on one workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,9 @@ pub struct Results {
     pub seeds: Vec<u64>,
     /// In the order of the experiment.
     pub points: Vec<PointResult>,
+    /// What the code that made these numbers gives on very little work; empty in files of before there were probes.
+    #[serde(default, skip_serializing_if = "Probe::is_empty")]
+    pub probe: Probe,
 }
 
 /// Numbers of one point.
@@ -49,7 +53,39 @@ pub struct PolicyResult {
 impl Results {
     pub(crate) fn of(experiment: &Experiment, workload: &str, points: Vec<PointResult>) -> Results {
         let (baseline, seeds) = (experiment.baseline.clone(), experiment.seeds.clone());
-        Results { schema: 1, workload: workload.to_owned(), baseline, seeds, points }
+        Results { schema: 1, workload: workload.to_owned(), baseline, seeds, points, probe: Probe::new() }
+    }
+
+    /// Every number of `self`, as computed, that is another than the `stored` one, or stands only in one of them.
+    pub fn differences(&self, stored: &Results) -> Vec<Difference> {
+        let numbers = |results: &Results| {
+            let mut numbers = BTreeMap::new();
+            for (point, result) in pairs(results) {
+                let mut note = |measure: String, value: f64| {
+                    numbers.insert((point.name.clone(), result.policy.clone(), measure), value);
+                };
+                result.measures.iter().for_each(|(name, value)| note(name.clone(), *value));
+                for link in &result.links {
+                    note(format!("link {} to {}, GB", link.from, link.to), link.gb);
+                    note(format!("link {} to {}, used", link.from, link.to), link.used);
+                }
+            }
+            numbers
+        };
+        let (own, stored) = (numbers(self), numbers(stored));
+        let keys: BTreeSet<_> = own.keys().chain(stored.keys()).collect();
+        let differ = keys.into_iter().filter(|key| own.get(*key) != stored.get(*key));
+        let difference = |key: &(String, String, String)| {
+            let (point, policy, measure) = key.clone();
+            Difference {
+                point,
+                policy,
+                measure,
+                stored: stored.get(key).copied(),
+                computed: own.get(key).copied(),
+            }
+        };
+        differ.map(difference).collect()
     }
 
     /// Whether these are numbers of the experiment as it is now: its seeds, baseline, points, their setups and
@@ -97,6 +133,39 @@ impl Results {
         }
         Ok(())
     }
+}
+
+/// A number that was computed otherwise than it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The row's point.
+    pub point: String,
+    /// The row's policy.
+    pub policy: String,
+    /// The column.
+    pub measure: String,
+    /// None if it is not in the file.
+    pub stored: Option<f64>,
+    /// None if it is only in the file.
+    pub computed: Option<f64>,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = |value: Option<f64>| value.map_or("nothing".to_owned(), |value| value.to_string());
+        let Difference { point, policy, measure, stored, computed } = self;
+        write!(
+            f,
+            "point {point}, {policy}, {measure}: stored {}, computed {}",
+            value(*stored),
+            value(*computed)
+        )
+    }
+}
+
+/// Every run's numbers with their point.
+fn pairs(results: &Results) -> impl Iterator<Item = (&PointResult, &PolicyResult)> {
+    results.points.iter().flat_map(|point| point.policies.iter().map(move |policy| (point, policy)))
 }
 
 impl PointResult {

@@ -5,16 +5,28 @@ use crate::measure::{between_sites, compare, confidence, of_run, spread};
 use crate::sites::{LinkUse, Traffic, add_links, least_average_secs};
 use crate::spec::WORKLOAD;
 use crate::workload::{Work, prepare};
-use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results};
+use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results, Source};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_model::Time;
 use weir_sim::{Observer, Options, Outcome, Replan};
-use weir_trace::Workload;
 
 /// Why an experiment cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
+    /// Several seeds, and no run would differ from another.
+    #[error(
+        "point {point}: seeds {seeds:?} change nothing: {reason}. Leave out `seeds`, or draw something by them \
+         (concurrent, mix, jitter, skew, deadlines, jobs or sites in the setup, or a synthetic workload)"
+    )]
+    Seeds {
+        /// The point.
+        point: String,
+        /// Its seeds.
+        seeds: Vec<u64>,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The workload cannot be changed as a point asks.
     #[error("point {point}: {reason}")]
     Work {
@@ -38,26 +50,26 @@ pub enum RunError {
 /// One simulation: which point, seed and policy.
 type Task = (usize, u64, usize);
 /// What it gives.
-type Simulated = Result<Done, RunError>;
+pub(crate) type Simulated = Result<Done, RunError>;
 
 /// A simulation that came to its end.
 #[derive(Clone)]
-struct Done {
+pub(crate) struct Done {
     outcome: Outcome,
-    measures: Measures,
+    pub(crate) measures: Measures,
     links: Vec<LinkUse>,
 }
 
 /// Runs all points, on all processors. `progress` hears of every simulation that is done.
 pub fn run(
     experiment: &Experiment,
-    workload: &Workload,
+    workload: &Source,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Results, RunError> {
+    check_seeds(experiment, workload)?;
     if experiment.is_of_workload() {
         return measure_workload(experiment, workload, progress);
     }
-    let coflows = workload.coflows();
     let points = &experiment.point;
     let tasks: Vec<Task> = (0..points.len())
         .flat_map(|point| experiment.seeds.iter().map(move |&seed| (point, seed)))
@@ -70,8 +82,7 @@ pub fn run(
     let work = |&(point, seed, at): &Task| {
         let point = &points[point];
         let setup = point.setup.over(&experiment.setup);
-        let work = prepare(&coflows, workload.hosts, &setup, seed)
-            .map_err(|reason| RunError::Work { point: point.name.clone(), reason })?;
+        let work = work_of(experiment, workload, point, seed)?;
         let options = Options {
             replan: if setup.plan_at_coflows == Some(true) {
                 Replan::CoflowEvents
@@ -111,38 +122,80 @@ pub fn run(
     Ok(collect(experiment, workload, done))
 }
 
+/// The work of a point under a seed.
+pub(crate) fn work_of(
+    experiment: &Experiment,
+    workload: &Source,
+    point: &Point,
+    seed: u64,
+) -> Result<Work, RunError> {
+    let setup = point.setup.over(&experiment.setup);
+    // Where arrivals are jittered, completion times of the same coflows are compared over seeds: other coflows under
+    // every seed would have nothing in common but their ids.
+    let drawn_by = if setup.jitter.is_some() { experiment.seeds[0] } else { seed };
+    let failed = |reason| RunError::Work { point: point.name.clone(), reason };
+    let coflows = workload.coflows(drawn_by).map_err(failed)?;
+    prepare(&coflows, workload.hosts(), &setup, seed).map_err(failed)
+}
+
+/// Of several seeds, the second has to give other work than the first: else means over them are those of one run.
+fn check_seeds(experiment: &Experiment, workload: &Source) -> Result<(), RunError> {
+    let [first, second, ..] = experiment.seeds.as_slice() else { return Ok(()) };
+    for point in &experiment.point {
+        // Jobs are drawn by the seed always, and take a simulation to make.
+        if point.setup.over(&experiment.setup).jobs.is_some() {
+            continue;
+        }
+        let [one, other] = [first, second].map(|&seed| work_of(experiment, workload, point, seed));
+        let (one, other) = (one?, other?);
+        if (one.coflows, one.changes, one.fabric) == (other.coflows, other.changes, other.fabric) {
+            let reason = "the workload is the same under each of them";
+            let (point, seeds) = (point.name.clone(), experiment.seeds.clone());
+            return Err(RunError::Seeds { point, seeds, reason });
+        }
+    }
+    Ok(())
+}
+
 /// Measures the work of every point instead of running it.
 fn measure_workload(
     experiment: &Experiment,
-    workload: &Workload,
+    workload: &Source,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Results, RunError> {
-    let coflows = workload.coflows();
     let mut points = Vec::with_capacity(experiment.point.len());
     for point in &experiment.point {
-        let setup = point.setup.over(&experiment.setup);
-        let mut sums = Measures::new();
+        let mut measured = Vec::with_capacity(experiment.seeds.len());
         for &seed in &experiment.seeds {
-            let work = prepare(&coflows, workload.hosts, &setup, seed)
-                .map_err(|reason| RunError::Work { point: point.name.clone(), reason })?;
-            add_part(&mut sums, of_workload(&work.coflows, workload.hosts), experiment.seeds.len());
+            let work = work_of(experiment, workload, point, seed)?;
+            measured.push(of_workload(&work.coflows, workload.hosts()));
             progress();
         }
+        let mut sums = means(&measured);
         sums.values_mut().for_each(|value| *value = six_digits(*value));
         let policies = vec![PolicyResult { policy: WORKLOAD.to_owned(), measures: sums, links: Vec::new() }];
         points.push(PointResult::of(experiment, point, policies));
     }
-    Ok(Results::of(experiment, &workload.name, points))
+    Ok(Results::of(experiment, workload.name(), points))
 }
 
-/// Adds the part of one seed to a mean over so many.
-fn add_part(means: &mut Measures, measures: Measures, seeds: usize) {
-    for (name, value) in measures {
-        *means.entry(name).or_default() += value / seeds as f64;
+/// Means of every measure over the seeds that have it: a bin may be empty under one of them.
+fn means(of_seeds: &[Measures]) -> Measures {
+    let seeds_with = |name: &String| of_seeds.iter().filter(|measures| measures.contains_key(name)).count();
+    let mut means = Measures::new();
+    for (name, value) in of_seeds.iter().flatten() {
+        *means.entry(name.clone()).or_default() += value / seeds_with(name) as f64;
     }
+    means
 }
 
-fn simulate(point: &Point, policy: &str, work: Work, options: &Options, count_links: bool) -> Simulated {
+pub(crate) fn simulate(
+    point: &Point,
+    policy: &str,
+    work: Work,
+    options: &Options,
+    count_links: bool,
+) -> Simulated {
     let failed =
         |reason: String| RunError::Run { point: point.name.clone(), policy: policy.to_owned(), reason };
     let mut instance = weir_policy::create(policy).map_err(|error| failed(error.to_string()))?;
@@ -173,14 +226,14 @@ fn simulate(point: &Point, policy: &str, work: Work, options: &Options, count_li
 }
 
 /// Compares with the baseline of the same point and seed, and takes means over seeds.
-fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Done)>) -> Results {
+fn collect(experiment: &Experiment, workload: &Source, done: Vec<(Task, Done)>) -> Results {
     let find = |point: usize, seed: u64, name: &str| {
         let at = experiment.policies_of(&experiment.point[point]).iter().position(|policy| policy == name)?;
         done.iter().find(|(task, _)| *task == (point, seed, at)).map(|(_, done)| done)
     };
     let points = experiment.point.iter().enumerate().map(|(index, point)| {
         let policies = experiment.policies_of(point).iter().map(|policy| {
-            let (mut sums, mut links) = (Measures::new(), Vec::new());
+            let (mut measured, mut links) = (Vec::new(), Vec::new());
             let mut of_seeds = Vec::with_capacity(experiment.seeds.len());
             let mut factors = Vec::with_capacity(experiment.seeds.len());
             for &seed in &experiment.seeds {
@@ -193,8 +246,9 @@ fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Done)>
                 compare(&mut measures, &base.measures, &own.outcome, &base.outcome, fair);
                 add_links(&mut links, &own.links, experiment.seeds.len());
                 factors.extend(measures.get("factor avg"));
-                add_part(&mut sums, measures, experiment.seeds.len());
+                measured.push(measures);
             }
+            let mut sums = means(&measured);
             if point.setup.over(&experiment.setup).sites.is_some() {
                 confidence(&mut sums, &factors);
             }
@@ -210,10 +264,88 @@ fn collect(experiment: &Experiment, workload: &Workload, done: Vec<(Task, Done)>
         });
         PointResult::of(experiment, point, policies.collect())
     });
-    Results::of(experiment, &workload.name, points.collect())
+    Results::of(experiment, workload.name(), points.collect())
 }
 
 /// Rounded to six significant digits, so that the last digits of sums are no difference.
 pub(crate) fn six_digits(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two points over three seeds; `setup` is that of the second.
+    fn experiment(setup: &str) -> Experiment {
+        let text = format!(
+            r#"title = "t"
+            source = "s"
+            why = "w"
+            baseline = "fair"
+            policies = ["fair"]
+            show = ["avg"]
+            plot = {{ measure = "avg" }}
+            seeds = [1, 2, 3]
+            [[point]]
+            name = "drawn"
+            setup = {{ jitter = 1.0 }}
+            [[point]]
+            name = "other"
+            setup = {{ {setup} }}"#
+        );
+        Experiment::parse(&text).expect("an experiment")
+    }
+
+    const SMALL: &str = "fb2010,hosts=8,coflows=20,seconds=60";
+
+    fn as_file() -> Source {
+        Source::file(weir_trace::synthetic::generate(SMALL, 1).expect("a workload"))
+    }
+
+    #[test]
+    fn seeds_that_change_nothing_at_a_point_are_refused() {
+        for setup in ["", "concurrent = 20", "jitter = 0.0", "arrival_scale = 0.5"] {
+            let said = run(&experiment(setup), &as_file(), &|| ()).expect_err(setup).to_string();
+            assert!(said.contains("point other: seeds [1, 2, 3] change nothing"), "{setup}: {said}");
+        }
+        assert!(run(&experiment("concurrent = 10"), &as_file(), &|| ()).is_ok());
+    }
+
+    #[test]
+    fn seeds_draw_a_synthetic_workload_and_its_average_is_that_over_draws() {
+        let source = Source::synthetic(SMALL).expect("a workload");
+        let results = run(&experiment(""), &source, &|| ()).expect("results");
+        let own = |seed| {
+            let mut one = experiment("");
+            (one.seeds, one.point) = (vec![seed], one.point.split_off(1));
+            run(&one, &source, &|| ()).expect("results").points[0].policies[0].measures["avg"]
+        };
+        let (first, second, third) = (own(1), own(2), own(3));
+        assert!(first != second && second != third);
+        // Each is rounded to six digits, and so is their mean.
+        let mean = (first + second + third) / 3.0;
+        let of_all = results.points[1].policies[0].measures["avg"];
+        assert!((of_all / mean - 1.0).abs() < 2e-5, "{of_all} is not {mean}");
+    }
+
+    #[test]
+    fn more_coflows_at_once_than_there_are_are_refused() {
+        let said = run(&experiment("concurrent = 21"), &as_file(), &|| ()).expect_err("too many").to_string();
+        assert!(said.contains("concurrent = 21: the workload has 20 coflows"), "{said}");
+    }
+
+    #[test]
+    fn delays_are_drawn_over_one_workload() {
+        // A synthetic workload too: the spread of a coflow's completion time is that of the same coflow.
+        let source = Source::synthetic(SMALL).expect("a workload");
+        let experiment = experiment("jitter = 5.0");
+        let ids_and_sizes = |seed| {
+            let work = work_of(&experiment, &source, &experiment.point[1], seed).expect("work");
+            let mut sizes: Vec<_> = work.coflows.iter().map(|coflow| (coflow.id, coflow.bytes())).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        assert_eq!(ids_and_sizes(1), ids_and_sizes(3));
+    }
 }

@@ -218,12 +218,12 @@ impl Experiment {
     /// Reads `experiment.toml` of a folder.
     pub fn load(folder: &Path) -> Result<Experiment, SpecError> {
         let path = folder.join("experiment.toml");
-        let text = std::fs::read_to_string(&path)
-            .map_err(|source| SpecError::Open { path: path.clone(), source })?;
+        let text =
+            weir_trace::read_text(&path).map_err(|source| SpecError::Open { path: path.clone(), source })?;
         Experiment::parse(&text).map_err(|reason| SpecError::Malformed { path, reason })
     }
 
-    fn parse(text: &str) -> Result<Experiment, String> {
+    pub(crate) fn parse(text: &str) -> Result<Experiment, String> {
         let experiment: Experiment = toml::from_str(text)
             .map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" "))?;
         experiment.check()?;
@@ -233,6 +233,12 @@ impl Experiment {
     fn check(&self) -> Result<(), String> {
         if self.seeds.is_empty() || self.point.is_empty() {
             return Err("it has no seed or no point".to_owned());
+        }
+        if let Some(twice) = repeated(self.seeds.iter()) {
+            return Err(format!("seed {twice} stands twice in `seeds`: each run would count twice"));
+        }
+        if let Some(twice) = repeated(self.point.iter().map(|point| &point.name)) {
+            return Err(format!("two points have the name {twice}"));
         }
         let measures = self.show.iter().chain([&self.plot.measure]);
         let measures = measures.chain(self.paper.iter().map(|paper| &paper.measure));
@@ -290,13 +296,19 @@ impl Experiment {
     pub fn check_policies(&self) -> Result<(), String> {
         let of_points = self.point.iter().flat_map(|point| self.policies_of(point));
         let of_points = of_points.chain(self.live.iter().flat_map(|live| &live.policies));
-        let find = |name: &String| {
-            if self.is_of_packets() {
-                return weir_packet::transport::named(name).map(drop).map_err(|error| error.to_string());
-            }
-            weir_policy::find(name).map(drop).map_err(|error| error.to_string())
-        };
-        of_points.map(find).find_map(Result::err).map_or(Ok(()), Err)
+        of_points.map(|name| self.find(name)).find_map(Result::err).map_or(Ok(()), Err)
+    }
+
+    /// Whether this program has a policy or transport, with the settings in its name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.find(name).is_ok()
+    }
+
+    fn find(&self, name: &str) -> Result<(), String> {
+        if self.is_of_packets() {
+            return weir_packet::transport::named(name).map(drop).map_err(|error| error.to_string());
+        }
+        weir_policy::find(name).map(drop).map_err(|error| error.to_string())
     }
 
     /// Policies are compared with one that runs as well; a workload is compared with nothing.
@@ -329,6 +341,18 @@ impl Experiment {
     pub(crate) fn policies_of<'a>(&'a self, point: &'a Point) -> &'a [String] {
         point.policies.as_deref().unwrap_or(&self.policies)
     }
+}
+
+/// The first value that came before.
+fn repeated<T: Ord>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut seen = std::collections::BTreeSet::new();
+    for value in values {
+        if seen.contains(&value) {
+            return Some(value);
+        }
+        seen.insert(value);
+    }
+    None
 }
 
 #[cfg(test)]
@@ -364,6 +388,7 @@ mod tests {
             ("policy = \"fair\"", "policy = \"fifo\"", "has no run"),
             ("why = \"w\"", "why = \"w\"\nlinks = true", "links need shuffles"),
             ("baseline = \"varys\"", "", "no baseline"),
+            ("title", "seeds = [1, 2, 1]\ntitle", "seed 1 stands twice"),
             ("policies = [\"varys\", \"fair\"]", "", "`avg` is no measure of a workload"),
         ] {
             let error = Experiment::parse(&GOOD.replacen(from, to, 1)).expect_err(to);

@@ -41,6 +41,9 @@ pub(crate) fn prepare(coflows: &[CoflowSpec], hosts: u32, setup: &Setup, seed: u
     let mut fabric = fabric.map_err(|error| error.to_string())?;
     let mut draw = Draw::new(seed);
     let mut coflows = match (setup.concurrent, setup.mix) {
+        (Some(count), _) if count > coflows.len() => {
+            return Err(format!("concurrent = {count}: the workload has {} coflows", coflows.len()));
+        }
         (Some(count), _) => at_once(coflows, count, &mut draw),
         (None, Some(mix)) => mixed(coflows, mix, &mut draw)?,
         (None, None) => coflows.to_vec(),

@@ -253,11 +253,18 @@ impl FromStr for Span {
 impl FromStr for Bytes {
     type Err = ParseUnitError;
 
-    /// Reads `4096`, `64kB`, `10MB`, `2GB` (decimal) and `64KiB`, `10MiB`, `2GiB` (binary).
+    /// Reads `4096`, `64kB`, `10MB`, `2GB` (decimal) and `64KiB`, `10MiB`, `2GiB` (binary). A small `b` is refused: it
+    /// stands for bits, and `10Mb` taken for 10 MB would be eight times too much.
     fn from_str(text: &str) -> Result<Bytes, ParseUnitError> {
-        let error =
-            || ParseUnitError { text: text.to_owned(), expected: "a size such as 4096, 10MB or 10MiB" };
+        let error = || ParseUnitError {
+            text: text.to_owned(),
+            expected: "a size in bytes such as 4096, 10MB or 10MiB",
+        };
         let (value, unit) = split_unit(text).ok_or_else(error)?;
+        if text.trim_end().ends_with('b') {
+            let expected = "a size in bytes: a small b stands for bits, write B as in 10MB";
+            return Err(ParseUnitError { text: text.to_owned(), expected });
+        }
         let scale = match unit.as_str() {
             "" | "b" => 1.0,
             "kb" => 1e3,
@@ -294,6 +301,15 @@ mod tests {
         assert_eq!("10MB".parse::<Bytes>().unwrap(), Bytes(10_000_000));
         assert_eq!("10MiB".parse::<Bytes>().unwrap(), Bytes(10 << 20));
         assert!("10 furlongs".parse::<Bytes>().is_err());
+        assert_eq!("10B".parse::<Bytes>().unwrap(), Bytes(10));
+    }
+
+    #[test]
+    fn megabits_are_no_size() {
+        for bits in ["10Mb", "10mb", "64kb", "8b", "1Gib"] {
+            let said = bits.parse::<Bytes>().unwrap_err().to_string();
+            assert!(said.contains("a small b stands for bits"), "{said}");
+        }
     }
 
     #[test]

@@ -37,6 +37,9 @@ impl Default for Options {
     }
 }
 
+/// Arrivals up to here leave coflows centuries to move in until the clock of 64 bits of nanoseconds ends.
+const LATEST_ARRIVAL_SECS: f64 = 1e9;
+
 /// Why a run cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
@@ -53,6 +56,16 @@ pub enum SimError {
     /// A link is to get a capacity that none can have.
     #[error(transparent)]
     Capacity(#[from] FabricError),
+    /// A coflow arrives so late that times after it could not be told from each other.
+    #[error(
+        "coflow {coflow} arrives {at_secs} s after the beginning; at most 10^9 s (31 years) can be simulated"
+    )]
+    TooLate {
+        /// The first of them.
+        coflow: CoflowId,
+        /// Its arrival in seconds, as text.
+        at_secs: String,
+    },
     /// Coflows wait for each other in a circle.
     #[error("coflow {coflow} waits for coflows that never complete")]
     NeverArrives {
@@ -104,6 +117,11 @@ pub fn simulate_changing(
     fabric.clone_from(at_the_beginning);
     for coflow in &mut coflows {
         let scale = if options.offline { 0.0 } else { options.arrival_scale };
+        // The clock ends 584 years after the beginning and stays there: what arrived then took no time at all.
+        let at_secs = coflow.arrival.as_secs() * scale;
+        if at_secs > LATEST_ARRIVAL_SECS {
+            return Err(SimError::TooLate { coflow: coflow.id, at_secs: at_secs.to_string() });
+        }
         if scale != 1.0 {
             coflow.arrival = Time::ZERO + Span::from_secs_ceil(coflow.arrival.as_secs() * scale);
         }

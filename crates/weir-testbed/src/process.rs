@@ -23,25 +23,25 @@ const OWNER_VARIABLE: &str = "WEIR_BED_OWNER";
 /// A process, named so that no later one can be taken for it: number, start time in clock ticks since
 /// boot, and the namespace in which the number counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct ProcessName {
+pub(crate) struct ProcessName {
     pid_namespace: u64,
     pid: i32,
     start_ticks: u64,
 }
 
 impl ProcessName {
-    fn of_this_process() -> io::Result<Self> {
+    pub(crate) fn of_this_process() -> io::Result<Self> {
         let pid = rustix::process::getpid().as_raw_pid();
         let start_ticks = parse_start_ticks(&fs::read_to_string("/proc/self/stat")?)
             .ok_or_else(|| io::Error::other("/proc/self/stat has no start time"))?;
         Ok(Self { pid_namespace: own_pid_namespace()?, pid, start_ticks })
     }
 
-    fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         format!("{}-{}-{}", self.pid_namespace, self.pid, self.start_ticks)
     }
 
-    fn from_text(text: &str) -> Option<Self> {
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let name = Self {
             pid_namespace: parts.next()?.parse().ok()?,
@@ -53,7 +53,7 @@ impl ProcessName {
 
     /// True if the process surely is no more. A name from another pid namespace cannot be judged here, nor
     /// a process that this user may not see.
-    fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         if own_pid_namespace().ok() != Some(self.pid_namespace) {
             return false;
         }
@@ -97,6 +97,22 @@ pub(crate) fn command_in(namespace: NamespaceRef, program: &OsStr) -> io::Result
                 return Err(Errno::SRCH.into());
             }
             namespace.enter()
+        });
+    }
+    Ok(command)
+}
+
+/// A command in the namespaces of this process that dies with the thread that starts it.
+pub(crate) fn command_here(program: &OsStr) -> io::Result<Command> {
+    let owner = ProcessName::of_this_process()?;
+    let mut command = Command::new(program);
+    // SAFETY: between fork and exec the closure makes two system calls; it neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The owner may have died before the line above took effect.
+            let parent = rustix::process::getppid();
+            (parent.map(Pid::as_raw_pid) == Some(owner.pid)).then_some(()).ok_or(Errno::SRCH.into())
         });
     }
     Ok(command)

@@ -1,5 +1,6 @@
 //! `weir experiment`: rebuilds what `experiments/` holds.
 
+mod check;
 mod live;
 
 use super::workload;
@@ -7,8 +8,8 @@ use crate::output::{table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
-use weir_experiment::{Experiment, Results};
-use weir_trace::Workload;
+use weir_experiment::{Experiment, PACKETS, Results, RunError, Source};
+use weir_trace::SYNTHETIC;
 
 #[derive(Subcommand)]
 pub(crate) enum ExperimentCommand {
@@ -16,6 +17,8 @@ pub(crate) enum ExperimentCommand {
     List(ListArgs),
     /// Run one (or all) and write numbers, table and plot into its folder
     Run(RunArgs),
+    /// Tell whether stored results are older than the code, in a moment: simulates very little work with every policy
+    Probe(ProbeArgs),
     /// Move the bytes of its live part between sites of a test bed, through relays, beside the simulation
     Live(LiveArgs),
 }
@@ -46,6 +49,19 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Args)]
+pub(crate) struct ProbeArgs {
+    /// Its name, or `all`
+    #[arg(default_value = "all")]
+    name: String,
+    /// The folder of experiments
+    #[arg(long, value_name = "DIR", default_value = "experiments")]
+    dir: PathBuf,
+    /// Store what was found with the results. Only after `run NAME --check` said that their numbers are still right
+    #[arg(long)]
+    write: bool,
+}
+
+#[derive(Args)]
 pub(crate) struct LiveArgs {
     /// Its name
     name: String,
@@ -70,6 +86,7 @@ pub(crate) fn experiment(command: ExperimentCommand) -> Result<(), Failure> {
     match command {
         ExperimentCommand::List(args) => list(&args),
         ExperimentCommand::Run(args) => run(&args),
+        ExperimentCommand::Probe(args) => check::probe(&args),
         ExperimentCommand::Live(args) => live::live(&args),
     }
 }
@@ -118,13 +135,24 @@ fn chosen(dir: &Path, name: &str) -> Result<Vec<(String, PathBuf, Experiment)>, 
     loaded.collect()
 }
 
+/// What the file or the workload has wrong is the user's input; a run that fails is not.
+fn failed(name: &str, error: RunError) -> Failure {
+    match error {
+        RunError::Seeds { .. } | RunError::Work { .. } => Failure::Input(format!("{name}: {error}")),
+        RunError::Run { .. } => anyhow::anyhow!("{name}: {error}").into(),
+    }
+}
+
 /// This program has what the experiment runs.
 fn check_policies(name: &str, experiment: &Experiment) -> Result<(), Failure> {
     experiment.check_policies().map_err(|error| Failure::Input(format!("{name}: {error}{LACKING}")))
 }
 
 /// The workload that `--trace` names.
-fn load_trace(trace: &str) -> Result<Workload, Failure> {
+fn load_trace(trace: &str) -> Result<Source, Failure> {
+    if let Some(generator) = trace.strip_prefix(SYNTHETIC) {
+        return Source::synthetic(generator).map_err(|error| Failure::Input(format!("--trace {error}")));
+    }
     let trace = match trace {
         "public" => weir_trace::find_public_trace().map_err(|places| {
             let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
@@ -135,7 +163,7 @@ fn load_trace(trace: &str) -> Result<Workload, Failure> {
         })?,
         other => PathBuf::from(other),
     };
-    workload::load(&trace.to_string_lossy(), 1)
+    workload::load(&trace.to_string_lossy(), 1).map(Source::file)
 }
 
 fn run(args: &RunArgs) -> Result<(), Failure> {
@@ -149,35 +177,44 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     // Packets need no trace.
     let needs_trace = experiments.iter().any(|(_, _, experiment)| !experiment.is_of_packets());
     let workload = needs_trace.then(|| load_trace(&args.trace)).transpose()?;
-    let mut differ = Vec::new();
+    let mut checks = check::Checks::default();
     for (name, folder, experiment) in experiments {
-        let bar = progress::bar(experiment.runs() as u64, &name, "runs");
-        let results = match &workload {
-            Some(workload) if !experiment.is_of_packets() => {
-                weir_experiment::run(&experiment, workload, &|| bar.inc(1))
+        let on = workload.as_ref().filter(|_| !experiment.is_of_packets());
+        let stem = folder.join(weir_experiment::stem(on.map_or(PACKETS, Source::name)));
+        let file = stem.with_extension("json");
+        // Before anything is computed: there may be nothing to compare with.
+        let stored = match args.check {
+            true if args.name == "all" && !file.exists() => {
+                eprintln!("weir: {name}: nothing to check, {} is not there", file.display());
+                continue;
             }
-            _ => weir_experiment::run_packets(&experiment, &folder, &|| bar.inc(1)),
+            true => Some(check::stored(&name, &file, &experiment)?),
+            false => None,
+        };
+        let bar = progress::bar(experiment.runs() as u64, &name, "runs");
+        let results = match on {
+            Some(workload) => weir_experiment::run(&experiment, workload, &|| bar.inc(1)),
+            None => weir_experiment::run_packets(&experiment, &folder, &|| bar.inc(1)),
         };
         bar.finish_and_clear();
-        let results = results.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-        let page = weir_experiment::table(&experiment, &results, &name);
-        println!("{page}");
-        let stem = folder.join(weir_experiment::stem(&results.workload));
-        if args.check {
-            if !same(&results, &stem.with_extension("json"))? {
-                differ.push(name);
-            }
+        let mut results = results.map_err(|error| failed(&name, error))?;
+        if let Some(stored) = stored {
+            checks.compare(&name, &file, &results, &stored);
             continue;
         }
-        let numbers = serde_json::to_string_pretty(&results)? + "\n";
-        std::fs::write(stem.with_extension("json"), numbers)?;
+        results.probe = weir_experiment::probe(&experiment, &folder).map_err(|error| failed(&name, error))?;
+        let page = weir_experiment::table(&experiment, &results, &name);
+        println!("{page}");
+        write_numbers(&file, &results)?;
         write_pages(&name, &stem, &experiment, &results)?;
     }
-    if differ.is_empty() {
-        Ok(())
-    } else {
-        Err(anyhow::anyhow!("results differ from those in the folder: {}", differ.join(", ")).into())
-    }
+    checks.verdict()
+}
+
+/// Writes the numbers of results.
+fn write_numbers(file: &Path, results: &Results) -> Result<(), Failure> {
+    let numbers = serde_json::to_string_pretty(results)? + "\n";
+    std::fs::write(file, numbers).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()).into())
 }
 
 /// Writes table and plot of results.
@@ -189,12 +226,7 @@ fn write_pages(name: &str, stem: &Path, experiment: &Experiment, results: &Resul
 
 /// Makes table and plot of all results in a folder anew, those of real bytes excepted.
 fn redraw(name: &str, folder: &Path, experiment: &Experiment) -> Result<(), Failure> {
-    for entry in std::fs::read_dir(folder)? {
-        let file = entry?.path();
-        let live = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("live-"));
-        if live || file.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
+    for file in results_of(folder)? {
         let results = held(&file)?;
         let other = |reason| {
             Failure::Input(format!(
@@ -209,14 +241,24 @@ fn redraw(name: &str, folder: &Path, experiment: &Experiment) -> Result<(), Fail
     Ok(())
 }
 
-/// Whether a file holds these results.
-fn same(results: &Results, file: &Path) -> Result<bool, Failure> {
-    Ok(held(file)? == *results)
+/// The files of numbers in a folder, by name, those of real bytes excepted.
+fn results_of(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let unreadable = |error: std::io::Error| Failure::Input(format!("{}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let live = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("live-"));
+        if !live && file.extension().is_some_and(|extension| extension == "json") {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// The results in a file.
 fn held(file: &Path) -> Result<Results, Failure> {
     let failed = |error: &dyn std::error::Error| Failure::Input(format!("{}: {error}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
+    let text = weir_trace::read_text(file).map_err(|error| failed(&error))?;
     serde_json::from_str(&text).map_err(|error| failed(&error))
 }

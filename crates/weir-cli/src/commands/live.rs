@@ -3,7 +3,7 @@
 use super::daemons::{ControlArgs, MarginArgs, seconds};
 use super::sim::{find_policies, simulated_rows};
 use super::workload::{self, SliceArgs};
-use crate::output::{self, Mode, OutputFile, Results, Run, percentile};
+use crate::output::{self, Mode, OutputFile, Results, Run, fixed, percentile};
 use crate::report::{self, LinkUse, ReportInput, ReportRun, Transfer};
 use crate::{Failure, progress};
 use clap::Args;
@@ -41,7 +41,7 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "RATE", default_value = "100mbit")]
     link_rate: Rate,
     /// Share of the links' payload rate the coordinator plans with
-    #[arg(long, value_name = "SHARE", default_value_t = 0.985)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.985, allow_negative_numbers = true, value_parser = share)]
     plan_share: f64,
     /// Coflows whose bottleneck alone takes less than this are left to TCP, as by `weir coordinator`; 0: none
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
@@ -57,9 +57,9 @@ pub(crate) struct LiveArgs {
     /// Let agents measure foreign traffic on their links, as they do outside of test beds
     #[arg(long)]
     foreign_traffic: bool,
-    /// Seed of a synthetic workload and of drawn deadlines
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of a synthetic workload and of drawn deadlines; 1 unless said
+    #[arg(long, conflicts_with = "scenario")]
+    seed: Option<u64>,
     /// Repeat everything this often
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
@@ -79,6 +79,8 @@ pub(crate) struct LiveArgs {
 /// What is moved over which network.
 struct Work {
     name: String,
+    /// Of what was drawn; none where nothing was.
+    seed: Option<u64>,
     hosts: u32,
     coflows: Vec<CoflowSpec>,
     fabric: Fabric,
@@ -95,17 +97,29 @@ impl Work {
     }
 
     fn from_trace(args: &LiveArgs) -> Result<Work, Failure> {
-        let coflows = workload::load(&args.trace, args.seed)?.into_coflows();
+        let seed = workload::seed(args.seed, &args.trace, args.deadlines)?;
+        let coflows = workload::load(&args.trace, seed)?.into_coflows();
         let piece = if args.slice.is_given() { args.slice.clone() } else { SliceArgs::live() };
+        if !args.slice.is_given() {
+            println!("{}", piece.announcement(&args.trace));
+        }
         let mut coflows = workload::cut(&coflows, &piece, args.hosts, args.link_rate)?;
         let fabric = big_switch(args.hosts, args.link_rate)?;
         if let Some(spread) = args.deadlines {
             let isolation = |coflow: &CoflowSpec| weir_sim::isolation(&fabric, coflow);
-            weir_trace::draw_deadlines(&mut coflows, spread, args.seed, isolation);
+            weir_trace::draw_deadlines(&mut coflows, spread, seed, isolation);
         }
         // What drivers know in advance, live as in the simulation.
         weir_sim::set_tails(&fabric, &mut coflows);
-        Ok(Work { name: args.trace.clone(), hosts: args.hosts, coflows, fabric, expect: BTreeMap::new() })
+        let seed = workload::draws(&args.trace, args.deadlines).then_some(seed);
+        Ok(Work {
+            name: args.trace.clone(),
+            seed,
+            hosts: args.hosts,
+            coflows,
+            fabric,
+            expect: BTreeMap::new(),
+        })
     }
 
     fn from_scenario(args: &LiveArgs, path: &Path) -> Result<Work, Failure> {
@@ -133,7 +147,7 @@ impl Work {
         let expect = scenario.expect.iter().map(seconds).collect();
         let fabric = big_switch(2 * ports, args.link_rate)?;
         weir_sim::set_tails(&fabric, &mut coflows);
-        Ok(Work { name: scenario.name.clone(), hosts: 2 * ports, coflows, fabric, expect })
+        Ok(Work { name: scenario.name.clone(), seed: None, hosts: 2 * ports, coflows, fabric, expect })
     }
 
     /// Prints expected beside measured completion times of a scenario.
@@ -151,6 +165,12 @@ impl Work {
             }
         }
     }
+}
+
+/// A share above 0, at most 1.
+fn share(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if value > 0.0 && value <= 1.0 { Ok(value) } else { Err("not a share above 0 and at most 1".to_owned()) }
 }
 
 /// A number of at least 0.
@@ -186,7 +206,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let setting = setting(args, &work, loopback);
     println!("{setting}");
 
-    let mut results = Results::new(work.name.clone(), args.link_rate);
+    let mut results = Results::new(work.name.clone(), args.link_rate, work.seed);
     let mut pairs = Vec::new();
     for number in 0..args.runs {
         for policy in &args.policy {
@@ -358,7 +378,9 @@ fn jobs(pair: &Pair) -> Option<String> {
     let (live, simulated) = (pair.live.summary.jobs?, pair.simulated.summary.jobs?);
     let (measured, exact) = (live.avg_jct_s, simulated.avg_jct_s);
     let ratio = measured / exact;
-    Some(format!("{} jobs: average JCT {measured:.3} s live, {exact:.3} s simulated, {ratio:.3}x", live.jobs))
+    let [measured, exact, ratio] =
+        [(measured, " s"), (exact, " s"), (ratio, "x")].map(|(value, unit)| fixed(value, 3, unit));
+    Some(format!("{} jobs: average JCT {measured} live, {exact} simulated, {ratio}", live.jobs))
 }
 
 /// Ratios of simulated completion times that are not short, and differences (ms) of those that are.
@@ -382,9 +404,11 @@ fn deviations(pair: &Pair) -> (Vec<f64>, Vec<f64>) {
 fn line(label: &str, pair: &Pair) -> String {
     let (live, simulated) = (pair.live.summary.avg_cct_s, pair.simulated.summary.avg_cct_s);
     format!(
-        "{label}: average CCT {live:.3} s live, {simulated:.3} s simulated ({}), {:.3}x",
+        "{label}: average CCT {} live, {} simulated ({}), {}",
+        fixed(live, 3, " s"),
+        fixed(simulated, 3, " s"),
         pair.simulated.policy,
-        live / simulated
+        fixed(live / simulated, 3, "x")
     ) + &format!(
         "; CPU s: coordinator {:.1}, agents {:.1}, tasks {:.1}",
         pair.cpu_secs[0], pair.cpu_secs[1], pair.cpu_secs[2]
@@ -414,13 +438,13 @@ fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
         rows.push(vec![
             policy.clone(),
             interval(&live),
-            format!("{simulated:.3}"),
-            format!("{:.3}", mean / simulated),
-            format!("{p95:.3}"),
-            format!("{:.2}x", base_live / mean),
-            format!("{:.2}x", base_simulated / simulated),
-            format!("{:.2} / {:.2}", percentile(&ratios, 0.5), percentile(&ratios, 0.95)),
-            format!("{:.1} / {:.1}", percentile(&extra, 0.5), percentile(&extra, 0.95)),
+            fixed(simulated, 3, ""),
+            fixed(mean / simulated, 3, ""),
+            fixed(p95, 3, ""),
+            fixed(base_live / mean, 2, "x"),
+            fixed(base_simulated / simulated, 2, "x"),
+            two_percentiles(&ratios, 2),
+            two_percentiles(&extra, 1),
         ]);
     }
     let header = [
@@ -443,12 +467,20 @@ fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
     print_latencies(pairs);
 }
 
+/// Median and 95th percentile; `-` of nothing.
+fn two_percentiles(sorted: &[f64], digits: usize) -> String {
+    if sorted.is_empty() {
+        return "-".to_owned();
+    }
+    format!("{:.digits$} / {:.digits$}", percentile(sorted, 0.5), percentile(sorted, 0.95))
+}
+
 /// Mean, with the 95 % confidence interval of several runs (Student's t).
 fn interval(values: &[f64]) -> String {
     const T95: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
     let mean = output::mean(values);
     if values.len() < 2 {
-        return format!("{mean:.3}");
+        return fixed(mean, 3, "");
     }
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     let deviation = (squares / (values.len() - 1) as f64).sqrt();

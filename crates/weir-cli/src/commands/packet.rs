@@ -163,7 +163,7 @@ fn named(name: &str) -> Result<Box<dyn Transport>, Failure> {
 
 /// The scenario of the file, with what the command line says otherwise.
 fn scenario(args: &PacketArgs) -> Result<Scenario, Failure> {
-    let text = std::fs::read_to_string(&args.scenario).map_err(|error| in_file(&args.scenario, &error))?;
+    let text = weir_trace::read_text(&args.scenario).map_err(|error| in_file(&args.scenario, &error))?;
     let mut scenario = Scenario::from_text(&text).map_err(|error| in_file(&args.scenario, &error))?;
     let Some(traffic) = &mut scenario.traffic else {
         if args.load.is_some() || args.flows.is_some() || args.seed.is_some() {

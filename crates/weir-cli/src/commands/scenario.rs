@@ -35,6 +35,7 @@ pub(crate) fn prepare(
     let scaled = scaled.map_err(|error| input(error.to_string()))?;
     let simulation = Simulation {
         name: scenario.name.clone(),
+        seed: None,
         fabric: scaled.fabric,
         link_rate,
         coflows: scaled.coflows,

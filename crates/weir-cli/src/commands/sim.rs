@@ -8,7 +8,10 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
 use weir_policy::{Chosen, CoflowTable, Plan};
-use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan};
+use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError};
+
+/// As of synthetic workloads. Every host costs two links of a simulator's tables, whether it sends or not.
+const MOST_HOSTS: i64 = 1 << 20;
 
 #[derive(Args)]
 pub(crate) struct SimArgs {
@@ -36,14 +39,14 @@ pub(crate) struct SimArgs {
     /// Give every coflow a deadline: isolation time * (1 + U(0, X)), at least 200 ms, drawn by the seed
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     deadlines: Option<f64>,
-    /// Seed of a synthetic workload and of drawn deadlines
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of a synthetic workload and of drawn deadlines; 1 unless said
+    #[arg(long, conflicts_with = "scenario")]
+    seed: Option<u64>,
     /// Plan again at every flow completion, or at coflow arrivals and completions only
     #[arg(long, value_enum, default_value_t = ReplanAt::Every)]
     replan: ReplanAt,
     /// Number of hosts: host h of the trace becomes h modulo N, and flows inside a host are left out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_HOSTS))]
     hosts: Option<u32>,
     #[command(flatten)]
     slice: SliceArgs,
@@ -66,6 +69,8 @@ enum ReplanAt {
 /// Everything a simulation needs, checked.
 pub(crate) struct Simulation {
     pub(crate) name: String,
+    /// Of what was drawn; none where nothing was.
+    pub(crate) seed: Option<u64>,
     pub(crate) fabric: Fabric,
     pub(crate) link_rate: Rate,
     pub(crate) coflows: Vec<CoflowSpec>,
@@ -120,7 +125,9 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     if let Some(spread) = args.deadlines.filter(|spread| !(spread.is_finite() && *spread >= 0.0)) {
         return Err(Failure::Input(format!("--deadlines {spread} is not a number of at least 0")));
     }
-    let workload = workload::load(args.trace.as_deref().unwrap_or_default(), args.seed)?;
+    let trace = args.trace.as_deref().unwrap_or_default();
+    let seed = workload::seed(args.seed, trace, args.deadlines)?;
+    let workload = workload::load(trace, seed)?;
     let (name, mut hosts) = (workload.name.clone(), workload.hosts);
     let mut coflows = workload.into_coflows();
     if args.hosts.is_some() || args.slice.is_given() {
@@ -130,12 +137,11 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     let fabric = Fabric::big_switch(hosts, args.link_rate)
         .map_err(|error| Failure::Input(format!("--link-rate {}: {error}", args.link_rate)))?;
     if let Some(spread) = args.deadlines {
-        weir_trace::draw_deadlines(&mut coflows, spread, args.seed, |coflow| {
-            weir_sim::isolation(&fabric, coflow)
-        });
+        weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
     }
     let changes = Vec::new();
-    Ok(Simulation { name, fabric, link_rate: args.link_rate, coflows, changes, policies, options })
+    let seed = workload::draws(trace, args.deadlines).then_some(seed);
+    Ok(Simulation { name, seed, fabric, link_rate: args.link_rate, coflows, changes, policies, options })
 }
 
 /// One line on workload and network.
@@ -153,7 +159,7 @@ pub(crate) fn setting(simulation: &Simulation) -> String {
 
 /// Runs all policies, then writes what was asked for.
 fn run_all(simulation: &Simulation, outputs: &Outputs) -> Result<Results, Failure> {
-    let mut results = Results::new(simulation.name.clone(), simulation.link_rate);
+    let mut results = Results::new(simulation.name.clone(), simulation.link_rate, simulation.seed);
     let mut link_uses = Vec::new();
     for policy in &simulation.policies {
         let (run, link_use) = simulate(simulation, policy, outputs.report.is_some())?;
@@ -216,7 +222,10 @@ pub(crate) fn simulate(
     let outcome = weir_sim::simulate_changing(fabric, changes, copy, instance.as_mut(), options, &mut watch);
     let cpu_s = thread_cpu_secs() - before;
     watch.bar.finish_and_clear();
-    let outcome: Outcome = outcome.map_err(|error| anyhow::anyhow!("{}: {error}", policy.name))?;
+    let outcome: Outcome = outcome.map_err(|error| match error {
+        late @ SimError::TooLate { .. } => Failure::Input(format!("--arrival-scale or --trace: {late}")),
+        error => anyhow::anyhow!("{}: {error}", policy.name).into(),
+    })?;
     let rows = simulated_rows(&outcome.coflows, coflows);
     let run = Run::new(&policy.name, Mode::Simulated, rows, cpu_s).with_jobs(&outcome.jobs);
     Ok((run, watch.recorder.map(LinkRecorder::finish)))

@@ -3,7 +3,7 @@
 use crate::{Failure, progress};
 use clap::Args;
 use weir_model::{CoflowSpec, Rate, Span};
-use weir_trace::{Slice, Workload};
+use weir_trace::{SYNTHETIC, Slice, Workload};
 
 /// Cuts a piece out of a workload, small enough to be moved live.
 #[derive(Args, Clone, Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct SliceArgs {
     #[arg(long, value_name = "INDEX")]
     pub(crate) first: Option<usize>,
     /// Number of coflows to take (all unless said)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) count: Option<usize>,
     /// Divide sizes by this (at least 1 byte stays)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -52,12 +52,30 @@ impl SliceArgs {
         }
     }
 
+    /// Says what is done to a workload that nobody asked to be cut.
+    pub(crate) fn announcement(&self, trace: &str) -> String {
+        let SliceArgs { count, bytes_divisor, time_divisor, isolation_cap, .. } = self;
+        format!(
+            "{trace} is made small: its first {} coflows, sizes divided by {}, times by {}, none above {} s alone. \
+             --count, --bytes-divisor, --time-divisor or --isolation-cap take it otherwise; --bytes-divisor 1 as it is",
+            count.unwrap_or(usize::MAX),
+            bytes_divisor.unwrap_or(1),
+            time_divisor.unwrap_or(1),
+            isolation_cap.unwrap_or(f64::INFINITY),
+        )
+    }
+
     /// Whether any of its options was given.
     pub(crate) fn is_given(&self) -> bool {
         let SliceArgs { first, count, bytes_divisor, time_divisor, isolation_cap } = self;
         let divided = bytes_divisor.or(*time_divisor).is_some();
         first.or(*count).is_some() || divided || isolation_cap.is_some()
     }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "not in 1..".to_owned())
 }
 
 /// Reads what `--trace` names, with a counter while it lasts.
@@ -73,6 +91,22 @@ pub(crate) fn load(spec: &str, seed: u64) -> Result<Workload, Failure> {
         return Err(Failure::Input(format!("--trace {spec}: it has no coflows")));
     }
     Ok(Workload { name, hosts, jobs })
+}
+
+/// Whether anything of a run is drawn by its seed.
+pub(crate) fn draws(trace: &str, deadlines: Option<f64>) -> bool {
+    trace.starts_with(SYNTHETIC) || deadlines.is_some_and(|spread| spread > 0.0)
+}
+
+/// The seed to run with. One that was asked for and draws nothing is refused: who compares runs by seeds would take
+/// repetitions of one run for several.
+pub(crate) fn seed(given: Option<u64>, trace: &str, deadlines: Option<f64>) -> Result<u64, Failure> {
+    match given {
+        Some(seed) if !draws(trace, deadlines) => Err(Failure::Input(format!(
+            "--seed {seed} changes nothing: {trace} is a file, and no deadlines are drawn; leave it out"
+        ))),
+        given => Ok(given.unwrap_or(1)),
+    }
 }
 
 /// The piece of a workload on `hosts` hosts.

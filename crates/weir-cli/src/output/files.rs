@@ -45,7 +45,7 @@ impl OutputFile {
             // A device or pipe is written to, never replaced.
             let file = std::fs::OpenOptions::new().write(true).open(&self.path).map_err(failed)?;
             let mut output = std::io::BufWriter::new(file);
-            fill(&mut output)?;
+            fill(&mut output).map_err(|failure| self.named(failure))?;
             return output.flush().map_err(failed);
         }
         let mut builder = tempfile::Builder::new();
@@ -57,10 +57,22 @@ impl OutputFile {
         }
         let file = builder.tempfile_in(folder(&self.path)).map_err(failed)?;
         let mut output = std::io::BufWriter::with_capacity(1 << 18, file);
-        fill(&mut output)?;
+        fill(&mut output).map_err(|failure| self.named(failure))?;
         let file = output.into_inner().map_err(|error| failed(error.into_error()))?;
         file.persist(&self.path).map_err(|error| failed(error.error))?;
         Ok(())
+    }
+}
+
+impl OutputFile {
+    /// A failed write with the option and the file that it is about.
+    fn named(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Run(error) => {
+                Failure::Run(error.context(format!("{} {}", self.option, self.path.display())))
+            }
+            input @ Failure::Input(_) => input,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! The schema of `--json`, version 1. Times are seconds; a completion time (CCT) counts from arrival to the
+//! The schema of `--json`, version 1, field by field in docs/json.md. Times are seconds; a completion time (CCT) counts from arrival to the
 //! last byte.
 
-use super::{mean, percentile};
+use super::{Provenance, mean, percentile};
 use serde::Serialize;
 use weir_model::{Rate, Span};
 use weir_sim::{CoflowRecord, JobRecord};
@@ -11,6 +11,8 @@ use weir_sim::{CoflowRecord, JobRecord};
 pub(crate) struct Results {
     /// Version of this schema.
     pub(crate) schema: u32,
+    /// What they were made with.
+    pub(crate) made_by: Provenance,
     /// Name of the trace or scenario.
     pub(crate) trace: String,
     /// Rate of the hosts' links, each direction, in bits per second.
@@ -21,9 +23,10 @@ pub(crate) struct Results {
 
 impl Results {
     /// Results without runs yet.
-    pub(crate) fn new(trace: impl Into<String>, link_rate: Rate) -> Results {
+    pub(crate) fn new(trace: impl Into<String>, link_rate: Rate, seed: Option<u64>) -> Results {
+        let made_by = Provenance::of_this_run(seed);
         let link_rate_bps = link_rate.bits_per_sec().round() as u64;
-        Results { schema: 1, trace: trace.into(), link_rate_bps, runs: Vec::new() }
+        Results { schema: 1, made_by, trace: trace.into(), link_rate_bps, runs: Vec::new() }
     }
 }
 
@@ -111,7 +114,7 @@ impl CoflowRow {
     }
 }
 
-/// Statistics over the coflows of a run that were let in; all 0 without any.
+/// Statistics over the coflows of a run that were let in; not numbers, and null in the file, without any.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Summary {
     /// Number of coflows, those refused included.
@@ -164,7 +167,7 @@ impl Run {
             p95_cct_s: percentile(&ccts, 0.95),
             p99_cct_s: percentile(&ccts, 0.99),
             avg_slowdown: mean(&slowdowns),
-            makespan_s: completed().map(|row| row.arrival_s + row.cct_s).fold(0.0, f64::max),
+            makespan_s: completed().map(|row| row.arrival_s + row.cct_s).fold(f64::NAN, f64::max),
             deadlines_met: count(true, true),
             admitted_late: count(false, true),
             jobs: None,
@@ -257,13 +260,15 @@ mod tests {
 
     #[test]
     fn json_has_the_fields_of_the_schema() {
-        let mut results = Results::new("t.txt", "1gbit".parse().unwrap());
+        let mut results = Results::new("t.txt", "1gbit".parse().unwrap(), Some(7));
+        results.made_by =
+            Provenance { command: vec!["sim".to_owned()], version: "1", commit: "c", seed: Some(7) };
         results.runs.push(Run::new("fair", Mode::Simulated, vec![row(1, 4.0, None)], 0.5));
         let text = serde_json::to_string(&results).unwrap();
         assert_eq!(
             text,
             concat!(
-                r#"{"schema":1,"trace":"t.txt","link_rate_bps":1000000000,"runs":[{"policy":"fair","#,
+                r#"{"schema":1,"made_by":{"command":["sim"],"version":"1","commit":"c","seed":7},"trace":"t.txt","link_rate_bps":1000000000,"runs":[{"policy":"fair","#,
                 r#""mode":"simulated","summary":{"coflows":1,"admitted":1,"avg_cct_s":4.0,"p50_cct_s":4.0,"#,
                 r#""p95_cct_s":4.0,"p99_cct_s":4.0,"avg_slowdown":4.0,"makespan_s":5.0,"#,
                 r#""deadlines_met":null,"admitted_late":null,"cpu_s":0.5},"coflows":[{"id":1,"arrival_s":1.0,"cct_s":4.0,"#,

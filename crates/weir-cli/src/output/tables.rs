@@ -23,6 +23,9 @@ pub(crate) fn text(table: &Table) -> String {
 
 /// A number with about four significant digits.
 pub(crate) fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
     let digits = match value.abs() {
         value if value >= 1000.0 => 0,
         value if value >= 100.0 => 1,
@@ -33,9 +36,14 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A number with so many decimals and what stands behind it; `-` if it is none.
+pub(crate) fn fixed(value: f64, digits: usize, unit: &str) -> String {
+    if value.is_finite() { format!("{value:.digits$}{unit}") } else { "-".to_owned() }
+}
+
 /// How many times as large `base` is.
 pub(crate) fn ratio(base: f64, value: f64) -> String {
-    if value > 0.0 { format!("{:.2}x", base / value) } else { "-".to_owned() }
+    if value > 0.0 { fixed(base / value, 2, "x") } else { "-".to_owned() }
 }
 
 fn title(run: &Run, results: &Results) -> String {
@@ -76,7 +84,7 @@ pub(crate) fn summary_table(results: &Results) -> String {
             number(summary.p50_cct_s),
             number(summary.p95_cct_s),
             number(summary.p99_cct_s),
-            format!("{:.2}", summary.avg_slowdown),
+            fixed(summary.avg_slowdown, 2, ""),
             number(summary.makespan_s),
             ratio(first.summary.avg_cct_s, summary.avg_cct_s),
             ratio(first.summary.p95_cct_s, summary.p95_cct_s),
@@ -132,6 +140,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nothing_has_no_average_in_tables_and_none_in_json() {
+        let mut results = Results::new("t", "1gbit".parse().unwrap(), None);
+        results.runs.push(Run::new("fair", Mode::Simulated, Vec::new(), 0.0));
+        let text = summary_table(&results);
+        let row: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row, ["fair", "-", "-", "-", "-", "-", "-", "-", "-", "0.00"]);
+        let json = serde_json::to_string(&results).unwrap();
+        assert!(json.contains(r#""avg_cct_s":null,"p50_cct_s":null,"#), "{json}");
+        assert!(json.contains(r#""avg_slowdown":null,"makespan_s":null"#), "{json}");
+    }
+
+    #[test]
     fn gains_count_against_the_first_run() {
         let row = |cct_s| CoflowRow {
             id: 1,
@@ -144,7 +164,7 @@ mod tests {
             admitted: true,
             met: None,
         };
-        let mut results = Results::new("t", "1gbit".parse().unwrap());
+        let mut results = Results::new("t", "1gbit".parse().unwrap(), None);
         results.runs.push(Run::new("fair", Mode::Simulated, vec![row(6.0)], 0.0));
         results.runs.push(Run::new("varys", Mode::Simulated, vec![row(2.0)], 0.0));
         let text = summary_table(&results);

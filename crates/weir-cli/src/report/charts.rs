@@ -3,7 +3,7 @@
 use super::scale::{Scale, label, round_step};
 use super::svg::{Anchor, Drawing, escape};
 use super::{Looks, ReportInput, Sample, base, base_names, legend, section};
-use crate::output::{BINS, Run, bin_average, number, ratio};
+use crate::output::{BINS, Run, bin_average, fixed, number, ratio};
 use std::fmt::Write;
 
 pub(super) const WIDTH: f64 = 1072.0;
@@ -32,7 +32,8 @@ pub(super) fn summary(input: &ReportInput<'_>, looks: &Looks) -> String {
         for seconds in [now.avg_cct_s, now.p50_cct_s, now.p95_cct_s, now.p99_cct_s] {
             let _ = write!(table, "<td>{} s</td>", number(seconds));
         }
-        let _ = write!(table, "<td>{:.2}</td><td>{} s</td>", now.avg_slowdown, number(now.makespan_s));
+        let _ =
+            write!(table, "<td>{}</td><td>{} s</td>", fixed(now.avg_slowdown, 2, ""), number(now.makespan_s));
         let gains = [(then.avg_cct_s, now.avg_cct_s), (then.p95_cct_s, now.p95_cct_s)];
         for (before, after) in gains {
             let _ = write!(table, "<td>{}</td>", ratio(before, after));
@@ -92,7 +93,8 @@ pub(super) fn bins(input: &ReportInput<'_>, looks: &Looks) -> String {
             (title, input.runs.iter().map(|run| bin_average(run.run, bin)).collect())
         })
         .chain(std::iter::once({
-            let all = |run: &super::ReportRun<'_>| Some(run.run.summary.avg_cct_s);
+            let average = |run: &super::ReportRun<'_>| Some(run.run.summary.avg_cct_s);
+            let all = |run: &super::ReportRun<'_>| average(run).filter(|value| value.is_finite());
             (format!("all ({})", first.run.coflows.len()), input.runs.iter().map(all).collect())
         }))
         .collect();

@@ -11,7 +11,7 @@ mod timeline;
 pub(crate) use link_use::{LinkRecorder, LinkUse, Transfer};
 pub(crate) use packets::{FlowRate, PacketReport, PacketRun, render_packets};
 
-use crate::output::{Mode, Run};
+use crate::output::{Mode, Provenance, Run};
 use std::fmt::Write;
 use svg::escape;
 
@@ -110,8 +110,8 @@ fn head(title: &str, setting: &str) -> String {
 
 /// The end of a page, with what its words mean.
 fn foot(words: &str) -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    format!("<footer>{} Made by weir {version}.</footer>\n</body>\n</html>\n", escape(words))
+    let made = Provenance::of_this_run(None).line();
+    format!("<footer>{}<br>{}</footer>\n</body>\n</html>\n", escape(words), escape(&made))
 }
 
 fn section(heading: &str, explanation: &str, body: &str) -> String {

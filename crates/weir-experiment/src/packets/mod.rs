@@ -131,7 +131,7 @@ impl PacketSetup {
         let name = self.scenario.as_deref().ok_or("packets: it names no scenario")?;
         let path = folder.join(name);
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = std::fs::read_to_string(&path).map_err(|error| failed(&error))?;
+        let text = weir_trace::read_text(&path).map_err(|error| failed(&error))?;
         let mut scenario = Scenario::from_text(&text).map_err(|error| failed(&error))?;
         if let Some(buffer) = &self.buffer {
             let size: Bytes = buffer.parse().map_err(|error| format!("packets: buffer: {error}"))?;
@@ -196,6 +196,7 @@ pub fn run_packets(
     folder: &Path,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Results, RunError> {
+    check_seeds(experiment, folder)?;
     let points = &experiment.point;
     let transports = |point: &Point| experiment.policies_of(point).len();
     let tasks: Vec<Task> = (0..points.len())
@@ -227,7 +228,24 @@ pub fn run_packets(
     Ok(Results::of(experiment, PACKETS, points.collect()))
 }
 
-fn simulate(
+/// Flows that a scenario lists one by one are the same under every seed: means over several would be those of one run.
+fn check_seeds(experiment: &Experiment, folder: &Path) -> Result<(), RunError> {
+    if experiment.seeds.len() < 2 {
+        return Ok(());
+    }
+    for point in &experiment.point {
+        let setup = point.setup.over(&experiment.setup).packets.unwrap_or_default();
+        let failed = |reason| RunError::Work { point: point.name.clone(), reason };
+        if setup.prepare(folder, experiment.seeds[0]).map_err(failed)?.traffic.is_none() {
+            let reason = "the scenario lists its flows one by one";
+            let (point, seeds) = (point.name.clone(), experiment.seeds.clone());
+            return Err(RunError::Seeds { point, seeds, reason });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn simulate(
     experiment: &Experiment,
     folder: &Path,
     point: &Point,
@@ -344,7 +362,7 @@ mod tests {
         for (text, reason) in [
             ("0", "`0` has to be above 0 and at most 4.4 TB"),
             ("7TB", "`7TB` has to be above 0 and at most 4.4 TB"),
-            ("big", "`big` is not a size such as 4096, 10MB or 10MiB"),
+            ("big", "`big` is not a size in bytes such as 4096, 10MB or 10MiB"),
         ] {
             let error = prepare(&format!("deadline_size = \"{text}\""), "sixteen-hosts").unwrap_err();
             assert_eq!(error, format!("packets: deadline_size: {reason}"));

@@ -393,7 +393,7 @@ flows = 3
             (
                 "load = 0.5",
                 "load = 0.5\ndeadline_size = \"big\"",
-                "line 22: `big` is not a size such as 4096, 10MB or 10MiB",
+                "line 22: `big` is not a size in bytes such as 4096, 10MB or 10MiB",
             ),
         ];
         for (from, to, expected) in cases {

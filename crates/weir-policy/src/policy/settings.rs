@@ -5,6 +5,9 @@ use crate::local::local_rule;
 use crate::order::attained::{MAX_QUEUES, QueueSettings};
 use weir_model::{Bytes, Span};
 
+/// Bytes below which a size of a setting is taken for a slip: queues and thresholds are far above.
+const LEAST_SIZE: u64 = 1000;
+
 /// One thing about a policy that can be set.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
@@ -98,7 +101,7 @@ pub enum UnknownPolicy {
 impl ParameterKind {
     fn expected(self) -> &'static str {
         match self {
-            ParameterKind::Size => "a size such as 10MB, above 0",
+            ParameterKind::Size => "a size with its unit, at least 1 kB, such as 10MB",
             ParameterKind::Time => "a time such as 200ms or 2s, or 0",
             ParameterKind::Count => "a whole number from 1 to 1000",
             ParameterKind::Factor => "a number above 1",
@@ -110,8 +113,10 @@ impl ParameterKind {
     fn read(self, text: &str) -> Option<Value> {
         match self {
             ParameterKind::Size => {
-                let size = text.parse::<Bytes>().ok()?.0;
-                (size > 0).then_some(Value::Size(size as f64))
+                // A number alone is more often meant in MB than in bytes, and would be taken without a word.
+                let unit = text.ends_with(|last: char| !last.is_ascii_digit());
+                let size = text.parse::<Bytes>().ok().filter(|size| unit && size.0 >= LEAST_SIZE)?;
+                Some(Value::Size(size.0 as f64))
             }
             ParameterKind::Time => text.parse().ok().map(Value::Time),
             ParameterKind::Count => {

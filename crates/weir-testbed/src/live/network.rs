@@ -46,7 +46,9 @@ impl Network {
         match self {
             Network::Bed(bed) => bed.command(place, program),
             Network::Sites(bed) => bed.command(place, program),
-            Network::Loopback => Ok(Command::new(program)),
+            Network::Loopback => {
+                crate::process::command_here(program.as_os_str()).map_err(BedError::os("prepare a command"))
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The processes of one run: started, waited for until they serve, and ended with the run.
 
+use super::leftovers;
 use super::network::Network;
 use super::protocol::{FromTask, ToTask};
 use super::relays;
@@ -156,6 +157,7 @@ impl Processes {
         // Only root may; without it, all are equal.
         let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
         let _ = rustix::process::setpriority_process(pid, role.niceness());
+        leftovers::note_child(pid);
         self.children.push((role, child));
         Ok(&mut self.children.last_mut().expect("a child was just pushed").1)
     }
@@ -203,6 +205,7 @@ impl Drop for Processes {
         self.inputs.clear();
         for (_, child) in &mut self.children {
             let _ = child.kill();
+            leftovers::forget_child(i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw));
             let _ = child.wait();
         }
     }

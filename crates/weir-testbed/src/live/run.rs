@@ -1,5 +1,6 @@
 //! One run: put everything, start coflows when they arrive, collect when their bytes were verified.
 
+use super::leftovers::RunFolder;
 use super::network::Network;
 use super::processes::{Processes, Role};
 use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
@@ -149,7 +150,7 @@ pub fn run(
     let setup = options.relays.as_ref().map(|setup| Ok::<_, LiveError>((setup, relays::bed(network)?)));
     let sites = setup.transpose()?;
     let warm_up = sites.and_then(|(setup, bed)| relays::warm_up(bed, setup.warm_up));
-    let dir = tempfile::Builder::new().prefix("weir-live-").tempdir()?;
+    let dir = RunFolder::create()?;
     let largest = coflows.iter().chain(&warm_up).map(|coflow| coflow.length().0).max().unwrap_or(0);
     let data = dir.path().join("data");
     write_data(&data, largest + DATA_SLACK)?;

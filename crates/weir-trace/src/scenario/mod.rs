@@ -207,8 +207,8 @@ pub struct ScaledScenario {
 impl Scenario {
     /// Reads a scenario file.
     pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ScenarioError::Open { path: path.to_owned(), source })?;
+        let text =
+            crate::read_text(path).map_err(|source| ScenarioError::Open { path: path.to_owned(), source })?;
         file::parse(&text).map_err(|(line, reason)| ScenarioError::Malformed {
             path: path.to_owned(),
             line,

@@ -1,6 +1,6 @@
 //! `weir experiment live`: the part of an experiment between sites that is repeated with real bytes.
 
-use super::{LiveArgs, check_policies, chosen, load_trace};
+use super::{LiveArgs, check_policies, chosen, failed, load_trace};
 use crate::output::{mean, percentile};
 use crate::{Failure, progress};
 use serde::Serialize;
@@ -85,12 +85,12 @@ pub(super) fn live(args: &LiveArgs) -> Result<(), Failure> {
         let mut results = LiveResults {
             schema: 1,
             point: live.point.clone(),
-            workload: workload.name.clone(),
+            workload: workload.name().to_owned(),
             runs: Vec::new(),
         };
         for &seed in experiment.live_seeds(live) {
             let work = experiment.live_work(live, &workload, seed);
-            let work = work.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+            let work = work.map_err(|error| failed(&name, error))?;
             for policy in &live.policies {
                 let run = run(live, policy, seed, &work, &format!("{policy}, seed {seed}"))?;
                 println!("{}", line(&run));

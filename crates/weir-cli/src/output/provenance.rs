@@ -1,0 +1,55 @@
+//! What results were made with.
+
+use serde::Serialize;
+
+/// What has to be run, with which program, to get the same results.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Provenance {
+    /// The command line after the program's name: seed, cut and all other options that were given.
+    pub(crate) command: Vec<String>,
+    /// Version of the program.
+    pub(crate) version: &'static str,
+    /// Commit that it was built from; `unknown` outside of a repository.
+    pub(crate) commit: &'static str,
+    /// Seed of what was drawn; null where nothing is.
+    pub(crate) seed: Option<u64>,
+}
+
+impl Provenance {
+    /// Of this process.
+    pub(crate) fn of_this_run(seed: Option<u64>) -> Provenance {
+        let command = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        Provenance { command, version: env!("CARGO_PKG_VERSION"), commit: env!("WEIR_COMMIT"), seed }
+    }
+
+    /// One line for people.
+    pub(crate) fn line(&self) -> String {
+        let seed = self.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
+        let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
+        format!("Made by: weir {}{seed} (version {}, commit {})", words.join(" "), self.version, self.commit)
+    }
+}
+
+/// A word as a shell takes it back.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_can_be_given_to_a_shell_again() {
+        let command = ["sim", "--trace", "my trace's.txt"].map(str::to_owned).to_vec();
+        let made = Provenance { command, version: "0.1.0", commit: "unknown", seed: Some(3) };
+        assert_eq!(
+            made.line(),
+            r"Made by: weir sim --trace 'my trace'\''s.txt', seed 3 (version 0.1.0, commit unknown)"
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! Standard output and standard error. Whoever reads them may stop (`weir sim ... | head -1`), and the disk behind them may
+//! be full; neither is a reason to panic.
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a shell reports of a program that a closed pipe ended: 128 + SIGPIPE.
+const CLOSED_PIPE: i32 = 141;
+
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+
+/// From now on a closed or full standard output ends nothing; what is said there is lost.
+pub(crate) fn go_on_unread() {
+    GOES_ON.store(true, Ordering::Relaxed);
+}
+
+/// Writes to standard output. If nobody reads it any more, the process ends without a word, as other commands of a pipe do;
+/// if it cannot be written for another reason, with one line and exit 1.
+pub(crate) fn say(text: Arguments<'_>) {
+    let mut output = std::io::stdout().lock();
+    let Err(error) = output.write_fmt(text).and_then(|()| output.flush()) else { return };
+    if GOES_ON.load(Ordering::Relaxed) {
+        return;
+    }
+    if error.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(CLOSED_PIPE);
+    }
+    complain(format_args!("weir: standard output: {error}\n"));
+    std::process::exit(1);
+}
+
+/// Writes to standard error. Where that fails there is nowhere to say so.
+pub(crate) fn complain(text: Arguments<'_>) {
+    let _ = std::io::stderr().lock().write_fmt(text);
+}
