@@ -18,7 +18,7 @@ const FIRST_WORD_LIMIT: Duration = Duration::from_secs(10);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// What connections come from.
-pub(crate) trait Listener: Send + 'static {
+pub(crate) trait Listener: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
@@ -48,10 +48,7 @@ pub(crate) struct Guarded<S> {
 }
 
 /// The connections of a listener, [`MAX_CONTROL_CONNECTIONS`] at a time. One beyond that is closed at once.
-pub(crate) fn incoming<L: Listener>(listener: L) -> ReceiverStream<io::Result<Guarded<L::Stream>>>
-where
-    L: Sync,
-{
+pub(crate) fn incoming<L: Listener>(listener: L) -> ReceiverStream<io::Result<Guarded<L::Stream>>> {
     let (sender, receiver) = mpsc::channel(1);
     let places = Arc::new(Semaphore::new(MAX_CONTROL_CONNECTIONS));
     tokio::spawn(async move {

@@ -1,7 +1,7 @@
 //! The data-plane thread: sockets on one side, the agent's state machine on the other. It waits for nobody: files are
 //! opened, read and removed by others ([`Jobs`]).
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, Key};
 use super::connection::{Connection, Input};
 use super::jobs::{Job, Jobs};
 use super::journal::Journal;
@@ -35,6 +35,9 @@ const SILENT_LIMIT: Span = Span::from_millis(10_000);
 const IDLE_LIMIT: Span = Span::from_millis(60_000);
 /// A file that is not open after this time is answered for as unreadable.
 const OPEN_LIMIT: Span = Span::from_millis(10_000);
+
+/// A put that waits for the journal: its block, and where its answer goes.
+type Put = (Key, oneshot::Sender<Result<(), PutError>>);
 
 /// What the thread has of the operating system.
 pub(super) struct Edge {
@@ -229,7 +232,7 @@ impl Running {
     }
 
     /// Writes the journal and answers puts: what was answered for must survive.
-    fn answer_puts(&mut self, puts: Vec<((u64, String), oneshot::Sender<Result<(), PutError>>)>) {
+    fn answer_puts(&mut self, puts: Vec<Put>) {
         let entries = self.take_journal();
         if puts.is_empty() {
             return self.journal.append(&entries);

@@ -77,7 +77,9 @@ impl Job {
 pub(super) struct Jobs {
     runtime: Handle,
     waker: Waker,
-    done: (mpsc::Sender<(u64, Done)>, mpsc::Receiver<(u64, Done)>),
+    /// What came of each, by its number.
+    done: mpsc::Sender<(u64, Done)>,
+    inbox: mpsc::Receiver<(u64, Done)>,
     /// Opening and reading, in order; each connection has a few at most.
     waiting: VecDeque<Job>,
     /// Files that are to be removed when nothing else waits.
@@ -91,10 +93,12 @@ pub(super) struct Jobs {
 impl Jobs {
     /// Runs jobs on the blocking threads of a runtime, and wakes whoever waits for them.
     pub(super) fn new(runtime: Handle, waker: Waker) -> Jobs {
+        let (done, inbox) = mpsc::channel();
         Jobs {
             runtime,
             waker,
-            done: mpsc::channel(),
+            done,
+            inbox,
             waiting: VecDeque::new(),
             doomed: VecDeque::new(),
             running: BTreeMap::new(),
@@ -116,7 +120,7 @@ impl Jobs {
 
     /// The next job that is done.
     pub(super) fn poll(&mut self, now: Time) -> Option<Done> {
-        let (id, done) = self.done.1.try_recv().ok()?;
+        let (id, done) = self.inbox.try_recv().ok()?;
         self.running.remove(&id);
         self.removing &= !matches!(done, Done::Removed);
         self.start(now);
@@ -128,7 +132,7 @@ impl Jobs {
         while self.has_room(now)
             && let Some(job) = self.next_job()
         {
-            let (id, done, waker) = (self.next, self.done.0.clone(), self.waker.clone());
+            let (id, done, waker) = (self.next, self.done.clone(), self.waker.clone());
             self.next += 1;
             self.running.insert(id, now);
             self.runtime.spawn_blocking(move || {
