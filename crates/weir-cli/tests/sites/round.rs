@@ -122,7 +122,12 @@ impl Round {
     }
 
     fn options(&self, flow: &Flow) -> GetOptions {
-        GetOptions { holders: vec![self.world.agent(flow.from)], group: flow.group, time_limit: GET_LIMIT }
+        GetOptions {
+            holders: vec![self.world.agent(flow.from)],
+            group: flow.group,
+            time_limit: GET_LIMIT,
+            ..GetOptions::default()
+        }
     }
 
     fn fail(&mut self) {
