@@ -140,9 +140,15 @@ fn links_between_documents_lead_somewhere() {
 
 /// Names of functions are quoted as `Type::function`, names of tests with at least three underscores.
 #[test]
-fn functions_and_tests_that_the_life_of_a_coflow_names_exist() {
+fn functions_and_tests_that_documents_name_exist() {
     let code: String = files(&[".rs"]).into_values().collect();
-    let text = document("life-of-a-coflow.md");
+    for document in ["life-of-a-coflow.md", "hardening.md"] {
+        check_names(document, &code);
+    }
+}
+
+fn check_names(name_of_document: &str, code: &str) {
+    let text = document(name_of_document);
     let names = quoted(&text).into_iter().filter_map(|name| match name.rsplit_once("::") {
         Some((_, function)) => Some(function),
         None => (name.matches('_').count() >= 3 && !name.starts_with(char::is_uppercase)).then_some(name),
@@ -151,6 +157,6 @@ fn functions_and_tests_that_the_life_of_a_coflow_names_exist() {
     assert!(names.len() >= 20, "the document names only {names:?}");
     for name in names {
         let defined = ["(", "<"].iter().any(|next| code.contains(&format!("fn {name}{next}")));
-        assert!(defined, "docs/life-of-a-coflow.md: no function or test `{name}`");
+        assert!(defined, "docs/{name_of_document}: no function or test `{name}`");
     }
 }

@@ -163,7 +163,7 @@ impl CoflowEntry {
         self.attained.values().fold(0, |sum, &bytes| sum.saturating_add(bytes))
     }
     pub(super) fn live_flows(&self) -> u64 {
-        self.live.values().sum()
+        self.live.values().fold(0, |sum, &flows| sum.saturating_add(flows))
     }
 }
 

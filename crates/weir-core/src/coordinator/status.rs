@@ -37,7 +37,7 @@ impl Coordinator {
             let slot = self.table.find_coflow(CoflowId(id));
             let outside = coflow.outside.iter().filter_map(|key| self.flows.get(key));
             let left = slot.map_or(0.0, |slot| self.bytes_left(slot))
-                + outside.map(|flow| flow.left()).sum::<u64>() as f64;
+                + outside.map(|flow| flow.left() as f64).sum::<f64>();
             let rate = slot.map_or(0.0, |slot| by_slot[slot.0 as usize]);
             // Where senders decide, what is left is not known and counts as nothing.
             let (left, moved) = match &self.senders {
@@ -50,7 +50,7 @@ impl Coordinator {
                 live_flows: coflow.live_flows(),
                 done_flows: coflow.done_flows(),
                 bytes_left: left as u64,
-                bytes_total: left as u64 + moved,
+                bytes_total: (left as u64).saturating_add(moved),
                 rate_bytes_per_s: rate,
                 waits_for: self.waits_for(coflow, slot, rate, &used),
                 age_s: now.since(coflow.registered).as_secs(),

@@ -7,6 +7,7 @@ mod defects;
 mod differences;
 mod foreign;
 mod holders;
+mod noise;
 mod readiness;
 mod repair;
 mod senders;
