@@ -33,6 +33,7 @@
 
 use super::state::Coordinator;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use weir_model::{CoflowId, Dependencies, JobId, Span, Tail, Time};
 
 impl Coordinator {
@@ -78,7 +79,10 @@ impl Coordinator {
         let Some(coflow) = self.coflows.get(&id) else { return };
         let (Some(arrived), None) = (coflow.arrived, coflow.place) else { return };
         let of_ancestors = self.place_of_ancestors(id).max(coflow.inherited_place);
-        let later = self.coflows.range(id + 1..).filter(|(_, other)| !other.options.parents.is_empty());
+        let later = self
+            .coflows
+            .range((Bound::Excluded(id), Bound::Unbounded))
+            .filter(|(_, other)| !other.options.parents.is_empty());
         let descends = |(other, _): &(&u64, _)| self.ancestors(**other).contains(&id);
         let of_descendants = later.filter(descends).filter_map(|(_, other)| other.place).min();
         let place = of_ancestors.unwrap_or(arrived);

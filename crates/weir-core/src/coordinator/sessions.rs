@@ -213,7 +213,8 @@ impl Coordinator {
         if self.was_never_given(id) || super::directory::check(&options).is_err() {
             return self.count("notes_refused");
         }
-        if key != 0 && self.request_keys.get(&key).is_some_and(|&other| other != id) {
+        let registered_anew = self.request_keys.get(&key).is_some_and(|&other| other != id);
+        if key != 0 && registered_anew && !self.is_own(id) {
             // Its registration was repeated before any agent told of it: its driver knows only the other.
             self.end(now, id);
         }

@@ -275,13 +275,16 @@ fn message() -> impl Strategy<Value = v1::coordinator_message::Kind> {
         Just(Kind::Keepalive(v1::Keepalive {})),
         prop::collection::vec(note(), 0..3).prop_map(|notes| Kind::CoflowNotes(v1::CoflowNotes { notes })),
         id().prop_map(|coflow| Kind::CoflowEnding(v1::CoflowEnding { coflow })),
-        prop::collection::vec(range(), 0..2).prop_map(|ranges| Kind::CoflowsEnded(v1::CoflowsEnded { ranges })),
+        prop::collection::vec(range(), 0..2)
+            .prop_map(|ranges| Kind::CoflowsEnded(v1::CoflowsEnded { ranges })),
         id().prop_map(|coflow| Kind::CoflowEnded(v1::CoflowEnded { coflow })),
         name().prop_map(|text| Kind::Notice(v1::Notice { text })),
-        (any::<bool>(), id(), any::<u32>(), number(), real()).prop_map(|(complete, coflow, queue, place_ns, uplink)| {
-            let limits = vec![v1::ReceiverLimit { host: 1, bytes_per_s: uplink }];
-            let coflows = vec![v1::CoflowQueue { coflow, queue, place_ns, limits }];
-            Kind::Queues(v1::Queues { complete, coflows, uplink })
-        }),
+        (any::<bool>(), id(), any::<u32>(), number(), real()).prop_map(
+            |(complete, coflow, queue, place_ns, uplink)| {
+                let limits = vec![v1::ReceiverLimit { host: 1, bytes_per_s: uplink }];
+                let coflows = vec![v1::CoflowQueue { coflow, queue, place_ns, limits }];
+                Kind::Queues(v1::Queues { complete, coflows, uplink })
+            }
+        ),
     ]
 }

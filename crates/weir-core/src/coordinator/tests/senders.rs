@@ -7,7 +7,7 @@ use crate::agent::{Crowd, Transmit};
 const FIRST: u64 = 1_000_000;
 
 fn senders(policy: &str, hosts: u32) -> Pair {
-    Pair::under(config(hosts, 1), &format!("{policy}:first={FIRST}"))
+    Pair::under(config(hosts, 1), &format!("{policy}:first={FIRST}B"))
 }
 
 impl Pair {
@@ -239,7 +239,7 @@ fn a_coflow_stays_in_its_queue_though_the_coordinator_began_anew() {
     pair.pass(30);
     assert_rate(pair.rate(0, later), CAPACITY);
     pair.agents.iter_mut().for_each(Agent::handle_session_lost);
-    let policy = weir_policy::find(&format!("dclas-strict:first={FIRST}")).unwrap();
+    let policy = weir_policy::find(&format!("dclas-strict:first={FIRST}B")).unwrap();
     pair.coordinator = Coordinator::new(config(4, 100), &policy);
     // The host that sent the other half of it does not come back.
     pair.agents.truncate(1);
