@@ -257,8 +257,8 @@ fn an_agent_with_a_full_disk_refuses_puts_serves_on_starts_again_and_comes_back_
     let outside = cluster.dir.path().join("data/file");
     std::fs::write(&outside, [5; 1000]).unwrap();
     let name = |number: usize| format!("{number:0200}");
-    let client = cluster.client(0);
     run(async {
+        let client = cluster.client(0);
         let id = client.register(CoflowOptions::default()).await.unwrap();
         client.put_bytes(id, "before", &[3; 300_000]).await.unwrap();
         disk.fill();

@@ -47,10 +47,10 @@ pub(crate) struct Guarded<S> {
     _place: OwnedSemaphorePermit,
 }
 
-/// The connections of a listener, [`MAX_CONTROL_CONNECTIONS`] at a time. One beyond that is closed at once.
+/// The connections of a listener, [`MAX_CONTROL_CONNECTIONS`] at a time, or fewer where descriptors are few. One beyond that is closed at once.
 pub(crate) fn incoming<L: Listener>(listener: L) -> ReceiverStream<io::Result<Guarded<L::Stream>>> {
     let (sender, receiver) = mpsc::channel(1);
-    let places = Arc::new(Semaphore::new(MAX_CONTROL_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(weir_net::connections_within_limit(MAX_CONTROL_CONNECTIONS)));
     tokio::spawn(async move {
         while !sender.is_closed() {
             let accepted = tokio::select! {

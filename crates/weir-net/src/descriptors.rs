@@ -5,6 +5,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// A process that serves others should be able to have so many open: the bounds of connections are below it.
 const WANTED: u64 = 65_536;
 
+/// How many connections the process may keep, of `most` that it would: what else it opens, files above all, must find room.
+pub fn connections_within_limit(most: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let kept_free = (limit / 4).max(32);
+    most.min(usize::try_from(limit.saturating_sub(kept_free)).unwrap_or(most)).max(1)
+}
+
 /// Raises the limit of open descriptors as far as the process may, and says so in the log where that is not far enough.
 /// Returns the limit; `u64::MAX` where there is none.
 pub fn raise_descriptor_limit() -> u64 {

@@ -23,7 +23,7 @@ pub use block_file::{
 };
 pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};
-pub use descriptors::raise_descriptor_limit;
+pub use descriptors::{connections_within_limit, raise_descriptor_limit};
 pub use interface::{Interface, InterfaceCounters};
 pub use pipe::{Filled, Payload, PipePool};
 pub use poller::{Event, Poller, Waker};

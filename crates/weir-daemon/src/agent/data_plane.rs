@@ -115,6 +115,7 @@ impl DataPlane {
             blocks: Blocks::default(),
             session: None,
             next_token: LISTENER + 1,
+            most_connections: weir_net::connections_within_limit(limits::MAX_DATA_CONNECTIONS),
             accept_again: false,
             last_message: Time::ZERO,
             next_look: Time::ZERO,
@@ -146,6 +147,8 @@ pub(super) struct Running {
     pub(super) blocks: Blocks,
     session: Option<mpsc::Sender<v1::AgentMessage>>,
     pub(super) next_token: u64,
+    /// Beyond that, idle connections are closed, or the new one.
+    most_connections: usize,
     accept_again: bool,
     last_message: Time,
     next_look: Time,
@@ -344,7 +347,7 @@ impl Running {
                 continue;
             }
             let mut connection = Connection::new(self.clock.now(), stream);
-            if self.connections.len() >= limits::MAX_DATA_CONNECTIONS && !self.close_idle() {
+            if self.connections.len() >= self.most_connections && !self.close_idle() {
                 connection.refuse(Status::Busy);
                 continue;
             }
