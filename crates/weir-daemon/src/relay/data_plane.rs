@@ -10,7 +10,6 @@ use peers::{Peer, Role};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc as sync_mpsc;
 use tokio::sync::mpsc;
 use weir_core::relay::{Action, HopId, Relay, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
 use weir_model::{Span, Time};
@@ -36,14 +35,14 @@ pub(super) struct Edge {
 pub(super) struct DataPlane {
     edge: Edge,
     config: RelayConfig,
-    inbox: sync_mpsc::Receiver<Command>,
+    inbox: mpsc::Receiver<Command>,
 }
 
 impl DataPlane {
     pub(super) fn start(
         config: RelayConfig,
         edge: Edge,
-        inbox: sync_mpsc::Receiver<Command>,
+        inbox: mpsc::Receiver<Command>,
     ) -> io::Result<DataPlane> {
         edge.poller.add(&edge.listener, LISTENER)?;
         Ok(DataPlane { edge, config, inbox })
@@ -71,7 +70,7 @@ impl DataPlane {
 struct Running {
     edge: Edge,
     relay: Relay<Payload>,
-    inbox: sync_mpsc::Receiver<Command>,
+    inbox: mpsc::Receiver<Command>,
     pool: PipePool,
     peers: BTreeMap<u64, Peer>,
     neighbours: Neighbours,
@@ -127,8 +126,8 @@ impl Running {
                 Ok(Command::Controller(message)) => {
                     self.relay.handle_controller(self.edge.clock.now(), &message);
                 }
-                Ok(Command::Stop) | Err(sync_mpsc::TryRecvError::Disconnected) => return false,
-                Err(sync_mpsc::TryRecvError::Empty) => return true,
+                Ok(Command::Stop) | Err(mpsc::error::TryRecvError::Disconnected) => return false,
+                Err(mpsc::error::TryRecvError::Empty) => return true,
             }
         }
     }

@@ -14,7 +14,6 @@ pub use rules_file::{RulesError, StaticRules};
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::mpsc as sync_mpsc;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::relay::RelayConfig;
 use weir_model::Rate;
@@ -71,6 +70,10 @@ impl RelayOptions {
     }
 }
 
+/// Commands that wait for the thread. A controller that says more is not read until the thread has taken some: each
+/// message may have up to 64 MiB.
+const MAX_WAITING_COMMANDS: usize = 16;
+
 /// What the async side tells the thread.
 enum Command {
     SessionUp(mpsc::Sender<v1::FromRelay>),
@@ -82,14 +85,20 @@ enum Command {
 /// The way to the thread.
 #[derive(Clone)]
 struct Commands {
-    queue: sync_mpsc::Sender<Command>,
+    queue: mpsc::Sender<Command>,
     waker: Waker,
 }
 
 impl Commands {
-    /// False if the thread is gone.
-    fn send(&self, command: Command) -> bool {
-        let sent = self.queue.send(command).is_ok();
+    /// The way to a thread that `waker` wakes, and what the thread takes commands from.
+    fn new(waker: Waker) -> (Commands, mpsc::Receiver<Command>) {
+        let (queue, inbox) = mpsc::channel(MAX_WAITING_COMMANDS);
+        (Commands { queue, waker }, inbox)
+    }
+
+    /// Waits while the queue is full. False if the thread is gone.
+    async fn send(&self, command: Command) -> bool {
+        let sent = self.queue.send(command).await.is_ok();
         self.waker.wake();
         sent
     }
@@ -104,11 +113,7 @@ pub async fn serve(
     let address = options.advertise.map_or_else(|| listener.local_addr(), Ok)?;
     let config = RelayConfig { name: options.name, site: options.site, address };
     let poller = Poller::new()?;
-    let (queue, inbox) = sync_mpsc::channel();
-    let commands = Commands { queue, waker: poller.waker() };
-    for message in options.rules.iter().flat_map(StaticRules::messages) {
-        commands.send(Command::Controller(message));
-    }
+    let (commands, inbox) = Commands::new(poller.waker());
     let edge = data_plane::Edge {
         clock: Clock::start(),
         listener,
@@ -123,6 +128,10 @@ pub async fn serve(
         let _ = ended.send(());
         result
     })?;
+    // Only now that the thread takes them: there may be more rules than the queue holds.
+    for message in options.rules.iter().flat_map(StaticRules::messages) {
+        commands.send(Command::Controller(message)).await;
+    }
     let session = tokio::spawn(crate::session::keep(
         options.controllers.into_iter().map(Into::into).collect(),
         commands.clone(),
@@ -132,8 +141,31 @@ pub async fn serve(
         () = stop => {}
     }
     session.abort();
-    commands.send(Command::Stop);
+    commands.send(Command::Stop).await;
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the relay's thread panicked"))??;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::task::Poll;
+
+    /// 16 messages wait; the 17th is sent only once the thread has taken one.
+    #[tokio::test]
+    async fn controller_waits_while_the_thread_takes_no_commands() -> anyhow::Result<()> {
+        let poller = Poller::new()?;
+        let (commands, mut inbox) = Commands::new(poller.waker());
+        for _ in 0..MAX_WAITING_COMMANDS {
+            assert!(commands.send(Command::Controller(v1::ToRelay::default())).await);
+        }
+        let mut seventeenth = Box::pin(commands.send(Command::Controller(v1::ToRelay::default())));
+        let waits = poll_fn(|context| Poll::Ready(seventeenth.as_mut().poll(context).is_pending())).await;
+        assert!(waits);
+        assert!(inbox.try_recv().is_ok());
+        assert!(seventeenth.await);
+        Ok(())
+    }
 }

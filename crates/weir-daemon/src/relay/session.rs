@@ -24,7 +24,7 @@ impl Attach for Commands {
             .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
         let (sender, outbound) = mpsc::channel::<v1::FromRelay>(limits::MAX_QUEUED_MESSAGES);
         // The thread writes Hello first, so the controller has all before the stream is answered.
-        self.send(Command::SessionUp(sender));
+        self.send(Command::SessionUp(sender)).await;
         let result = async {
             let mut inbound = client.attach(ReceiverStream::new(outbound)).await?.into_inner();
             *established = true;
@@ -39,13 +39,13 @@ impl Attach for Commands {
                     patience =
                         FIRST_LEASE.min(Duration::from_millis(keepalive.lease_ms.max(100)) * SILENT_LEASES);
                 }
-                if !self.send(Command::Controller(message)) {
+                if !self.send(Command::Controller(message)).await {
                     return Ok(());
                 }
             }
         }
         .await;
-        self.send(Command::SessionLost);
+        self.send(Command::SessionLost).await;
         result
     }
 }
