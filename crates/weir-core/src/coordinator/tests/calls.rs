@@ -1,0 +1,190 @@
+//! What drivers and receivers are answered, and what late messages do.
+
+use super::*;
+
+#[test]
+fn an_agent_that_was_away_when_a_coflow_ended_is_told_when_it_is_back() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
+    let session = pair.sessions[0].take().unwrap();
+    pair.agents[0].handle_session_lost();
+    pair.coordinator.handle_session_lost(pair.now, session);
+    assert!(pair.unregister(coflow).is_some());
+    pair.settle();
+    pair.connect_all();
+    assert_eq!(pair.agents[0].poll_abort(), Some(flow));
+    let status = pair.coordinator.status(pair.now);
+    assert_eq!((status.coflows.len(), status.agents[0].blocks, status.agents[0].flows), (0, 0, 0));
+}
+
+#[test]
+fn a_coflow_ended_at_a_coordinator_that_does_not_know_it_yet_stays_ended() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
+    pair.restart_coordinator(1_000);
+    assert_eq!(pair.unregister(coflow), None);
+    pair.connect_all();
+    assert_eq!(pair.agents[0].poll_abort(), Some(flow));
+    assert_eq!(pair.coordinator.status(pair.now).coflows.len(), 0);
+}
+
+#[test]
+fn a_restarted_coordinator_learns_from_its_agents_what_has_ended() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    pair.open(coflow, "b", 1_000_000, 0, 1);
+    // Host 0, which holds the block, is away when the coflow ends, and host 1 is not.
+    let session = pair.sessions[0].take().unwrap();
+    pair.agents[0].handle_session_lost();
+    pair.coordinator.handle_session_lost(pair.now, session);
+    pair.unregister(coflow);
+    pair.settle();
+    pair.restart_coordinator(1_000);
+    pair.connect_all();
+    assert_eq!(pair.coordinator.status(pair.now).coflows.len(), 0);
+    let locate = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 60_000, host: 1 };
+    pair.coordinator.handle_locate(pair.now, 1, locate);
+    assert!(pair.coordinator.poll_answer().unwrap().reply.ended);
+}
+
+#[test]
+fn flows_and_blocks_of_an_ended_coflow_do_not_bring_it_back() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    pair.agents[0].handle_put(block(coflow, "b", 1000)).unwrap();
+    pair.settle();
+    // The agent opens a flow and takes a block before it hears that the coflow has ended.
+    let request = Request {
+        coflow,
+        offset: 0,
+        destination: 1,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "b".to_owned(),
+    };
+    pair.agents[0].handle_request(pair.now, &request).unwrap();
+    pair.agents[0].handle_put(block(coflow, "late", 1000)).unwrap();
+    pair.unregister(coflow);
+    pair.settle();
+    let status = pair.coordinator.status(pair.now);
+    assert_eq!((status.coflows.len(), status.agents[0].blocks, status.agents[0].flows), (0, 0, 0));
+}
+
+#[test]
+fn sealing_what_no_agent_has_told_of_yet_may_be_tried_again() {
+    use crate::coordinator::SealError;
+    let mut pair = Pair::new(1);
+    let coflow = pair.register(0);
+    pair.restart_coordinator(1_000);
+    let now = pair.now;
+    assert_eq!(pair.coordinator.handle_seal(now, coflow), Err(SealError::NotYetKnown(coflow)));
+    assert_eq!(pair.coordinator.handle_seal(now, 1_000), Err(SealError::Unknown(1_000)));
+    pair.connect_all();
+    assert_eq!(pair.coordinator.handle_seal(now, coflow), Ok(()));
+}
+
+#[test]
+fn a_registration_repeated_after_a_restart_registers_once() {
+    let mut pair = Pair::new(1);
+    let request = v1::RegisterRequest { options: None, request_key: 77 };
+    let first = pair.coordinator.handle_register(pair.now, request.clone()).unwrap();
+    pair.settle();
+    // Known again before it is repeated: the same coflow.
+    pair.restart_coordinator(1_000);
+    pair.connect_all();
+    assert_eq!(pair.coordinator.handle_register(pair.now, request.clone()), Ok(first));
+    // Repeated before it is known again: the older one, which nobody was told of, goes.
+    pair.restart_coordinator(2_000);
+    let second = pair.coordinator.handle_register(pair.now, request.clone()).unwrap();
+    pair.connect_all();
+    let live: Vec<u64> = pair.coordinator.status(pair.now).coflows.iter().map(|c| c.coflow).collect();
+    assert_eq!(live, [second]);
+}
+
+#[test]
+fn a_locate_waits_for_its_put_and_is_answered_at_its_limit() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let locate = |block: &str| v1::LocateRequest { coflow, block: block.to_owned(), wait_ms: 500, host: 1 };
+    pair.coordinator.handle_locate(pair.now, 1, locate("b"));
+    pair.coordinator.handle_locate(pair.now, 2, locate("never"));
+    assert_eq!(pair.coordinator.poll_answer(), None);
+    pair.agents[0].handle_put(block(coflow, "b", 10)).unwrap();
+    pair.settle();
+    let answer = pair.coordinator.poll_answer().unwrap();
+    assert_eq!((answer.token, answer.reply.holders[0].data_address.as_str()), (1, "10.0.0.0:7071"));
+    pair.wait(500);
+    let answer = pair.coordinator.poll_answer().unwrap();
+    assert_eq!((answer.token, answer.reply.holders.len()), (2, 0));
+}
+
+#[test]
+fn unregistering_answers_those_who_wait_and_stops_what_moves() {
+    let mut pair = Pair::new(2);
+    let (ending, other) = (pair.register(5), pair.register(1));
+    let flow = pair.open(ending, "b", 100_000, 0, 1);
+    let behind = pair.open(other, "c", 1_000_000, 0, 1);
+    let locate = v1::LocateRequest { coflow: ending, block: "x".to_owned(), wait_ms: 60_000, host: 1 };
+    pair.coordinator.handle_locate(pair.now, 9, locate);
+    assert!(pair.unregister(ending).is_some());
+    assert_eq!(pair.coordinator.poll_answer().unwrap().token, 9);
+    pair.settle();
+    assert_eq!(pair.agents[0].poll_abort(), Some(flow));
+    assert_rate(pair.rate(0, behind), CAPACITY);
+    let request = Request {
+        coflow: ending,
+        offset: 0,
+        destination: 1,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "b".to_owned(),
+    };
+    let late = pair.agents[0].handle_request(pair.now, &request);
+    assert_eq!(late, Err(Status::CoflowEnded));
+    // What the agent says of the aborted flow afterwards is late, not an error.
+    pair.agents[0].handle_closed(flow, false);
+    pair.settle();
+}
+
+#[test]
+fn a_coflow_is_complete_when_its_number_of_flows_is_done() {
+    let mut pair = Pair::new(3);
+    let coflow = pair.register(2);
+    pair.wait(500);
+    let first = pair.open(coflow, "a", 1000, 0, 1);
+    pair.finish(0, first, 1000);
+    assert_eq!(pair.coordinator.status(pair.now).completed.len(), 0);
+    pair.wait(40);
+    let second = pair.open(coflow, "b", 2000, 2, 1);
+    pair.finish(2, second, 2000);
+    let status = pair.coordinator.status(pair.now);
+    let record = &status.completed[0];
+    assert_eq!((record.coflow, record.flows, record.bytes), (coflow, 2, 3000));
+    assert!((record.cct_s - 0.04).abs() < 1e-9, "from the first get: {}", record.cct_s);
+}
+
+#[test]
+fn status_says_what_a_coflow_waits_for() {
+    let mut pair = Pair::new(3);
+    let (small, large, idle) = (pair.register(1), pair.register(1), pair.register(1));
+    pair.open(small, "a", 1000, 0, 1);
+    pair.open(large, "b", 100_000, 2, 1);
+    let status = pair.coordinator.status(pair.now);
+    let waits =
+        |coflow: u64| status.coflows.iter().find(|status| status.coflow == coflow).unwrap().waits_for.clone();
+    assert_eq!(waits(large), format!("host 1 down, in use by coflow {small}"));
+    assert!(waits(small).contains("it is moving"));
+    assert!(waits(idle).contains("to be opened"));
+}
+
+#[test]
+fn hosts_outside_the_fabric_and_other_versions_are_refused() {
+    let mut coordinator = coordinator(2, 1);
+    let hello = v1::Hello { version: 1, host: 2, ..v1::Hello::default() };
+    let error = coordinator.handle_hello(Time::ZERO, SessionId(1), hello).unwrap_err();
+    assert!(error.to_string().contains("--host"), "{error}");
+    let hello = v1::Hello { version: 2, host: 0, ..v1::Hello::default() };
+    assert!(coordinator.handle_hello(Time::ZERO, SessionId(1), hello).is_err());
+}
