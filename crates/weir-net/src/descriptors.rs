@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A process that serves others should be able to have so many open: the bounds of connections are below it.
-const WANTED: u64 = 65_536;
+/// With fewer a busy process closes connections that its peers still need; most machines allow more.
+const WANTED: u64 = 4_096;
 
 /// How many connections the process may keep, of `most` that it would: what else it opens, files above all, must find room.
 pub fn connections_within_limit(most: usize) -> usize {
