@@ -27,6 +27,9 @@ pub(crate) struct CoordinatorArgs {
     /// unless it is set, so that no coflow starves; `varys:delta=0` is the bare order
     #[arg(long, default_value = "varys")]
     policy: String,
+    /// Take the policy as it is named, without a guard against starvation, as its simulation does (used by `weir live`)
+    #[arg(long, hide = true)]
+    bare_policy: bool,
     /// How long agents keep to a plan without hearing more; 50 to 60000
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     lease_ms: u64,
@@ -169,15 +172,15 @@ const MAX_HOSTS: u32 = 100_000;
 const GUARD: &str = "delta=200ms";
 
 /// The policy of that name, with the guard against starvation unless that is set.
-fn guarded(name: &str) -> Result<weir_policy::Chosen, Failure> {
+fn guarded(name: &str, bare: bool) -> Result<weir_policy::Chosen, Failure> {
     let find = |name: &str| weir_policy::find(name).map_err(|error| Failure::Input(error.to_string()));
     let policy = find(name)?;
     let known = policy.info.parameters.iter().any(|parameter| parameter.name == "delta");
-    if known && !name.contains(":delta=") { find(&format!("{name}:{GUARD}")) } else { Ok(policy) }
+    if known && !bare && !name.contains(":delta=") { find(&format!("{name}:{GUARD}")) } else { Ok(policy) }
 }
 
 pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
-    let policy = guarded(&args.policy)?;
+    let policy = guarded(&args.policy, args.bare_policy)?;
     if !(args.plan_share > 0.0 && args.plan_share <= 1.0) {
         return Err(Failure::Input(format!("--plan-share {} is not above 0 and at most 1", args.plan_share)));
     }

@@ -79,7 +79,7 @@ impl Processes {
             let mut command = network.command(Place::Control, &options.program)?;
             command
                 .arg("coordinator")
-                .args(["--policy", policy])
+                .args(["--bare-policy", "--policy", policy])
                 .args(["--listen", &address.to_string()])
                 .args(["--hosts", &options.hosts.to_string()])
                 .args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())])
