@@ -3,7 +3,6 @@
 use super::daemons::{listening, run, stop_signal};
 use crate::Failure;
 use clap::Args;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use weir_daemon::relay::{RelayOptions, StaticRules};
@@ -102,17 +101,10 @@ pub(crate) fn relay(args: RelayArgs) -> Result<(), Failure> {
             args.listen
         )));
     }
-    raise_descriptors();
     run(async move {
         let listener = weir_net::data_listener(args.listen).map_err(|error| listening(args.listen, error))?;
         Ok(weir_daemon::relay::serve(options, listener, stop_signal()).await?)
     })
-}
-
-/// As many descriptors as this user may have: connections and pipes take many. With fewer, more is copied.
-fn raise_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn read_rules(path: &Path) -> Result<StaticRules, Failure> {
