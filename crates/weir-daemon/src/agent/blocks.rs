@@ -54,6 +54,11 @@ impl Served {
         jobs.add(now, Job::Read { block: self.key.clone(), frame, reader: self.file.reader(offset) });
     }
 
+    /// A frame could not be read: it may be tried again.
+    pub(super) fn forget(&self, frame: u64) {
+        self.pending.borrow_mut().remove(&frame);
+    }
+
     /// A frame was read. False if it is not what it was: the file changed.
     pub(super) fn note(&self, frame: u64, checksum: u32) -> bool {
         self.pending.borrow_mut().remove(&frame);

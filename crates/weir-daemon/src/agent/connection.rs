@@ -1,6 +1,6 @@
 //! One data connection at the serving side: request in, frames out (on it, or to a relay), acknowledgement in.
 
-use super::blocks::Served;
+use super::blocks::{Key, Served};
 use super::jobs::Jobs;
 use super::outlet::{Outlet, Upload};
 use std::io::{self, Read};
@@ -110,6 +110,11 @@ impl Connection {
     pub(super) fn flow(&self) -> Option<u64> {
         let opening = self.opening.as_ref().map(|opening| opening.opened.flow);
         self.serving.as_ref().map(|serving| serving.flow).or(opening)
+    }
+
+    /// Whether it serves a block.
+    pub(super) fn serves(&self, key: &Key) -> bool {
+        self.serving.as_ref().is_some_and(|serving| serving.block.key == *key)
     }
 
     /// Waits for the file of a request.

@@ -186,7 +186,7 @@ impl Running {
             .then_some(self.next_look);
         let rewrite = self.journal.wants_rewriting().then_some(now);
         let accept = self.accept_again.then(|| now + Span::from_millis(5));
-        let sweep = Some(self.next_sweep);
+        let sweep = Some(self.next_sweep.max(self.next_look));
         let more = (!self.inbox.is_empty()).then_some(now);
         let times = [self.agent.next_timeout(), message, look, rewrite, accept, sweep, more];
         times.into_iter().flatten().min().map(|at| coalesce(at.since(now)))
@@ -270,12 +270,21 @@ impl Running {
         while let Some(entry) = self.agent.poll_journal() {
             match &entry {
                 JournalEntry::EndedRange(first, last) => self.blocks.forget_coflows(*first, *last),
-                JournalEntry::Gone { coflow, block } => self.blocks.forget(&(*coflow, block.clone())),
+                JournalEntry::Gone { coflow, block } => self.cut_off((*coflow, block.clone())),
                 _ => {}
             }
             entries.push(entry);
         }
         entries
+    }
+
+    /// A block is gone: its readers ask again, and hear why. What was read of it for them would come too late.
+    fn cut_off(&mut self, key: Key) {
+        self.blocks.forget(&key);
+        let readers = self.connections.iter().filter(|(_, connection)| connection.serves(&key));
+        for token in readers.map(|(&token, _)| token).collect::<Vec<_>>() {
+            self.close(token);
+        }
     }
 
     /// Has the files of blocks that are gone removed.

@@ -5,6 +5,7 @@ use super::blocks::is_unchanged;
 use super::connection::{Connection, Opening, Reading, Wrote};
 use super::data_plane::Running;
 use super::jobs::{Done, Job};
+use rustix::io::Errno;
 use std::io;
 use weir_core::agent::Pacing;
 use weir_net::FileStamp;
@@ -27,6 +28,8 @@ impl Running {
         let (flow, block) = (opened.flow, &opened.block);
         self.by_flow.insert(flow, token);
         let known = self.blocks.open_now(&(block.coflow, block.block.clone()));
+        // Whoever resumes may do so because a frame was not what its checksum says: the file is looked at again.
+        let known = known.filter(|_| opened.offset == 0);
         let file = block.path.clone().into();
         connection.open(Opening { opened, request, path });
         match known {
@@ -70,6 +73,10 @@ impl Running {
                 self.close_idle();
                 self.give_up_opening(token, flow, Status::Busy);
             }
+            Err(error) if !is_of_the_file(&error) => {
+                tracing::warn!(path = block.path, coflow = block.coflow, %error, "a block's file cannot be opened now");
+                self.give_up_opening(token, flow, Status::Unreadable);
+            }
             changed => {
                 let error =
                     changed.err().map_or_else(|| "it was changed".to_owned(), |error| error.to_string());
@@ -77,7 +84,7 @@ impl Running {
                     path = block.path,
                     coflow = block.coflow,
                     error,
-                    "the file of a block is not what was put"
+                    "a block's file is not what was put"
                 );
                 self.agent.handle_gone(&block.coflow, &block.block);
                 self.give_up_opening(token, flow, Status::Changed);
@@ -119,9 +126,17 @@ impl Running {
     /// A frame's checksum is known: whoever waited for it goes on.
     fn frame_read(&mut self, key: &(u64, String), frame: u64, result: io::Result<u32>) {
         let Some(served) = self.blocks.open_now(key) else { return };
-        let sound = result.is_ok_and(|checksum| served.note(frame, checksum));
+        let changed = match &result {
+            Ok(checksum) => !served.note(frame, *checksum),
+            Err(error) => {
+                served.forget(frame);
+                tracing::warn!(coflow = key.0, block = key.1, %error, "a block's file cannot be read now");
+                error.kind() == io::ErrorKind::UnexpectedEof
+            }
+        };
+        let sound = result.is_ok() && !changed;
         let waiting = std::mem::take(&mut *served.waiting.borrow_mut());
-        if !sound {
+        if changed {
             tracing::warn!(coflow = key.0, block = key.1, "the file of a block changed while it was read");
             self.agent.handle_gone(&key.0, &key.1);
         }
@@ -191,6 +206,14 @@ impl Running {
     }
 }
 
+/// Whether an error is of this file, and not of the disk or the machine, which may be well again later.
+fn is_of_the_file(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied};
+    let gone = matches!(error.kind(), NotFound | NotADirectory | PermissionDenied | InvalidInput);
+    // A link in the path, and a socket or a FIFO that nobody writes to.
+    gone || matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::NXIO))
+}
+
 fn is_out_of_descriptors(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(24 | 23))
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
