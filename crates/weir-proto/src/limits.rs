@@ -23,9 +23,9 @@ pub const MAX_QUEUED_MESSAGES: usize = 4_096;
 pub const MAX_EVENTS_PER_MESSAGE: usize = 4_096;
 /// Completed coflows remembered for `status`.
 pub const MAX_COMPLETED_RECORDS: usize = 10_000;
-/// Ranges of ids of ended coflows that coordinator and agents remember, so that latecomers are told so. Ids between
-/// two live coflows are one range, so this is far beyond [`MAX_LIVE_COFLOWS`]; at the bound the two lowest ranges
-/// become one, with all that is between them.
+/// Ranges of ids of ended coflows that agents remember, and coordinators of coflows that other processes registered, so
+/// that latecomers are told so. Ids between two live coflows are one range, so this is far beyond
+/// [`MAX_LIVE_COFLOWS`]; at the bound the lowest ranges are forgotten. A coordinator forgets none of its own.
 pub const MAX_ENDED_RANGES: usize = 200_000;
 /// Longest name of a coflow, a tenant or an address in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 1_024;

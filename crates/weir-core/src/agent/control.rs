@@ -19,6 +19,7 @@ impl Agent {
         self.events.clear();
         self.forget_interface();
         self.begin_introduction(now);
+        self.forget_told_limits();
         self.expect_report(now + FULL_REPORT_INTERVAL);
     }
 

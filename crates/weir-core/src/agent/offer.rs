@@ -210,6 +210,12 @@ impl Agent {
         self.tell_limits(news);
     }
 
+    /// A coordinator that comes anew heard of no limits.
+    pub(super) fn forget_told_limits(&mut self) {
+        let by_rule = self.sender.iter_mut().flat_map(|sender| sender.offers.values_mut());
+        self.offers.values_mut().chain(by_rule).for_each(|offer| offer.told = f64::INFINITY);
+    }
+
     /// When offers are looked at next: while flows have rates.
     pub(super) fn next_look(&self) -> Option<Time> {
         (self.sender.is_none() && !self.offers.is_empty()).then(|| self.last_look + LOOK_INTERVAL)

@@ -1,8 +1,9 @@
 //! The end of a coflow, by its driver or because nobody cares for it any more.
 //!
 //! A receiver that has all of its last block acknowledges it to the agent, and its driver may unregister the coflow in
-//! the same moment. So that the record has what receivers acknowledged, unregistering asks the agents that still have
-//! flows of the coflow open to tell first what became of them. It waits for them a quarter of a second at most.
+//! the same moment, before this process even heard that the flow began. So that the record has what receivers
+//! acknowledged, unregistering asks the agents that take part in the coflow to tell first what they know. It waits for
+//! them a quarter of a second at most.
 
 use super::state::{Coordinator, SessionId, host_of};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,6 +27,7 @@ pub struct Unregistered {
 #[derive(Debug, Default)]
 pub(super) struct Endings {
     by_coflow: BTreeMap<u64, Ending>,
+    by_time: BTreeSet<(Time, u64)>,
     done: VecDeque<Unregistered>,
 }
 
@@ -46,15 +48,16 @@ impl Coordinator {
             ending.tokens.push(token);
             return;
         }
-        let live = self.coflows.get(&id).map(|coflow| coflow.flows.clone()).unwrap_or_default();
-        let awaited: BTreeSet<u32> = live.into_iter().map(host_of).collect();
-        let sessions: Vec<SessionId> =
-            awaited.iter().filter_map(|host| self.hosts.get(host).copied()).collect();
-        for session in sessions {
+        let knowing = self.coflows.get(&id).map(|coflow| coflow.knowing.clone()).unwrap_or_default();
+        let sessions: BTreeMap<u32, SessionId> =
+            knowing.into_iter().filter_map(|host| Some((host, *self.hosts.get(&host)?))).collect();
+        let awaited = sessions.keys().copied().collect();
+        for session in sessions.into_values() {
             self.send(now, session, Kind::CoflowEnding(v1::CoflowEnding { coflow: id }));
         }
-        let ending = Ending { tokens: vec![token], until: now + SETTLE_LIMIT, awaited };
-        self.endings.by_coflow.insert(id, ending);
+        let until = now + SETTLE_LIMIT;
+        self.endings.by_time.insert((until, id));
+        self.endings.by_coflow.insert(id, Ending { tokens: vec![token], until, awaited });
         self.end_if_settled(now, id);
     }
 
@@ -84,8 +87,7 @@ impl Coordinator {
 
     /// Ends coflows whose agents took too long.
     pub(super) fn expire_endings(&mut self, now: Time) {
-        let late = self.endings.by_coflow.iter().filter(|(_, ending)| ending.until <= now);
-        for id in late.map(|(&id, _)| id).collect::<Vec<_>>() {
+        while let Some(&(_, id)) = self.endings.by_time.first().filter(|&&(until, _)| until <= now) {
             self.count("unregistered_unsettled");
             self.finish_ending(now, id);
         }
@@ -93,7 +95,7 @@ impl Coordinator {
 
     /// When the first coflow that is about to end will have waited long enough.
     pub(super) fn next_ending(&self) -> Option<Time> {
-        self.endings.by_coflow.values().map(|ending| ending.until).min()
+        self.endings.by_time.first().map(|&(until, _)| until)
     }
 
     fn end_if_settled(&mut self, now: Time, id: u64) {
@@ -104,6 +106,7 @@ impl Coordinator {
 
     fn finish_ending(&mut self, now: Time, id: u64) {
         let Some(ending) = self.endings.by_coflow.remove(&id) else { return };
+        self.endings.by_time.remove(&(ending.until, id));
         let record = self.coflows.contains_key(&id).then(|| self.record(now, id));
         self.end(now, id);
         for token in ending.tokens {
@@ -111,9 +114,9 @@ impl Coordinator {
         }
     }
 
-    /// Whether a coflow has ended, as far as anybody told.
+    /// Whether a coflow has ended. Of those of this process that is known; of others as far as anybody told.
     pub(super) fn has_ended(&self, id: u64) -> bool {
-        self.ended.contains(id)
+        if self.is_own(id) { self.ended.contains(id) } else { self.ended_elsewhere.contains(id) }
     }
 
     /// Whether an id would be given by this process and was not yet: whoever names it did not have it from a
@@ -142,21 +145,26 @@ impl Coordinator {
         }
         // Around the ids that are this process's own.
         let first = self.config.first_coflow;
-        self.ended.insert_range(range.first, range.last.min(first.saturating_sub(1)));
+        self.ended_elsewhere.insert_range(range.first, range.last.min(first.saturating_sub(1)));
         let mut own_end = self.next_coflow;
         while self.is_own(own_end) && own_end < u64::MAX {
             own_end = own_end.saturating_add(super::IDS_AT_ONCE - (own_end - first) % super::IDS_AT_ONCE);
         }
-        self.ended.insert_range(range.first.max(own_end), range.last);
-        self.ended.shrink_to(weir_proto::limits::MAX_ENDED_RANGES);
+        self.ended_elsewhere.insert_range(range.first.max(own_end), range.last);
+        self.ended_elsewhere.shrink_to(weir_proto::limits::MAX_ENDED_RANGES);
     }
 
     /// Ends a coflow, known or not, unless it has ended already or its id was never given.
     pub(super) fn end(&mut self, now: Time, id: u64) {
-        if self.was_never_given(id) || !self.ended.insert(id) {
+        if self.was_never_given(id) || self.has_ended(id) {
             return;
         }
-        self.ended.shrink_to(weir_proto::limits::MAX_ENDED_RANGES);
+        if self.is_own(id) {
+            self.ended.insert(id);
+        } else {
+            self.ended_elsewhere.insert(id);
+            self.ended_elsewhere.shrink_to(weir_proto::limits::MAX_ENDED_RANGES);
+        }
         self.advance(now);
         let keys = self.coflows.get(&id).map(|coflow| coflow.flows.clone()).unwrap_or_default();
         for key in keys {

@@ -226,7 +226,8 @@ impl Coordinator {
             return;
         }
         let Some(entry) = self.coflows.get_mut(&id) else { return };
-        if std::mem::take(&mut entry.adopted) {
+        let was_unknown = std::mem::take(&mut entry.adopted);
+        if was_unknown {
             (entry.options, entry.registered, entry.request_key) = (options, registered, key);
             if key != 0 {
                 self.request_keys.insert(key, id);
@@ -247,7 +248,10 @@ impl Coordinator {
         self.note_witnesses(id, knowing);
         self.note_served(host, id, note.done_bytes.saturating_sub(before.1));
         self.note_attained(host, id, note.done_bytes);
-        if news {
+        if was_unknown {
+            // Those who hold blocks of it, and came before its note did.
+            self.tell_note(id);
+        } else if news {
             self.tell_host(host, id);
         }
     }

@@ -223,8 +223,10 @@ pub struct Coordinator {
     pub(super) promises: Promises,
     pub(super) request_keys: BTreeMap<u64, u64>,
     pub(super) next_coflow: u64,
-    /// Coflows that have ended.
+    /// Coflows of this process that have ended: there are no more gaps than live ones.
     pub(super) ended: IdSet,
+    /// Coflows of other processes that have ended, as anybody told; bounded.
+    pub(super) ended_elsewhere: IdSet,
     pub(super) ended_log: EndedLog,
     pub(super) endings: Endings,
     /// When leases of coflows may end.
@@ -300,6 +302,7 @@ impl Coordinator {
             promises: Promises::default(),
             request_keys: BTreeMap::new(),
             ended: IdSet::default(),
+            ended_elsewhere: IdSet::default(),
             ended_log: EndedLog::default(),
             endings: Endings::default(),
             expiries: BTreeSet::new(),

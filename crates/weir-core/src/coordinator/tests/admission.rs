@@ -67,14 +67,7 @@ fn a_refused_coflow_stops_if_its_driver_wants_so_and_no_receiver_waits() {
     assert_eq!(pair.coordinator.poll_answer(), None);
     let flow = pair.open(coflow, "a", 1_200_000, 0, 1);
     assert_eq!(pair.agents[0].poll_abort(), Some(flow));
-    let request = Request {
-        coflow,
-        offset: 0,
-        destination: 1,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: "a".to_owned(),
-    };
+    let request = request(coflow, 0, 1, "a");
     assert_eq!(pair.agents[0].handle_request(pair.now, &request), Err(Status::CoflowRefused));
     let waited = pair.coordinator.poll_answer().unwrap();
     assert!(waited.reply.refused.contains("needed"), "{waited:?}");

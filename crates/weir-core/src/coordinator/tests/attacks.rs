@@ -331,6 +331,9 @@ fn coflows_that_ended_while_a_host_was_away_stay_ended_however_many_there_are() 
     for _ in 0..120_000 {
         let id = pair.coordinator.handle_register(pair.now, v1::RegisterRequest::default()).unwrap();
         pair.coordinator.handle_unregister(pair.now, 1, id);
+        if id.is_multiple_of(1000) {
+            pair.settle();
+        }
         while pair.coordinator.poll_unregistered().is_some() {}
     }
     pair.settle();
@@ -375,6 +378,53 @@ fn an_agent_that_lies_about_ends_ends_no_coflow_of_this_process() {
     assert!(pair.coordinator.coflows.contains_key(&coflow));
     assert_eq!(pair.register(0), coflow + 1);
     assert!(pair.unregister(coflow).is_some());
+}
+
+#[test]
+fn ends_of_more_foreign_coflows_than_are_remembered_end_none_that_lives() {
+    let mut pair = Pair::new(2);
+    let (live, ended) = (pair.register(0), pair.register(0));
+    pair.unregister(ended);
+    // Below and above those of this process, with a gap behind each. The bound is at 200,000.
+    let far = pair.coordinator.config.first_coflow + (1 << 40);
+    for id in 0..limits::MAX_ENDED_RANGES as u64 + 5 {
+        pair.coordinator.handle_unregister(pair.now, 2, far + 2 * id);
+        _ = pair.coordinator.poll_unregistered();
+    }
+    assert!(pair.coordinator.coflows.contains_key(&live));
+    assert!(!pair.coordinator.has_ended(live) && pair.coordinator.has_ended(ended));
+    assert!(!pair.coordinator.has_ended(far + 1) && pair.coordinator.has_ended(far + 400_000));
+    // An agent hears of more ends than it remembers, and takes none for the end of what lives.
+    pair.wait(1000);
+    assert!(!pair.agents[0].has_ended(live) && !pair.agents[0].has_ended(far + 1));
+    pair.open(live, "a", 1000, 0, 1);
+    assert_eq!(pair.coordinator.status(pair.now).coflows.len(), 1);
+}
+
+#[test]
+fn hosts_that_came_before_a_coflows_note_hear_it_when_it_comes() {
+    let mut pair = Pair::new(5);
+    let coflow = pair.register(1);
+    let holder =
+        (0..5).find(|host| !pair.coordinator.coflows[&coflow].knowing.contains(host)).unwrap() as usize;
+    // A block is put, and the coordinator gone before it hears of it. The holder comes first to the next one.
+    pair.agents[holder].handle_put(block(coflow, "b", 1000)).unwrap();
+    pair.agents.iter_mut().for_each(Agent::handle_session_lost);
+    pair.sessions.fill(None);
+    pair.coordinator = coordinator(5, 1 << 30);
+    pair.start_session(holder);
+    pair.settle();
+    assert!(pair.coordinator.coflows[&coflow].adopted);
+    let has_note = |agent: &mut Agent| {
+        std::iter::from_fn(|| agent.poll_journal()).any(
+            |entry| matches!(entry, crate::agent::JournalEntry::Coflow { coflow: of, .. } if of == coflow),
+        )
+    };
+    assert!(!has_note(&mut pair.agents[holder]));
+    (0..5).filter(|&host| host != holder).for_each(|host| pair.start_session(host));
+    pair.settle();
+    assert!(!pair.coordinator.coflows[&coflow].adopted);
+    assert!(has_note(&mut pair.agents[holder]));
 }
 
 // Finding 14.
@@ -440,6 +490,22 @@ fn the_record_has_what_receivers_acknowledged_before_unregister_was_called() {
 }
 
 #[test]
+fn a_record_has_flows_that_nobody_had_told_of_when_unregister_was_called() {
+    let mut pair = Pair::new(3);
+    let coflow = pair.register(1);
+    pair.agents[0].handle_put(block(coflow, "a", 1000)).unwrap();
+    pair.settle();
+    let flow = pair.ask(coflow, "a", 0, 1);
+    pair.agents[0].handle_sent(pair.now, flow, 1000);
+    pair.agents[0].handle_closed(flow, true);
+    // What the agent has to say is still on its way.
+    pair.coordinator.handle_unregister(pair.now, 9, coflow);
+    pair.settle();
+    let record = pair.coordinator.poll_unregistered().unwrap().record.unwrap();
+    assert_eq!((record.flows, record.bytes), (1, 1000));
+}
+
+#[test]
 fn unregistering_waits_for_no_agent_that_does_not_answer() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(2);
@@ -464,6 +530,8 @@ fn unregistering_waits_for_no_agent_that_does_not_answer() {
     pair.settle();
     pair.sessions[0] = None;
     pair.coordinator.handle_unregister(pair.now, 11, other);
+    pair.settle();
+    assert_eq!(pair.coordinator.poll_unregistered(), None, "the other agent has answered");
     pair.coordinator.handle_session_lost(pair.now, silent.unwrap());
     assert_eq!(pair.coordinator.poll_unregistered().unwrap().token, 11);
 }

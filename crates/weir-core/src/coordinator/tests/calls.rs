@@ -56,14 +56,7 @@ fn flows_and_blocks_of_an_ended_coflow_do_not_bring_it_back() {
     pair.agents[0].handle_put(block(coflow, "b", 1000)).unwrap();
     pair.settle();
     // The agent opens a flow and takes a block before it hears that the coflow has ended.
-    let request = Request {
-        coflow,
-        offset: 0,
-        destination: 1,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: "b".to_owned(),
-    };
+    let request = request(coflow, 0, 1, "b");
     pair.agents[0].handle_request(pair.now, &request).unwrap();
     pair.agents[0].handle_put(block(coflow, "late", 1000)).unwrap();
     pair.unregister(coflow);
@@ -133,14 +126,7 @@ fn unregistering_answers_those_who_wait_and_stops_what_moves() {
     pair.settle();
     assert_eq!(pair.agents[0].poll_abort(), Some(flow));
     assert_rate(pair.rate(0, behind), CAPACITY);
-    let request = Request {
-        coflow: ending,
-        offset: 0,
-        destination: 1,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: "b".to_owned(),
-    };
+    let request = request(ending, 0, 1, "b");
     let late = pair.agents[0].handle_request(pair.now, &request);
     assert_eq!(late, Err(Status::CoflowEnded));
     // What the agent says of the aborted flow afterwards is late, not an error.

@@ -58,14 +58,7 @@ fn a_paused_stream_whose_agent_died_goes_on() {
     // The one that serves the large coflow dies and comes back: its receiver asks again, and is not forgotten.
     pair.agents[1].handle_closed(paused, false);
     pair.connect_all();
-    let request = Request {
-        coflow: large,
-        offset: 0,
-        destination: 2,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: "large".to_owned(),
-    };
+    let request = request(large, 0, 2, "large");
     let again = pair.agents[1].handle_request(pair.now, &request).unwrap().flow;
     pair.settle();
     pair.agents[0].handle_closed(1, false);
@@ -80,14 +73,7 @@ fn sizes_beyond_4_gb_are_planned_reported_and_recorded() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(1);
     pair.agents[0].handle_put(block(coflow, "b", SIZE)).unwrap();
-    let request = Request {
-        coflow,
-        offset: OFFSET,
-        destination: 1,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: "b".to_owned(),
-    };
+    let request = request(coflow, OFFSET, 1, "b");
     let flow = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     pair.settle();
     let status = pair.coordinator.status(pair.now);

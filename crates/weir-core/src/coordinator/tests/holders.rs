@@ -77,14 +77,7 @@ fn what_was_promised_and_asked_for_counts_once() {
     pair.put(coflow, "c", 1_500_000, &[1]);
     assert_eq!(pair.locate(coflow, "b", 2)[0], 0);
     for (from, name, to) in [(0, "b", 2), (1, "c", 3)] {
-        let request = Request {
-            coflow,
-            offset: 0,
-            destination: to,
-            group: 0,
-            identity: Identity::UNKNOWN,
-            block: name.to_owned(),
-        };
+        let request = request(coflow, 0, to, name);
         pair.agents[from].handle_request(pair.now, &request).unwrap();
     }
     pair.settle();

@@ -77,6 +77,12 @@ fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
     }
 }
 
+/// A request of a receiver that takes any block of the name.
+fn request(coflow: u64, offset: u64, destination: u32, name: &str) -> Request {
+    let (identity, block) = (Identity::UNKNOWN, name.to_owned());
+    Request { coflow, offset, destination, group: 0, identity, block }
+}
+
 impl Pair {
     fn new(hosts: u32) -> Pair {
         Pair::with(config(hosts, 1))
@@ -122,11 +128,15 @@ impl Pair {
     /// Sessions of agents that go by the terms they have.
     fn connect_all_but_terms(&mut self) {
         for host in 0..self.agents.len() {
-            self.next_session += 1;
-            self.sessions[host] = Some(SessionId(self.next_session));
-            self.agents[host].handle_session_up(self.now);
+            self.start_session(host);
         }
         self.settle();
+    }
+
+    fn start_session(&mut self, host: usize) {
+        self.next_session += 1;
+        self.sessions[host] = Some(SessionId(self.next_session));
+        self.agents[host].handle_session_up(self.now);
     }
 
     /// Delivers messages and plans until nothing is left to say.
@@ -181,17 +191,15 @@ impl Pair {
     /// Puts a block at `from` and lets host `to` get it; returns the agent's flow id.
     fn open(&mut self, coflow: u64, name: &str, size: u64, from: usize, to: u32) -> u64 {
         self.agents[from].handle_put(block(coflow, name, size)).unwrap();
-        let request = Request {
-            coflow,
-            offset: 0,
-            destination: to,
-            group: 0,
-            identity: Identity::UNKNOWN,
-            block: name.to_owned(),
-        };
-        let flow = self.agents[from].handle_request(self.now, &request).unwrap().flow;
+        let flow = self.ask(coflow, name, from, to);
         self.settle();
         flow
+    }
+
+    /// Lets host `to` ask `from` for a block; returns the agent's flow id. Nobody else hears of it yet.
+    fn ask(&mut self, coflow: u64, name: &str, from: usize, to: u32) -> u64 {
+        let request = request(coflow, 0, to, name);
+        self.agents[from].handle_request(self.now, &request).unwrap().flow
     }
 
     /// Unregisters a coflow. Its agents may wait a little for receivers that have all and did not say so.
@@ -286,14 +294,7 @@ fn a_lapsed_lease_means_tcp_sharing_for_old_and_new_flows() {
     pair.agents[0].handle_timeout(now);
     assert_eq!(pair.rate(0, first), f64::INFINITY);
     pair.agents[0].handle_put(block(large, "more", 5)).unwrap();
-    let request = Request {
-        coflow: large,
-        offset: 0,
-        destination: 1,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: "more".to_owned(),
-    };
+    let request = request(large, 0, 1, "more");
     let third = pair.agents[0].handle_request(now, &request).unwrap().flow;
     assert_eq!(pair.rate(0, third), f64::INFINITY);
 }
@@ -303,14 +304,7 @@ fn a_new_flow_waits_for_its_plan_but_not_for_ever() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(1);
     pair.agents[0].handle_put(block(coflow, "b", 10)).unwrap();
-    let request = Request {
-        coflow,
-        offset: 0,
-        destination: 1,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: "b".to_owned(),
-    };
+    let request = request(coflow, 0, 1, "b");
     let flow = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     // The request's message is on its way; no plan arrives.
     assert_eq!(pair.rate(0, flow), 0.0);
@@ -390,14 +384,7 @@ fn an_agent_that_is_gone_and_back_serves_its_blocks_again() {
     pair.connect_all();
     pair.coordinator.handle_locate(pair.now, 2, locate);
     assert_eq!(pair.coordinator.poll_answer().unwrap().reply.holders.len(), 1);
-    let request = Request {
-        coflow,
-        offset: 262_144,
-        destination: 1,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: "b".to_owned(),
-    };
+    let request = request(coflow, 262_144, 1, "b");
     let flow = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     pair.settle();
     assert_rate(pair.rate(0, flow), CAPACITY);

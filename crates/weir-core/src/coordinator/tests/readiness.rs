@@ -11,17 +11,6 @@ fn gathering(ready_wait_ms: u64) -> Pair {
     Pair::with(CoordinatorConfig { ready_wait: Span::from_millis(ready_wait_ms), ..config(4, 1) })
 }
 
-fn request(coflow: u64, name: &str, to: u32) -> Request {
-    Request {
-        coflow,
-        offset: 0,
-        destination: to,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: name.to_owned(),
-    }
-}
-
 const TCP: f64 = f64::INFINITY;
 
 #[test]
@@ -36,7 +25,7 @@ fn a_small_coflow_starts_without_a_plan_and_the_policy_never_sees_it() {
     let before = plans(&mut pair);
     pair.agents[0].handle_put(block(small, "small", 249_999)).unwrap();
     // Before anything is said to the coordinator.
-    let second = pair.agents[0].handle_request(pair.now, &request(small, "small", 1)).unwrap().flow;
+    let second = pair.agents[0].handle_request(pair.now, &request(small, 0, 1, "small")).unwrap().flow;
     assert_eq!(pair.rate(0, second), TCP);
     pair.settle();
     assert_eq!(pair.rate(0, second), TCP);
@@ -69,14 +58,14 @@ fn a_bypassed_coflow_that_grows_is_scheduled_with_all_its_flows() {
     assert_eq!(pair.rate(0, first), TCP);
     // No agent knows more than 200,000 bytes; the link to host 3 has 400,000 to carry.
     pair.agents[1].handle_put(block(coflow, "b", 200_000)).unwrap();
-    let second = pair.agents[1].handle_request(pair.now, &request(coflow, "b", 3)).unwrap().flow;
+    let second = pair.agents[1].handle_request(pair.now, &request(coflow, 0, 3, "b")).unwrap().flow;
     assert_eq!(pair.rate(1, second), TCP);
     pair.settle();
     assert_rate(pair.rate(0, first), CAPACITY / 2.0);
     assert_rate(pair.rate(1, second), CAPACITY / 2.0);
     // It does not become small again: later flows wait for their plan.
     pair.agents[0].handle_put(block(coflow, "c", 10)).unwrap();
-    let third = pair.agents[0].handle_request(pair.now, &request(coflow, "c", 1)).unwrap().flow;
+    let third = pair.agents[0].handle_request(pair.now, &request(coflow, 0, 1, "c")).unwrap().flow;
     assert_rate(pair.rate(0, third), 0.0);
 }
 
@@ -97,7 +86,7 @@ fn a_flow_that_is_asked_for_again_counts_once() {
     let first = pair.open(coflow, "a", 200_000, 0, 3);
     pair.agents[0].handle_closed(first, false);
     pair.settle();
-    let again = pair.agents[0].handle_request(pair.now, &request(coflow, "a", 3)).unwrap().flow;
+    let again = pair.agents[0].handle_request(pair.now, &request(coflow, 0, 3, "a")).unwrap().flow;
     pair.settle();
     let status = pair.coordinator.status(pair.now);
     assert!(status.coflows[0].bypassed);
@@ -111,7 +100,7 @@ fn blocks_that_wait_to_be_asked_for_count_for_the_agents_own_guess() {
     let coflow = pair.register(0);
     pair.agents[0].handle_put(block(coflow, "later", 1_000_000)).unwrap();
     pair.agents[0].handle_put(block(coflow, "now", 1000)).unwrap();
-    let flow = pair.agents[0].handle_request(pair.now, &request(coflow, "now", 1)).unwrap().flow;
+    let flow = pair.agents[0].handle_request(pair.now, &request(coflow, 0, 1, "now")).unwrap().flow;
     assert_rate(pair.rate(0, flow), 0.0);
 }
 
@@ -123,7 +112,7 @@ fn a_coflow_with_a_deadline_is_never_bypassed() {
     let coflow = pair.coordinator.handle_register(pair.now, register).unwrap();
     pair.settle();
     pair.agents[0].handle_put(block(coflow, "b", 1000)).unwrap();
-    let flow = pair.agents[0].handle_request(pair.now, &request(coflow, "b", 1)).unwrap().flow;
+    let flow = pair.agents[0].handle_request(pair.now, &request(coflow, 0, 1, "b")).unwrap().flow;
     assert_rate(pair.rate(0, flow), 0.0);
     pair.settle();
     assert!(pair.rate(0, flow) < TCP);
@@ -165,7 +154,7 @@ fn bypass_off_means_that_the_smallest_coflow_is_scheduled() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(1);
     pair.agents[0].handle_put(block(coflow, "b", 1)).unwrap();
-    let flow = pair.agents[0].handle_request(pair.now, &request(coflow, "b", 1)).unwrap().flow;
+    let flow = pair.agents[0].handle_request(pair.now, &request(coflow, 0, 1, "b")).unwrap().flow;
     assert_rate(pair.rate(0, flow), 0.0);
     pair.settle();
     assert!(!pair.coordinator.status(pair.now).coflows[0].bypassed);
@@ -237,7 +226,7 @@ fn gets_of_a_coflow_that_announced_more_share_a_plan() {
     let coflow = pair.register(2);
     let get = |pair: &mut Pair, name: &str, from: usize| {
         pair.agents[from].handle_put(block(coflow, name, 1_000_000)).unwrap();
-        pair.agents[from].handle_request(pair.now, &request(coflow, name, 2)).unwrap();
+        pair.agents[from].handle_request(pair.now, &request(coflow, 0, 2, name)).unwrap();
         while let Some(message) = pair.agents[from].poll_message() {
             let session = pair.sessions[from].unwrap();
             pair.coordinator.handle_agent(pair.now, session, message);
@@ -257,7 +246,7 @@ fn a_broadcast_is_ready_when_all_receivers_of_its_one_block_asked() {
     let coflow = pair.register(3);
     pair.agents[0].handle_put(block(coflow, "b", 900_000)).unwrap();
     let flows: Vec<u64> = (1..4)
-        .map(|to| pair.agents[0].handle_request(pair.now, &request(coflow, "b", to)).unwrap().flow)
+        .map(|to| pair.agents[0].handle_request(pair.now, &request(coflow, 0, to, "b")).unwrap().flow)
         .collect();
     pair.settle();
     // One uplink for three copies.
@@ -355,7 +344,7 @@ impl History {
             Happening::Open { coflow: at, size, from, to } => {
                 let (Some(coflow), name) = (coflow(at), self.flows.len().to_string()) else { return };
                 if self.pair.agents[from].handle_put(block(coflow, &name, size)).is_ok() {
-                    let opened = self.pair.agents[from].handle_request(now, &request(coflow, &name, to));
+                    let opened = self.pair.agents[from].handle_request(now, &request(coflow, 0, to, &name));
                     self.flows.push((from, opened.unwrap().flow, size));
                 }
             }

@@ -35,14 +35,7 @@ fn a_flow_that_came_after_the_plan_was_made_waits_for_the_next() {
     let coflow = pair.register(0);
     let first = pair.open(coflow, "a", 1_000_000, 0, 1);
     pair.agents[0].handle_put(block(coflow, "b", 1_000_000)).unwrap();
-    let request = Request {
-        coflow,
-        offset: 0,
-        destination: 1,
-        group: 0,
-        identity: Identity::UNKNOWN,
-        block: "b".to_owned(),
-    };
+    let request = request(coflow, 0, 1, "b");
     let second = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     let plan = v1::Plan {
         coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.5, whole: false }],

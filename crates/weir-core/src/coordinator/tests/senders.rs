@@ -23,15 +23,7 @@ impl Pair {
     /// A flow that only its agent knows of yet; nothing is delivered.
     fn request(&mut self, coflow: u64, name: &str, from: usize, to: u32) -> u64 {
         self.agents[from].handle_put(block(coflow, name, 100_000)).unwrap();
-        let request = Request {
-            coflow,
-            offset: 0,
-            destination: to,
-            group: 0,
-            identity: Identity::UNKNOWN,
-            block: name.to_owned(),
-        };
-        let flow = self.agents[from].handle_request(self.now, &request).unwrap().flow;
+        let flow = self.ask(coflow, name, from, to);
         self.agents[from].handle_timeout(self.now);
         flow
     }

@@ -107,3 +107,19 @@ fn no_rate_that_is_told_is_above_the_link_however_long_a_reader_sleeps() {
         }
     }
 }
+
+#[test]
+fn a_coordinator_that_restarted_hears_again_what_flows_can_use() {
+    let mut pair = Pair::new(3);
+    let (first, second) = (pair.register(1), pair.register(1));
+    let small = pair.open(first, "small", 5_000_000, 0, 1);
+    let large = pair.open(second, "large", 50_000_000, 0, 2);
+    let (flows, mut held) = ([(small, 0.0), (large, f64::INFINITY)], [0.0; 2]);
+    run_on(&mut pair, &flows, &mut held, 1000);
+    pair.restart_coordinator(1 << 30);
+    pair.connect_all();
+    run_on(&mut pair, &flows, &mut held, 100);
+    // The small coflow goes first again, and is offered what it showed that it takes: a 64th of the link.
+    assert_rate(pair.rate(0, small), CAPACITY / 64.0);
+    assert_rate(pair.rate(0, large), CAPACITY * 63.0 / 64.0);
+}
