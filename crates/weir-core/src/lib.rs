@@ -13,3 +13,9 @@ pub mod coordinator;
 mod id_set;
 mod marks;
 pub mod relay;
+
+/// How many sequences of arbitrary messages tests draw.
+#[cfg(test)]
+fn noise_cases() -> u32 {
+    std::env::var("WEIR_NOISE_CASES").map_or(300, |cases| cases.parse().unwrap())
+}

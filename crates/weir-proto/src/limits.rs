@@ -55,6 +55,9 @@ pub const MAX_LOCATE_WAIT_MS: u64 = 600_000;
 pub const MAX_RULES_PER_RELAY: usize = 100_000;
 /// Most flows open at one relay; a further one is reset, and its receiver asks the sender's agent directly.
 pub const MAX_FLOWS_PER_RELAY: usize = 16_384;
+/// Most bytes of all flows that wait at one relay; beyond, the flow that went on least recently is reset, and its
+/// receiver asks again.
+pub const MAX_RELAY_HELD_BYTES: u64 = 1 << 30;
 /// Most neighbours one relay sends to; a flow that needs a further one is reset.
 pub const MAX_NEXT_HOPS: usize = 256;
 /// Most connections of hosts, receivers and other relays at one relay; a further one is closed.

@@ -108,6 +108,8 @@ pub struct RelayCounters {
     pub looped: u64,
     /// Of them: bytes came twice, outside the flow, or beyond what was granted.
     pub misplaced: u64,
+    /// Of them: they went on least recently while what waits here was at its bound.
+    pub crowded_out: u64,
     /// Flows refused because a bound was reached.
     pub refused: u64,
     /// Sets of rules whose epoch was not above the last.

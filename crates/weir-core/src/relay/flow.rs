@@ -19,6 +19,10 @@ pub(super) struct Flow<P> {
     /// What upstreams may send.
     pub(super) window: Window,
     pub(super) way: Way<P>,
+    /// Bytes that wait here.
+    pub(super) held: u64,
+    /// When it went on last, counted in messages that went on from the relay.
+    pub(super) turn: u64,
     /// Bytes that went on from here, and as last told to the controller.
     pub(super) moved: u64,
     pub(super) told: u64,

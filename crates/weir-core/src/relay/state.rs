@@ -10,7 +10,7 @@ use super::window::{Window, window_bytes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
-use weir_proto::relay::{FlowKey, Header, Kind, Open};
+use weir_proto::relay::{FlowKey, HOP_LIMIT, Header, Kind, Open};
 use weir_proto::{limits, v1};
 
 /// How often neighbours and receivers hear of a flow of which nothing moves.
@@ -38,6 +38,10 @@ pub struct Relay<P> {
     subscriptions: BTreeMap<SubscriberId, FlowKey>,
     /// Receivers whose flow has not come, and until when they wait.
     waiting: BTreeMap<FlowKey, (SubscriberId, Time)>,
+    /// Bytes of all flows that wait here.
+    pub(super) held: u64,
+    /// Messages that went on from here.
+    turn: u64,
     pub(super) actions: VecDeque<Action>,
     pub(super) session: bool,
     pub(super) reports: VecDeque<v1::FromRelay>,
@@ -61,6 +65,8 @@ impl<P> Relay<P> {
             upstreams: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            held: 0,
+            turn: 0,
             actions: VecDeque::new(),
             session: false,
             reports: VecDeque::new(),
@@ -129,6 +135,8 @@ impl<P> Relay<P> {
             incoming: BTreeMap::new(),
             window: Window::new(window_bytes(self.flows.len() + 1, delivered)),
             way,
+            held: 0,
+            turn: self.turn,
             moved: 0,
             told: 0,
         };
@@ -156,14 +164,20 @@ impl<P> Relay<P> {
     /// A message came: `header` of `Data`.
     pub fn handle_data(&mut self, now: Time, from: UpstreamId, header: &Header, payload: P) {
         let key = header.key;
+        self.make_room(header.length.into());
         let Some(flow) = self.flows.get_mut(&key) else { return };
         let most = flow.bytes.min(flow.window.granted());
         let within = header.number.checked_add(header.length.into()).is_some_and(|end| end <= most);
         let Some(incoming) = flow.incoming.get_mut(&from).filter(|_| within) else {
             return self.give_up_misplaced(key);
         };
+        // A host sends every byte once. From a relay those that go in a circle come again, at every hop at most.
+        let times = if incoming.kind == UpstreamKind::Host { 1 } else { u64::from(HOP_LIMIT) };
         incoming.heard = now;
-        incoming.received += u64::from(header.length);
+        incoming.received = incoming.received.saturating_add(header.length.into());
+        if incoming.received > most.saturating_mul(times) {
+            return self.give_up_misplaced(key);
+        }
         let Some(hop_limit) = header.hop_limit.checked_sub(1) else {
             self.counters.looped += 1;
             return self.give_up(key);
@@ -181,7 +195,27 @@ impl<P> Relay<P> {
         if !taken {
             return self.give_up_misplaced(key);
         }
+        self.held += u64::from(length);
+        if let Some(flow) = self.flows.get_mut(&key) {
+            flow.held += u64::from(length);
+        }
         self.finish_if_over(key);
+    }
+
+    /// Bytes of all flows that wait here.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Makes room for a message: while what waits here is at its bound, the flow that went on least recently is given up.
+    /// Its receiver asks again for what it has not; those whose receivers take their bytes stay.
+    fn make_room(&mut self, length: u64) {
+        while self.held + length > limits::MAX_RELAY_HELD_BYTES {
+            let holding = self.flows.iter().filter(|(_, flow)| flow.held > 0);
+            let Some((&key, _)) = holding.min_by_key(|(key, flow)| (flow.turn, **key)) else { return };
+            self.counters.crowded_out += 1;
+            self.give_up(key);
+        }
     }
 
     /// The upstream has the flow still.
@@ -289,7 +323,12 @@ impl<P> Relay<P> {
     fn note_gone(&mut self, message: &Message<P>) {
         let end = message.offset + u64::from(message.length);
         let Some(flow) = self.flows.get_mut(&message.key) else { return };
-        flow.moved += u64::from(message.length);
+        let bytes = u64::from(message.length);
+        self.turn += 1;
+        self.held = self.held.saturating_sub(bytes);
+        flow.held = flow.held.saturating_sub(bytes);
+        flow.turn = self.turn;
+        flow.moved += bytes;
         // A receiver takes its flow in order.
         if flow.delivery().is_some() {
             self.grant(message.key, end);
@@ -355,6 +394,7 @@ impl<P> Relay<P> {
 
     fn remove(&mut self, key: FlowKey, complete: bool) {
         let Some(flow) = self.flows.remove(&key) else { return };
+        self.held = self.held.saturating_sub(flow.held);
         for upstream in flow.incoming.keys() {
             if let Some(keys) = self.upstreams.get_mut(upstream) {
                 keys.remove(&key);

@@ -182,7 +182,7 @@ fn make(pair: &mut Pair, noise: Noise, tokens: &mut u64) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(std::env::var("WEIR_NOISE_CASES").map_or(300, |cases| cases.parse().unwrap())))]
+    #![proptest_config(ProptestConfig::with_cases(crate::noise_cases()))]
 
     #[test]
     fn whatever_a_peer_says_nothing_panics_and_the_honest_are_served(
