@@ -6,6 +6,8 @@ use weir_net::Address;
 
 /// First and longest pause between attempts.
 const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// So many attempts, a second or so, may fail after the start before they are worth a warning.
+const STARTING_FAILURES: u64 = 8;
 
 /// How to have one session.
 pub(crate) trait Attach {
@@ -26,6 +28,7 @@ pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
     let mut pause = RETRY.0;
     let mut turn = servers.iter().cloned().cycle();
     let mut failures: u64 = 0;
+    let mut ever = false;
     let Some(mut address) = turn.next() else { return };
     loop {
         let mut established = false;
@@ -33,6 +36,9 @@ pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
         // The first failure is news, and so is that it lasts; each of them is not.
         failures = if established { 0 } else { failures + 1 };
         let told = established || failures.is_power_of_two();
+        // Daemons are often started together, whichever is there first.
+        let is_starting = !ever && failures < STARTING_FAILURES;
+        ever |= established;
         match &ended {
             _ if !told => {}
             Ok(()) => tracing::info!(%address, "the {} closed the session; connecting again", A::PEER),
@@ -41,6 +47,9 @@ pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
             }
             Err(status) if established => {
                 tracing::warn!(%address, "lost the {}: {}; connecting again", A::PEER, status.message());
+            }
+            Err(status) if is_starting => {
+                tracing::info!(%address, failures, "no session with the {} yet: {}", A::PEER, status.message());
             }
             Err(status) => {
                 tracing::warn!(%address, failures, "no session with the {}: {}", A::PEER, status.message());

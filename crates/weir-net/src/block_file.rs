@@ -51,14 +51,28 @@ pub struct FileStamp {
 /// Opens a regular file for reading. No part of the path may be a symbolic link, so what was found to be below an
 /// allowed directory is opened there or not at all. A FIFO or a device is an error and holds up nobody.
 pub fn open_regular(path: &Path) -> io::Result<(File, FileStamp)> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY;
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let opened = match rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve) {
+    let opened = match rustix::fs::openat2(CWD, path, OPENED, Mode::empty(), RESOLVED) {
         // Kernels before 5.6, and some sandboxes.
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(CWD, path, flags, Mode::empty()),
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(CWD, path, OPENED, Mode::empty()),
         opened => opened,
     };
-    let file = File::from(opened?);
+    stamped(File::from(opened?))
+}
+
+/// The same if it takes no disk, because the kernel knows the whole path; `None` if it might.
+pub fn open_regular_now(path: &Path) -> Option<io::Result<(File, FileStamp)>> {
+    let opened = rustix::fs::openat2(CWD, path, OPENED, Mode::empty(), RESOLVED | ResolveFlags::CACHED);
+    Some(stamped(File::from(opened.ok()?)))
+}
+
+const OPENED: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NOCTTY);
+const RESOLVED: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
+
+fn stamped(file: File) -> io::Result<(File, FileStamp)> {
     let data = file.metadata()?;
     if !data.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
@@ -116,12 +130,18 @@ pub struct BlockFile {
     start: u64,
     size: u64,
     checksums: FrameChecksums,
+    /// It lies in a file system without a disk.
+    is_in_ram: bool,
 }
+
+/// What `statfs` says of a file system in memory.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 impl BlockFile {
     /// A block of `size` bytes from `start` of an open file that is long enough.
     pub fn new(file: File, start: u64, size: u64, checksums: FrameChecksums) -> BlockFile {
-        BlockFile { file: Arc::new(file), start, size, checksums }
+        let is_in_ram = rustix::fs::fstatfs(&file).is_ok_and(|found| found.f_type == TMPFS);
+        BlockFile { file: Arc::new(file), start, size, checksums, is_in_ram }
     }
 
     /// Length of the block in bytes.
@@ -134,16 +154,30 @@ impl BlockFile {
         &self.checksums
     }
 
-    /// Whether the frame at `offset` can be sent without waiting for a disk, as far as its ends tell. Where the kernel
+    /// Whether the frame at `offset` can be sent without waiting for a disk, as far as its end tells. Where the kernel
     /// does not say, it can.
     pub fn is_in_memory(&self, offset: u64) -> bool {
+        if self.is_in_ram {
+            return true;
+        }
         let last = frame_length(self.size, offset).saturating_sub(1);
-        [offset, offset.saturating_add(last)].into_iter().all(|at| {
-            let mut byte = [0; 1];
-            let into = &mut [io::IoSliceMut::new(&mut byte)];
-            let at = self.start.saturating_add(at);
-            !matches!(rustix::io::preadv2(&self.file, into, at, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
-        })
+        let mut byte = [0; 1];
+        let into = &mut [io::IoSliceMut::new(&mut byte)];
+        let at = self.start.saturating_add(offset).saturating_add(last);
+        !matches!(rustix::io::preadv2(&self.file, into, at, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
+    }
+
+    /// The checksum of the frame at `offset`, if the kernel has all of it in memory and says so.
+    pub fn checksum_now(&self, offset: u64, buffer: &mut Vec<u8>) -> Option<u32> {
+        let length = frame_length(self.size, offset) as usize;
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        let bytes = &mut buffer[..length];
+        let at = self.start.saturating_add(offset);
+        let flags = if self.is_in_ram { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
+        let read = rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(bytes)], at, flags);
+        (read == Ok(length)).then(|| checksum(bytes))
     }
 
     /// Reads the frame at `offset`, on a thread that may wait for a disk.
@@ -210,6 +244,9 @@ mod tests {
         assert_eq!((stamp.length, stamp.links), (11, 1));
         let block = BlockFile::new(file, 2, 9, FrameChecksums::new(9, &[]));
         assert!(block.is_in_memory(0));
+        // Where a file system does not say what it has in memory, nothing is read at once.
+        let now = block.checksum_now(0, &mut Vec::new());
+        assert!(now.is_none_or(|sum| sum == 0xe306_9283), "{now:?}");
         assert_eq!(block.reader(0).read().unwrap(), 0xe306_9283);
     }
 
@@ -225,6 +262,7 @@ mod tests {
         assert!(open_regular(&dir.join("real/file")).is_ok());
         for bad in ["link", "linked/file", "fifo", "real", "nothing"] {
             assert!(open_regular(&dir.join(bad)).is_err(), "{bad}");
+            assert!(open_regular_now(&dir.join(bad)).is_none_or(|opened| opened.is_err()), "{bad}");
         }
     }
 

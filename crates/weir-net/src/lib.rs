@@ -19,7 +19,7 @@ mod socket;
 pub use address::{Address, AddressError};
 pub use alarm::Alarm;
 pub use block_file::{
-    BlockFile, FileStamp, FrameChecksums, FrameReader, SendOutcome, checksum, open_regular,
+    BlockFile, FileStamp, FrameChecksums, FrameReader, SendOutcome, checksum, open_regular, open_regular_now,
 };
 pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};

@@ -148,6 +148,8 @@ pub struct TcpPath {
     pub round_trip: Span,
     /// Payload bytes of a full segment.
     pub segment_bytes: u32,
+    /// How long, in all, there was something to send and the receiver had no room for it.
+    pub receiver_limited: Span,
 }
 
 /// Asks the kernel for the path of a connection.
@@ -168,7 +170,8 @@ pub fn tcp_path(socket: impl AsFd) -> io::Result<TcpPath> {
     // The kernel's word for "none yet" is the largest value.
     let micros = if info.tcpi_min_rtt == u32::MAX { 0 } else { info.tcpi_min_rtt };
     let round_trip = Span::from_nanos(u64::from(micros) * 1000);
-    Ok(TcpPath { round_trip, segment_bytes: info.tcpi_snd_mss })
+    let receiver_limited = Span::from_nanos(info.tcpi_rwnd_limited.saturating_mul(1000));
+    Ok(TcpPath { round_trip, segment_bytes: info.tcpi_snd_mss, receiver_limited })
 }
 
 #[cfg(test)]
@@ -196,5 +199,10 @@ mod tests {
         }
         let waiting = unacknowledged(&near).unwrap();
         assert!(waiting > 0 && waiting <= written, "{waiting} of {written}");
+        // And the kernel counts how long it waits for the receiver.
+        let before = tcp_path(&near).unwrap().receiver_limited;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let after = tcp_path(&near).unwrap().receiver_limited;
+        assert!(after.nanos() >= before.nanos() + 20_000_000, "{before:?}, then {after:?}");
     }
 }

@@ -30,17 +30,17 @@ const BEHIND_BYTES: f64 = 8_192.0;
 const LONGEST_BEHIND_S: f64 = 0.25;
 /// A limit that differs by less than this share from the one told is not told again.
 const TOLD: f64 = 0.2;
-/// Under plans a flow is limited once it was judged so this often in a row: what is missing in one look may be a
-/// disturbance that its coflow catches up with.
-const STRIKES_UNDER_PLANS: u32 = 2;
+/// Under plans a flow is limited if its receiver had no room for at least this share of the time: what the path holds up
+/// is a disturbance that its coflow catches up with.
+const LIMITED: f64 = 0.5;
 
 /// By what a flow is judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judge {
     /// Bytes per second of the host's uplink.
     pub(super) uplink: f64,
-    /// How often in a row it must have taken too little.
-    pub(super) strikes: u32,
+    /// Whether the path's ends are planned for, so that only its receiver can limit a flow.
+    pub(super) planned: bool,
 }
 
 /// What a flow was offered and took.
@@ -58,8 +58,10 @@ pub(super) struct Offer {
     /// Then, what it was behind what it had earned, and bytes per second by which it is to catch up.
     behind: f64,
     catch_up: f64,
-    /// How often in a row it took too little.
-    strikes: u32,
+    /// It took so little that this is what it can use, in bytes per second, if its receiver is why.
+    suspected: Option<f64>,
+    /// When it was last looked at how long, in all, its receiver had no room; and how long that was.
+    waited: Option<(Time, Span)>,
     /// Bytes per second that it can use, as far as it has shown, and as last told.
     usable: f64,
     told: f64,
@@ -77,7 +79,8 @@ impl Offer {
             blocked: false,
             behind: 0.0,
             catch_up: 0.0,
-            strikes: 0,
+            suspected: None,
+            waited: None,
             usable: f64::INFINITY,
             told: f64::INFINITY,
         }
@@ -123,14 +126,14 @@ impl Offer {
         let taken = self.taken as f64;
         let most = self.earned / secs * LONGEST_BEHIND_S;
         self.behind = (self.behind + self.earned - taken).clamp(-BEHIND_BYTES, most);
+        self.suspected = None;
         if self.held_up && taken < TAKEN * self.earned {
-            self.strikes += 1;
-            if self.strikes >= judge.strikes {
-                self.usable = (taken / secs * HEADROOM).max(judge.uplink * LEAST_OFFER);
+            let usable = (taken / secs * HEADROOM).max(judge.uplink * LEAST_OFFER);
+            self.suspected = judge.planned.then_some(usable);
+            if !judge.planned {
+                self.limit(usable);
             }
-            self.behind = 0.0;
         } else {
-            self.strikes = 0;
             self.usable *= 2.0;
         }
         if self.usable >= judge.uplink {
@@ -138,6 +141,21 @@ impl Offer {
         }
         self.catch_up = if self.behind > BEHIND_BYTES { self.behind / secs } else { 0.0 };
         self.begin(now);
+    }
+
+    fn limit(&mut self, usable: f64) {
+        (self.usable, self.behind) = (usable, 0.0);
+    }
+
+    /// Its receiver had no room for so long, in all. Limits it if that is why it took so little; says whether it did.
+    fn note_waited(&mut self, now: Time, waited: Span) -> bool {
+        let before = self.waited.replace((now, waited));
+        let Some((usable, (at, before))) = self.suspected.take().zip(before) else { return false };
+        let share = (waited.as_secs() - before.as_secs()) / now.since(at).as_secs().max(1e-9);
+        if share >= LIMITED {
+            self.limit(usable);
+        }
+        share >= LIMITED
     }
 
     fn begin(&mut self, now: Time) {
@@ -192,22 +210,41 @@ impl Agent {
             return;
         }
         let (mut news, mut changed) = (Vec::new(), Vec::new());
+        self.suspects.clear();
         self.offers.retain(|flow, _| self.flows.contains_key(flow));
         for (&flow, offer) in &mut self.offers {
             let before = offer.usable();
-            offer.look(now, Judge { uplink, strikes: STRIKES_UNDER_PLANS });
+            offer.look(now, Judge { uplink, planned: true });
+            self.suspects.extend(offer.suspected.map(|_| flow));
             news.extend(offer.take_news().map(|usable| (flow, usable)));
             if offer.usable() != before {
                 changed.push(flow);
             }
         }
-        for id in changed {
-            if let Some(flow) = self.flows.get(&id).filter(|flow| flow.planned) {
-                let rate = flow.rate();
-                self.pace(now, id, rate);
-            }
-        }
+        changed.into_iter().for_each(|flow| self.pace_anew(now, flow));
         self.tell_limits(news);
+    }
+
+    /// A flow that takes less than it is offered: answer with [`Agent::handle_waited`].
+    pub fn poll_suspect(&mut self) -> Option<u64> {
+        self.suspects.pop_front()
+    }
+
+    /// A flow's receiver had no room for so long, since the connection began.
+    pub fn handle_waited(&mut self, now: Time, flow: u64, waited: Span) {
+        let Some(offer) = self.offers.get_mut(&flow) else { return };
+        if offer.note_waited(now, waited) {
+            let news = offer.take_news().map(|usable| (flow, usable));
+            self.pace_anew(now, flow);
+            self.tell_limits(news.into_iter().collect());
+        }
+    }
+
+    fn pace_anew(&mut self, now: Time, id: u64) {
+        if let Some(flow) = self.flows.get(&id).filter(|flow| flow.planned) {
+            let rate = flow.rate();
+            self.pace(now, id, rate);
+        }
     }
 
     /// A coordinator that comes anew heard of no limits.

@@ -207,7 +207,7 @@ impl Agent {
         sender.due = false;
         if now.since(sender.last_look) >= LOOK_INTERVAL {
             sender.last_look = now;
-            let judge = Judge { uplink, strikes: 1 };
+            let judge = Judge { uplink, planned: false };
             sender.offers.values_mut().for_each(|offer| offer.look(now, judge));
             let news = sender.offers.iter_mut().filter_map(|(&flow, offer)| Some((flow, offer.take_news()?)));
             let news: Vec<(u64, f64)> = news.collect();

@@ -107,6 +107,8 @@ pub struct Agent {
     pub(super) meter: Meter,
     /// What planned flows do with their rates.
     pub(super) offers: BTreeMap<u64, Offer>,
+    /// Flows that take less than they are offered: it is to be found out whether their receivers have no room.
+    pub(super) suspects: VecDeque<u64>,
     pub(super) last_look: Time,
     /// Bytes per second that the host's uplink carries, as the coordinator says; infinite until it did.
     pub(super) planned_uplink: f64,
@@ -148,6 +150,7 @@ impl Agent {
             latencies: Latencies::default(),
             meter: Meter::default(),
             offers: BTreeMap::new(),
+            suspects: VecDeque::new(),
             last_look: Time::ZERO,
             planned_uplink: f64::INFINITY,
             sender: None,

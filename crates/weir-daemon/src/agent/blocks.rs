@@ -1,12 +1,12 @@
 //! Blocks that are being read: their open files, shared by all who read one, and what is known of their frames.
 
-use super::jobs::{Job, Jobs};
-use std::cell::RefCell;
+use super::connection::Reading;
+use super::jobs::Job;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::rc::{Rc, Weak};
 use weir_core::agent::{BlockEntry, FileStamp};
-use weir_model::Time;
 use weir_net::{BlockFile, FrameChecksums};
 use weir_proto::data::{FRAME_BYTES, frame_count};
 
@@ -21,37 +21,54 @@ pub(super) type Key = (u64, String);
 pub(super) struct Served {
     pub(super) key: Key,
     pub(super) file: BlockFile,
-    /// Frames that are being read, and those that were and lie in memory.
+    /// Frames that are being read.
     pending: RefCell<BTreeSet<u64>>,
+    /// Whether some frame was not in memory.
+    is_from_disk: Cell<bool>,
     /// Connections that wait for a frame.
     pub(super) waiting: RefCell<BTreeSet<u64>>,
 }
 
 impl Served {
-    /// The checksum of the frame at `offset`, if it is known and the frame's bytes are in memory. If not, it is read, and
-    /// those after it; the connection waits.
-    pub(super) fn frame(&self, now: Time, jobs: &mut Jobs, connection: u64, offset: u64) -> Option<u32> {
-        let first = offset / FRAME_BYTES;
-        let last = (first + FRAMES_AHEAD).min(frame_count(self.file.size()));
-        for frame in first..last {
-            self.read(now, jobs, frame);
-        }
-        let known = self.file.checksums().get(first).filter(|_| !self.pending.borrow().contains(&first));
+    /// The checksum of the frame at `offset`, if the frame's bytes are in memory. If not, it is read, and those after it;
+    /// the connection waits.
+    pub(super) fn frame(&self, reading: &mut Reading<'_>, offset: u64) -> Option<u32> {
+        let frame = offset / FRAME_BYTES;
+        let known = self.file.checksums().get(frame);
+        let pending = self.pending.borrow().contains(&frame);
+        let ready = match known {
+            _ if pending => None,
+            Some(checksum) => self.file.is_in_memory(offset).then_some(checksum),
+            None => self.file.checksum_now(offset, reading.buffer),
+        };
         if known.is_none() {
-            self.waiting.borrow_mut().insert(connection);
+            ready.into_iter().for_each(|checksum| _ = self.note(frame, checksum));
         }
-        known
+        if ready.is_some() && !self.is_from_disk.get() {
+            return ready;
+        }
+        // What had to be read from a disk goes on so: the next frames are read before they are due.
+        self.is_from_disk.set(true);
+        let last = (frame + FRAMES_AHEAD).min(frame_count(self.file.size()));
+        for ahead in frame + u64::from(ready.is_some())..last {
+            self.read(reading, ahead);
+        }
+        if ready.is_none() {
+            self.waiting.borrow_mut().insert(reading.connection);
+        }
+        ready
     }
 
     /// Has a frame read, unless it is known and in memory.
-    fn read(&self, now: Time, jobs: &mut Jobs, frame: u64) {
+    fn read(&self, reading: &mut Reading<'_>, frame: u64) {
         let offset = frame * FRAME_BYTES;
         let ready = || self.file.checksums().get(frame).is_some() && self.file.is_in_memory(offset);
         if self.pending.borrow().contains(&frame) || ready() {
             return;
         }
         self.pending.borrow_mut().insert(frame);
-        jobs.add(now, Job::Read { block: self.key.clone(), frame, reader: self.file.reader(offset) });
+        let reader = self.file.reader(offset);
+        reading.jobs.add(reading.now, Job::Read { block: self.key.clone(), frame, reader });
     }
 
     /// A frame could not be read: it may be tried again.
@@ -92,7 +109,8 @@ impl Blocks {
         let asked =
             self.0.entry(key.clone()).or_insert_with(|| Asked { served: Weak::new(), checksums: new() });
         let file = BlockFile::new(file, block.offset, block.size, asked.checksums.clone());
-        let served = Rc::new(Served { key, file, pending: RefCell::default(), waiting: RefCell::default() });
+        let (pending, waiting) = (RefCell::default(), RefCell::default());
+        let served = Rc::new(Served { key, file, pending, is_from_disk: Cell::new(false), waiting });
         asked.served = Rc::downgrade(&served);
         served
     }

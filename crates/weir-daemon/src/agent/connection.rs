@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::rc::Rc;
 use weir_core::agent::{Crowd, OpenedFlow};
-use weir_model::Time;
+use weir_model::{Span, Time};
 use weir_net::{SendOutcome, TcpPath};
 use weir_proto::data::{
     ACK, DecodeError, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, Request, Response, Status,
@@ -146,8 +146,13 @@ impl Connection {
             return None;
         }
         let in_flight = weir_net::unacknowledged(self.frame_stream()).ok().filter(|&bytes| bytes > limit)?;
-        let TcpPath { round_trip, segment_bytes } = weir_net::tcp_path(self.frame_stream()).ok()?;
+        let TcpPath { round_trip, segment_bytes, .. } = weir_net::tcp_path(self.frame_stream()).ok()?;
         Some(Crowd { in_flight, round_trip, segment_bytes })
+    }
+
+    /// How long, in all, whoever takes frames had no room for them.
+    pub(super) fn waited(&self) -> Option<Span> {
+        weir_net::tcp_path(self.frame_stream()).ok().map(|path| path.receiver_limited)
     }
 
     /// Reads what is there.
@@ -279,8 +284,7 @@ impl Connection {
 
 impl Serving {
     /// At the end of a piece, puts what leads the next one into the output, or returns false if its frame must be read
-    /// first: the frame's header where one begins, and
-    /// before it the message's where it goes to a relay.
+    /// first: the frame's header where one begins, and before it the message's where it goes to a relay.
     fn begin_piece(
         &mut self,
         direct: &mut Outlet,
@@ -294,8 +298,7 @@ impl Serving {
         let mut frame = None;
         if self.offset == self.frame_end {
             let length = frame_length(size, self.offset);
-            let Reading { now, jobs, connection } = reading;
-            let Some(checksum) = self.block.frame(*now, jobs, *connection, self.offset) else { return false };
+            let Some(checksum) = self.block.frame(reading, self.offset) else { return false };
             frame = Some(FrameHeader { length: length as u32, checksum }.encode());
             self.frame_end = self.offset + length;
         }
@@ -321,6 +324,8 @@ pub(super) struct Reading<'a> {
     pub(super) jobs: &'a mut Jobs,
     /// Who waits for it.
     pub(super) connection: u64,
+    /// Room for a frame.
+    pub(super) buffer: &'a mut Vec<u8>,
 }
 
 /// Bytes of a flow that carries a block of `size` from `offset`: its frames and their headers.

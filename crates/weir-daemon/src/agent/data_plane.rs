@@ -109,6 +109,7 @@ impl DataPlane {
             spool: self.spool,
             _lock: self.lock,
             jobs,
+            frame_buffer: Vec::new(),
             connections: BTreeMap::new(),
             by_flow: BTreeMap::new(),
             uploads: Uploads::new(relays),
@@ -141,6 +142,7 @@ pub(super) struct Running {
     spool: PathBuf,
     _lock: File,
     pub(super) jobs: Jobs,
+    pub(super) frame_buffer: Vec<u8>,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) by_flow: BTreeMap<u64, u64>,
     pub(super) uploads: Uploads,
@@ -171,6 +173,7 @@ impl Running {
             }
             self.transmit();
             self.agent.handle_timeout(self.clock.now());
+            self.look_at_suspects();
             self.measure();
             self.deliver();
             self.look();
@@ -276,6 +279,16 @@ impl Running {
             entries.push(entry);
         }
         entries
+    }
+
+    /// Finds out whose receivers have no room.
+    fn look_at_suspects(&mut self) {
+        while let Some(flow) = self.agent.poll_suspect() {
+            let connection = self.by_flow.get(&flow).and_then(|token| self.connections.get(token));
+            if let Some(waited) = connection.and_then(Connection::waited) {
+                self.agent.handle_waited(self.clock.now(), flow, waited);
+            }
+        }
     }
 
     /// A block is gone: its readers ask again, and hear why. What was read of it for them would come too late.

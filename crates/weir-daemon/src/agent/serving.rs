@@ -7,6 +7,7 @@ use super::data_plane::Running;
 use super::jobs::{Done, Job};
 use rustix::io::Errno;
 use std::io;
+use std::path::PathBuf;
 use weir_core::agent::Pacing;
 use weir_net::FileStamp;
 use weir_proto::data::{Request, Status};
@@ -30,15 +31,16 @@ impl Running {
         let known = self.blocks.open_now(&(block.coflow, block.block.clone()));
         // Whoever resumes may do so because a frame was not what its checksum says: the file is looked at again.
         let known = known.filter(|_| opened.offset == 0);
-        let file = block.path.clone().into();
+        let file: PathBuf = block.path.clone().into();
         connection.open(Opening { opened, request, path });
-        match known {
-            Some(_) => self.serve(token, flow, None),
-            None => {
-                // It writes nothing before its file is open.
-                self.agent.handle_blocked(now, flow);
-                self.jobs.add(now, Job::Open { connection: token, flow, path: file });
-            }
+        if known.is_some() {
+            self.serve(token, flow, None);
+        } else if let Some(result) = weir_net::open_regular_now(&file) {
+            self.file_opened(token, flow, result);
+        } else {
+            // It writes nothing before its file is open.
+            self.agent.handle_blocked(now, flow);
+            self.jobs.add(now, Job::Open { connection: token, flow, path: file });
         }
     }
 
@@ -190,7 +192,8 @@ impl Running {
                 self.agent.handle_sent(now, flow, 0);
                 continue;
             }
-            let mut reading = Reading { now, jobs: &mut self.jobs, connection: token };
+            let mut reading =
+                Reading { now, jobs: &mut self.jobs, connection: token, buffer: &mut self.frame_buffer };
             match connection.write(transmit.bytes, &mut reading) {
                 Ok(Wrote::Bytes(bytes)) => self.agent.handle_sent(now, flow, bytes),
                 Ok(Wrote::Blocked(bytes)) => {

@@ -30,6 +30,8 @@ struct Pair {
     agents: Vec<Agent>,
     sessions: Vec<Option<SessionId>>,
     next_session: u64,
+    /// What holds flows up is the path, not their receivers.
+    path_is_full: bool,
     /// All messages so far, those of agents with their hosts.
     said: Vec<Said>,
 }
@@ -113,6 +115,7 @@ impl Pair {
             agents: agents.collect(),
             sessions: vec![None; hosts as usize],
             next_session: 0,
+            path_is_full: false,
         };
         pair.connect_all();
         pair
@@ -145,6 +148,10 @@ impl Pair {
             let mut idle = true;
             for host in 0..self.agents.len() {
                 self.agents[host].handle_timeout(self.now);
+                while let Some(flow) = self.agents[host].poll_suspect() {
+                    let waited = if self.path_is_full { 0 } else { self.now.nanos() };
+                    self.agents[host].handle_waited(self.now, flow, Span::from_nanos(waited));
+                }
                 while let Some(message) = self.agents[host].poll_message() {
                     let Some(session) = self.sessions[host] else { continue };
                     idle = false;

@@ -123,3 +123,15 @@ fn a_coordinator_that_restarted_hears_again_what_flows_can_use() {
     assert_rate(pair.rate(0, small), CAPACITY / 64.0);
     assert_rate(pair.rate(0, large), CAPACITY * 63.0 / 64.0);
 }
+
+#[test]
+fn a_flow_that_its_path_holds_up_keeps_its_rate_and_catches_up() {
+    let mut pair = Pair::new(3);
+    pair.path_is_full = true;
+    let (first, second) = (pair.register(1), pair.register(1));
+    let small = pair.open(first, "small", 5_000_000, 0, 1);
+    let large = pair.open(second, "large", 50_000_000, 0, 2);
+    run(&mut pair, &[(small, 100_000.0), (large, f64::INFINITY)], 1000);
+    assert!(pair.rate(0, small) >= CAPACITY, "{}", pair.rate(0, small));
+    assert_rate(pair.rate(0, large), 0.0);
+}
