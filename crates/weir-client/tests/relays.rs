@@ -171,3 +171,18 @@ async fn a_receiver_that_stops_reading_holds_up_nobody_else() {
     }
     read_until(&mut reader, &stuck, &mut got, stuck.len()).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_closes_connections_that_never_say_what_they_are_for() {
+    use tokio::io::AsyncReadExt;
+    let mut sites = Sites::start(&[1, 1], &[]).await;
+    let address = sites.relay("0-0").listens;
+    let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
+    // One that said what it is for stays: a flow after the time limit goes by it.
+    let bytes = pattern(100_000, 6);
+    sites.client(0).put_bytes(4, "b", &bytes).await.unwrap();
+    assert!(sites.client(1).get_bytes(4, "b", from_agent(&sites, 0)).await.unwrap() == bytes);
+    let closed = tokio::time::timeout(Duration::from_secs(30), silent.read_u8()).await;
+    assert!(closed.expect("the relay waits on").is_err());
+    assert!(sites.client(1).get_bytes(4, "b", from_agent(&sites, 0)).await.unwrap() == bytes);
+}

@@ -414,7 +414,7 @@ mod tests {
         both.samples = pairs(3).map(|(from, to)| ((from as u32, to as u32), vec![10.0])).collect();
         both.relays = (0..3)
             .map(|site| {
-                let record = crate::records::RelayRecord { site, data_address: String::new(), since_ns: 0 };
+                let record = crate::records::RelayRecord { site, data_address: String::new(), session: 0 };
                 (format!("relay {site}"), record)
             })
             .collect();

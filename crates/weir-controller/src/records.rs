@@ -17,8 +17,10 @@ pub struct RelayRecord {
     pub site: u32,
     /// Where other relays reach it.
     pub data_address: String,
-    /// When its session began, in nanoseconds since the Unix epoch.
-    pub since_ns: u64,
+    /// Its session there: of two servers' records that of the greater one counts. A relay counts its own sessions, so
+    /// that no two clocks are compared.
+    #[serde(alias = "since_ns")]
+    pub session: u64,
 }
 
 /// What entered at one relay of a coflow and is left, in `coflow/ID/NAME`.
@@ -147,7 +149,7 @@ impl State {
                     self.unreadable += 1;
                     continue;
                 };
-                let newer = self.relays.get(relay).is_none_or(|had| had.since_ns < record.since_ns);
+                let newer = self.relays.get(relay).is_none_or(|had| had.session < record.session);
                 if newer {
                     owners.insert(relay.to_owned(), server.as_str());
                     self.relays.insert(relay.to_owned(), record);
@@ -195,8 +197,8 @@ impl State {
 mod tests {
     use super::*;
 
-    fn relay(site: u32, since_ns: u64) -> String {
-        let record = RelayRecord { site, data_address: "127.0.0.1:1".to_owned(), since_ns };
+    fn relay(site: u32, session: u64) -> String {
+        let record = RelayRecord { site, data_address: "127.0.0.1:1".to_owned(), session };
         serde_json::to_string(&record).expect("a record")
     }
 

@@ -12,5 +12,4 @@ pub mod agent;
 pub mod coordinator;
 pub mod relay;
 
-mod guard;
 mod session;

@@ -10,6 +10,7 @@ mod block_file;
 mod channel;
 mod clock;
 mod descriptors;
+mod incoming;
 mod interface;
 mod pipe;
 mod poller;
@@ -24,6 +25,7 @@ pub use block_file::{
 pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};
 pub use descriptors::{connections_within_limit, raise_descriptor_limit};
+pub use incoming::{Guarded, Listener, incoming};
 pub use interface::{Interface, InterfaceCounters};
 pub use pipe::{Filled, Payload, PipePool};
 pub use poller::{Event, Poller, Waker};

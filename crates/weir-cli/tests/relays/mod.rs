@@ -203,6 +203,7 @@ async fn attach(
             site,
             data_address: format!("127.0.0.1:{}", 40_000 + site),
             flows: shared.flows.values().copied().collect(),
+            session: 0,
         };
         sender.try_send(v1::FromRelay { kind: Some(From::Hello(hello)) }).unwrap();
         shared.session = Some(sender);

@@ -15,7 +15,7 @@ fn any_port() -> SocketAddr {
 /// A relay, behind a link that can be cut.
 pub(crate) struct RunningRelay {
     options: RelayOptions,
-    listens: SocketAddr,
+    pub(crate) listens: SocketAddr,
     pub(crate) link: Link,
     stop: Option<oneshot::Sender<()>>,
     ended: Option<tokio::task::JoinHandle<anyhow::Result<()>>>,

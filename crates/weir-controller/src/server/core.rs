@@ -161,6 +161,11 @@ impl ServerCore {
         (&self.state, self.decision.as_ref())
     }
 
+    #[cfg(test)]
+    pub(super) fn down_of(&self, relay: &str) -> usize {
+        self.known.down(relay).map_or(0, BTreeSet::len)
+    }
+
     /// How often things happened that should be rare.
     pub fn counts(&self) -> Counts {
         Counts { uncounted: self.known.uncounted(), ..self.counts }
@@ -229,6 +234,11 @@ impl ServerCore {
                 }
             }
         }
+    }
+
+    /// The name of the relay whose session it is.
+    pub fn relay_of(&self, session: SessionId) -> Option<String> {
+        self.sessions.get(&session).map(|session| session.relay.escape_debug().to_string())
     }
 
     /// A session ended.

@@ -5,6 +5,7 @@ use crate::records::{
     CoflowRecord, GroupRecord, LinksRecord, RelayRecord, coflow_document, links_document, relay_document,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use weir_model::{Span, Time};
 use weir_policy::route::MAX_SITES;
 use weir_proto::v1;
@@ -33,6 +34,19 @@ pub enum HelloError {
     /// No name, or one that is too long.
     #[error("a relay's name has between 1 and {MAX_RELAY_NAME_BYTES} bytes")]
     Name,
+    /// An address that is none, or too long.
+    #[error("`{}` is no address of a relay (IP:PORT)", .0.chars().take(64).collect::<String>().escape_debug())]
+    Address(String),
+    /// Another relay has the name.
+    #[error(
+        "relay {name:?} is attached already, from {address}; give each relay a name of its own, or stop that one first"
+    )]
+    Taken {
+        /// The name.
+        name: String,
+        /// Where the one that is attached is reached.
+        address: String,
+    },
     /// The bound of relays.
     #[error("{MAX_RELAYS} relays are attached here already")]
     TooMany,
@@ -111,6 +125,15 @@ impl Known {
         if !(1..=MAX_RELAY_NAME_BYTES).contains(&name.len()) {
             return Err(HelloError::Name);
         }
+        if hello.data_address.parse::<SocketAddr>().is_err() {
+            return Err(HelloError::Address(hello.data_address.clone()));
+        }
+        // One that comes back comes from where it was.
+        let attached = self.relays.get(name).filter(|relay| relay.lost.is_none());
+        if let Some(other) = attached.filter(|other| other.record.data_address != hello.data_address) {
+            let address = other.record.data_address.clone();
+            return Err(HelloError::Taken { name: name.clone(), address });
+        }
         if !self.relays.contains_key(name) && self.relays.len() >= MAX_RELAYS {
             return Err(HelloError::TooMany);
         }
@@ -119,8 +142,9 @@ impl Known {
                 had.coflows.iter().map(|(&id, coflow)| (id, coflow.arrival)).collect();
             (arrivals, had.samples)
         });
+        let number = if hello.session == 0 { now.nanos() } else { hello.session };
         let record =
-            RelayRecord { site: hello.site, data_address: hello.data_address.clone(), since_ns: now.nanos() };
+            RelayRecord { site: hello.site, data_address: hello.data_address.clone(), session: number };
         let relay = KnownRelay {
             record,
             session,
@@ -212,7 +236,7 @@ impl Known {
         let Some(known) = self.relays.get_mut(relay) else { return };
         if state.up {
             known.down.remove(&state.relay);
-        } else if known.down.len() < MAX_RELAYS {
+        } else if known.down.len() < MAX_RELAYS && state.relay.len() <= MAX_RELAY_NAME_BYTES {
             known.down.insert(state.relay.clone());
         }
     }

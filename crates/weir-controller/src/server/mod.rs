@@ -41,7 +41,7 @@ pub async fn serve(
     let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
     let mut owner = tokio::spawn(run(settings, store, inbox));
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
+    let incoming = weir_net::incoming(listener);
     let service = RelayControlServer::new(Service::new(events))
         .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
         .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
@@ -151,17 +151,24 @@ fn handle(
     match event {
         Event::Up(session, hello, sender, reply) => {
             let result = core.handle_hello(clock.now(), session, &hello);
-            if let Ok(older) = result {
-                // Dropping its sender ends the older session's stream.
-                older.map(|older| relays.remove(&older));
-                relays.insert(session, sender);
+            let (relay, address) = (hello.relay.escape_debug(), &hello.data_address);
+            match &result {
+                Ok(older) => {
+                    tracing::info!(%relay, address, site = hello.site, flows = hello.flows.len(), "a relay attached");
+                    // Dropping its sender ends the older session's stream.
+                    older.map(|older| relays.remove(&older));
+                    relays.insert(session, sender);
+                }
+                Err(refused) => tracing::warn!(session = session.0, %refused, "a relay was refused"),
             }
             let _ = reply.send(result.map(drop));
         }
         Event::Describe(reply) => drop(reply.send(core.status())),
         Event::Message(session, message) => core.handle_message(clock.now(), session, &message),
         Event::Lost(session) => {
-            relays.remove(&session);
+            if relays.remove(&session).is_some() {
+                tracing::info!(relay = core.relay_of(session), "a relay is gone");
+            }
             core.handle_lost(clock.now(), session);
         }
     }
@@ -177,7 +184,9 @@ fn deliver(
         if sender.try_send(message).is_err() {
             // It lags beyond the bound or is gone. It comes back and starts from all rules.
             tracing::warn!(session = session.0, "relay does not keep up; its session is closed");
-            relays.remove(&session);
+            if relays.remove(&session).is_some() {
+                tracing::info!(relay = core.relay_of(session), "a relay is gone");
+            }
             core.handle_lost(clock.now(), session);
         }
     }

@@ -105,7 +105,7 @@ mod tests {
     use crate::records::{CoflowState, GroupRecord, RelayRecord};
 
     fn state() -> State {
-        let relay = |site: u32| RelayRecord { site, data_address: String::new(), since_ns: 0 };
+        let relay = |site: u32| RelayRecord { site, data_address: String::new(), session: 0 };
         let names = [("a", 0), ("b", 1), ("c", 2), ("d", 2)];
         let relays = names.into_iter().map(|(name, site)| (name.to_owned(), relay(site))).collect();
         let coflow = |left: &[((u32, u32), f64)], groups: &[(u32, u32, u64)]| CoflowState {

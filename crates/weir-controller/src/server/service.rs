@@ -4,12 +4,16 @@ use super::SessionId;
 use super::known::HelloError;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 use weir_proto::v1::relay_control_server::RelayControl;
 use weir_proto::{limits, v1};
+
+/// A relay says Hello within this time, or its session ends.
+const FIRST_MESSAGE_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) enum Event {
     Up(SessionId, Box<v1::RelayHello>, mpsc::Sender<v1::ToRelay>, oneshot::Sender<Result<(), HelloError>>),
@@ -38,7 +42,9 @@ impl RelayControl for Service {
         request: Request<Streaming<v1::FromRelay>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
         let mut inbound = request.into_inner();
-        let first = inbound.message().await?.and_then(|message| message.kind);
+        let first = tokio::time::timeout(FIRST_MESSAGE_LIMIT, inbound.message()).await;
+        let silent = |_| Status::deadline_exceeded("the first message of a session did not come in time");
+        let first = first.map_err(silent)??.and_then(|message| message.kind);
         let Some(v1::from_relay::Kind::Hello(hello)) = first else {
             return Err(Status::failed_precondition("the first message of a session is RelayHello"));
         };

@@ -32,7 +32,14 @@ fn opened(key: v1::FlowKey, source_site: u32, destination_site: u32, bytes: u64)
 
 fn hello(relay: &str, site: u32, flows: &[v1::RelayFlowOpened]) -> v1::RelayHello {
     let data_address = format!("10.0.0.{site}:1");
-    v1::RelayHello { version: 1, relay: relay.to_owned(), site, data_address, flows: flows.to_vec() }
+    v1::RelayHello {
+        version: 1,
+        relay: relay.to_owned(),
+        site,
+        data_address,
+        flows: flows.to_vec(),
+        session: 0,
+    }
 }
 
 impl World {
@@ -363,4 +370,59 @@ fn a_new_session_of_a_relay_replaces_the_older_one() {
     // What the older one had open is gone: the new one names all there is.
     assert_eq!(world.order(0, 4), [5]);
     assert!(world.rules(0, 4)[0].complete);
+}
+
+// Finding 23.
+#[test]
+fn a_second_relay_of_a_name_is_refused_while_the_first_is_attached() {
+    let mut world = World::new();
+    world.attach(0, 1, &hello("r", 1, &[]));
+    let other = hello("r", 2, &[]);
+    let refused = world.servers[0].handle_hello(world.now, SessionId(2), &other).unwrap_err();
+    assert_eq!(refused, HelloError::Taken { name: "r".to_owned(), address: "10.0.0.1:1".to_owned() });
+    assert!(refused.to_string().contains("name of its own"));
+    // The first one's session goes on, and it may come back before its older session is known to be gone.
+    world.run(50);
+    assert!(!world.heard[&(0, 1)].is_empty());
+    assert_eq!(
+        world.servers[0].handle_hello(world.now, SessionId(3), &hello("r", 1, &[])),
+        Ok(Some(SessionId(1)))
+    );
+    // Once it is gone the other one has the name.
+    world.servers[0].handle_lost(world.now, SessionId(3));
+    assert_eq!(world.servers[0].handle_hello(world.now, SessionId(4), &other), Ok(None));
+}
+
+// Finding 25: what decides is the relay's own count of its sessions.
+#[test]
+fn of_a_relays_records_at_two_servers_the_newer_sessions_counts_whatever_their_clocks_say() {
+    let mut world = World::new();
+    let at = |session, address: &str| v1::RelayHello {
+        session,
+        data_address: address.to_owned(),
+        ..hello("r", 1, &[])
+    };
+    world.now = Time::from_millis(5_000);
+    world.attach(0, 1, &at(7, "10.0.0.1:7"));
+    world.run(50);
+    // The other server's clock is an hour behind, as it were: it hears of the relay at an earlier time.
+    world.servers[1].handle_hello(Time::from_millis(1_500), SessionId(2), &at(8, "10.0.0.1:8")).unwrap();
+    world.run(100);
+    let state = State::of(&world.ledger.read().servers);
+    assert_eq!((state.relays["r"].session, state.relays["r"].data_address.as_str()), (8, "10.0.0.1:8"));
+}
+
+#[test]
+fn addresses_that_are_none_and_names_beyond_the_bound_are_refused_or_dropped() {
+    let mut world = World::new();
+    for address in [String::new(), "nowhere".to_owned(), "9".repeat(40_000_000)] {
+        let bad = v1::RelayHello { data_address: address, ..hello("r", 1, &[]) };
+        let refused = world.servers[0].handle_hello(world.now, SessionId(1), &bad).unwrap_err();
+        assert!(matches!(refused, HelloError::Address(_)) && refused.to_string().len() < 200, "{refused}");
+    }
+    world.attach(0, 1, &hello("r", 1, &[]));
+    for name in ["a".repeat(MAX_RELAY_NAME_BYTES), "b".repeat(MAX_RELAY_NAME_BYTES + 1)] {
+        world.say(0, 1, From::NextHop(v1::NextHopState { relay: name, up: false }));
+    }
+    assert_eq!(world.servers[0].down_of("r"), 1);
 }

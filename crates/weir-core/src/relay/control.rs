@@ -15,6 +15,9 @@ const PROGRESS_INTERVAL: Span = Span::from_millis(100);
 /// How often it hears how fast links are.
 const SAMPLE_INTERVAL: Span = Span::from_millis(250);
 
+/// A relay has fewer sessions in a millisecond than this, so that those after a restart are greater than all before it.
+const SESSIONS_PER_MS: u64 = 1 << 20;
+
 fn wire(key: FlowKey) -> v1::FlowKey {
     v1::FlowKey { coflow: key.coflow, reducer: key.reducer, mapper: key.mapper }
 }
@@ -23,6 +26,7 @@ impl<P> Relay<P> {
     /// A session with a controller begins: what it must know comes first.
     pub fn handle_session_up(&mut self) {
         self.session = true;
+        self.sessions += 1;
         self.table.begin_session();
         self.reports.clear();
         let entered = self.flows.iter().filter(|(_, flow)| flow.entered);
@@ -40,6 +44,7 @@ impl<P> Relay<P> {
                     bytes_moved: flow.moved,
                 })
                 .collect(),
+            session: self.config.started_ms.saturating_mul(SESSIONS_PER_MS).saturating_add(self.sessions),
         };
         self.say(Said::Hello(hello));
     }

@@ -12,6 +12,8 @@ pub struct RelayConfig {
     pub site: u32,
     /// Where other relays and hosts reach it.
     pub address: SocketAddr,
+    /// When it was started, in milliseconds since the Unix epoch: its sessions count on from there.
+    pub started_ms: u64,
 }
 
 /// Somebody that sends to this relay: another relay, or one flow of a host.

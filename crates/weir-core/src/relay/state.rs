@@ -44,6 +44,8 @@ pub struct Relay<P> {
     turn: u64,
     pub(super) actions: VecDeque<Action>,
     pub(super) session: bool,
+    /// Sessions so far.
+    pub(super) sessions: u64,
     pub(super) reports: VecDeque<v1::FromRelay>,
     pub(super) counters: RelayCounters,
     pub(super) next_alive: Time,
@@ -69,6 +71,7 @@ impl<P> Relay<P> {
             turn: 0,
             actions: VecDeque::new(),
             session: false,
+            sessions: 0,
             reports: VecDeque::new(),
             counters: RelayCounters::default(),
             next_alive: Time::ZERO,
@@ -200,6 +203,16 @@ impl<P> Relay<P> {
             flow.held += u64::from(length);
         }
         self.finish_if_over(key);
+    }
+
+    /// Whether flows come from an upstream.
+    pub fn has_flows(&self, upstream: UpstreamId) -> bool {
+        self.upstreams.get(&upstream).is_some_and(|flows| !flows.is_empty())
+    }
+
+    /// Whether a receiver has a flow, or waits for one.
+    pub fn is_subscribed(&self, subscriber: SubscriberId) -> bool {
+        self.subscriptions.contains_key(&subscriber)
     }
 
     /// Bytes of all flows that wait here.

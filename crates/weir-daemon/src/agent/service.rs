@@ -46,7 +46,7 @@ pub(super) async fn serve(
     let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
     tonic::transport::Server::builder()
         .add_service(server)
-        .serve_with_incoming(crate::guard::incoming(listener))
+        .serve_with_incoming(weir_net::incoming(listener))
         .await?;
     Ok(())
 }

@@ -81,7 +81,7 @@ pub async fn serve(
     let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
     let mut owner = tokio::spawn(run(options, inbox, Alarm::new()?));
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let incoming = crate::guard::incoming(listener);
+    let incoming = weir_net::incoming(listener);
     let service = CoordinatorServer::new(Service::new(events))
         .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
         .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);

@@ -1,6 +1,7 @@
 //! The relay's thread: connections on one side, the state machine on the other.
 
 mod peers;
+mod silence;
 mod writing;
 
 use super::link::{Link, Received};
@@ -11,13 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use weir_core::relay::{Action, HopId, Relay, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
+use weir_core::relay::{
+    Action, HopId, Relay, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind,
+};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Payload, PipePool, Poller};
 use weir_proto::relay::{FlowKey, HELLO_BYTES, Header, Hello, Kind, Role as Says};
 use weir_proto::{limits, v1};
 
 const LISTENER: u64 = 0;
+/// How often connections that say nothing are looked for, and what should be rare is told.
+const SWEEP_INTERVAL: Span = Span::from_millis(1_000);
 /// Messages read from one connection before the others have their turn.
 const READS_PER_TURN: usize = 8;
 
@@ -62,6 +67,9 @@ impl DataPlane {
             session: None,
             next_token: LISTENER + 1,
             accept_again: false,
+            most_connections: weir_net::connections_within_limit(limits::MAX_RELAY_CONNECTIONS),
+            next_sweep: Time::ZERO,
+            counters: RelayCounters::default(),
         }
         .run()
     }
@@ -81,6 +89,11 @@ struct Running {
     session: Option<mpsc::Sender<v1::FromRelay>>,
     next_token: u64,
     accept_again: bool,
+    /// How many connections there may be.
+    most_connections: usize,
+    /// When connections that say nothing are looked for next.
+    next_sweep: Time,
+    counters: RelayCounters,
 }
 
 impl Running {
@@ -107,7 +120,7 @@ impl Running {
             } else if self.accept_again {
                 Span::from_millis(5)
             } else {
-                let next = self.relay.next_timeout().min(self.neighbours.next_late());
+                let next = self.relay.next_timeout().min(self.neighbours.next_late()).min(self.next_sweep);
                 next.since(self.edge.clock.now()).max(Span::from_nanos(100_000))
             };
             self.edge.poller.wait(Some(timeout), &mut events)?;
@@ -156,6 +169,11 @@ impl Running {
         if self.relay.next_timeout() <= now {
             self.relay.handle_timeout(now);
         }
+        if self.next_sweep <= now {
+            self.next_sweep = now + SWEEP_INTERVAL;
+            self.close_silent(now);
+            self.tell_counters();
+        }
         if self.relay.wants_samples(now) {
             let unacknowledged = self.neighbours.dialled.iter().map(|(&hop, dialled)| {
                 let peers = dialled.links.iter().filter_map(|link| self.peers.get(link));
@@ -191,13 +209,15 @@ impl Running {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    // Out of descriptors, most likely: those waiting are tried again shortly.
-                    tracing::warn!(%error, "cannot accept a connection");
+                    // Out of descriptors, most likely: idle connections make room. Those waiting are tried again shortly.
+                    if !self.make_room() {
+                        tracing::warn!(%error, "cannot accept a connection");
+                    }
                     self.accept_again = true;
                     return;
                 }
             };
-            let full = self.peers.len() >= limits::MAX_RELAY_CONNECTIONS;
+            let full = self.peers.len() >= self.most_connections && !self.make_room();
             let ready = stream.set_nonblocking(true).is_ok() && weir_net::tune_served(&stream).is_ok();
             if !full && ready {
                 self.add_peer(stream, Role::New, false);
@@ -210,7 +230,7 @@ impl Running {
         let token = self.next_token;
         self.next_token += 1;
         self.edge.poller.add(&stream, token).ok()?;
-        self.peers.insert(token, Peer::new(Link::new(stream), role, connecting));
+        self.peers.insert(token, Peer::new(self.now(), Link::new(stream), role, connecting));
         Some(token)
     }
 
@@ -222,7 +242,10 @@ impl Running {
                     break;
                 };
                 match peer.link.read(&self.pool) {
-                    Ok(Some(received)) => self.handle_received(token, received),
+                    Ok(Some(received)) => {
+                        peer.heard = self.edge.clock.now();
+                        self.handle_received(token, received);
+                    }
                     Ok(None) => {
                         self.readable.remove(&token);
                         break;

@@ -111,11 +111,13 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
     let address = options.advertise.map_or_else(|| listener.local_addr(), Ok)?;
-    let config = RelayConfig { name: options.name, site: options.site, address };
+    let clock = Clock::start();
+    let started_ms = clock.now().nanos() / 1_000_000;
+    let config = RelayConfig { name: options.name, site: options.site, address, started_ms };
     let poller = Poller::new()?;
     let (commands, inbox) = Commands::new(poller.waker());
     let edge = data_plane::Edge {
-        clock: Clock::start(),
+        clock,
         listener,
         poller,
         connections: options.connections,

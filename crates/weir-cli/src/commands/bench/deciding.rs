@@ -66,7 +66,7 @@ pub(crate) struct DecidingArgs {
 fn state(args: &DecidingArgs, seed: u64) -> State {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let site = |random: &mut ChaCha8Rng| random.random_range(0..args.sites);
-    let relay = |site: u32| RelayRecord { site, data_address: String::new(), since_ns: 0 };
+    let relay = |site: u32| RelayRecord { site, data_address: String::new(), session: 0 };
     let mut state = State {
         relays: (0..args.sites).map(|site| (format!("relay-{site}"), relay(site))).collect(),
         ..State::default()

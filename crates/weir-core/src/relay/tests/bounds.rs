@@ -14,7 +14,8 @@ const LENGTH: u32 = MAX_DATA_BYTES as u32;
 const BYTES: u64 = 1 << 40;
 
 fn relay() -> Relay<()> {
-    let mut relay = Relay::new(RelayConfig { name: "r0".to_owned(), site: 0, address: address(0) });
+    let mut relay =
+        Relay::new(RelayConfig { name: "r0".to_owned(), site: 0, address: address(0), started_ms: 0 });
     relay.handle_session_up();
     relay
 }

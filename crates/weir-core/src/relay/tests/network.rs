@@ -69,8 +69,12 @@ pub(super) fn key(flow: u32) -> FlowKey {
 impl Network {
     /// A relay at each of so many sites, which know of each other.
     pub(super) fn new(relays: usize, seed: u64) -> Network {
-        let config =
-            |relay| RelayConfig { name: format!("r{relay}"), site: relay as u32, address: address(relay) };
+        let config = |relay| RelayConfig {
+            name: format!("r{relay}"),
+            site: relay as u32,
+            address: address(relay),
+            started_ms: 0,
+        };
         let mut network = Network {
             now: Time::from_millis(1),
             relays: (0..relays).map(|relay| Relay::new(config(relay))).collect(),

@@ -200,7 +200,8 @@ fn links_are_told_by_site_and_only_while_they_are_waited_for() {
     use super::super::state::Relay;
     use super::network::address;
     use weir_proto::v1;
-    let mut relay = Relay::<()>::new(RelayConfig { name: "r0".to_owned(), site: 0, address: address(0) });
+    let mut relay =
+        Relay::<()>::new(RelayConfig { name: "r0".to_owned(), site: 0, address: address(0), started_ms: 0 });
     let entry = |number: usize, site| v1::RelayEntry {
         relay: format!("r{number}"),
         site,

@@ -2,6 +2,7 @@
 
 use crate::relay::link::Link;
 use weir_core::relay::{HopId, SubscriberId, UpstreamId, UpstreamKind};
+use weir_model::Time;
 use weir_proto::relay::MAX_DATA_BYTES;
 
 /// What a connection is for.
@@ -23,6 +24,8 @@ pub(super) struct Peer {
     pub(super) role: Role,
     /// The connection is not there yet.
     pub(super) connecting: bool,
+    /// When it was there, or said something last.
+    pub(super) heard: Time,
     /// The socket takes no more for now.
     pub(super) blocked: bool,
     /// Of a host's flow: bytes that may be read in all, and that were.
@@ -31,8 +34,16 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(link: Link, role: Role, connecting: bool) -> Peer {
-        Peer { link, role, connecting, blocked: false, granted: MAX_DATA_BYTES as u64, received: 0 }
+    pub(super) fn new(now: Time, link: Link, role: Role, connecting: bool) -> Peer {
+        Peer {
+            link,
+            role,
+            connecting,
+            heard: now,
+            blocked: false,
+            granted: MAX_DATA_BYTES as u64,
+            received: 0,
+        }
     }
 
     /// Whether there is room for what the next message may be. A host's connection has no other flow to hold up.

@@ -18,8 +18,10 @@ const FIRST_WORD_LIMIT: Duration = Duration::from_secs(10);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// What connections come from.
-pub(crate) trait Listener: Send + Sync + 'static {
+pub trait Listener: Send + Sync + 'static {
+    /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// Accepts one.
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
@@ -40,7 +42,7 @@ impl Listener for tokio::net::UnixListener {
 }
 
 /// A connection that has to say something soon.
-pub(crate) struct Guarded<S> {
+pub struct Guarded<S> {
     stream: S,
     /// Until it said something.
     limit: Option<Pin<Box<Sleep>>>,
@@ -48,9 +50,9 @@ pub(crate) struct Guarded<S> {
 }
 
 /// The connections of a listener, [`MAX_CONTROL_CONNECTIONS`] at a time, or fewer where descriptors are few. One beyond that is closed at once.
-pub(crate) fn incoming<L: Listener>(listener: L) -> ReceiverStream<io::Result<Guarded<L::Stream>>> {
+pub fn incoming<L: Listener>(listener: L) -> ReceiverStream<io::Result<Guarded<L::Stream>>> {
     let (sender, receiver) = mpsc::channel(1);
-    let places = Arc::new(Semaphore::new(weir_net::connections_within_limit(MAX_CONTROL_CONNECTIONS)));
+    let places = Arc::new(Semaphore::new(crate::connections_within_limit(MAX_CONTROL_CONNECTIONS)));
     tokio::spawn(async move {
         while !sender.is_closed() {
             let accepted = tokio::select! {
