@@ -2,6 +2,7 @@
 # make test   everything a change has to pass
 # make bench  how much CPU time the simulators take and how that grows; the coordinator under load; routes
 #             between datacenters; decisions between sites; relays beside plain splice; throughput beside iperf3
+# make fuzz   every decoder and state machine on inputs that coverage leads to, FUZZ_SECONDS each
 
 CARGO ?= cargo
 CARGO_TARGET_DIR ?= target
@@ -14,7 +15,7 @@ SOLVER = --features weir-cli/lp
 
 WEIR = $(CARGO_TARGET_DIR)/release/weir
 
-.PHONY: run build test format lint docs licences bench clean
+.PHONY: run build test format lint docs licences bench fuzz clean
 
 run: build
 	@mkdir -p out
@@ -74,6 +75,22 @@ bench: build
 	else \
 		echo "make: SKIPPED throughput over loopback: iperf3 is not installed"; \
 	fi
+
+# Without a sanitizer, for the code is safe Rust but for a few calls of the system, none of which is reached here: so any
+# stable toolchain will do. What is found stays in fuzz/artifacts; what leads further, in fuzz/corpus (seeds are in git).
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= decoders traces coordinator agent relay controller
+FUZZ = RUSTC_BOOTSTRAP=1 $(CARGO) fuzz
+FUZZ_WHERE = --fuzz-dir fuzz --sanitizer none --target-dir $(CARGO_TARGET_DIR)/fuzz
+FUZZ_LIMITS = -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0
+
+fuzz:
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
+	$(FUZZ) build $(FUZZ_WHERE)
+	@for target in $(FUZZ_TARGETS); do \
+		echo "fuzz: $$target for $(FUZZ_SECONDS) s"; \
+		$(FUZZ) run $(FUZZ_WHERE) $$target -- $(FUZZ_LIMITS) || exit 1; \
+	done
 
 clean:
 	$(CARGO) clean

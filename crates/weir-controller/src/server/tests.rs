@@ -426,3 +426,19 @@ fn addresses_that_are_none_and_names_beyond_the_bound_are_refused_or_dropped() {
     }
     assert_eq!(world.servers[0].down_of("r"), 1);
 }
+
+/// Found by fuzzing: a number near 2^64 made the next one overflow.
+#[test]
+fn a_server_that_saw_the_largest_number_stops_no_store() {
+    let mut ledger = Ledger::default();
+    let mut report = crate::store::Report {
+        server: "one".to_owned(),
+        complete: true,
+        floor: u64::MAX,
+        changes: Vec::new(),
+    };
+    let first = ledger.report(Time::from_millis(1), &report);
+    report.changes.push(("relay/r".to_owned(), Some("{}".to_owned())));
+    assert!(ledger.report(Time::from_millis(2), &report) > first);
+    assert!(ledger.issue(u64::MAX).0 > first);
+}

@@ -3,7 +3,7 @@
 //!
 //! One counter gives epochs to states, and numbers to decisions and rules: whatever has the greater number came later.
 
-use super::{Notice, Renewal, Report, SERVER_LIFETIME, Snapshot};
+use super::{MAX_NUMBER, Notice, Renewal, Report, SERVER_LIFETIME, Snapshot};
 use crate::decision::{Decision, Finality, Proposal};
 use crate::records::Documents;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ impl Ledger {
             }
         }
         let expired = self.forget_expired(now);
-        self.counter = self.counter.max(report.floor);
+        self.counter = self.counter.max(report.floor.min(MAX_NUMBER));
         if expired || new || report.complete || !report.changes.is_empty() {
             self.state_changed();
         }
@@ -74,7 +74,7 @@ impl Ledger {
 
     /// See [`super::Store::issue`].
     pub fn issue(&mut self, floor: u64) -> (u64, Snapshot) {
-        self.counter = self.counter.max(floor) + 1;
+        self.counter = self.counter.max(floor.min(MAX_NUMBER)) + 1;
         (self.counter, self.read())
     }
 

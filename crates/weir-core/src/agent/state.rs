@@ -342,6 +342,8 @@ impl Agent {
     /// `bytes` payload bytes of a flow were handed to its socket.
     pub fn handle_sent(&mut self, now: Time, flow: u64, bytes: u64) {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
+        // No more than there is, whatever a driver says.
+        let bytes = bytes.min(entry.left());
         entry.sent += bytes;
         if let Some(coflow) = self.coflows.get_mut(&entry.coflow) {
             coflow.sent_bytes = coflow.sent_bytes.saturating_add(bytes);
@@ -555,6 +557,9 @@ impl Agent {
 
     /// Coflows have ended: their flows are cut off, their blocks go.
     pub(super) fn forget(&mut self, first: u64, last: u64) {
+        if last < first {
+            return;
+        }
         for coflow in self.coflows.range(first..=last).map(|(&id, _)| id).collect::<Vec<_>>() {
             if let Some(entry) = self.coflows.remove(&coflow) {
                 self.aborts.extend(entry.flows);

@@ -209,7 +209,12 @@ impl Scenario {
     pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
         let text =
             crate::read_text(path).map_err(|source| ScenarioError::Open { path: path.to_owned(), source })?;
-        file::parse(&text).map_err(|(line, reason)| ScenarioError::Malformed {
+        Scenario::parse(path, &text)
+    }
+
+    /// Reads the text of a scenario file; `path` is for errors.
+    pub fn parse(path: &Path, text: &str) -> Result<Scenario, ScenarioError> {
+        file::parse(text).map_err(|(line, reason)| ScenarioError::Malformed {
             path: path.to_owned(),
             line,
             reason,

@@ -288,3 +288,17 @@ fn message() -> impl Strategy<Value = v1::coordinator_message::Kind> {
         ),
     ]
 }
+
+/// Found by fuzzing: a range that ends before it begins, as a journal may have it, and a driver that sent too much.
+#[test]
+fn an_agent_survives_ranges_that_are_none_and_more_bytes_than_there_are() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
+    pair.agents[0].restore(crate::agent::JournalEntry::EndedRange(9, 5));
+    pair.agents[0].handle_sent(pair.now, flow, u64::MAX);
+    pair.wait(100);
+    pair.agents[0].handle_closed(flow, true);
+    pair.settle();
+    assert_eq!(pair.coordinator.status(pair.now).completed[0].bytes, 1_000_000);
+}
