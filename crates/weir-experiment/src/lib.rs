@@ -29,7 +29,7 @@ pub use measure::{Measures, half_width};
 pub use packets::{CoflowTraffic, PACKETS, PacketSetup, run_packets};
 pub use plot::{escape, plot};
 pub use probe::{Probe, probe, probe_difference};
-pub use results::{Difference, PointResult, PolicyResult, Results};
+pub use results::{Difference, MadeBy, PointResult, PolicyResult, Results};
 pub use run::{RunError, run};
 pub use sites::{LinkUse, ShuffleSetup, SiteSetup};
 pub use source::Source;
