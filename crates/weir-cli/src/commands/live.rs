@@ -230,6 +230,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
         let page = report::render(&ReportInput {
             title: format!("{}, live", work.name),
             setting,
+            made_by: &results.made_by,
             runs: pairs.iter().flat_map(report_runs).collect(),
         });
         file.write(|output| Ok(output.write_all(page.as_bytes())?))?;

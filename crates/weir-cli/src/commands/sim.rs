@@ -174,6 +174,7 @@ fn run_all(simulation: &Simulation, outputs: &Outputs) -> Result<Results, Failur
         let page = render(&ReportInput {
             title: results.trace.clone(),
             setting: setting(simulation),
+            made_by: &results.made_by,
             runs: runs.map(|(run, link_use)| ReportRun { run, link_use }).collect(),
         });
         file.write(|output| Ok(output.write_all(page.as_bytes())?))?;
