@@ -53,7 +53,7 @@ fn the_document_has_every_field_that_is_written_and_no_other() {
     let dir = tempfile::tempdir().expect("a folder");
     let (trace, out) = (staged(dir.path()), dir.path().join("out.json"));
     let paths = [trace, out.clone()].map(|path| path.to_string_lossy().into_owned());
-    succeed(&["sim", "--policy", "fair", "--trace", &paths[0], "--json", &paths[1]]);
+    succeed(&["sim", "--policy", "fair", "--trace", &paths[0], "--json", &paths[1], "--flows"]);
     let results = parsed(&out);
     let run = &results["runs"][0];
     holds_what_is_written([
@@ -63,6 +63,7 @@ fn the_document_has_every_field_that_is_written_and_no_other() {
         ("| field of `summary`", &run["summary"]),
         ("| field of a coflow", &run["coflows"][0]),
         ("| field of a job", &run["jobs"][0]),
+        ("| field of a flow |", &run["flows"][0]),
     ]);
     let command = results["made_by"]["command"].as_array().expect("a list");
     assert_eq!(command[..3], ["sim", "--policy", "fair"].map(Value::from));

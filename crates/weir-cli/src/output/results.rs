@@ -1,7 +1,7 @@
 //! The schema of `--json`, version 1, field by field in docs/json.md. Times are seconds; a completion time (CCT) counts from arrival to the
 //! last byte.
 
-use super::{Provenance, mean, percentile};
+use super::{FlowRow, Provenance, mean, percentile};
 use serde::Serialize;
 use weir_model::{Rate, Span};
 use weir_sim::{CoflowRecord, JobRecord};
@@ -59,6 +59,9 @@ pub(crate) struct Run {
     /// Absent where every job is a bare coflow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) jobs: Vec<JobRow>,
+    /// Absent without `--flows`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) flows: Vec<FlowRow>,
 }
 
 /// One job of a run.
@@ -176,7 +179,7 @@ impl Run {
             jobs: None,
             cpu_s,
         };
-        Run { policy: policy.into(), mode, summary, coflows, jobs: Vec::new() }
+        Run { policy: policy.into(), mode, summary, coflows, jobs: Vec::new(), flows: Vec::new() }
     }
 
     /// The same with its jobs, of which there are none where every job is a bare coflow.
