@@ -134,8 +134,11 @@ fn a_full_disk_behind_the_output_is_named() {
         assert!(said.starts_with("weir: standard output: No space left"), "{said}");
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let output = weir(&["sim", "--trace", &trace(dir.path(), ""), "--policy", "fair", "--json", "/dev/full"]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("--json /dev/full") && said.contains("No space left"), "{said}");
+    for option in ["--json", "--csv"] {
+        let output =
+            weir(&["sim", "--trace", &trace(dir.path(), ""), "--policy", "fair", option, "/dev/full"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(&format!("{option} /dev/full")) && said.contains("No space left"), "{said}");
+    }
 }

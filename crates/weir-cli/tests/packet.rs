@@ -145,3 +145,24 @@ fn what_is_wrong_is_told_in_a_line() {
             .contains("the load is -1")
     );
 }
+
+#[test]
+fn the_page_shows_deadlines_where_flows_have_them_and_what_made_it() {
+    let folder = folder();
+    let (path, report) = in_folder(&folder, "out.html");
+    let (leaf, four) = (scenario("leaf-spine.toml"), scenario("four-flows.toml"));
+    for (scenario, flows) in [(&leaf, &["--flows", "100", "--seed", "5"][..]), (&four, &[][..])] {
+        let run = ["packet", "--scenario", scenario, "--transport", "dctcp,karuna", "--report", &report];
+        succeed(&[&run[..], flows].concat());
+        let page = std::fs::read_to_string(&path).unwrap();
+        assert!(page.contains("<h2>Deadlines</h2>"), "{scenario}");
+        assert!(page.contains("completion time over deadline (ratio, logarithmic)"), "{scenario}");
+        assert_eq!(page.contains(", seed 5 (version"), !flows.is_empty(), "{scenario}");
+        assert!(page.contains("Made by: weir packet --scenario "), "{scenario}");
+    }
+    // Two of the four are late under dctcp, and none under karuna.
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        page.contains(">2 met, 2 missed, 0 infeasible") && page.contains(">4 met, 0 missed, 0 infeasible")
+    );
+}

@@ -230,3 +230,74 @@ fn facebook_trace_gives_the_known_averages() {
         assert!((average / expected - 1.0).abs() < 0.002, "{average}, expected {expected}");
     }
 }
+
+#[test]
+fn tables_have_the_rows_of_json_under_every_policy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_string_lossy().into_owned();
+    let trace = "synthetic:fb2010,hosts=10,coflows=20,seconds=20";
+    let run = ["sim", "--trace", trace, "--policy", "varys-deadline,fifo", "--deadlines", "0.5"];
+    succeed(&[&run[..], &["--json", &path("out.json"), "--csv", &path("out.csv"), "--flows"]].concat());
+    let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+    let results: Value = serde_json::from_str(&read("out.json")).unwrap();
+    for (file, rows) in [("out.csv", "coflows"), ("out.flows.csv", "flows")] {
+        let table = read(file);
+        let mut lines = table.lines();
+        let columns: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let of = |name: &str| columns.iter().position(|column| *column == name).unwrap();
+        for (number, run) in (1..).zip(results["runs"].as_array().unwrap()) {
+            for row in run[rows].as_array().unwrap() {
+                let cells: Vec<&str> = lines.next().unwrap().split(',').collect();
+                assert_eq!(
+                    (cells[0], cells[1]),
+                    (number.to_string().as_str(), run["policy"].as_str().unwrap())
+                );
+                for (field, value) in row.as_object().unwrap() {
+                    let shown = if value.is_null() { String::new() } else { value.to_string() };
+                    assert_eq!(cells[of(field)], shown, "{file}: {field}");
+                }
+            }
+        }
+        assert_eq!(lines.next(), None, "{file}");
+    }
+    // Flows end within their coflow, which ends with the last of them.
+    let run = &results["runs"][1];
+    for coflow in run["coflows"].as_array().unwrap() {
+        let flows = run["flows"].as_array().unwrap().iter().filter(|flow| flow["coflow"] == coflow["id"]);
+        let (mut last, mut count) = (0.0, 0);
+        for flow in flows {
+            let (start, finish) = (flow["start_s"].as_f64().unwrap(), flow["finish_s"].as_f64().unwrap());
+            assert!(coflow["arrival_s"].as_f64().unwrap() <= start && start <= finish, "{flow}");
+            assert_eq!(flow["deadline_s"], coflow["deadline_s"]);
+            last = f64::max(last, finish);
+            count += 1;
+        }
+        let end = coflow["arrival_s"].as_f64().unwrap() + coflow["cct_s"].as_f64().unwrap();
+        assert!((last - end).abs() < 1e-9, "{coflow} ends at {last}");
+        assert_eq!(coflow["width"], count);
+    }
+    let made: Value = serde_json::from_str(&read("out.made_by.json")).unwrap();
+    assert_eq!((&made["made_by"], &made["made_by"]["seed"]), (&results["made_by"], &1.into()));
+}
+
+#[test]
+fn flows_without_a_place_to_go_are_refused() {
+    let run = ["sim", "--trace", "synthetic:fb2010", "--policy", "fair", "--flows"];
+    assert!(refused(&run).contains("--flows writes into the files of --json and --csv: name one of them"));
+    let said = refused(&[&run[..], &["--csv", "/dev/null"]].concat());
+    assert!(said.contains("--csv /dev/null: is no plain file: --flows needs a place beside it"), "{said}");
+}
+
+#[test]
+fn a_table_goes_to_a_pipe_alone() {
+    let said = succeed(&[
+        "sim",
+        "--trace",
+        "synthetic:fb2010,hosts=5,coflows=3,seconds=2",
+        "--policy",
+        "fair",
+        "--csv",
+        "/dev/stdout",
+    ]);
+    assert!(said.contains("run,policy,mode,id,arrival_s,") && said.contains("1,fair,simulated,"), "{said}");
+}

@@ -98,6 +98,20 @@ pub(crate) fn describe(name: &str) -> String {
     }
 }
 
+/// What the bounds of a curve are, with their unit.
+pub(crate) fn curve_axis(measure: &str) -> String {
+    let curve = measure.split_once(" up to ").map_or(measure, |(curve, _)| curve);
+    let name = match curve {
+        "length" | "size" | "bytes" => {
+            "that: length of a coflow is its largest flow, size all its flows (bytes, logarithmic)"
+        }
+        "width" => "that: flows of a coflow (count, not to scale)",
+        "skew" => "that: standard deviation over mean of a coflow's flow sizes (ratio, not to scale)",
+        _ => "that: sending hosts over receiving hosts of a coflow (ratio, not to scale)",
+    };
+    name.to_owned()
+}
+
 /// Curves of the first point's workload as if they were policies and their bounds were points: the one that `measure` is
 /// of, and all others that are read at the same bounds.
 pub(crate) fn curves(results: &Results, measure: &str) -> Results {

@@ -25,13 +25,13 @@ mod workload;
 
 pub use jobs::JobSetup;
 pub use live::{Live, LiveWork};
-pub use measure::Measures;
+pub use measure::{Measures, half_width};
 pub use packets::{CoflowTraffic, PACKETS, PacketSetup, run_packets};
 pub use plot::{escape, plot};
 pub use probe::{Probe, probe, probe_difference};
-pub use results::{Difference, PointResult, PolicyResult, Results};
+pub use results::{Difference, MadeBy, PointResult, PolicyResult, Results};
 pub use run::{RunError, run};
 pub use sites::{LinkUse, ShuffleSetup, SiteSetup};
 pub use source::Source;
-pub use spec::{Experiment, Paper, Plot, Point, Setup, SpecError};
+pub use spec::{Experiment, Paper, Plot, PlotX, Point, Setup, SpecError};
 pub use table::{stem, table};

@@ -8,46 +8,58 @@ use weir_sim::{CoflowRecord, Outcome, mean, percentile};
 /// Measures of one policy at one point, by name; means over seeds.
 pub type Measures = BTreeMap<String, f64>;
 
-/// What every measure is, for tables.
-const MEASURES: &[(&str, &str)] = &[
-    ("avg", "average CCT, s"),
-    ("p50", "median CCT, s"),
-    ("p90", "90th percentile of CCT, s"),
-    ("p95", "95th percentile of CCT, s"),
+/// A measure: its name, what it is, and its unit; `ratio` where it has none.
+pub(crate) type Described = (&'static str, &'static str, &'static str);
+
+/// What every measure is.
+const MEASURES: &[Described] = &[
+    ("avg", "average CCT", "s"),
+    ("p50", "median CCT", "s"),
+    ("p90", "90th percentile of CCT", "s"),
+    ("p95", "95th percentile of CCT", "s"),
     (
         "bound",
-        "average CCT below which no policy can be, s (shortest first on the cut of the sites that says most)",
+        "average CCT below which no policy can be (shortest first on the cut of the sites that says most)",
+        "s",
     ),
-    ("over bound", "average CCT over that bound"),
-    ("read avg", "average time until a reducer has read, s"),
-    ("read p10", "10th percentile of these times, s"),
-    ("read p25", "25th percentile, s"),
-    ("read p50", "median, s"),
-    ("read p75", "75th percentile, s"),
-    ("read p90", "90th percentile, s"),
-    ("relayed", "bytes by way of relays, % of those between sites"),
-    ("busiest", "bytes on the link that most of them cross, % of those on all links"),
-    ("used", "what links carried until the last end, % of what they could; average over links"),
-    ("egress", "price of all bytes that left a region, USD; a relayed byte leaves two"),
-    ("slowdown", "average of CCT over isolation time"),
-    ("makespan", "last end, s"),
-    ("spread", "standard deviation of a coflow's CCT over seeds, % of its mean; average over coflows"),
-    ("spread p95", "the same, 95th percentile over coflows"),
-    ("factor avg", "average CCT over the baseline's"),
-    ("factor avg +-", "half of the 95 % confidence interval of that factor's mean over seeds"),
-    ("factor p90", "90th percentile of CCT over the baseline's"),
-    ("factor p95", "95th percentile of CCT over the baseline's"),
-    ("factor makespan", "last end over the baseline's"),
-    ("jct", "average completion time of jobs, s"),
-    ("jct p95", "95th percentile of completion times of jobs, s"),
-    ("factor jct", "average completion time of jobs over the baseline's"),
-    ("factor jct p95", "95th percentile of completion times of jobs over the baseline's"),
-    ("met", "coflows in time, % of all"),
-    ("admitted", "coflows let in, % of all"),
-    ("late", "coflows let in and late, % of all"),
-    ("within 50 %", "coflows late by up to half of their deadline, % of all"),
-    ("within 100 %", "coflows late by up to their deadline, % of all"),
+    ("over bound", "average CCT over the bound below which no policy can be", RATIO),
+    ("read avg", "average time until a reducer has read", "s"),
+    ("read p10", "10th percentile of times until a reducer has read", "s"),
+    ("read p25", "25th percentile of times until a reducer has read", "s"),
+    ("read p50", "median of times until a reducer has read", "s"),
+    ("read p75", "75th percentile of times until a reducer has read", "s"),
+    ("read p90", "90th percentile of times until a reducer has read", "s"),
+    ("relayed", "bytes by way of relays", "% of those between sites"),
+    ("busiest", "bytes on the link that most of them cross", "% of those on all links"),
+    ("used", "what links carried until the last end, average over links", "% of what they could"),
+    ("egress", "price of all bytes that left a region; a relayed byte leaves two", "USD"),
+    ("slowdown", "average of CCT over isolation time", RATIO),
+    ("makespan", "last end", "s"),
+    ("spread", "standard deviation of a coflow's CCT over seeds, average over coflows", "% of its mean"),
+    (
+        "spread p95",
+        "standard deviation of a coflow's CCT over seeds, 95th percentile over coflows",
+        "% of its mean",
+    ),
+    ("factor avg", "average CCT over the baseline's", RATIO),
+    ("factor p90", "90th percentile of CCT over the baseline's", RATIO),
+    ("factor p95", "95th percentile of CCT over the baseline's", RATIO),
+    ("factor makespan", "last end over the baseline's", RATIO),
+    ("jct", "average completion time of jobs", "s"),
+    ("jct p95", "95th percentile of completion times of jobs", "s"),
+    ("factor jct", "average completion time of jobs over the baseline's", RATIO),
+    ("factor jct p95", "95th percentile of completion times of jobs over the baseline's", RATIO),
+    ("met", "coflows in time", "% of all"),
+    ("admitted", "coflows let in", "% of all"),
+    ("late", "coflows let in and late", "% of all"),
+    ("within 50 %", "coflows late by up to half of their deadline", "% of all"),
+    ("within 100 %", "coflows late by up to their deadline", "% of all"),
 ];
+
+/// What stands for the unit of a measure that has none.
+pub(crate) const RATIO: &str = "ratio";
+/// What ends the name of half of a measure's confidence interval.
+pub(crate) const INTERVAL: &str = " +-";
 
 /// A name without the class of Varys' Table 3 that it may end with.
 fn without_class(name: &str) -> (&str, Option<&str>) {
@@ -58,33 +70,46 @@ fn without_class(name: &str) -> (&str, Option<&str>) {
 }
 
 /// Whether there is such a measure: one of the list, one with ` bin 1` to ` bin 4` behind it (of coflows) or a class
-/// (`jct` and `factor jct`), or `job ` and a class.
+/// (`jct` and `factor jct`), or `job ` and a class; or how far the mean of one over seeds is known (` +-` behind it).
 pub(crate) fn check(name: &str) -> Result<(), String> {
-    if matches!(without_class(name), ("jct" | "factor jct" | "job", Some(_))) {
+    let stem = name.strip_suffix(INTERVAL).unwrap_or(name);
+    if matches!(without_class(stem), ("jct" | "factor jct" | "job", Some(_))) {
         return Ok(());
     }
-    let stem = ["1", "2", "3", "4"].iter().find_map(|bin| name.strip_suffix(&format!(" bin {bin}")));
-    let known = MEASURES.iter().any(|(known, _)| *known == stem.unwrap_or(name));
+    let without_bin = ["1", "2", "3", "4"].iter().find_map(|bin| stem.strip_suffix(&format!(" bin {bin}")));
+    let known = MEASURES.iter().any(|(known, _, _)| *known == without_bin.unwrap_or(stem));
     if known { Ok(()) } else { Err(format!("`{name}` is no measure")) }
 }
 
-/// What a measure is, in words.
-pub(crate) fn describe(name: &str) -> String {
-    if let Some(words) = crate::packets::describe(name) {
-        return words;
+/// What a measure is, in words, and its unit.
+pub(crate) fn words(name: &str) -> (String, &'static str) {
+    if let Some(stem) = name.strip_suffix(INTERVAL) {
+        let (what, unit) = words(stem);
+        return (format!("half of the 95 % confidence interval over seeds of: {what}"), unit);
+    }
+    if let Some(found) = crate::packets::words(name) {
+        return found;
     }
     if let (stem @ ("jct" | "factor jct"), Some(class)) = without_class(name) {
-        return format!("{}, jobs with {class} of their time in communication", describe(stem));
+        let (what, unit) = words(stem);
+        return (format!("{what}, jobs with {class} of their time in communication"), unit);
     }
     let (stem, bin) = name.rsplit_once(" bin ").map_or((name, None), |(stem, bin)| (stem, Some(bin)));
-    let words = MEASURES.iter().find(|(known, _)| *known == stem).map(|(_, words)| *words);
-    match (words, bin) {
-        (Some(words), None) => words.to_owned(),
-        (Some(words), Some(bin)) => format!("{words}, bin {bin}"),
+    match (MEASURES.iter().find(|(known, _, _)| *known == stem), bin) {
+        (Some((_, what, unit)), None) => ((*what).to_owned(), unit),
+        (Some((_, what, unit)), Some(bin)) => (format!("{what}, bin {bin}"), unit),
         (None, _) => {
-            format!("{name} of its time in communication: average completion time over the baseline's")
+            let what =
+                format!("{name} of its time in communication: average completion time over the baseline's");
+            (what, RATIO)
         }
     }
+}
+
+/// What a measure is, in one line with its unit.
+pub(crate) fn describe(name: &str) -> String {
+    let (what, unit) = words(name);
+    if unit == RATIO { what } else { format!("{what}, {unit}") }
 }
 
 /// Adds what Siphon's paper reports besides, the 90th percentiles; and what no policy can beat, if that is known.
@@ -210,15 +235,23 @@ pub(crate) fn compare(
     }
 }
 
-/// Adds how far the mean of a factor over seeds is known, if there are several.
-pub(crate) fn confidence(measures: &mut Measures, factors: &[f64]) {
-    if let Some(half) = half_width(factors) {
-        measures.insert("factor avg +-".to_owned(), half);
+/// Adds how far means over seeds are known, of measures that are asked for with ` +-` behind them, if there are several.
+pub(crate) fn confidence<'a>(
+    means: &mut Measures,
+    of_seeds: &[Measures],
+    asked: impl Iterator<Item = &'a str>,
+) {
+    for name in asked {
+        let Some(stem) = name.strip_suffix(INTERVAL) else { continue };
+        let values: Vec<f64> = of_seeds.iter().filter_map(|measures| measures.get(stem)).copied().collect();
+        if let Some(half) = half_width(&values) {
+            means.insert(name.to_owned(), half);
+        }
     }
 }
 
-/// Half of the 95 % confidence interval of a mean, of several values.
-pub(crate) fn half_width(values: &[f64]) -> Option<f64> {
+/// Half of the 95 % confidence interval of the mean of several values (Student's t); none of fewer than two.
+pub fn half_width(values: &[f64]) -> Option<f64> {
     // Student's t at 97.5 %, by degrees of freedom from 1; beyond, the normal distribution's.
     const T: [f64; 20] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
@@ -336,13 +369,15 @@ mod tests {
     }
 
     #[test]
-    fn the_confidence_of_a_factor_is_students() {
+    fn the_confidence_of_a_mean_is_students_and_given_where_asked_for() {
         // 1, 2 and 3: deviation 1; 4.303 / sqrt(3).
+        let of_seeds = [1.0, 2.0, 3.0].map(|value| Measures::from([("met".to_owned(), value)]));
+        let asked = || ["met +-", "avg +-", "met"].into_iter();
         let mut measures = Measures::new();
-        confidence(&mut measures, &[1.0, 2.0, 3.0]);
-        assert!((measures["factor avg +-"] - 2.4843).abs() < 1e-4);
+        confidence(&mut measures, &of_seeds, asked());
+        assert!(measures.len() == 1 && (measures["met +-"] - 2.4843).abs() < 1e-4);
         let mut none = Measures::new();
-        confidence(&mut none, &[1.0]);
+        confidence(&mut none, &of_seeds[..1], asked());
         assert!(none.is_empty());
     }
 
@@ -388,7 +423,7 @@ mod tests {
         );
         assert_eq!(
             describe("jct <25 %"),
-            "average completion time of jobs, s, jobs with <25 % of their time in communication"
+            "average completion time of jobs, jobs with <25 % of their time in communication, s"
         );
     }
 }

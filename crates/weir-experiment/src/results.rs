@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Results {
     /// Version of this format.
     pub schema: u32,
+    /// What made the numbers; none in files of versions that did not write it down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<MadeBy>,
     /// The workload's name.
     pub workload: String,
     /// The policy that others are compared with, if any.
@@ -24,6 +27,32 @@ pub struct Results {
     /// What the code that made these numbers gives on very little work; empty in files of before there were probes.
     #[serde(default, skip_serializing_if = "Probe::is_empty")]
     pub probe: Probe,
+}
+
+/// What has to be run, with which program, to get numbers again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeBy {
+    /// The command line after the program's name. Files are named without their folders: nothing in results depends on
+    /// the machine.
+    pub command: Vec<String>,
+    /// Version of the program.
+    pub version: String,
+    /// Commit that it was built from; `unknown` outside of a repository.
+    pub commit: String,
+}
+
+impl MadeBy {
+    /// One line for people, with the seeds that means are over.
+    pub fn line(&self, seeds: &[u64]) -> String {
+        let MadeBy { command, version, commit } = self;
+        let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
+        let plural = if seeds.len() == 1 { "" } else { "s" };
+        format!(
+            "Made by: `weir {}`, seed{plural} {} (version {version}, commit {commit}).",
+            command.join(" "),
+            seeds.join(", ")
+        )
+    }
 }
 
 /// Numbers of one point.
@@ -53,7 +82,8 @@ pub struct PolicyResult {
 impl Results {
     pub(crate) fn of(experiment: &Experiment, workload: &str, points: Vec<PointResult>) -> Results {
         let (baseline, seeds) = (experiment.baseline.clone(), experiment.seeds.clone());
-        Results { schema: 1, workload: workload.to_owned(), baseline, seeds, points, probe: Probe::new() }
+        let (made_by, workload) = (None, workload.to_owned());
+        Results { schema: 1, made_by, workload, baseline, seeds, points, probe: Probe::new() }
     }
 
     /// Every number of `self`, as computed, that is another than the `stored` one, or stands only in one of them.

@@ -235,7 +235,6 @@ fn collect(experiment: &Experiment, workload: &Source, done: Vec<(Task, Done)>) 
         let policies = experiment.policies_of(point).iter().map(|policy| {
             let (mut measured, mut links) = (Vec::new(), Vec::new());
             let mut of_seeds = Vec::with_capacity(experiment.seeds.len());
-            let mut factors = Vec::with_capacity(experiment.seeds.len());
             for &seed in &experiment.seeds {
                 let Some(own) = find(index, seed, policy) else { continue };
                 let base = experiment.baseline.as_ref().and_then(|name| find(index, seed, name));
@@ -245,13 +244,11 @@ fn collect(experiment: &Experiment, workload: &Source, done: Vec<(Task, Done)>) 
                 let mut measures = own.measures.clone();
                 compare(&mut measures, &base.measures, &own.outcome, &base.outcome, fair);
                 add_links(&mut links, &own.links, experiment.seeds.len());
-                factors.extend(measures.get("factor avg"));
                 measured.push(measures);
             }
             let mut sums = means(&measured);
-            if point.setup.over(&experiment.setup).sites.is_some() {
-                confidence(&mut sums, &factors);
-            }
+            let of_sites = point.setup.over(&experiment.setup).sites.is_some().then_some("factor avg +-");
+            confidence(&mut sums, &measured, experiment.show.iter().map(String::as_str).chain(of_sites));
             // Elsewhere seeds draw other coflows, or give an id to another one.
             if point.setup.over(&experiment.setup).jitter.is_some() {
                 spread(&mut sums, &of_seeds);

@@ -166,8 +166,8 @@ pub struct Paper {
     pub read: bool,
 }
 
-/// What is drawn: a measure by point, a line per policy; or, of one point, by policy, a bar each. Of the workload
-/// itself: the curves that are read where this measure, one of a curve, is.
+/// What is drawn: a measure by point, or, of one point, by policy. Of the workload itself: the curves that are read
+/// where this measure, one of a curve, is.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
@@ -176,6 +176,42 @@ pub struct Plot {
     /// Whether its axis is logarithmic.
     #[serde(default)]
     pub log: bool,
+    /// What the points are points of.
+    pub x: Option<PlotX>,
+}
+
+/// The axis of points.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlotX {
+    /// What differs between points, with its unit in brackets where it has one.
+    pub name: String,
+    /// Where each point stands, rising; without these, points have no order and are not joined by lines.
+    #[serde(default)]
+    pub values: Vec<f64>,
+    /// Whether the axis is logarithmic.
+    #[serde(default)]
+    pub log: bool,
+}
+
+impl PlotX {
+    fn check(&self, points: usize) -> Result<(), String> {
+        let values = &self.values;
+        if values.is_empty() {
+            return if self.log { Err("plot: x has no values to be logarithmic".to_owned()) } else { Ok(()) };
+        }
+        if values.len() != points {
+            return Err(format!("plot: x has {} values for {points} points", values.len()));
+        }
+        let rising = values.windows(2).all(|pair| pair[0] < pair[1]);
+        if !rising || !values.iter().all(|value| value.is_finite() && *value >= 0.0) {
+            return Err("plot: the values of x are not rising numbers of at least 0".to_owned());
+        }
+        if self.log && values[0] <= 0.0 {
+            return Err("plot: a logarithmic x begins above 0".to_owned());
+        }
+        Ok(())
+    }
 }
 
 /// What stands in a policy's place where the workload itself is measured.
@@ -251,6 +287,7 @@ impl Experiment {
                 crate::measure::check(name)?;
             }
         }
+        self.plot.x.as_ref().map_or(Ok(()), |x| x.check(self.point.len()))?;
         for point in &self.point {
             let setup = point.setup.over(&self.setup);
             setup.check()?;
@@ -388,6 +425,16 @@ mod tests {
             ("policy = \"fair\"", "policy = \"fifo\"", "has no run"),
             ("why = \"w\"", "why = \"w\"\nlinks = true", "links need shuffles"),
             ("baseline = \"varys\"", "", "no baseline"),
+            (
+                "\"factor avg\" }",
+                "\"factor avg\", x = { name = \"x\", values = [1, 2] } }",
+                "2 values for 1 points",
+            ),
+            (
+                "\"factor avg\" }",
+                "\"factor avg\", x = { name = \"x\", values = [0], log = true } }",
+                "begins above 0",
+            ),
             ("title", "seeds = [1, 2, 1]\ntitle", "seed 1 stands twice"),
             ("policies = [\"varys\", \"fair\"]", "", "`avg` is no measure of a workload"),
         ] {

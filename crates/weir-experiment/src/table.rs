@@ -11,8 +11,12 @@ pub fn table(experiment: &Experiment, results: &Results, name: &str) -> String {
     let _ =
         writeln!(page, "# {}\n\n{}. Workload: {}.", experiment.title, experiment.source, results.workload);
     let seeds = experiment.seeds.len();
-    let seeds = if seeds > 1 { format!(" Means over {seeds} seeds.") } else { String::new() };
-    let _ = writeln!(page, "\n`weir experiment run {name}` makes this page.{seeds}\n");
+    let means = if seeds > 1 { format!(" Means over {seeds} seeds.") } else { String::new() };
+    let made_by = match &results.made_by {
+        Some(made_by) => made_by.line(&results.seeds),
+        None => unwritten(experiment, results, name),
+    };
+    let _ = writeln!(page, "\n{made_by}{means}\n");
     if experiment.is_of_workload() {
         measures_by_point(experiment, results, &mut page);
     } else {
@@ -28,6 +32,20 @@ pub fn table(experiment: &Experiment, results: &Results, name: &str) -> String {
         plot_name(results)
     );
     page
+}
+
+/// What is known of numbers of versions that did not write down what made them: the command makes them again.
+fn unwritten(experiment: &Experiment, results: &Results, name: &str) -> String {
+    let trace = match results.workload.as_str() {
+        _ if experiment.is_of_packets() => String::new(),
+        workload => format!(" --trace {workload}"),
+    };
+    let seeds: Vec<String> = results.seeds.iter().map(u64::to_string).collect();
+    format!(
+        "`weir experiment run {name}{trace}` makes this page, with seeds {}; the version that made it did not write itself \
+         down.",
+        seeds.join(", ")
+    )
 }
 
 /// A row per policy of a point, a column per measure.

@@ -4,7 +4,7 @@ mod check;
 mod live;
 
 use super::workload;
-use crate::output::{table, text};
+use crate::output::{Provenance, table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
@@ -203,6 +203,9 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
             continue;
         }
         results.probe = weir_experiment::probe(&experiment, &folder).map_err(|error| failed(&name, error))?;
+        let mut words = vec!["experiment", "run", &name];
+        words.extend(on.iter().flat_map(|_| ["--trace", &args.trace]));
+        results.made_by = Some(Provenance::of_experiment(&words));
         let page = weir_experiment::table(&experiment, &results, &name);
         println!("{page}");
         write_numbers(&file, &results)?;

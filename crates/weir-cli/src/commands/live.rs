@@ -1,9 +1,10 @@
 //! `weir live`: the same workload as real bytes over shaped links, beside its simulation.
 
 use super::daemons::{ControlArgs, MarginArgs, seconds};
+use super::outputs::OutputArgs;
 use super::sim::{find_policies, simulated_rows};
 use super::workload::{self, SliceArgs};
-use crate::output::{self, Mode, OutputFile, Results, Run, fixed, percentile};
+use crate::output::{self, FlowRecorder, Mode, Results, Run, fixed, percentile};
 use crate::report::{self, LinkUse, ReportInput, ReportRun, Transfer};
 use crate::{Failure, progress};
 use clap::Args;
@@ -68,12 +69,8 @@ pub(crate) struct LiveArgs {
     /// Use this machine's loopback with Weir's pacing as the links, not namespaces
     #[arg(long)]
     loopback: bool,
-    /// Write all results, coflow by coflow
-    #[arg(long, value_name = "OUT")]
-    json: Option<PathBuf>,
-    /// Write a page of charts
-    #[arg(long, value_name = "OUT.html")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: OutputArgs,
 }
 
 /// What is moved over which network.
@@ -197,8 +194,7 @@ struct Pair {
 }
 
 pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
-    let json = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
-    let report_file = args.report.as_deref().map(|path| OutputFile::check(path, "--report")).transpose()?;
+    let outputs = args.outputs.check()?;
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
     find_policies(&scheduled)?;
     let work = Work::prepare(args)?;
@@ -223,18 +219,14 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
         }
     }
     print_tables(args, &pairs);
-    if let Some(file) = json {
-        file.write(|output| Ok(serde_json::to_writer(output, &results)?))?;
-    }
-    if let Some(file) = report_file {
-        let page = report::render(&ReportInput {
+    outputs.write(&results, || {
+        report::render(&ReportInput {
             title: format!("{}, live", work.name),
             setting,
+            made_by: &results.made_by,
             runs: pairs.iter().flat_map(report_runs).collect(),
-        });
-        file.write(|output| Ok(output.write_all(page.as_bytes())?))?;
-    }
-    Ok(())
+        })
+    })
 }
 
 /// A measured run and its simulation, as the report shows them.
@@ -267,10 +259,13 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     };
     let twin = if policy == TCP { FAIR } else { policy };
     let info = weir_policy::find(twin)?;
+    let mut simulated_flows = FlowRecorder::new(coflows);
+    let (mut instance, defaults) = (info.create(), weir_sim::Options::default());
+    let given = coflows.clone();
     let simulated =
-        weir_sim::simulate(fabric, coflows.clone(), info.create().as_mut(), &weir_sim::Options::default())?;
+        weir_sim::simulate_observed(fabric, given, instance.as_mut(), &defaults, &mut simulated_flows)?;
     let rows = simulated_rows(&simulated.coflows, coflows);
-    let simulated = Run::new(twin, Mode::Simulated, rows, 0.0).with_jobs(&simulated.jobs);
+    let mut simulated = Run::new(twin, Mode::Simulated, rows, 0.0).with_jobs(&simulated.jobs);
 
     let network = if loopback {
         Network::Loopback
@@ -316,8 +311,16 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         })
         .collect();
     let link_use = LinkUse::from_transfers(fabric, &transfers);
+    let mut flows = FlowRecorder::new(coflows);
+    for done in &outcome.flows {
+        let coflow = coflows[done.coflow].id.0;
+        flows.measured(coflow, done.flow, done.first_byte.as_secs(), done.done.as_secs());
+    }
     let LiveOutcome { first_byte_us, replan_us, cpu_secs, .. } = outcome;
-    let live = Run::new(policy, Mode::Live, rows, cpu_secs.iter().sum()).with_jobs(&jobs);
+    let mut live = Run::new(policy, Mode::Live, rows, cpu_secs.iter().sum()).with_jobs(&jobs);
+    if args.outputs.flows {
+        (live.flows, simulated.flows) = (flows.finish(), simulated_flows.finish());
+    }
     Ok(Pair { policy: policy.to_owned(), live, simulated, cpu_secs, first_byte_us, replan_us, link_use })
 }
 
@@ -477,15 +480,11 @@ fn two_percentiles(sorted: &[f64], digits: usize) -> String {
 
 /// Mean, with the 95 % confidence interval of several runs (Student's t).
 fn interval(values: &[f64]) -> String {
-    const T95: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
     let mean = output::mean(values);
-    if values.len() < 2 {
-        return fixed(mean, 3, "");
+    match weir_experiment::half_width(values) {
+        Some(half) => format!("{mean:.3} ± {half:.3}"),
+        None => fixed(mean, 3, ""),
     }
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let deviation = (squares / (values.len() - 1) as f64).sqrt();
-    let t = T95.get(values.len() - 2).copied().unwrap_or(1.96);
-    format!("{mean:.3} ± {:.3}", t * deviation / (values.len() as f64).sqrt())
 }
 
 fn print_latencies(pairs: &[Pair]) {

@@ -5,6 +5,7 @@ pub(crate) mod controller;
 pub(crate) mod daemons;
 pub(crate) mod experiment;
 pub(crate) mod live;
+pub(crate) mod outputs;
 pub(crate) mod packet;
 pub(crate) mod policies;
 pub(crate) mod relay;

@@ -3,7 +3,7 @@
 mod page;
 
 use super::sim::thread_cpu_secs;
-use crate::output::{OutputFile, number, table, text};
+use crate::output::{OutputFile, Provenance, number, table, text};
 use crate::report::render_packets;
 use crate::{Failure, progress};
 use clap::Args;
@@ -427,7 +427,12 @@ fn work_table(runs: &[Run]) -> String {
     text(&table)
 }
 
-/// The schema of `--json`, version 1. Times are seconds; a completion time (FCT) counts from arrival to the last byte at
+/// What makes the results, with the seed of the traffic if there is any.
+fn made_by(scenario: &Scenario) -> Provenance {
+    Provenance::of_this_run(scenario.traffic.as_ref().map(|traffic| traffic.seed))
+}
+
+/// The schema of `--json`, version 1, field by field in docs/json.md. Times are seconds; a completion time (FCT) counts from arrival to the last byte at
 /// the receiver. `flows` of a summary are those without deadlines.
 fn results(scenario: &Scenario, runs: &[Run]) -> serde_json::Value {
     let completion = |group: &Completion| {
@@ -465,5 +470,7 @@ fn results(scenario: &Scenario, runs: &[Run]) -> serde_json::Value {
         })
         .collect();
     let rate = scenario.host_rate().bits_per_sec().round() as u64;
-    serde_json::json!({ "schema": 1, "scenario": scenario.name, "link_rate_bps": rate, "runs": runs })
+    serde_json::json!({
+        "schema": 1, "made_by": made_by(scenario), "scenario": scenario.name, "link_rate_bps": rate, "runs": runs,
+    })
 }

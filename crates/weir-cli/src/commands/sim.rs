@@ -1,8 +1,9 @@
 //! `weir sim`: a workload through the fluid simulator under one or more policies.
 
+use super::outputs::{OutputArgs, Outputs};
 use super::workload::{self, SliceArgs};
-use crate::output::{CoflowRow, Mode, OutputFile, Results, Run, bins_table, summary_table};
-use crate::report::{LinkRecorder, LinkUse, ReportInput, ReportRun, render};
+use crate::output::{CoflowRow, FlowRecorder, Mode, Results, Run, bins_table, summary_table};
+use crate::report::{self, LinkRecorder, LinkUse, ReportInput, ReportRun};
 use crate::{Failure, progress};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -50,12 +51,9 @@ pub(crate) struct SimArgs {
     hosts: Option<u32>,
     #[command(flatten)]
     slice: SliceArgs,
-    /// Write all results, coflow by coflow
-    #[arg(long, value_name = "OUT")]
-    json: Option<PathBuf>,
-    /// Write a page of charts (sampling link use for it adds to the CPU time shown)
-    #[arg(long, value_name = "OUT.html")]
-    report: Option<PathBuf>,
+    // Sampling link use for --report, and flows for --flows, adds to the CPU time shown.
+    #[command(flatten)]
+    outputs: OutputArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -79,17 +77,8 @@ pub(crate) struct Simulation {
     pub(crate) options: Options,
 }
 
-/// Where results go besides the terminal.
-struct Outputs {
-    json: Option<OutputFile>,
-    report: Option<OutputFile>,
-}
-
 pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
-    let outputs = Outputs {
-        json: args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?,
-        report: args.report.as_deref().map(|path| OutputFile::check(path, "--report")).transpose()?,
-    };
+    let outputs = args.outputs.check()?;
     let replan = match args.replan {
         ReplanAt::Every => Replan::FlowCompletions,
         ReplanAt::Coflow => Replan::CoflowEvents,
@@ -162,39 +151,53 @@ fn run_all(simulation: &Simulation, outputs: &Outputs) -> Result<Results, Failur
     let mut results = Results::new(simulation.name.clone(), simulation.link_rate, simulation.seed);
     let mut link_uses = Vec::new();
     for policy in &simulation.policies {
-        let (run, link_use) = simulate(simulation, policy, outputs.report.is_some())?;
+        let recorded = Recorded { link_use: outputs.has_report(), flows: outputs.flows };
+        let (run, link_use) = simulate(simulation, policy, recorded)?;
         results.runs.push(run);
         link_uses.push(link_use);
     }
-    if let Some(file) = &outputs.json {
-        file.write(|output| Ok(serde_json::to_writer(output, &results)?))?;
-    }
-    if let Some(file) = &outputs.report {
+    outputs.write(&results, || {
         let runs = results.runs.iter().zip(link_uses);
-        let page = render(&ReportInput {
+        report::render(&ReportInput {
             title: results.trace.clone(),
             setting: setting(simulation),
+            made_by: &results.made_by,
             runs: runs.map(|(run, link_use)| ReportRun { run, link_use }).collect(),
-        });
-        file.write(|output| Ok(output.write_all(page.as_bytes())?))?;
-    }
+        })
+    })?;
     Ok(results)
 }
 
-/// Moves the bar with every coflow, and hands on to the recorder if there is one.
+/// What is written down while a simulation runs.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Recorded {
+    /// How busy links were.
+    pub(crate) link_use: bool,
+    /// What became of each flow.
+    pub(crate) flows: bool,
+}
+
+/// Moves the bar with every coflow, and hands on to the recorders there are.
 struct Watch<'a> {
     bar: indicatif::ProgressBar,
-    recorder: Option<LinkRecorder<'a>>,
+    links: Option<LinkRecorder<'a>>,
+    flows: Option<FlowRecorder>,
 }
 
 impl Observer for Watch<'_> {
     fn moved(&mut self, from: Time, to: Time, table: &CoflowTable, plan: &Plan) {
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(recorder) = &mut self.links {
+            recorder.moved(from, to, table, plan);
+        }
+        if let Some(recorder) = &mut self.flows {
             recorder.moved(from, to, table, plan);
         }
     }
     fn flow_completed(&mut self, flow: FlowRecord) {
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(recorder) = &mut self.links {
+            recorder.flow_completed(flow);
+        }
+        if let Some(recorder) = &mut self.flows {
             recorder.flow_completed(flow);
         }
     }
@@ -206,16 +209,17 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// One policy over the workload; with `record`, how busy its links were.
+/// One policy over the workload, and how busy its links were if that is recorded.
 pub(crate) fn simulate(
     simulation: &Simulation,
     policy: &Chosen,
-    record: bool,
+    recorded: Recorded,
 ) -> Result<(Run, Option<LinkUse>), Failure> {
     let Simulation { fabric, coflows, changes, options, .. } = simulation;
     let mut watch = Watch {
         bar: progress::bar(coflows.len() as u64, &policy.name, "coflows"),
-        recorder: record.then(|| LinkRecorder::new(fabric, coflows)),
+        links: recorded.link_use.then(|| LinkRecorder::new(fabric, coflows)),
+        flows: recorded.flows.then(|| FlowRecorder::new(coflows)),
     };
     let (changes, copy, mut instance) = (changes.clone(), coflows.clone(), policy.create());
     let before = thread_cpu_secs();
@@ -227,8 +231,9 @@ pub(crate) fn simulate(
         error => anyhow::anyhow!("{}: {error}", policy.name).into(),
     })?;
     let rows = simulated_rows(&outcome.coflows, coflows);
-    let run = Run::new(&policy.name, Mode::Simulated, rows, cpu_s).with_jobs(&outcome.jobs);
-    Ok((run, watch.recorder.map(LinkRecorder::finish)))
+    let mut run = Run::new(&policy.name, Mode::Simulated, rows, cpu_s).with_jobs(&outcome.jobs);
+    run.flows = watch.flows.map(FlowRecorder::finish).unwrap_or_default();
+    Ok((run, watch.links.map(LinkRecorder::finish)))
 }
 
 /// Rows of a simulated run, with the deadlines of its coflows.

@@ -2,7 +2,7 @@
 
 use super::sim::thread_cpu_secs;
 use crate::Failure;
-use crate::output::{OutputFile, number, ratio, table, text};
+use crate::output::{OutputFile, Provenance, number, ratio, table, text};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::num::NonZeroUsize;
@@ -106,6 +106,7 @@ impl FromStr for Shares {
 #[derive(Serialize)]
 struct Results {
     schema: u32,
+    made_by: Provenance,
     link_rate_bps: u64,
     queues: u8,
     /// Queues of the flows without a deadline.
@@ -182,6 +183,7 @@ pub(crate) fn thresholds(args: ThresholdsArgs) -> Result<(), Failure> {
     let traffics: Vec<Traffic> = task.traffics.iter().map(|(_, traffic)| traffic.clone()).collect();
     let results = Results {
         schema: 1,
+        made_by: Provenance::of_this_run(Some(args.seed)),
         link_rate_bps: args.link_rate.bits_per_sec().round() as u64,
         queues: args.queues,
         levels: task.levels.get(),

@@ -32,6 +32,11 @@ impl OutputFile {
         Ok(OutputFile { path: path.to_owned(), option })
     }
 
+    /// Whether it is a pipe or a device, which is written to and never replaced.
+    pub(crate) fn is_special(&self) -> bool {
+        special(&self.path)
+    }
+
     /// Writes the file through `fill`, into another file first that takes its name when complete.
     pub(crate) fn write(
         &self,

@@ -1,12 +1,16 @@
 //! What commands give back: one schema of results for `weir sim` and `weir live`, tables, and files
 //! written whole or not at all.
 
+mod csv;
 mod files;
+mod flows;
 mod provenance;
 mod results;
 mod tables;
 
+pub(crate) use csv::CsvFiles;
 pub(crate) use files::OutputFile;
+pub(crate) use flows::{FlowRecorder, FlowRow};
 pub(crate) use provenance::Provenance;
 pub(crate) use results::{CoflowRow, Mode, Results, Run};
 pub(crate) use tables::{BINS, bin_average, bins_table, fixed, number, ratio, summary_table, table, text};

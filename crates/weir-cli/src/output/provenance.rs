@@ -22,6 +22,20 @@ impl Provenance {
         Provenance { command, version: env!("CARGO_PKG_VERSION"), commit: env!("WEIR_COMMIT"), seed }
     }
 
+    /// The same of an experiment's results, with a command that says no more than what has to be run. They are stored with
+    /// the seeds beside it, and are the same on every machine: of a file only its name is kept.
+    pub(crate) fn of_experiment(words: &[&str]) -> weir_experiment::MadeBy {
+        let name = |word: &&str| {
+            let file = std::path::Path::new(word).file_name();
+            file.map_or((*word).to_owned(), |name| name.to_string_lossy().into_owned())
+        };
+        weir_experiment::MadeBy {
+            command: words.iter().map(name).collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            commit: env!("WEIR_COMMIT").to_owned(),
+        }
+    }
+
     /// One line for people.
     pub(crate) fn line(&self) -> String {
         let seed = self.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
@@ -42,6 +56,14 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_experiment_names_its_trace_without_the_folder() {
+        let made =
+            Provenance::of_experiment(&["experiment", "run", "small", "--trace", "/data/hour one.txt"]);
+        assert_eq!(made.command, ["experiment", "run", "small", "--trace", "hour one.txt"]);
+        assert_eq!(made.version, env!("CARGO_PKG_VERSION"));
+    }
 
     #[test]
     fn the_line_can_be_given_to_a_shell_again() {

@@ -1,7 +1,7 @@
 //! The schema of `--json`, version 1, field by field in docs/json.md. Times are seconds; a completion time (CCT) counts from arrival to the
 //! last byte.
 
-use super::{Provenance, mean, percentile};
+use super::{FlowRow, Provenance, mean, percentile};
 use serde::Serialize;
 use weir_model::{Rate, Span};
 use weir_sim::{CoflowRecord, JobRecord};
@@ -59,6 +59,9 @@ pub(crate) struct Run {
     /// Absent where every job is a bare coflow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) jobs: Vec<JobRow>,
+    /// Absent without `--flows`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) flows: Vec<FlowRow>,
 }
 
 /// One job of a run.
@@ -88,6 +91,8 @@ pub(crate) struct CoflowRow {
     pub(crate) bin: u8,
     /// Whether the policy let it in; policies without admission let everything in.
     pub(crate) admitted: bool,
+    /// From its arrival; null without one.
+    pub(crate) deadline_s: Option<f64>,
     /// Whether it met its deadline; null without one.
     pub(crate) met: Option<bool>,
 }
@@ -104,6 +109,7 @@ impl CoflowRow {
             bytes: record.bytes.0,
             bin: record.bin,
             admitted: record.admitted,
+            deadline_s: deadline.map(Span::as_secs),
             met: deadline.map(|deadline| record.admitted && record.cct <= deadline),
         }
     }
@@ -173,7 +179,7 @@ impl Run {
             jobs: None,
             cpu_s,
         };
-        Run { policy: policy.into(), mode, summary, coflows, jobs: Vec::new() }
+        Run { policy: policy.into(), mode, summary, coflows, jobs: Vec::new(), flows: Vec::new() }
     }
 
     /// The same with its jobs, of which there are none where every job is a bare coflow.
@@ -213,6 +219,7 @@ mod tests {
             bytes: 10,
             bin: 1,
             admitted: true,
+            deadline_s: met.map(|_| 3.0),
             met,
         }
     }
@@ -272,7 +279,7 @@ mod tests {
                 r#""mode":"simulated","summary":{"coflows":1,"admitted":1,"avg_cct_s":4.0,"p50_cct_s":4.0,"#,
                 r#""p95_cct_s":4.0,"p99_cct_s":4.0,"avg_slowdown":4.0,"makespan_s":5.0,"#,
                 r#""deadlines_met":null,"admitted_late":null,"cpu_s":0.5},"coflows":[{"id":1,"arrival_s":1.0,"cct_s":4.0,"#,
-                r#""isolation_s":1.0,"width":1,"bytes":10,"bin":1,"admitted":true,"met":null}]}]}"#
+                r#""isolation_s":1.0,"width":1,"bytes":10,"bin":1,"admitted":true,"deadline_s":null,"met":null}]}]}"#
             )
         );
     }

@@ -162,6 +162,7 @@ mod tests {
             bytes: 1,
             bin: 2,
             admitted: true,
+            deadline_s: None,
             met: None,
         };
         let mut results = Results::new("t", "1gbit".parse().unwrap(), None);

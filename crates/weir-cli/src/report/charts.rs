@@ -1,12 +1,12 @@
-//! The summary, the distribution of completion times, and averages per bin.
+//! The summary, the distribution of completion times, averages per bin, and deadlines.
 
-use super::scale::{Scale, label, round_step};
-use super::svg::{Anchor, Drawing, escape};
-use super::{Looks, ReportInput, Sample, base, base_names, legend, section};
-use crate::output::{BINS, Run, bin_average, fixed, number, ratio};
+use super::bars::{self, Bar};
+use super::deadlines::{self, Deadlines};
+use super::shares::{self, Shares};
+use super::svg::escape;
+use super::{Looks, ReportInput, ReportRun, Sample, base, base_names, legend, repeated, section};
+use crate::output::{BINS, Run, bin_average, fixed, mean, number, ratio};
 use std::fmt::Write;
-
-pub(super) const WIDTH: f64 = 1072.0;
 
 pub(super) fn summary(input: &ReportInput<'_>, looks: &Looks) -> String {
     if input.runs.is_empty() {
@@ -46,36 +46,17 @@ pub(super) fn summary(input: &ReportInput<'_>, looks: &Looks) -> String {
 
 /// Share of coflows done within a time, one line per run.
 pub(super) fn distribution(input: &ReportInput<'_>, looks: &Looks) -> String {
-    let sorted: Vec<(&Run, Vec<f64>)> = input
+    let lines: Vec<Shares> = input
         .runs
         .iter()
         .map(|run| {
-            let mut ccts: Vec<f64> = run.run.completed().map(|row| row.cct_s).collect();
-            ccts.sort_by(f64::total_cmp);
-            (run.run, ccts)
+            let values: Vec<f64> = run.run.completed().map(|row| row.cct_s).collect();
+            Shares { look: looks.of(run.run), of: values.len(), values }
         })
         .collect();
-    let all = || sorted.iter().flat_map(|(_, ccts)| ccts.iter().copied()).filter(|cct| *cct > 0.0);
-    let (left, right, top, bottom) = (56.0, WIDTH - 16.0, 34.0, 330.0);
-    let x = Scale::log(all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max), left, right);
-    let y = Scale::linear(100.0, bottom, top);
-    let mut drawing = Drawing::new(WIDTH, bottom + 48.0);
-    drawing.x_axis(&x, top, bottom, "coflow completion time (seconds, logarithmic)");
-    drawing.y_axis(&y, left, right, "coflows done (%)");
-    for (run, ccts) in &sorted {
-        let count = ccts.len() as f64;
-        let mut below = y.at(0.0);
-        let mut points = vec![(x.at(x.low()), below)];
-        for (index, &cct) in ccts.iter().enumerate() {
-            points.push((x.at(cct), below));
-            below = y.at(100.0 * (index + 1) as f64 / count);
-            points.push((x.at(cct), below));
-        }
-        points.push((x.at(x.high()), below));
-        drawing.path(&format!("line {}", looks.class(run)), points);
-    }
-    let body = legend(input, 0..input.runs.len(), Sample::Line, looks)
-        + &drawing.finish("Cumulative distribution of coflow completion times, one line per run");
+    let names = ("coflow completion time (seconds, logarithmic)", "coflows done (%)");
+    let words = "Cumulative distribution of coflow completion times, one line per run";
+    let body = legend(input, |_| true, Sample::Line, looks) + &shares::draw(&lines, names, None, words);
     section(
         "Distribution of completion times",
         "How many coflows were done within a time. A line further to the left is faster.",
@@ -86,87 +67,78 @@ pub(super) fn distribution(input: &ReportInput<'_>, looks: &Looks) -> String {
 /// Bars of average completion time, one panel per bin and one for all, each with its own axis from 0.
 pub(super) fn bins(input: &ReportInput<'_>, looks: &Looks) -> String {
     let Some(first) = input.runs.first() else { return String::new() };
-    let panels: Vec<(String, Vec<Option<f64>>)> = (1..=4u8)
-        .map(|bin| {
-            let count = first.run.coflows.iter().filter(|row| row.bin == bin).count();
-            let title = format!("{} ({count})", BINS[usize::from(bin) - 1]);
-            (title, input.runs.iter().map(|run| bin_average(run.run, bin)).collect())
-        })
-        .chain(std::iter::once({
-            let average = |run: &super::ReportRun<'_>| Some(run.run.summary.avg_cct_s);
-            let all = |run: &super::ReportRun<'_>| average(run).filter(|value| value.is_finite());
-            (format!("all ({})", first.run.coflows.len()), input.runs.iter().map(all).collect())
-        }))
-        .collect();
-    // Many runs need wide panels: two rows of three.
-    let columns = if input.runs.len() > 4 { 3 } else { panels.len() };
-    let (width, height) = (WIDTH / columns as f64, 318.0);
-    let mut drawing = Drawing::new(WIDTH, height * panels.len().div_ceil(columns) as f64);
-    for (index, (title, values)) in panels.iter().enumerate() {
-        let place = ((index % columns) as f64 * width, (index / columns) as f64 * height);
-        panel(&mut drawing, place, width, title, values, input, looks);
+    let all = |run: &Run| Some(run.summary.avg_cct_s).filter(|value| value.is_finite());
+    let mut panels = String::from("<div class=\"panels\">\n");
+    for bin in 1..=4u8 {
+        let count = first.run.coflows.iter().filter(|row| row.bin == bin).count();
+        let title = format!("{} ({count})", BINS[usize::from(bin) - 1]);
+        panels.push_str(&panel(&title, input, looks, &|run| bin_average(run, bin)));
     }
-    let body = legend(input, 0..input.runs.len(), Sample::Bar, looks)
-        + &drawing.finish("Average completion time per bin, one bar per run");
+    panels.push_str(&panel(&format!("all ({})", first.run.coflows.len()), input, looks, &all));
+    panels.push_str("</div>\n");
     section(
-        "Average completion time per bin (seconds)",
+        "Average completion time per bin",
         &format!(
             "Bins of Varys' Table 4: short coflows have no flow of 5 MB or more, narrow ones at most 50 flows; \
-             in brackets how many coflows. Every panel has its own scale. Below the bars: how many times as fast \
-             as {}.",
+             in brackets how many coflows. Every panel has its own scale. Behind a bar: its value, and how many times \
+             as fast that is as {}. Where runs were repeated: their mean, with its 95 % confidence interval.",
             base_names(input, looks)
         ),
-        &body,
+        &panels,
     )
 }
 
-fn panel(
-    drawing: &mut Drawing,
-    (left, above): (f64, f64),
-    width: f64,
-    title: &str,
-    values: &[Option<f64>],
-    input: &ReportInput<'_>,
-    looks: &Looks,
-) {
-    let (from, to, top, bottom) = (left + 48.0, left + width - 8.0, above + 52.0, above + 270.0);
-    drawing.text("panel", (left + 4.0, above + 16.0), Anchor::Start, title);
-    let most = values.iter().flatten().copied().fold(0.0, f64::max);
-    if most <= 0.0 {
-        drawing.text("tick", ((from + to) / 2.0, (top + bottom) / 2.0), Anchor::Middle, "no coflows");
-        return;
-    }
-    let step = round_step(most / 4.0);
-    let y = Scale::linear(step * (most / step - 1e-9).ceil(), bottom, top);
-    for (value, _) in y.ticks(4) {
-        drawing.line("grid", (from, y.at(value)), (to, y.at(value)));
-        drawing.text("tick", (from - 6.0, y.at(value) + 4.0), Anchor::End, &label(value));
-    }
-    let slot = (to - from) / values.len() as f64;
-    let bar = (slot * 0.72).min(46.0);
-    for (index, (value, run)) in values.iter().zip(&input.runs).enumerate() {
-        let Some(value) = *value else { continue };
-        let middle = from + slot * (index as f64 + 0.5);
-        let corner = (middle - bar / 2.0, y.at(value));
-        let title = format!("{}: {} s", looks.name(input, index), number(value));
-        drawing.rect(&format!("bar {}", looks.class(run.run)), corner, (bar, bottom - y.at(value)), &title);
-        drawing.text("value", (middle, y.at(value) - 5.0), Anchor::Middle, &short(value));
-        let first = input.runs.iter().position(|other| std::ptr::eq(other.run, base(input, run.run)));
-        if let Some(base) = first.filter(|&first| first != index).and_then(|first| values[first]) {
-            drawing.text("gain", (middle, bottom + 17.0), Anchor::Middle, &gain(base / value));
+fn panel(title: &str, input: &ReportInput<'_>, looks: &Looks, of: &dyn Fn(&Run) -> Option<f64>) -> String {
+    let groups = repeated(input);
+    let average = |group: &[&Run]| {
+        let values: Vec<f64> = group.iter().filter_map(|run| of(run)).collect();
+        (!values.is_empty()).then(|| mean(&values))
+    };
+    let bars: Vec<Bar> = groups
+        .iter()
+        .map(|group| {
+            let base = groups.iter().find(|other| other[0].mode == group[0].mode);
+            let base = base.filter(|base| !std::ptr::eq(*base, group)).and_then(|base| average(base));
+            let own = average(group).filter(|own| *own > 0.0);
+            let note = base.zip(own).map(|(base, own)| gain(base / own)).unwrap_or_default();
+            Bar {
+                name: looks.policy(group[0]),
+                look: looks.of(group[0]),
+                values: group.iter().filter_map(|run| of(run)).collect(),
+                note,
+            }
+        })
+        .collect();
+    bars::panel(title, "policy", "average CCT (s)", &bars)
+}
+
+/// What became of deadlines, where any coflow has one.
+pub(super) fn deadlines(input: &ReportInput<'_>, looks: &Looks) -> String {
+    let of = |(index, run): (usize, &ReportRun<'_>)| {
+        let stated = || run.run.coflows.iter().filter(|row| row.met.is_some());
+        let count = |met: bool, admitted: bool| {
+            stated().filter(|row| (row.met, row.admitted) == (Some(met), admitted)).count()
+        };
+        let used = stated().filter(|row| row.admitted).filter_map(|row| Some(row.cct_s / row.deadline_s?));
+        Deadlines {
+            name: looks.name(input, index),
+            look: looks.of(run.run),
+            ends: [count(true, true), count(false, true), count(false, false)],
+            used: used.collect(),
         }
-    }
-    drawing.line("axis", (from, bottom), (to, bottom));
+    };
+    let runs: Vec<Deadlines> = input.runs.iter().enumerate().map(of).collect();
+    let legend = legend(input, |_| true, Sample::Line, looks);
+    deadlines::section_of("coflows with deadlines", ["met", "late", "refused"], &legend, &runs)
 }
 
-/// A ratio in at most four characters and the sign.
+/// A ratio to two digits or more.
 fn gain(ratio: f64) -> String {
-    let digits = if ratio >= 100.0 { 0 } else { 1 + usize::from(ratio < 10.0) };
+    let digits = match ratio {
+        100.0.. => 0,
+        10.0.. => 1,
+        0.1.. => 2,
+        _ => 4,
+    };
     format!("{ratio:.digits$}x")
-}
-
-/// Three significant digits: what fits over a bar.
-fn short(value: f64) -> String {
-    let digits = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 4) as usize;
-    format!("{value:.digits$}")
 }

@@ -1,8 +1,7 @@
 //! Live beside simulated, coflow by coflow.
 
-use super::charts::WIDTH;
 use super::scale::Scale;
-use super::svg::{Anchor, Drawing, escape};
+use super::svg::{Anchor, Drawing, PANEL, escape};
 use super::{Looks, ReportInput, section, twin};
 use crate::output::{CoflowRow, Mode, Run, number, percentile};
 use std::collections::BTreeMap;
@@ -47,17 +46,11 @@ pub(super) fn live_against_simulated(input: &ReportInput<'_>, looks: &Looks) -> 
     }
     let all = || pairs.iter().flat_map(|pair| pair.points.iter().flat_map(|point| [point.0, point.1]));
     let (low, high) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
-    let side = 400.0;
-    let gap = 70.0;
-    let columns = (((WIDTH + gap - 56.0) / (side + gap)) as usize).max(1);
-    let rows = pairs.len().div_ceil(columns);
-    let mut drawing = Drawing::new(WIDTH, rows as f64 * (side + 110.0));
-    for (index, pair) in pairs.iter().enumerate() {
-        let left = 56.0 + (index % columns) as f64 * (side + gap);
-        let top = 56.0 + (index / columns) as f64 * (side + 110.0);
-        scatter(&mut drawing, pair, (left, top), side, (low, high), looks);
+    let mut body = String::from("<div class=\"panels\">\n");
+    for pair in &pairs {
+        body.push_str(&scatter(pair, (low, high), looks));
     }
-    let body = drawing.finish("Live against simulated completion time of every coflow") + &ratios(&pairs);
+    let body = body + "</div>\n" + &ratios(&pairs);
     section(
         "Live beside simulated",
         "Every dot is a coflow. On the diagonal the real network took as long as the simulation said; above it, longer.",
@@ -65,30 +58,24 @@ pub(super) fn live_against_simulated(input: &ReportInput<'_>, looks: &Looks) -> 
     )
 }
 
-fn scatter(
-    drawing: &mut Drawing,
-    pair: &Pair<'_>,
-    (left, top): (f64, f64),
-    side: f64,
-    (low, high): (f64, f64),
-    looks: &Looks,
-) {
+fn scatter(pair: &Pair<'_>, (low, high): (f64, f64), looks: &Looks) -> String {
+    let longest = pair.names.iter().map(|name| name.chars().count() + 8).max().unwrap_or(0);
+    let width = PANEL.max(longest as f64 * 7.6);
+    let (left, top, side) = (56.0, 72.0, 286.0);
     let x = Scale::log(low, high, left, left + side);
     let y = Scale::log(low, high, top + side, top);
-    let title = format!("{} against {}", pair.names[0], pair.names[1]);
-    drawing.text("panel", (left - 44.0, top - 34.0), Anchor::Start, &title);
+    let mut drawing = Drawing::new(width, top + side + 48.0);
+    drawing.text("panel", (12.0, 18.0), Anchor::Start, &pair.names[0]);
+    drawing.text("panel", (12.0, 36.0), Anchor::Start, &format!("against {}", pair.names[1]));
     drawing.x_axis(&x, top, top + side, "simulated CCT (seconds, logarithmic)");
     drawing.y_axis(&y, left, left + side, "live CCT (seconds, logarithmic)");
     drawing.line("mark", (left, top + side), (left + side, top));
     for &(simulated, live, id) in &pair.points {
         let title = format!("coflow {id}: simulated {} s, live {} s", number(simulated), number(live));
-        drawing.circle(
-            &format!("dot {}", looks.class(pair.live)),
-            (x.at(simulated), y.at(live)),
-            3.2,
-            &title,
-        );
+        let class = format!("dot {}", looks.of(pair.live).class());
+        drawing.circle(&class, (x.at(simulated), y.at(live)), 3.2, &title);
     }
+    drawing.finish(&format!("Live against simulated completion time of every coflow, {}", pair.names[0]))
 }
 
 fn ratios(pairs: &[Pair<'_>]) -> String {

@@ -1,10 +1,13 @@
 //! `--report`: one HTML page with everything in it, drawn here, readable without a network.
 
+mod bars;
 mod charts;
 mod comparison;
+mod deadlines;
 mod link_use;
 mod packets;
 mod scale;
+mod shares;
 mod svg;
 mod timeline;
 
@@ -13,7 +16,7 @@ pub(crate) use packets::{FlowRate, PacketReport, PacketRun, render_packets};
 
 use crate::output::{Mode, Provenance, Run};
 use std::fmt::Write;
-use svg::escape;
+use svg::{Look, escape};
 
 /// What a report shows.
 pub(crate) struct ReportInput<'a> {
@@ -21,6 +24,8 @@ pub(crate) struct ReportInput<'a> {
     pub(crate) title: String,
     /// One sentence on workload and network.
     pub(crate) setting: String,
+    /// What made the results.
+    pub(crate) made_by: &'a Provenance,
     /// Gains are counted from the first run of the same mode.
     pub(crate) runs: Vec<ReportRun<'a>>,
 }
@@ -32,14 +37,11 @@ pub(crate) struct ReportRun<'a> {
     pub(crate) link_use: Option<LinkUse>,
 }
 
-/// How runs look: one colour per policy, live and simulated told apart where both are there.
+/// How runs look: colour and marker are the policy's, live and simulated are told apart where both are there.
 struct Looks {
     keys: Vec<String>,
     both: bool,
 }
-
-/// Colours there are.
-const COLOURS: usize = 6;
 
 impl Looks {
     fn new(input: &ReportInput<'_>) -> Looks {
@@ -54,24 +56,44 @@ impl Looks {
         Looks { keys, both: modes(Mode::Live) && modes(Mode::Simulated) }
     }
 
-    /// Classes for style.css.
-    fn class(&self, run: &Run) -> String {
-        let colour = self.keys.iter().position(|key| key == twin(&run.policy)).unwrap_or(0) % COLOURS;
-        let both = if self.both { " both" } else { "" };
-        format!("c{colour} {}{both}", run.mode)
+    fn of(&self, run: &Run) -> Look {
+        let number = self.keys.iter().position(|key| key == twin(&run.policy)).unwrap_or(0);
+        if self.both { Look::of_pair(number, run.mode == Mode::Simulated) } else { Look::of(number) }
     }
 
-    /// What a run is called: its policy, its mode where both are there, its number where it was repeated.
+    /// What a policy is called: with its mode where both are there.
+    fn policy(&self, run: &Run) -> String {
+        if self.both { format!("{} ({})", run.policy, run.mode) } else { run.policy.clone() }
+    }
+
+    /// What a run is called: as its policy, with its number where it was repeated.
     fn name(&self, input: &ReportInput<'_>, index: usize) -> String {
         let run = input.runs[index].run;
-        let same = |other: &&ReportRun<'_>| (&other.run.policy, other.run.mode) == (&run.policy, run.mode);
-        let mut name = if self.both { format!("{} ({})", run.policy, run.mode) } else { run.policy.clone() };
+        let same = |other: &&ReportRun<'_>| same(other.run, run);
+        let mut name = self.policy(run);
         if input.runs.iter().filter(same).count() > 1 {
             let number = input.runs[..=index].iter().filter(same).count();
             name.push_str(&format!(", run {number}"));
         }
         name
     }
+}
+
+/// Whether two runs are repetitions of each other.
+fn same(one: &Run, other: &Run) -> bool {
+    (&one.policy, one.mode) == (&other.policy, other.mode)
+}
+
+/// Runs with their repetitions, in the order of the first of each.
+fn repeated<'a>(input: &ReportInput<'a>) -> Vec<Vec<&'a Run>> {
+    let mut groups: Vec<Vec<&Run>> = Vec::new();
+    for run in &input.runs {
+        match groups.iter_mut().find(|group| same(group[0], run.run)) {
+            Some(group) => group.push(run.run),
+            None => groups.push(vec![run.run]),
+        }
+    }
+    groups
 }
 
 /// What a policy is compared with in the other mode: TCP on real links with exact fair sharing.
@@ -86,10 +108,12 @@ pub(crate) fn render(input: &ReportInput<'_>) -> String {
     page.push_str(&charts::summary(input, &looks));
     page.push_str(&charts::distribution(input, &looks));
     page.push_str(&charts::bins(input, &looks));
+    page.push_str(&charts::deadlines(input, &looks));
     page.push_str(&comparison::live_against_simulated(input, &looks));
     page.push_str(&timeline::timeline(input, &looks));
     page.push_str(&timeline::link_use(input, &looks));
     page.push_str(&foot(
+        input.made_by,
         "CCT: coflow completion time, from arrival to last byte. Slowdown: CCT over the time the coflow would take in \
          an empty network. Percentiles by linear interpolation.",
     ));
@@ -108,9 +132,9 @@ fn head(title: &str, setting: &str) -> String {
     page
 }
 
-/// The end of a page, with what its words mean.
-fn foot(words: &str) -> String {
-    let made = Provenance::of_this_run(None).line();
+/// The end of a page, with what its words mean and what made it.
+fn foot(made_by: &Provenance, words: &str) -> String {
+    let made = made_by.line();
     format!("<footer>{}<br>{}</footer>\n</body>\n</html>\n", escape(words), escape(&made))
 }
 
@@ -134,84 +158,31 @@ fn base_names(input: &ReportInput<'_>, looks: &Looks) -> String {
 }
 
 /// What a legend shows of each run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Sample {
     Line,
     Bar,
 }
 
-/// One sample of each run's line or bar, with its name.
-fn legend(
-    input: &ReportInput<'_>,
-    shown: impl IntoIterator<Item = usize>,
-    sample: Sample,
-    looks: &Looks,
-) -> String {
+/// Samples with names.
+fn keys(of: impl IntoIterator<Item = (Look, String)>, sample: Sample) -> String {
     let mut text = String::from("<div class=\"legend\">");
-    for index in shown {
-        let class = looks.class(input.runs[index].run);
-        let shape = match sample {
-            Sample::Line => format!("<path class=\"line {class}\" d=\"M0 6L30 6\"/>"),
-            Sample::Bar => format!("<rect class=\"bar {class}\" x=\"9\" width=\"12\" height=\"12\"/>"),
-        };
-        let name = escape(&looks.name(input, index));
-        let _ = write!(text, "<span><svg viewBox=\"0 0 30 12\">{shape}</svg>{name}</span>");
+    for (look, name) in of {
+        let _ = write!(text, "<span>{}{}</span>", look.sample(sample == Sample::Bar), escape(&name));
     }
-    text.push_str("</div>\n");
-    text
+    text + "</div>\n"
+}
+
+/// A sample of each policy's lines or bars, with its name; repetitions look alike.
+fn legend(input: &ReportInput<'_>, shown: impl Fn(&Run) -> bool, sample: Sample, looks: &Looks) -> String {
+    let groups = repeated(input).into_iter().filter(|group| group.iter().any(|run| shown(run)));
+    let name = |group: Vec<&Run>| {
+        let name = looks.policy(group[0]);
+        let name = if group.len() > 1 { format!("{name}, {} runs", group.len()) } else { name };
+        (looks.of(group[0]), name)
+    };
+    keys(groups.map(name), sample)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::output::CoflowRow;
-
-    fn run(policy: &str, mode: Mode, factor: f64) -> Run {
-        let row = |id: u64| CoflowRow {
-            id,
-            arrival_s: id as f64,
-            cct_s: factor * (1.0 + id as f64),
-            isolation_s: 1.0,
-            width: 3,
-            bytes: 1000,
-            bin: 1 + (id % 4) as u8,
-            admitted: true,
-            met: None,
-        };
-        Run::new(policy, mode, (0..40).map(row).collect(), 0.1)
-    }
-
-    fn page(runs: &[Run]) -> String {
-        let runs = runs.iter().map(|run| ReportRun { run, link_use: None }).collect();
-        render(&ReportInput { title: "a < b".to_owned(), setting: "x".to_owned(), runs })
-    }
-
-    #[test]
-    fn the_page_needs_nothing_else() {
-        let page = page(&[run("fair", Mode::Simulated, 2.0), run("varys", Mode::Simulated, 1.0)]);
-        for outside in ["http://", "https://", "src=", "<script", "@import", "url("] {
-            assert!(!page.contains(outside), "{outside}");
-        }
-        assert!(page.contains("a &lt; b") && !page.contains("NaN") && !page.contains("inf"));
-        assert!(!page.contains("Live beside simulated"));
-    }
-
-    #[test]
-    fn live_runs_stand_beside_their_simulated_twins() {
-        let runs = [
-            run("tcp", Mode::Live, 2.2),
-            run("fair", Mode::Simulated, 2.0),
-            run("varys", Mode::Live, 1.1),
-            run("varys", Mode::Simulated, 1.0),
-        ];
-        let page = page(&runs);
-        assert!(page.contains("Live beside simulated"));
-        assert!(page.contains("varys (live)") && page.contains("fair (simulated)"));
-    }
-
-    #[test]
-    fn empty_runs_make_a_page_too() {
-        let page = page(&[Run::new("fair", Mode::Simulated, Vec::new(), 0.0)]);
-        assert!(page.contains("</html>") && !page.contains("NaN"));
-    }
-}
+mod tests;

@@ -1,16 +1,20 @@
 //! `weir packet --report`: what each flow got over time, completion times and their averages by size.
 
-use super::charts::WIDTH;
+use super::bars::{self, Bar};
+use super::deadlines::{self, Deadlines};
 use super::scale::{Scale, label, round_step};
-use super::svg::{Anchor, Drawing, escape};
-use super::{COLOURS, foot, head, section};
-use crate::output::number;
+use super::shares::{self, Shares};
+use super::svg::{Anchor, Drawing, Look, WIDTH, escape};
+use super::{Sample, foot, head, keys, section};
+use crate::output::Provenance;
 use std::fmt::Write;
 
 /// What the page shows.
 pub(crate) struct PacketReport {
     pub(crate) title: String,
     pub(crate) setting: String,
+    /// What made the results.
+    pub(crate) made_by: Provenance,
     pub(crate) runs: Vec<PacketRun>,
 }
 
@@ -23,6 +27,10 @@ pub(crate) struct PacketRun {
     pub(crate) completions_ms: Vec<f64>,
     /// Average completion time by size in milliseconds, where there are such flows.
     pub(crate) averages_ms: Vec<(&'static str, Option<f64>)>,
+    /// Deadlines met, missed, and those that the flow could not meet alone.
+    pub(crate) deadlines: [usize; 3],
+    /// Completion time over deadline of flows with deadlines.
+    pub(crate) used: Vec<f64>,
     /// What every flow received over time, if that is to be shown.
     pub(crate) rates: Vec<FlowRate>,
 }
@@ -43,15 +51,13 @@ pub(crate) fn render_packets(report: &PacketReport) -> String {
     page.push_str(&rates(report));
     page.push_str(&distribution(report));
     page.push_str(&averages(report));
+    page.push_str(&deadlines(report));
     page.push_str(&foot(
+        &report.made_by,
         "A completion time counts from a flow's arrival to its last byte at the receiver; slowdown is that over the \
          time of the flow alone. Small: up to 100 kB, large: above 10 MB. Percentiles by linear interpolation.",
     ));
     page
-}
-
-fn colour(index: usize) -> String {
-    format!("c{} simulated", index % COLOURS)
 }
 
 fn table(report: &PacketReport) -> String {
@@ -71,15 +77,7 @@ fn table(report: &PacketReport) -> String {
 }
 
 fn legend<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut text = String::from("<div class=\"legend\">");
-    for (index, name) in names.enumerate() {
-        let (class, name) = (colour(index), escape(name));
-        let _ = write!(
-            text,
-            "<span><svg viewBox=\"0 0 30 12\"><path class=\"line {class}\" d=\"M0 6L30 6\"/></svg>{name}</span>"
-        );
-    }
-    text + "</div>\n"
+    keys(names.enumerate().map(|(number, name)| (Look::of(number), name.to_owned())), Sample::Line)
 }
 
 /// A panel per transport, a line per flow; deadlines are marked where they are.
@@ -89,29 +87,34 @@ fn rates(report: &PacketReport) -> String {
     let all = || shown.iter().flat_map(|run| &run.rates).flat_map(|rate| &rate.points);
     let (last, highest) =
         all().fold((0.0, 0.0), |(last, high): (f64, f64), (at, rate)| (last.max(*at), high.max(*rate)));
-    let (left, right, height) = (64.0, WIDTH - 16.0, 290.0);
+    let (left, right, height) = (64.0, WIDTH - 16.0, 306.0);
     let mut drawing = Drawing::new(WIDTH, height * shown.len() as f64);
     for (index, run) in shown.iter().enumerate() {
-        let top = index as f64 * height + 44.0;
-        let bottom = top + height - 100.0;
+        let top = index as f64 * height + 60.0;
+        let bottom = top + height - 116.0;
         let x = Scale::linear(last, left, right);
         let step = round_step(highest / 5.0);
         let y = Scale::linear((highest / step).ceil() * step, bottom, top);
-        drawing.text("panel", (left, top - 26.0), Anchor::Start, &run.name);
+        drawing.text("panel", (20.0, top - 34.0), Anchor::Start, &run.name);
         drawing.x_axis(&x, top, bottom, "time (ms)");
         drawing.y_axis(&y, left, right, "received (Mbit/s)");
         for (index, rate) in run.rates.iter().enumerate() {
-            let class = colour(index);
+            let look = Look::of(index);
             let mut points = Vec::with_capacity(2 * rate.points.len());
             let mut from = rate.points.first().map_or(0.0, |(at, _)| *at);
             for &(until, value) in &rate.points {
                 points.extend([(x.at(from), y.at(value)), (x.at(until), y.at(value))]);
                 from = until;
             }
-            drawing.path(&format!("line {class}"), points);
+            drawing.series(look, &points);
             if let Some(deadline) = rate.deadline_ms {
                 let title = format!("deadline of {}: {} ms", rate.name, label(deadline));
-                drawing.circle(&format!("dot {class}"), (x.at(deadline), top), 4.0, &title);
+                drawing.line(
+                    &format!("deadline {}", look.class()),
+                    (x.at(deadline), top),
+                    (x.at(deadline), bottom),
+                );
+                drawing.marker(look, (x.at(deadline), top), &title);
             }
         }
     }
@@ -119,7 +122,8 @@ fn rates(report: &PacketReport) -> String {
         + &drawing.finish("What each flow received over time, one panel per transport");
     section(
         "What each flow received",
-        "Payload received for the first time. A dot at the upper edge is the deadline of the flow of its colour.",
+        "Payload received for the first time. A marker at the upper edge, with an upright line, is the deadline of the \
+         flow of its colour and marker.",
         &body,
     )
 }
@@ -130,24 +134,15 @@ fn distribution(report: &PacketReport) -> String {
     if all().next().is_none() {
         return String::new();
     }
-    let (left, right, top, bottom) = (56.0, WIDTH - 16.0, 34.0, 330.0);
-    let x = Scale::log(all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max), left, right);
-    let y = Scale::linear(100.0, bottom, top);
-    let mut drawing = Drawing::new(WIDTH, bottom + 48.0);
-    drawing.x_axis(&x, top, bottom, "completion time (ms, logarithmic)");
-    drawing.y_axis(&y, left, right, "flows complete (%)");
-    for (index, run) in report.runs.iter().enumerate() {
-        let mut sorted = run.completions_ms.clone();
-        sorted.sort_by(f64::total_cmp);
-        let count = sorted.len() as f64;
-        let points = sorted
-            .iter()
-            .enumerate()
-            .map(|(at, completion)| (x.at(*completion), y.at(100.0 * (at + 1) as f64 / count)));
-        drawing.path(&format!("line {}", colour(index)), points);
-    }
-    let body = legend(report.runs.iter().map(|run| run.name.as_str()))
-        + &drawing.finish("Cumulative distribution of completion times, one line per transport");
+    let line = |(number, run): (usize, &PacketRun)| {
+        let values = run.completions_ms.clone();
+        Shares { look: Look::of(number), of: values.len(), values }
+    };
+    let lines: Vec<Shares> = report.runs.iter().enumerate().map(line).collect();
+    let names = ("completion time (ms, logarithmic)", "flows complete (%)");
+    let words = "Cumulative distribution of completion times, one line per transport";
+    let body =
+        legend(report.runs.iter().map(|run| run.name.as_str())) + &shares::draw(&lines, names, None, words);
     section(
         "Completion times of flows without deadlines",
         "How many were complete within a time. A line further to the left is faster.",
@@ -164,26 +159,32 @@ fn averages(report: &PacketReport) -> String {
     if panels.is_empty() {
         return String::new();
     }
-    let (width, height) = (WIDTH / panels.len() as f64, 300.0);
-    let mut drawing = Drawing::new(WIDTH, height);
-    for (place, &panel) in panels.iter().enumerate() {
-        let (left, right) = (place as f64 * width + 52.0, (place + 1) as f64 * width - 12.0);
-        let (top, bottom) = (44.0, height - 30.0);
-        let values: Vec<f64> =
-            report.runs.iter().map(|run| run.averages_ms[panel].1.unwrap_or_default()).collect();
-        let highest = values.iter().copied().fold(0.0, f64::max);
-        let step = round_step(highest / 4.0);
-        let y = Scale::linear((highest / step).ceil() * step, bottom, top);
-        drawing.text("panel", (left, 18.0), Anchor::Start, first.averages_ms[panel].0);
-        drawing.y_axis(&y, left, right, "ms");
-        let bar = (right - left) / values.len() as f64;
-        for (index, value) in values.iter().enumerate() {
-            let corner = (left + index as f64 * bar + bar * 0.1, y.at(*value));
-            let title = format!("{}: {} ms", report.runs[index].name, number(*value));
-            drawing.rect(&format!("bar {}", colour(index)), corner, (bar * 0.8, bottom - corner.1), &title);
-        }
+    let mut body = String::from("<div class=\"panels\">\n");
+    for panel in panels {
+        let bar = |(number, run): (usize, &PacketRun)| Bar {
+            name: run.name.clone(),
+            look: Look::of(number),
+            values: run.averages_ms[panel].1.into_iter().collect(),
+            note: String::new(),
+        };
+        let bars: Vec<Bar> = report.runs.iter().enumerate().map(bar).collect();
+        let title = first.averages_ms[panel].0;
+        body.push_str(&bars::panel(title, "transport", "average completion time (ms)", &bars));
     }
-    let body = legend(report.runs.iter().map(|run| run.name.as_str()))
-        + &drawing.finish("Average completion time by size of flows, one bar per transport");
+    body.push_str("</div>\n");
     section("Average completion time by size", "Flows without deadlines; each panel has its own axis.", &body)
+}
+
+/// What became of deadlines, where any flow has one.
+fn deadlines(report: &PacketReport) -> String {
+    let of = |(number, run): (usize, &PacketRun)| Deadlines {
+        name: run.name.clone(),
+        look: Look::of(number),
+        ends: run.deadlines,
+        used: run.used.clone(),
+    };
+    let runs: Vec<Deadlines> = report.runs.iter().enumerate().map(of).collect();
+    let legend = legend(report.runs.iter().map(|run| run.name.as_str()));
+    let ends = ["met", "missed", "infeasible: the flow alone would be late"];
+    deadlines::section_of("flows with deadlines", ends, &legend, &runs)
 }

@@ -1,8 +1,7 @@
 //! What happened when: coflows from arrival to last byte, and links in use.
 
-use super::charts::WIDTH;
 use super::scale::Scale;
-use super::svg::{Anchor, Drawing};
+use super::svg::{Anchor, Drawing, WIDTH};
 use super::{Looks, ReportInput, Sample, legend, section};
 use crate::output::{BINS, Run, number};
 use std::fmt::Write;
@@ -24,14 +23,19 @@ pub(super) fn timeline(input: &ReportInput<'_>, looks: &Looks) -> String {
     }
     let every = most.div_ceil(DRAWN);
     let height = (most.div_ceil(every) as f64 * 1.6).clamp(100.0, 360.0);
-    let panel = height + 34.0;
+    let panel = height + 56.0;
     let total = panel * input.runs.len() as f64;
     let x = Scale::linear(last_s(input), LEFT, RIGHT);
-    let mut drawing = Drawing::new(WIDTH, total + 52.0);
+    let mut drawing = Drawing::new(WIDTH, total + 48.0);
     for (index, run) in input.runs.iter().enumerate() {
-        let top = index as f64 * panel + 26.0;
-        drawing.text("panel", (LEFT, top - 8.0), Anchor::Start, &looks.name(input, index));
-        drawing.text("name", (RIGHT, top - 8.0), Anchor::End, "one row per coflow, first arrival on top");
+        let top = index as f64 * panel + 48.0;
+        drawing.text("panel", (12.0, top - 28.0), Anchor::Start, &looks.name(input, index));
+        drawing.text(
+            "name",
+            (12.0, top - 8.0),
+            Anchor::Start,
+            "coflows by arrival, first on top (one row each)",
+        );
         bars(&mut drawing, run.run, every, &x, (top, top + height));
         if index + 1 == input.runs.len() {
             drawing.x_axis(&x, top, top + height, "time (seconds)");
@@ -46,7 +50,7 @@ pub(super) fn timeline(input: &ReportInput<'_>, looks: &Looks) -> String {
     for (bin, name) in (1..).zip(BINS) {
         let _ = write!(
             text,
-            "<span><svg viewBox=\"0 0 30 12\"><rect class=\"bin{bin}\" width=\"30\" height=\"12\"/></svg>{name}</span>"
+            "<span><svg class=\"sample\" viewBox=\"0 0 30 12\"><rect class=\"bin{bin}\" width=\"30\" height=\"12\"/></svg>{name}</span>"
         );
     }
     text.push_str("</div>\n");
@@ -85,12 +89,12 @@ type Shares = fn(&super::LinkUse) -> &Vec<f64>;
 /// Mean use of all links, and the share of links that are nearly full.
 pub(super) fn link_use(input: &ReportInput<'_>, looks: &Looks) -> String {
     let shown: Vec<_> = (0..input.runs.len())
-        .filter_map(|index| Some((index, input.runs[index].run, input.runs[index].link_use.as_ref()?)))
+        .filter_map(|index| Some((input.runs[index].run, input.runs[index].link_use.as_ref()?)))
         .collect();
-    if shown.iter().all(|(_, _, found)| found.mean.is_empty()) {
+    if shown.iter().all(|(_, found)| found.mean.is_empty()) {
         return String::new();
     }
-    let last = shown.iter().filter_map(|(_, _, found)| found.edges_s.last().copied()).fold(0.0, f64::max);
+    let last = shown.iter().filter_map(|(_, found)| found.edges_s.last().copied()).fold(0.0, f64::max);
     let (height, gap) = (170.0, 54.0);
     let x = Scale::linear(last, LEFT, RIGHT);
     let mut drawing = Drawing::new(WIDTH, 2.0 * (height + gap) + 40.0);
@@ -100,7 +104,7 @@ pub(super) fn link_use(input: &ReportInput<'_>, looks: &Looks) -> String {
     ];
     for (index, (name, values)) in charts.into_iter().enumerate() {
         let top = 30.0 + index as f64 * (height + gap);
-        let most = shown.iter().flat_map(|(_, _, found)| values(found)).copied().fold(0.0, f64::max);
+        let most = shown.iter().flat_map(|(_, found)| values(found)).copied().fold(0.0, f64::max);
         let y = Scale::linear(nice_percent(most), top + height, top);
         if index == 1 {
             drawing.x_axis(&x, top, top + height, "time (seconds)");
@@ -111,15 +115,16 @@ pub(super) fn link_use(input: &ReportInput<'_>, looks: &Looks) -> String {
             drawing.line("axis", (LEFT, top + height), (RIGHT, top + height));
         }
         drawing.y_axis(&y, LEFT, RIGHT, name);
-        for (_, run, found) in &shown {
+        for (run, found) in &shown {
             let steps = found.edges_s.windows(2).zip(values(found)).flat_map(|(edges, &share)| {
                 let height = y.at(100.0 * share);
                 [(x.at(edges[0]), height), (x.at(edges[1]), height)]
             });
-            drawing.path(&format!("line thin {}", looks.class(run)), steps);
+            drawing.series(looks.of(run), &steps.collect::<Vec<_>>());
         }
     }
-    let body = legend(input, shown.iter().map(|shown| shown.0), Sample::Line, looks)
+    let is_shown = |run: &Run| shown.iter().any(|(other, _)| std::ptr::eq(*other, run));
+    let body = legend(input, is_shown, Sample::Line, looks)
         + &drawing.finish("Use of links over time, one line per run");
     section(
         "Link use over time",

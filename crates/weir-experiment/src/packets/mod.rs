@@ -7,7 +7,7 @@ mod coflows;
 
 pub use coflows::CoflowTraffic;
 
-use crate::measure::half_width;
+use crate::measure::{Described, INTERVAL, RATIO, half_width};
 use crate::run::{RunError, six_digits};
 use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results};
 use rayon::prelude::*;
@@ -48,39 +48,52 @@ pub struct PacketSetup {
 }
 
 /// What is measured of every run.
-pub(crate) const MEASURES: &[(&str, &str)] = &[
-    ("fct avg", "average completion time of flows without deadlines, ms"),
-    ("fct p95", "its 95th percentile, ms"),
-    ("fct p99", "its 99th percentile, ms"),
-    ("fct slowdown", "average of completion time over that of the flow alone, flows without deadlines"),
-    ("fct avg small", "average completion time of flows up to 100 kB, ms"),
-    ("fct p95 small", "its 95th percentile, ms"),
-    ("fct p99 small", "its 99th percentile, ms"),
-    ("fct avg middle", "average completion time of flows of 100 kB to 10 MB, ms"),
-    ("fct p99 middle", "its 99th percentile, ms"),
-    ("fct avg large", "average completion time of flows above 10 MB, ms"),
-    ("deadline fct avg", "average completion time of flows with deadlines, ms"),
-    ("missed", "deadlines missed, % of those that the flow could meet alone"),
-    ("infeasible", "deadlines that the flow could not meet alone, % of all"),
+pub(crate) const MEASURES: &[Described] = &[
+    ("fct avg", "average completion time of flows without deadlines", "ms"),
+    ("fct p95", "95th percentile of completion times of flows without deadlines", "ms"),
+    ("fct p99", "99th percentile of completion times of flows without deadlines", "ms"),
+    (
+        "fct slowdown",
+        "average of completion time over that of the flow alone, flows without deadlines",
+        RATIO,
+    ),
+    ("fct avg small", "average completion time of flows up to 100 kB", "ms"),
+    ("fct p95 small", "95th percentile of completion times of flows up to 100 kB", "ms"),
+    ("fct p99 small", "99th percentile of completion times of flows up to 100 kB", "ms"),
+    ("fct avg middle", "average completion time of flows of 100 kB to 10 MB", "ms"),
+    ("fct p99 middle", "99th percentile of completion times of flows of 100 kB to 10 MB", "ms"),
+    ("fct avg large", "average completion time of flows above 10 MB", "ms"),
+    ("deadline fct avg", "average completion time of flows with deadlines", "ms"),
+    ("missed", "deadlines missed", "% of those that the flow could meet alone"),
+    ("infeasible", "deadlines that the flow could not meet alone", "% of all"),
     (
         "deadline used",
-        "completion time over the time until the deadline, of flows that met theirs, average, %",
+        "completion time over the time until the deadline, of flows that met theirs, average",
+        "%",
     ),
-    ("deadline used least", "the least of them"),
-    ("open rate", "what flows received that were still going when the run ended, over the whole run, Mbit/s"),
-    ("cct avg small", "average completion time of small coflows, ms"),
-    ("cct p95 small", "its 95th percentile, ms"),
-    ("cct p99 small", "its 99th percentile, ms"),
-    ("cct avg large", "average completion time of large coflows, ms"),
-    ("cct over plan", "completion time of large coflows over what was planned for them, average"),
-    ("timeouts", "retransmission timeouts per 1000 flows"),
-    ("retransmitted", "segments sent again per 1000 segments"),
-    ("dropped", "packets dropped per million packet-hops"),
+    (
+        "deadline used least",
+        "completion time over the time until the deadline, of flows that met theirs, least",
+        "%",
+    ),
+    (
+        "open rate",
+        "what flows received that were still going when the run ended, over the whole run",
+        "Mbit/s",
+    ),
+    ("cct avg small", "average completion time of small coflows", "ms"),
+    ("cct p95 small", "95th percentile of completion times of small coflows", "ms"),
+    ("cct p99 small", "99th percentile of completion times of small coflows", "ms"),
+    ("cct avg large", "average completion time of large coflows", "ms"),
+    ("cct over plan", "completion time of large coflows over what was planned for them, average", RATIO),
+    ("timeouts", "retransmission timeouts", "per 1000 flows"),
+    ("retransmitted", "segments sent again", "per 1000 segments"),
+    ("dropped", "packets dropped", "per million packet-hops"),
 ];
 
 /// A factor that compares a measure with the baseline's, or how far a mean over seeds is known.
 fn parts(name: &str) -> (bool, &str, bool) {
-    let (name, interval) = name.strip_suffix(" +-").map_or((name, false), |stem| (stem, true));
+    let (name, interval) = name.strip_suffix(INTERVAL).map_or((name, false), |stem| (stem, true));
     let (name, factor) = name.strip_prefix("factor ").map_or((name, false), |stem| (stem, true));
     (factor, name, interval)
 }
@@ -88,24 +101,20 @@ fn parts(name: &str) -> (bool, &str, bool) {
 /// Whether there is such a measure.
 pub(crate) fn check(name: &str) -> Result<(), String> {
     let stem = parts(name).1;
-    if MEASURES.iter().any(|(known, _)| *known == stem) {
+    if MEASURES.iter().any(|(known, _, _)| *known == stem) {
         return Ok(());
     }
     Err(format!("`{name}` is no measure of packets"))
 }
 
-/// What a measure is, in words.
-pub(crate) fn describe(name: &str) -> Option<String> {
-    let (factor, stem, interval) = parts(name);
-    let (_, words) = MEASURES.iter().find(|(known, _)| *known == stem)?;
-    let mut words = (*words).to_owned();
+/// What a measure is, in words, and its unit; none if it is none of packets.
+pub(crate) fn words(name: &str) -> Option<(String, &'static str)> {
+    let (factor, stem, _) = parts(name);
+    let (_, what, unit) = MEASURES.iter().find(|(known, _, _)| *known == stem)?;
     if factor {
-        words = format!("{words}; over the baseline's");
+        return Some((format!("{what}, over the baseline's"), RATIO));
     }
-    if interval {
-        words = format!("half of the 95 % confidence interval over seeds of: {words}");
-    }
-    Some(words)
+    Some(((*what).to_owned(), unit))
 }
 
 impl PacketSetup {
@@ -334,7 +343,7 @@ fn means(of_seeds: &[Measures]) -> Measures {
         let values: Vec<f64> = of_seeds.iter().filter_map(|measures| measures.get(name)).copied().collect();
         all.insert(name.clone(), six_digits(values.iter().sum::<f64>() / values.len() as f64));
         if let Some(half) = half_width(&values) {
-            all.insert(format!("{name} +-"), six_digits(half));
+            all.insert(format!("{name}{INTERVAL}"), six_digits(half));
         }
     }
     all

@@ -1,12 +1,12 @@
 //! `weir experiment live`: the part of an experiment between sites that is repeated with real bytes.
 
 use super::{LiveArgs, check_policies, chosen, failed, load_trace};
-use crate::output::{mean, percentile};
+use crate::output::{Provenance, mean, percentile};
 use crate::{Failure, progress};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use weir_experiment::{Experiment, Live, LiveWork};
+use weir_experiment::{Experiment, Live, LiveWork, MadeBy};
 use weir_model::{Bytes, CoflowId, CoflowSpec, HostId, Rate, Span};
 use weir_sim::{FlowRecord, Observer};
 use weir_testbed::live::{LiveOptions, LiveOutcome, Network, PAYLOAD_SHARE, RateChange, RelaySetup};
@@ -21,6 +21,7 @@ const HOST_RATE: f64 = 1.25e9;
 #[derive(Debug, Serialize)]
 struct LiveResults {
     schema: u32,
+    made_by: MadeBy,
     point: String,
     workload: String,
     runs: Vec<LiveRun>,
@@ -84,6 +85,7 @@ pub(super) fn live(args: &LiveArgs) -> Result<(), Failure> {
         let workload = load_trace(&args.trace)?;
         let mut results = LiveResults {
             schema: 1,
+            made_by: Provenance::of_experiment(&["experiment", "live", &name, "--trace", &args.trace]),
             point: live.point.clone(),
             workload: workload.name().to_owned(),
             runs: Vec::new(),
@@ -291,8 +293,13 @@ fn page(experiment: &Experiment, live: &Live, name: &str, results: &LiveResults)
     let _ = writeln!(
         page,
         "# {}, with real bytes\n\n{}, {}. Workload: {}. `weir experiment live {name}` makes this page; it is of one \
-         machine and one run, unlike the simulated one beside it. Means over {seeds} seeds; in brackets the least and the most.\n",
-        experiment.title, experiment.source, results.point, results.workload
+         machine and one run, unlike the simulated one beside it. Means over {seeds} seeds; in brackets the least and the \
+         most. {}\n",
+        experiment.title,
+        experiment.source,
+        results.point,
+        results.workload,
+        results.made_by.line(experiment.live_seeds(live))
     );
     let _ = writeln!(
         page,

@@ -1,6 +1,6 @@
 //! `weir packet --report`: from runs to what the page shows.
 
-use super::{Run, ms, setting};
+use super::{Run, made_by, ms, setting};
 use crate::report::{FlowRate, PacketReport, PacketRun};
 use std::collections::BTreeMap;
 use weir_packet::scenario::ENDLESS;
@@ -57,6 +57,15 @@ pub(super) fn page(scenario: &Scenario, runs: &[Run], every: Picos) -> PacketRep
                 .filter(|flow| flow.deadline_s.is_none())
                 .map(|flow| flow.fct_s * 1e3)
                 .collect(),
+            deadlines: {
+                let missed = deadlines.missed.min(deadlines.feasible);
+                [deadlines.feasible - missed, missed, deadlines.infeasible].map(|count| count as usize)
+            },
+            used: run
+                .flows
+                .iter()
+                .filter_map(|flow| Some(flow.fct_s / flow.deadline_s.filter(|deadline| *deadline > 0.0)?))
+                .collect(),
             averages_ms: named.map(|(name, group)| (name, average(group))).collect(),
             rates: rates(scenario, run, every),
         }
@@ -64,6 +73,7 @@ pub(super) fn page(scenario: &Scenario, runs: &[Run], every: Picos) -> PacketRep
     PacketReport {
         title: scenario.name.clone(),
         setting: format!("{}. {}", setting(scenario), scenario.about.trim()),
+        made_by: made_by(scenario),
         runs: runs.iter().map(of).collect(),
     }
 }
