@@ -2,7 +2,7 @@
 
 use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator};
-use weir_model::{CoflowId, Span, Time};
+use weir_model::{CoflowId, LinkId, Span, Time};
 use weir_policy::Slot;
 use weir_proto::{limits, v1};
 
@@ -15,23 +15,7 @@ impl Coordinator {
     /// A picture of the present.
     pub fn status(&mut self, now: Time) -> v1::StatusReply {
         self.advance(now);
-        let mut by_slot = vec![0.0; self.table.slot_bound()];
-        let mut used: Vec<(f64, Option<Slot>)> = vec![(0.0, None); self.config.fabric.links().len()];
-        let table = &self.table;
-        self.plan.for_each_rate(table, |at, rate| {
-            let limit = self.places.key(at.coflow, at.flow).map_or(f64::INFINITY, |key| self.limit_of(key));
-            let rate = (rate.bytes_per_sec() + self.gift(at)).min(limit);
-            by_slot[at.coflow.0 as usize] += rate;
-            if let Some(class) = table.flow(at).class() {
-                for link in table.classes()[class.index()].path().iter() {
-                    let (sum, first) = &mut used[link.index()];
-                    *sum += rate;
-                    if rate > 0.0 {
-                        first.get_or_insert(at.coflow);
-                    }
-                }
-            }
-        });
+        let (by_slot, used) = self.rates_shown();
         let live = self.coflows.iter().filter(|(_, coflow)| !coflow.complete);
         let coflows = live.take(limits::MAX_COFLOWS_SHOWN).map(|(&id, coflow)| {
             let slot = self.table.find_coflow(CoflowId(id));
@@ -90,6 +74,37 @@ impl Coordinator {
                 .map(|(&name, &value)| v1::Counter { name: name.to_owned(), value })
                 .collect(),
         }
+    }
+
+    /// The rate of every coflow of the table, and of every link the sum and the first coflow that moves there.
+    ///
+    /// A report may say that far more is left of a flow than was believed. Until the plan that follows, the plan in force,
+    /// which moves shares of what is left, then has rates that no link could carry: they are shown as what links do.
+    fn rates_shown(&self) -> (Vec<f64>, Vec<(f64, Option<Slot>)>) {
+        let capacity = |link: LinkId| self.fabric.capacity(link).bytes_per_sec();
+        let mut flows: Vec<(Slot, &[LinkId], f64)> = Vec::new();
+        let mut used: Vec<(f64, Option<Slot>)> = vec![(0.0, None); self.fabric.links().len()];
+        self.plan.for_each_rate(&self.table, |at, rate| {
+            let limit = self.places.key(at.coflow, at.flow).map_or(f64::INFINITY, |key| self.limit_of(key));
+            let class = self.table.flow(at).class();
+            let path = class.map_or(&[][..], |class| self.table.classes()[class.index()].path());
+            let least = path.iter().map(|&link| capacity(link)).fold(limit, f64::min);
+            let rate = (rate.bytes_per_sec() + self.gift(at)).min(least);
+            for link in path {
+                let (sum, first) = &mut used[link.index()];
+                *sum += rate;
+                if rate > 0.0 {
+                    first.get_or_insert(at.coflow);
+                }
+            }
+            flows.push((at.coflow, path, rate));
+        });
+        let mut by_slot = vec![0.0; self.table.slot_bound()];
+        for (slot, path, rate) in flows {
+            let fits = path.iter().map(|&link| capacity(link) / used[link.index()].0).fold(1.0, f64::min);
+            by_slot[slot.0 as usize] += rate * fits;
+        }
+        (by_slot, used)
     }
 
     /// Live coflows that a status has no room for.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn progress(flow: u64, sent: u64) -> v1::AgentMessage {
+pub(super) fn progress(flow: u64, sent: u64) -> v1::AgentMessage {
     let progress = v1::Progress { flows: vec![v1::FlowProgress { flow, sent }] };
     v1::AgentMessage {
         events: vec![v1::AgentEvent { kind: Some(v1::agent_event::Kind::Progress(progress)) }],

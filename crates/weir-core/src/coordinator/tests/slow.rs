@@ -109,6 +109,23 @@ fn no_rate_that_is_told_is_above_the_link_however_long_a_reader_sleeps() {
 }
 
 #[test]
+fn no_rate_that_is_shown_is_above_the_link_when_far_more_is_left_than_was_said() {
+    let mut pair = Pair::new(3);
+    let (coflow, other) = (pair.register(1), pair.register(1));
+    let flow = pair.open(coflow, "lied-about", 50_000_000, 0, 1);
+    pair.open(other, "beside", 50_000_000, 0, 2);
+    let session = pair.sessions[0].unwrap();
+    // As if all but a byte had moved, which is what the next plan is made for; then as if nothing had.
+    pair.coordinator.handle_agent(pair.now, session, super::defects::progress(flow, 49_999_999));
+    pair.now = pair.now + Span::from_millis(20);
+    pair.coordinator.poll_plan(pair.now);
+    pair.coordinator.handle_agent(pair.now, session, super::defects::progress(flow, 0));
+    let shown: Vec<f64> =
+        pair.coordinator.status(pair.now).coflows.iter().map(|c| c.rate_bytes_per_s).collect();
+    assert!(shown[0] > 0.0 && shown.iter().sum::<f64>() <= 1.02 * CAPACITY, "{shown:?} B/s");
+}
+
+#[test]
 fn a_coordinator_that_restarted_hears_again_what_flows_can_use() {
     let mut pair = Pair::new(3);
     let (first, second) = (pair.register(1), pair.register(1));
