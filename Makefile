@@ -79,7 +79,7 @@ bench: build
 # Without a sanitizer, for the code is safe Rust but for a few calls of the system, none of which is reached here: so any
 # stable toolchain will do. What is found stays in fuzz/artifacts; what leads further, in fuzz/corpus (seeds are in git).
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS ?= decoders traces coordinator agent relay controller
+FUZZ_TARGETS ?= decoders traces journal coordinator agent relay controller
 FUZZ = RUSTC_BOOTSTRAP=1 $(CARGO) fuzz
 FUZZ_WHERE = --fuzz-dir fuzz --sanitizer none --target-dir $(CARGO_TARGET_DIR)/fuzz
 FUZZ_LIMITS = -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0

@@ -268,7 +268,25 @@ fn controller() -> Vec<u8> {
         .0
 }
 
+/// Version 1 has no checksums, so changed lines are read and not only found to be damaged.
+fn journal() -> Vec<u8> {
+    let entries = [
+        r#"{"Put":{"coflow":1,"block":"a","path":"/p","offset":0,"size":1,"spooled":false,"frame_checksums":[7],"stamp":{"inode":1,"modified_ns":2,"length":3},"identity":"00000000000000000000000000000005"}}"#,
+        r#"{"Coflow":{"coflow":1,"note":[8,1],"noted_ns":5}}"#,
+        r#"{"Done":{"coflow":1,"bytes":5,"mark":9}}"#,
+        r#"{"Served":{"coflow":2,"flows":2,"bytes":5,"marks":[1,2]}}"#,
+        r#"{"Gone":{"coflow":1,"block":"a"}}"#,
+        r#"{"Ended":7}"#,
+        r#"{"EndedRange":[9,12]}"#,
+    ];
+    format!("{{\"weir_journal\":1}}\n{}\n", entries.join("\n")).into_bytes()
+}
+
 fn main() -> std::io::Result<()> {
+    let version_1 = journal();
+    let found = weir_daemon::agent::JournalLines::read(version_1.as_slice())?;
+    write("journal", "version-1", &version_1)?;
+    write("journal", "version-2", &weir_daemon::agent::journal_lines(&found.entries)?)?;
     for policy in 0..8 {
         write("coordinator", &format!("seed-{policy}"), &coordinator(policy))?;
     }

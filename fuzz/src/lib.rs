@@ -8,5 +8,6 @@ pub mod controller;
 pub mod coordinator;
 pub mod decoders;
 pub mod input;
+pub mod journal;
 pub mod relay;
 pub mod traces;

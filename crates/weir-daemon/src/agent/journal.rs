@@ -12,20 +12,17 @@
 //!   everything else goes into the reserve, and beyond it waits in memory until there is room again.
 //! * The machine is lost: so are the journal's last moments, and blocks in memory anyway.
 
+use super::journal_lines::{HEADER, JournalLines, journal_lines as lines};
 use rustix::fs::FallocateFlags;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use weir_core::agent::{Agent, FactCursor, JournalEntry};
 
 const FILE: &str = "journal.jsonl";
 const NEW_FILE: &str = "journal.jsonl.new";
-/// Written first.
-const HEADER: &str = "{\"weir_journal\":2}";
-/// Of version 1.
-const HEADER_1: &str = "{\"weir_journal\":1}";
 /// Room on the disk that is kept for everything but puts.
 const RESERVE_BYTES: u64 = 1 << 20;
 /// A journal is written anew once it has twice the length it had, and this much more.
@@ -85,25 +82,14 @@ impl Log {
     }
 }
 
-/// What was found in a journal.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) entries: Vec<JournalEntry>,
-    /// Lines, counted from 1, that could not be read.
-    pub(super) damaged: Vec<usize>,
-}
-
 impl Journal {
     /// Reads what is there and opens it for appending.
-    pub(super) fn open(spool: &Path) -> io::Result<(Journal, Found)> {
+    pub(super) fn open(spool: &Path) -> io::Result<(Journal, JournalLines)> {
         let path = spool.join(FILE);
-        let (found, whole) = read(&path)?;
-        for line in &found.damaged {
-            tracing::error!(path = %path.display(), line, "a damaged line of the journal was skipped: what it said is lost");
-        }
+        let found = read(&path)?;
         let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
         // A torn line at the end is taken back.
-        file.set_len(whole)?;
+        file.set_len(found.whole)?;
         let length = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
         let log = Log { file, length, reserved: Some(0) };
         let mut journal = Journal {
@@ -249,71 +235,30 @@ impl Journal {
     }
 }
 
-fn lines(entries: &[JournalEntry]) -> io::Result<Vec<u8>> {
-    let mut lines = Vec::new();
-    for entry in entries {
-        let json = serde_json::to_vec(entry)?;
-        write!(lines, "{:08x} ", weir_net::checksum(&json))?;
-        lines.extend_from_slice(&json);
-        lines.push(b'\n');
-    }
-    Ok(lines)
-}
-
-/// What a journal says, and how many bytes of it are whole lines.
-fn read(path: &Path) -> io::Result<(Found, u64)> {
-    let mut found = Found::default();
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((found, 0)),
+/// What a journal says. One of another version is put aside.
+fn read(path: &Path) -> io::Result<JournalLines> {
+    let found = match File::open(path) {
+        Ok(file) => JournalLines::read(BufReader::new(file))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalLines::default()),
         Err(error) => return Err(error),
     };
-    let (mut reader, mut line, mut whole) = (BufReader::new(file), Vec::new(), 0);
-    for number in 1.. {
-        line.clear();
-        let length = reader.read_until(b'\n', &mut line)?;
-        if line.pop_if(|last| *last == b'\n').is_none() {
-            if length > 0 {
-                tracing::warn!(path = %path.display(), number, "the journal's last line is torn: it was never answered for");
-            }
-            break;
-        }
-        if number == 1 && is_of_other_version(&line) {
-            let aside = path.with_extension("other-version");
-            std::fs::rename(path, &aside)?;
-            tracing::warn!(kept = %aside.display(), "journal of another version put aside");
-            return Ok((found, 0));
-        }
-        whole += length as u64;
-        if number == 1 && (line == HEADER.as_bytes() || line == HEADER_1.as_bytes()) {
-            continue;
-        }
-        match decode(&line) {
-            Some(entry) => found.entries.push(entry),
-            None => found.damaged.push(number),
-        }
+    if found.torn {
+        tracing::warn!(path = %path.display(), "the journal's last line is torn: it was never answered for");
     }
-    Ok((found, whole))
-}
-
-/// Whether a first line is the header of a version that is not known here.
-fn is_of_other_version(line: &[u8]) -> bool {
-    line.starts_with(b"{\"weir_journal\":") && line != HEADER.as_bytes() && line != HEADER_1.as_bytes()
-}
-
-fn decode(line: &[u8]) -> Option<JournalEntry> {
-    if line.first() == Some(&b'{') {
-        return serde_json::from_slice(line).ok();
+    for line in &found.damaged {
+        tracing::error!(path = %path.display(), line, "a damaged line of the journal was skipped: what it said is lost");
     }
-    let (digits, json) = (line.get(..8)?, line.get(9..)?);
-    let digits = std::str::from_utf8(digits).ok()?;
-    let sound = u32::from_str_radix(digits, 16) == Ok(weir_net::checksum(json));
-    sound.then(|| serde_json::from_slice(json).ok()).flatten()
+    if found.other_version {
+        let aside = path.with_extension("other-version");
+        std::fs::rename(path, &aside)?;
+        tracing::warn!(kept = %aside.display(), "journal of another version put aside");
+    }
+    Ok(found)
 }
 
-/// Journal lines as bytes, for tests that damage them and for fuzzing.
 #[cfg(test)]
 mod tests {
+    use super::super::journal_lines::HEADER_1;
     use super::*;
     use weir_core::agent::{AgentConfig, BlockEntry};
     use weir_model::Span;

@@ -10,12 +10,15 @@ mod data_plane;
 mod identity;
 mod jobs;
 mod journal;
+mod journal_lines;
 mod outlet;
 mod service;
 mod serving;
 mod session;
 mod spool;
 mod uploads;
+
+pub use journal_lines::{JournalLines, journal_lines};
 
 use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};

@@ -1,0 +1,76 @@
+//! The lines of a journal: how facts are written down, and how a file of them is read, whatever happened to it.
+
+use std::io::{self, BufRead, Write};
+use weir_core::agent::JournalEntry;
+
+/// Written first.
+pub(super) const HEADER: &str = "{\"weir_journal\":2}";
+/// Of version 1.
+pub(super) const HEADER_1: &str = "{\"weir_journal\":1}";
+
+/// What was found in a journal.
+#[derive(Debug, Default)]
+pub struct JournalLines {
+    /// What its sound lines say.
+    pub entries: Vec<JournalEntry>,
+    /// Lines, counted from 1, that could not be read.
+    pub damaged: Vec<usize>,
+    /// Bytes that are whole lines.
+    pub whole: u64,
+    /// Whether it ends in half a line, which nobody was answered for.
+    pub torn: bool,
+    /// Whether its first line is of a version that is not known here; then nothing more of it was read.
+    pub other_version: bool,
+}
+
+impl JournalLines {
+    /// Reads a journal. Errors are the reader's alone: whatever the bytes are, they are at worst damaged lines.
+    pub fn read(mut reader: impl BufRead) -> io::Result<JournalLines> {
+        let mut found = JournalLines::default();
+        let mut line = Vec::new();
+        for number in 1.. {
+            line.clear();
+            let length = reader.read_until(b'\n', &mut line)?;
+            if line.pop_if(|last| *last == b'\n').is_none() {
+                found.torn = length > 0;
+                break;
+            }
+            let known = line == HEADER.as_bytes() || line == HEADER_1.as_bytes();
+            if number == 1 && !known && line.starts_with(b"{\"weir_journal\":") {
+                found.other_version = true;
+                break;
+            }
+            found.whole += length as u64;
+            if number == 1 && known {
+                continue;
+            }
+            match decode(&line) {
+                Some(entry) => found.entries.push(entry),
+                None => found.damaged.push(number),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The lines that say `entries`, without a header. Errors are of the encoding alone.
+pub fn journal_lines(entries: &[JournalEntry]) -> io::Result<Vec<u8>> {
+    let mut lines = Vec::new();
+    for entry in entries {
+        let json = serde_json::to_vec(entry)?;
+        write!(lines, "{:08x} ", weir_net::checksum(&json))?;
+        lines.extend_from_slice(&json);
+        lines.push(b'\n');
+    }
+    Ok(lines)
+}
+
+fn decode(line: &[u8]) -> Option<JournalEntry> {
+    if line.first() == Some(&b'{') {
+        return serde_json::from_slice(line).ok();
+    }
+    let (digits, json) = (line.get(..8)?, line.get(9..)?);
+    let digits = std::str::from_utf8(digits).ok()?;
+    let sound = u32::from_str_radix(digits, 16) == Ok(weir_net::checksum(json));
+    sound.then(|| serde_json::from_slice(json).ok()).flatten()
+}

@@ -1,0 +1,45 @@
+//! An agent's journal, whatever happened to its file.
+
+use weir_core::agent::{Agent, AgentConfig, FactCursor, JournalEntry};
+use weir_daemon::agent::{JournalLines, journal_lines};
+use weir_model::Span;
+
+fn agent(entries: Vec<JournalEntry>) -> Agent {
+    let mut agent = Agent::new(AgentConfig {
+        host: 0,
+        data_address: "10.0.0.1:7071".to_owned(),
+        incarnation: 1,
+        spool_identity: 1,
+        first_plan_wait: Span::from_millis(100),
+        report_interval: Span::from_millis(20),
+        uplink: None,
+        measures_interface: false,
+    });
+    entries.into_iter().for_each(|entry| agent.restore(entry));
+    agent
+}
+
+fn facts(agent: &Agent) -> Vec<u8> {
+    let (mut cursor, mut all) = (FactCursor::default(), Vec::new());
+    loop {
+        let some = agent.facts(&mut cursor, 3);
+        if some.is_empty() {
+            return all;
+        }
+        all.extend(journal_lines(&some).expect("facts can be written"));
+    }
+}
+
+fn read(bytes: &[u8]) -> JournalLines {
+    JournalLines::read(bytes).expect("memory can be read")
+}
+
+/// Reads a journal and restores an agent; what it knows then restores the same one.
+pub fn run(data: &[u8]) {
+    let found = read(data);
+    assert!(found.whole <= data.len() as u64);
+    let once = facts(&agent(found.entries));
+    let again = read(&once);
+    assert!(again.damaged.is_empty() && !again.torn && !again.other_version);
+    assert_eq!(facts(&agent(again.entries)), once);
+}
