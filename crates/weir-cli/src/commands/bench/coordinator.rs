@@ -1,18 +1,16 @@
 //! `weir bench coordinator`: a coordinator process and the sessions of many agents, over the real control plane.
 //! One process plays all agents, without data plane: their flows move exactly as plans say.
 
+use super::daemons::{Daemon, coordinator as coordinator_at, free_address, raise_descriptors};
 use super::load::Load;
 use super::played::PlayedAgent;
-use super::receive::cpu_seconds;
 use super::rounds::Rounds;
 use crate::Failure;
 use crate::output::percentile;
-use anyhow::Context;
 use clap::Args;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -32,8 +30,6 @@ const LEAST_BYTES: f64 = 4e6;
 const TICK: Duration = Duration::from_millis(1);
 /// Time to begin before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// How long the coordinator may take to serve.
-const START_LIMIT: Duration = Duration::from_secs(15);
 
 /// First flows move as plans say, and agents report every `--report-interval`. Then, for as long again, every
 /// agent also sends reports of single flows as fast as its session takes them. Printed are
@@ -81,55 +77,6 @@ pub(crate) struct CoordinatorArgs {
     /// Seed of the coflows
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-/// A coordinator that does not outlive this value.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    fn start(args: &CoordinatorArgs) -> anyhow::Result<(Process, SocketAddr)> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command
-            .args([
-                "coordinator",
-                "--listen",
-                &address.to_string(),
-                "--bypass",
-                "0",
-                "--policy",
-                &args.policy,
-            ])
-            .args(["--hosts", &args.agents.to_string()])
-            .args(["--link-rate", &format!("{}bit", args.link_rate.bits_per_sec())])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null());
-        let process = Process(command.spawn()?);
-        let end = Instant::now() + START_LIMIT;
-        while std::net::TcpStream::connect(address).is_err() {
-            anyhow::ensure!(Instant::now() < end, "the coordinator does not serve on {address}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Ok((process, address))
-    }
-
-    fn cpu_seconds(&self) -> anyhow::Result<f64> {
-        cpu_seconds(&self.0.id().to_string())
-    }
-
-    /// Resident bytes.
-    fn memory(&self) -> anyhow::Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.0.id()))?;
-        let pages = text.split_whitespace().nth(1).context("statm has a second field")?.parse::<f64>()?;
-        Ok(pages * rustix::param::page_size() as f64)
-    }
 }
 
 /// One played agent and the way to its session.
@@ -312,10 +259,10 @@ async fn measure(
     what: &str,
     world: &Shared,
     client: &Client,
-    process: Option<&Process>,
+    process: Option<&Daemon>,
     seconds: f64,
 ) -> anyhow::Result<()> {
-    let cpu = || process.map(Process::cpu_seconds).transpose();
+    let cpu = || process.map(Daemon::cpu_seconds).transpose();
     let (before, start, cpu_before) = (client.status().await?, Instant::now(), cpu()?);
     world.borrow_mut().rounds.clear();
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
@@ -361,10 +308,15 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
         return Err(Failure::Input(format!("--seconds {} is not between 0.1 and 3600", args.seconds)));
     }
     weir_policy::find(&args.policy).map_err(|error| Failure::Input(error.to_string()))?;
-    allow_sockets()?;
+    // Every session is a socket, here and in the coordinator.
+    raise_descriptors()?;
     let (process, address) = match args.coordinator {
         Some(address) => (None, address),
-        None => Process::start(args).map(|(process, address)| (Some(process), address))?,
+        None => {
+            let (address, rate) = (free_address()?, format!("{}bit", args.link_rate.bits_per_sec()));
+            let options = ["--policy", &args.policy, "--link-rate", &rate].map(str::to_owned);
+            (Some(coordinator_at(address, args.agents, &options)?), address)
+        }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
@@ -388,12 +340,4 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
         Ok::<(), anyhow::Error>(())
     })?;
     Ok(())
-}
-
-/// Every session is a socket, here and in the coordinator, which inherits the limit.
-fn allow_sockets() -> std::io::Result<()> {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    Ok(setrlimit(Resource::Nofile, limit)?)
 }

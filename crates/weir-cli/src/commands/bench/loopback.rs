@@ -9,7 +9,8 @@
 //! - `large`: in the page cache, but every byte has to come from memory once;
 //! - `first`: as `large`, and the agent does not know its checksums yet, as of a file nobody got before.
 
-use super::receive::{Received, cpu_seconds};
+use super::daemons::{AgentPlace, Daemon, free_address};
+use super::receive::Received;
 use crate::Failure;
 use crate::output::OutputFile;
 use anyhow::Context;
@@ -18,9 +19,8 @@ use serde::Serialize;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use weir_client::{Client, ClientConfig};
 
 /// Blocks of the `first` kind: more than all rounds can begin.
 const FIRST_BLOCKS: u64 = 4_000;
@@ -74,16 +74,6 @@ struct Report {
     cached_block_bytes: u64,
     large_block_bytes: u64,
     rows: Vec<Row>,
-}
-
-/// A child that does not outlive this value.
-struct Guard(Child);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 pub(crate) fn loopback(args: &LoopbackArgs) -> Result<(), Failure> {
@@ -154,7 +144,7 @@ pub(crate) fn loopback(args: &LoopbackArgs) -> Result<(), Failure> {
 }
 
 struct Bench {
-    agent: Guard,
+    agent: Daemon,
     holder: SocketAddr,
     program: PathBuf,
     seconds: f64,
@@ -163,19 +153,15 @@ struct Bench {
 impl Bench {
     /// Starts an agent without a coordinator, and puts the blocks.
     fn start(args: &LoopbackArgs, dir: &Path) -> Result<Bench, Failure> {
-        let (program, holder) = (std::env::current_exe()?, free_address()?);
+        let program = std::env::current_exe()?;
         let data = dir.join("data");
         write_data(&data, args.block_mb)?;
-        let spool = dir.join("spool");
-        let mut command = Command::new(&program);
-        command.arg("agent").args(["--host", "0", "--listen", &holder.to_string()]);
-        command.arg("--spool").arg(&spool).arg("--allow").arg(dir).stdin(Stdio::null());
-        let agent = Guard(command.spawn()?);
+        let place = AgentPlace::new(0, dir, None)?;
+        let (agent, holder) = (place.start(dir)?, place.address);
         let size = args.block_mb << 20;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let agent = Some(spool.join("agent.sock"));
-            let client = Client::new(ClientConfig { coordinator: None, agent, host: 0 });
+            let client = place.client();
             client.put_file(COFLOW, "cached-0", &data, 0, CACHED_BYTES.min(size)).await?;
             client.put_file(COFLOW, "large-0", &data, 0, size).await?;
             for index in 0..FIRST_BLOCKS {
@@ -191,10 +177,9 @@ impl Bench {
     }
 
     fn weir(&self, streams: u64, prefix: &str, blocks: u64, start: u64) -> anyhow::Result<Measured> {
-        let agent = self.agent.0.id().to_string();
-        let before = cpu_seconds(&agent)?;
+        let before = self.agent.cpu_seconds()?;
         let received = self.receive(streams, prefix, blocks, start, self.seconds)?;
-        let sender = cpu_seconds(&agent)? - before;
+        let sender = self.agent.cpu_seconds()? - before;
         Ok(measured(received.bytes as f64, received.seconds, sender, received.cpu_s))
     }
 
@@ -221,13 +206,8 @@ impl Bench {
         let address = free_address()?;
         let port = address.port().to_string();
         let mut server = Command::new("iperf3");
-        server.args(["-s", "-1", "-B", "127.0.0.1", "-p", &port]).stdin(Stdio::null()).stdout(Stdio::null());
-        let server = Guard(server.spawn()?);
-        let end = Instant::now() + GRACE;
-        while TcpListener::bind(address).is_ok() {
-            anyhow::ensure!(Instant::now() < end, "iperf3 does not listen on {address}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        server.args(["-s", "-1", "-B", "127.0.0.1", "-p", &port]).stdout(Stdio::null());
+        let server = Daemon::start_serving(server, || TcpListener::bind(address).is_err())?;
         let seconds = self.seconds.ceil().to_string();
         let mut client = Command::new("iperf3");
         client.args(["-c", "127.0.0.1", "-p", &port, "-C", "cubic", "--json"]).args([
@@ -271,9 +251,10 @@ fn output_of(mut command: Command, seconds: f64) -> anyhow::Result<Vec<u8>> {
     let name = format!("{command:?}");
     let end = Instant::now() + Duration::from_secs_f64(seconds) + GRACE;
     let output = tempfile::tempfile()?;
-    let mut child = Guard(command.stdin(Stdio::null()).stdout(output.try_clone()?).spawn()?);
+    command.stdout(output.try_clone()?);
+    let mut child = Daemon::start(command)?;
     loop {
-        if let Some(status) = child.0.try_wait()? {
+        if let Some(status) = child.ended()? {
             anyhow::ensure!(status.success(), "{name}: {status}");
             break;
         }
@@ -284,10 +265,6 @@ fn output_of(mut command: Command, seconds: f64) -> anyhow::Result<Vec<u8>> {
     std::io::Seek::rewind(&mut &output)?;
     std::io::Read::read_to_end(&mut &output, &mut bytes)?;
     Ok(bytes)
-}
-
-fn free_address() -> std::io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 /// Bytes that do not compress and are soon made.

@@ -1,6 +1,7 @@
 //! `weir bench`: measurements on this machine.
 
 mod coordinator;
+mod daemons;
 mod deciding;
 mod load;
 mod loopback;
@@ -8,6 +9,7 @@ mod planning;
 mod played;
 mod receive;
 mod relay;
+mod restart;
 mod rounds;
 mod routing;
 mod sites;
@@ -31,6 +33,8 @@ pub(crate) enum BenchCommand {
     Sites(sites::SitesArgs),
     /// A relay over loopback: throughput beside a plain splice forwarder, and flows beside one that is stuck
     Relay(relay::RelayArgs),
+    /// Processes are killed under load and started again: when everything is known again, journals, memory
+    Restart(restart::RestartArgs),
     /// The receiving process of `weir bench loopback`
     #[command(hide = true)]
     Receive(receive::ReceiveArgs),
@@ -45,6 +49,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Routing(args) => routing::routing(&args),
         BenchCommand::Sites(args) => sites::sites(&args),
         BenchCommand::Relay(args) => relay::relay(&args),
+        BenchCommand::Restart(args) => restart::restart(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }
 }
