@@ -19,6 +19,13 @@ fn trace(dir: &Path, first: &str) -> String {
     file.to_str().expect("a path").to_owned()
 }
 
+/// One flow larger than any disk: 10^9 MiB.
+fn huge(dir: &Path) -> String {
+    let file = dir.join("huge.txt");
+    std::fs::write(&file, "2 1\n1 0 1 0 1 1:1000000000\n").expect("a trace");
+    file.to_str().expect("a path").to_owned()
+}
+
 /// Command lines, and what their one line has to say.
 const REFUSED: &[(&str, &[&str])] = &[
     ("sim --trace T --policy dclas:first=10", &["--policy", "first=10", "at least 1 kB", "10MB"]),
@@ -50,6 +57,10 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("live --plan-share 2 --loopback", &["--plan-share", "at most 1"]),
     ("live --plan-share -1 --loopback", &["--plan-share", "at most 1"]),
     ("live --runs -1", &["--runs -1", "Repeat everything"]),
+    (
+        "live --trace H --count 1 --hosts 2 --loopback",
+        &["largest flow, 1048.6 TB, into /", " free: ", "--bytes-divisor, --isolation-cap", "TMPDIR"],
+    ),
     ("live --report D/no/x.html --loopback", &["--report", "No such file"]),
     ("trace convert D D/out", &["directory"]),
     ("experiment run small --dir D/none", &["--dir", "none"]),
@@ -62,10 +73,12 @@ const REFUSED: &[(&str, &[&str])] = &[
 fn careless_input_gets_one_line_and_exit_2() {
     let dir = tempfile::tempdir().expect("a folder");
     let (folder, trace) = (dir.path().to_str().expect("a path"), trace(dir.path(), ""));
+    let huge = huge(dir.path());
     let mut wrong = Vec::new();
     for (line, says) in REFUSED {
         let named = |word: &str| match word {
             "T" => trace.clone(),
+            "H" => huge.clone(),
             "D" => folder.to_owned(),
             word if word.starts_with("D/") => word.replacen('D', folder, 1),
             word => word.to_owned(),

@@ -112,6 +112,48 @@ fn stages_begin_after_those_they_wait_for_and_jobs_end_with_their_last() {
     }
 }
 
+/// A workload that nobody asked to be cut is made small, and the line that says so is what is done to it.
+#[test]
+fn what_was_done_to_sizes_and_times_is_announced_and_true() {
+    let dir = tempfile::tempdir().unwrap();
+    let (trace, json) = (dir.path().join("t.txt"), dir.path().join("live.json"));
+    // 1 MiB at once; 4000 MiB from the other host after 3 s.
+    std::fs::write(&trace, "2 2\n1 0 1 0 1 1:1\n2 3000 1 1 1 0:4000\n").unwrap();
+    let run = |options: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["live", "--loopback", "--hosts", "2", "--policy", "varys", "--trace"])
+            .arg(&trace)
+            .args(options)
+            .arg("--json")
+            .arg(&json)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        (String::from_utf8_lossy(&output.stdout).into_owned(), results)
+    };
+    let (said, results) = run(&[]);
+    let line = format!(
+        "{} is made small: its first 150 coflows, sizes divided by 40, times by 30, none above 4 s alone. ",
+        trace.display()
+    );
+    assert!(said.starts_with(&line), "{said}");
+    let simulated = &results["runs"].as_array().unwrap()[1];
+    assert_eq!(simulated["mode"], "simulated");
+    let rows = simulated["coflows"].as_array().unwrap();
+    // 2^20 / 40 = 26214.4, rounded down.
+    assert_eq!(rows[0]["bytes"], 26_214);
+    // 3 s / 30.
+    assert_eq!(seconds(&rows[1], "arrival_s"), 0.1);
+    // 4000 MiB / 40 = 104857600 bytes take T = 8.771 s at 100 Mbit/s less headers: C - C^2 / 4T = 3.544 s.
+    let alone_s = 100.0 * f64::from(1 << 20) * 8.0 / (1e8 * 1448.0 / 1514.0);
+    assert!((seconds(&rows[1], "isolation_s") - (4.0 - 4.0 / alone_s)).abs() < 1e-3, "{rows:?}");
+
+    let (said, results) = run(&["--count", "1"]);
+    assert!(!said.contains("made small"), "{said}");
+    assert_eq!(results["runs"][1]["coflows"][0]["bytes"], 1 << 20);
+}
+
 /// With deadlines that leave no time for half of the work: what is let in moves, what is refused does not, and
 /// the run ends all the same. Who meets what depends on the machine and is not asked here.
 #[test]

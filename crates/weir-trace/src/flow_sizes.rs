@@ -405,6 +405,15 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_order_mark_before_a_table_is_skipped() {
+        let text = "100 0\n300 1\n";
+        let marked = FlowSizes::from_text("test", &format!("\u{feff}{text}")).expect("a table");
+        assert_eq!(marked, FlowSizes::from_text("test", text).expect("a table"));
+        // One stands before the text; a second is part of it.
+        assert!(FlowSizes::from_text("test", &format!("\u{feff}\u{feff}{text}")).is_err());
+    }
+
+    #[test]
     fn moments_are_those_of_a_step_and_a_straight_piece() {
         let sizes = half_a_step();
         // 0.5 * 100 + 0.5 * 200; squares: 0.5 * 1e4 + 0.5 * (300^3 - 100^3) / (3 * 200).

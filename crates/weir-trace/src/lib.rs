@@ -25,8 +25,8 @@ pub use flow_sizes::{Below, FlowSizes, FlowSizesError, PACKET_PAYLOAD};
 pub use flows::{
     Ends, FlowArrival, FlowKind, HEADER, Mix, Poisson, PoissonError, PoissonSpec, mean_wire_bytes, wire_bytes,
 };
-pub use load::{LoadError, PUBLIC_TRACE, SYNTHETIC, Source, find_public_trace, load, open, read_text};
+pub use load::{LoadError, PUBLIC_TRACE, SYNTHETIC, Source, find_public_trace, load, open};
 pub use scenario::{Expected, ScaleError, Scenario, ScenarioError};
 pub use slice::Slice;
-pub use text::{MAX_FLOWS_PER_COFLOW, MAX_HOSTS, MAX_LINE_BYTES, MAX_TOTAL_BYTES, ReadError};
+pub use text::{MAX_FLOWS_PER_COFLOW, MAX_HOSTS, MAX_LINE_BYTES, MAX_TOTAL_BYTES, ReadError, read_text};
 pub use workload::{Job, Stage, Workload};

@@ -2,6 +2,7 @@
 
 use crate::coflow_benchmark::{self, MEGABYTE};
 use crate::synthetic::{self, SyntheticError};
+use crate::text::without_mark;
 use crate::{Job, ReadError, Workload, weir_format};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -34,9 +35,6 @@ pub enum LoadError {
     Synthetic(#[from] SyntheticError),
 }
 
-/// U+FEFF, three bytes in UTF-8.
-const BYTE_ORDER_MARK: &str = "\u{feff}";
-
 type Input = BufReader<File>;
 
 enum Kind {
@@ -63,8 +61,7 @@ pub fn open(spec: &str, seed: u64) -> Result<Source, LoadError> {
     let opened = File::open(spec).and_then(|file| {
         // Opening a directory succeeds; reading it does not.
         let mut input = BufReader::with_capacity(MEGABYTE as usize, file);
-        skip_mark(&mut input)?;
-        let is_ours = input.fill_buf()?.starts_with(weir_format::MAGIC.as_bytes());
+        let is_ours = without_mark(input.fill_buf()?).starts_with(weir_format::MAGIC.as_bytes());
         Ok((input, is_ours))
     });
     let (input, is_ours) = opened.map_err(|source| LoadError::Open { path: spec.to_owned(), source })?;
@@ -79,23 +76,6 @@ pub fn open(spec: &str, seed: u64) -> Result<Source, LoadError> {
     let reader = coflow_benchmark::Reader::new(input).map_err(malformed)?;
     let name = file_name.into_owned();
     Ok(Source { name, path, hosts: reader.hosts(), kind: Kind::Benchmark(reader) })
-}
-
-/// Skips the byte-order mark that some editors write at the beginning of a file of UTF-8.
-fn skip_mark(input: &mut impl BufRead) -> std::io::Result<()> {
-    if input.fill_buf()?.starts_with(BYTE_ORDER_MARK.as_bytes()) {
-        input.consume(BYTE_ORDER_MARK.len());
-    }
-    Ok(())
-}
-
-/// Text of a file, without the byte-order mark that some editors write at its beginning.
-///
-/// # Errors
-/// The operating system's reason, or that it is not UTF-8.
-pub fn read_text(path: &Path) -> std::io::Result<String> {
-    let text = std::fs::read_to_string(path)?;
-    Ok(text.strip_prefix(BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text))
 }
 
 /// Reads all of what `--trace` names: see [`open`].

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
+use std::path::Path;
 use weir_model::{Bytes, HostId};
 
 /// Longest line that is read, in bytes; a longer one is an error.
@@ -12,6 +13,25 @@ pub const MAX_HOSTS: u32 = 1 << 24;
 pub const MAX_FLOWS_PER_COFLOW: usize = 1 << 24;
 /// Most bytes that all flows of a file may have together, so that no sum overflows.
 pub const MAX_TOTAL_BYTES: u64 = 1 << 62;
+
+/// What some editors write at the beginning of a file of UTF-8: U+FEFF, three bytes.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// The beginning of a text, or all of it, without a byte-order mark.
+pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
+}
+
+/// Text of a file, without the byte-order mark that some editors write at its beginning.
+///
+/// # Errors
+/// The operating system's reason, or that it is not UTF-8.
+pub fn read_text(path: &Path) -> std::io::Result<String> {
+    let text = std::fs::read_to_string(path)?;
+    // Without a mark, which is one character, it is UTF-8 as before.
+    let mark = text.len() - without_mark(text.as_bytes()).len();
+    Ok(if mark == 0 { text } else { text[mark..].to_owned() })
+}
 
 /// What is wrong with a file, and where.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +56,7 @@ pub enum ReadError {
     },
 }
 
-/// Lines of a file, one in memory at a time.
+/// Lines of a file, one in memory at a time, without the byte-order mark that may stand before the first.
 pub(crate) struct Lines<R> {
     input: R,
     line: usize,
@@ -79,6 +99,10 @@ impl<R: BufRead> Lines<R> {
             if let Err(error) = std::str::from_utf8(&self.buffer) {
                 let reason = "not UTF-8 text".to_owned();
                 return Err(ReadError::Malformed { line, column: error.valid_up_to() + 1, reason });
+            }
+            if line == 1 {
+                let mark = self.buffer.len() - without_mark(&self.buffer).len();
+                self.buffer.drain(..mark);
             }
             let text = self.text().trim();
             if !text.is_empty() && !comment.is_some_and(|mark| text.starts_with(mark)) {

@@ -198,6 +198,8 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
     find_policies(&scheduled)?;
     let work = Work::prepare(args)?;
+    // Before anything is simulated: that takes long where the run would be too large.
+    live::check_room(&work.coflows).map_err(|error| Failure::Input(error.to_string()))?;
     let loopback = args.loopback || !rights();
     let setting = setting(args, &work, loopback);
     println!("{setting}");

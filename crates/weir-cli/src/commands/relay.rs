@@ -110,6 +110,6 @@ pub(crate) fn relay(args: RelayArgs) -> Result<(), Failure> {
 fn read_rules(path: &Path) -> Result<StaticRules, Failure> {
     let refuse =
         |error: &dyn std::fmt::Display| Failure::Input(format!("--rules {}: {error}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| refuse(&error))?;
+    let text = weir_trace::read_text(path).map_err(|error| refuse(&error))?;
     StaticRules::parse(&text).map_err(|error| refuse(&error))
 }

@@ -3,33 +3,108 @@
 //! A run that ends, well or not, drops both. Signals that end a program by default do not: for them
 //! [`end_on_signals`] does it. After SIGKILL the kernel ends the children, and the folder stays until the next run finds
 //! it: its name says whose it was ([`ProcessName`]), and that this process is no more.
+//!
+//! A signal comes at any moment. Therefore a folder or a process is made, noted, ended and forgotten under one lock:
+//! whoever ends everything sees all there is, and nothing comes after.
 
 use crate::process::ProcessName;
-use rustix::process::{Pid, Signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tempfile::TempDir;
+use std::time::{Duration, Instant};
 
 /// How folders of runs begin; then the owner, then what makes the name unique.
 const PREFIX: &str = "weir-live-";
+/// How long killed processes may take until the kernel has ended them, before their folder is removed anyway.
+const END_LIMIT: Duration = Duration::from_secs(5);
+/// How often it is looked whether they have ended.
+const END_STEP: Duration = Duration::from_millis(1);
 
-/// What the present runs of this process have.
+/// What runs of a process have at present.
+struct Leftovers(Mutex<Present>);
+
 #[derive(Default)]
 struct Present {
     folders: Vec<PathBuf>,
     children: Vec<Pid>,
 }
 
-static PRESENT: Mutex<Present> = Mutex::new(Present { folders: Vec::new(), children: Vec::new() });
+/// Those of this process.
+static LEFTOVERS: Leftovers =
+    Leftovers(Mutex::new(Present { folders: Vec::new(), children: Vec::new() }));
 
-fn present() -> MutexGuard<'static, Present> {
-    // What a thread that panicked left there is as good as what it found.
-    PRESENT.lock().unwrap_or_else(PoisonError::into_inner)
+impl Leftovers {
+    fn present(&self) -> MutexGuard<'_, Present> {
+        // What a thread that panicked left there is as good as what it found.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a child that a signal ends too. Were it noted after it runs, a signal in between would remove the folder
+    /// and the child make it again.
+    fn start_child(&self, start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+        let mut present = self.present();
+        let child = start()?;
+        present.children.extend(pid_of(&child));
+        Ok(child)
+    }
+
+    /// Ends a child. Once it was waited for its number may be another process's, so it is forgotten with that.
+    fn end_child(&self, child: &mut Child) {
+        let mut present = self.present();
+        let _ = child.kill();
+        let _ = child.wait();
+        present.children.retain(|&other| Some(other) != pid_of(child));
+    }
+
+    /// Ends all processes of runs, then removes their folders: the other way round they would write into them again.
+    /// While the guard is there, the run, which finds its processes gone, cannot go on to start others.
+    fn end_all(&self) -> MutexGuard<'_, Present> {
+        let present = self.present();
+        for child in &present.children {
+            let _ = rustix::process::kill_process(*child, Signal::KILL);
+        }
+        // A killed process may be writing until the kernel gets to it.
+        let limit = Instant::now() + END_LIMIT;
+        for child in &present.children {
+            while !has_ended(*child) && Instant::now() < limit {
+                std::thread::sleep(END_STEP);
+            }
+        }
+        for folder in &present.folders {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+        present
+    }
+}
+
+pub(super) fn pid_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+/// Whether a child is no more, in none of its threads. It may still be waited for.
+fn has_ended(child: Pid) -> bool {
+    let ask = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    match rustix::process::waitid(WaitId::Pid(child), ask) {
+        Ok(status) => status.is_some(),
+        Err(error) => error != Errno::INTR,
+    }
+}
+
+/// See [`Leftovers::start_child`].
+pub(super) fn start_child(start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
+    LEFTOVERS.start_child(start)
+}
+
+/// See [`Leftovers::end_child`].
+pub(super) fn end_child(child: &mut Child) {
+    LEFTOVERS.end_child(child);
 }
 
 /// The folder of one run. Dropping removes it.
-pub(super) struct RunFolder(TempDir);
+pub(super) struct RunFolder(PathBuf);
 
 impl RunFolder {
     /// A fresh one, after those of dead runs were removed.
@@ -37,21 +112,25 @@ impl RunFolder {
         let place = std::env::temp_dir();
         remove_dead(&place);
         let owner = ProcessName::of_this_process()?.to_text();
+        let mut present = LEFTOVERS.present();
         let dir = tempfile::Builder::new().prefix(&format!("{PREFIX}{owner}-")).tempdir_in(&place);
         let dir =
             dir.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place.display())))?;
-        present().folders.push(dir.path().to_owned());
+        let dir = dir.keep();
+        present.folders.push(dir.clone());
         Ok(RunFolder(dir))
     }
 
     pub(super) fn path(&self) -> &Path {
-        self.0.path()
+        &self.0
     }
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        present().folders.retain(|folder| folder != self.0.path());
+        let mut present = LEFTOVERS.present();
+        let _ = std::fs::remove_dir_all(&self.0);
+        present.folders.retain(|folder| *folder != self.0);
     }
 }
 
@@ -68,16 +147,6 @@ fn remove_dead(place: &Path) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
-}
-
-/// From now on a signal ends this child too.
-pub(super) fn note_child(child: Option<Pid>) {
-    present().children.extend(child);
-}
-
-/// The child is about to be waited for: its number may soon be another process's.
-pub(super) fn forget_child(child: Option<Pid>) {
-    present().children.retain(|other| Some(*other) != child);
 }
 
 /// From now on SIGINT, SIGTERM and SIGHUP end the processes of runs and remove their folders, then this process, with
@@ -100,28 +169,10 @@ pub fn end_on_signals() -> io::Result<()> {
                 _ = hangup.recv() => Signal::HUP,
             }
         });
-        end_all();
+        let _present = LEFTOVERS.end_all();
         std::process::exit(128 + number.as_raw());
     };
     std::thread::Builder::new().name("weir-live-signals".into()).spawn(wait).map(drop)
-}
-
-/// Ends all processes of runs, then removes their folders: the other way round they would write into them again.
-fn end_all() {
-    // Held to the end: the run, which finds its processes gone, cannot go on to start others.
-    let present = present();
-    for child in &present.children {
-        let _ = rustix::process::kill_process(*child, Signal::KILL);
-    }
-    for folder in &present.folders {
-        // A killed process may be writing until the kernel gets to it.
-        for _ in 0..50 {
-            if std::fs::remove_dir_all(folder).is_ok() || !folder.exists() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -143,5 +194,34 @@ mod tests {
         remove_dead(place.path());
         let left = names.map(|name| place.path().join(name).exists());
         assert_eq!(left, [true, false, true]);
+    }
+
+    #[test]
+    fn a_run_that_is_ended_while_it_starts_a_process_does_not_get_its_folder_back() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = place.path().join("run");
+        std::fs::create_dir(&folder).expect("a folder");
+        let leftovers = Leftovers(Mutex::new(Present { folders: vec![folder.clone()], children: Vec::new() }));
+        let (runs, signal) = std::sync::mpsc::channel();
+        let mut child = std::thread::scope(|scope| {
+            let starting = scope.spawn(|| {
+                leftovers.start_child(|| {
+                    let mut command = std::process::Command::new("sh");
+                    command.args(["-c", "while mkdir -p \"$0/spool\"; do :; done"]).arg(&folder);
+                    let child = command.spawn()?;
+                    // It runs, and nobody else knows it yet.
+                    runs.send(()).expect("somebody waits");
+                    std::thread::sleep(Duration::from_millis(200));
+                    Ok(child)
+                })
+            });
+            signal.recv().expect("a process runs");
+            drop(leftovers.end_all());
+            starting.join().expect("no panic").expect("a process")
+        });
+        let back = folder.exists();
+        leftovers.end_child(&mut child);
+        assert!(!back, "the process made the folder again");
+        assert!(leftovers.present().children.is_empty());
     }
 }

@@ -6,6 +6,7 @@
 //! gets: those of a stage's coflow come when the coflows it waits for are complete and it has "computed". A coflow is
 //! unregistered once it has ended and all that follow on it have begun.
 
+mod data;
 mod leftovers;
 mod network;
 mod processes;
@@ -15,6 +16,7 @@ mod run;
 mod stages;
 mod task;
 
+pub use data::check_room;
 pub use leftovers::end_on_signals;
 pub use network::Network;
 pub use relays::{RateChange, RelaySetup};

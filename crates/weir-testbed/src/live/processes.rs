@@ -153,11 +153,9 @@ impl Processes {
         role: Role,
         command: Command,
     ) -> Result<&mut Child, LiveError> {
-        let child = network.spawn(command)?;
+        let child = leftovers::start_child(|| network.spawn(command))?;
         // Only root may; without it, all are equal.
-        let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        let _ = rustix::process::setpriority_process(pid, role.niceness());
-        leftovers::note_child(pid);
+        let _ = rustix::process::setpriority_process(leftovers::pid_of(&child), role.niceness());
         self.children.push((role, child));
         Ok(&mut self.children.last_mut().expect("a child was just pushed").1)
     }
@@ -204,9 +202,7 @@ impl Drop for Processes {
     fn drop(&mut self) {
         self.inputs.clear();
         for (_, child) in &mut self.children {
-            let _ = child.kill();
-            leftovers::forget_child(i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw));
-            let _ = child.wait();
+            leftovers::end_child(child);
         }
     }
 }

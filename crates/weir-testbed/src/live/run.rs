@@ -1,5 +1,6 @@
 //! One run: put everything, start coflows when they arrive, collect when their bytes were verified.
 
+use super::data::{BLOCK_STRIDE, DATA_SLACK, check_room, write_data};
 use super::leftovers::RunFolder;
 use super::network::Network;
 use super::processes::{Processes, Role};
@@ -17,10 +18,6 @@ use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig, CoflowOptions, Pattern};
 use weir_model::{Bytes, CoflowSpec, Rate, Span, Time};
 
-/// Blocks begin at different places of the data file, so that no two hold the same bytes.
-const BLOCK_STRIDE: u64 = 4096 * 37;
-/// The data file is this much longer than the largest block.
-const DATA_SLACK: u64 = 16 << 20;
 /// Without any news for this long a run has failed.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
@@ -100,6 +97,20 @@ pub enum LiveError {
     /// The bed refused.
     #[error(transparent)]
     Bed(#[from] BedError),
+    /// The data would not fit.
+    #[error(
+        "the run writes a file as large as its largest flow, {needed}, into {}, which has {free} free: make flows smaller \
+         (--bytes-divisor, --isolation-cap), or name another folder in TMPDIR",
+        .folder.display()
+    )]
+    NoRoom {
+        /// Bytes of the file.
+        needed: Bytes,
+        /// What may still be written there.
+        free: Bytes,
+        /// The folder for temporary files.
+        folder: PathBuf,
+    },
     /// A file or process could not be made.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -150,10 +161,10 @@ pub fn run(
     let setup = options.relays.as_ref().map(|setup| Ok::<_, LiveError>((setup, relays::bed(network)?)));
     let sites = setup.transpose()?;
     let warm_up = sites.and_then(|(setup, bed)| relays::warm_up(bed, setup.warm_up));
+    check_room(coflows.iter().chain(&warm_up))?;
     let dir = RunFolder::create()?;
-    let largest = coflows.iter().chain(&warm_up).map(|coflow| coflow.length().0).max().unwrap_or(0);
     let data = dir.path().join("data");
-    write_data(&data, largest + DATA_SLACK)?;
+    write_data(&data, coflows.iter().chain(&warm_up))?;
     let mut processes = Processes::start(options, network, dir.path(), &data)?;
     let driver = Driver::connect(network, &processes)?;
     if let Some(warm_up) = warm_up {
@@ -499,20 +510,4 @@ fn get_all(
         replan_us,
         learned,
     })
-}
-
-/// Bytes without pattern, from a fixed seed.
-fn write_data(path: &Path, size: u64) -> io::Result<()> {
-    use rand::{RngExt, SeedableRng};
-    let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(1);
-    let mut file = io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path)?);
-    let mut chunk = vec![0; 1 << 20];
-    let mut left = size;
-    while left > 0 {
-        let count = left.min(chunk.len() as u64) as usize;
-        random.fill(&mut chunk[..count]);
-        file.write_all(&chunk[..count])?;
-        left -= count as u64;
-    }
-    file.flush()
 }

@@ -34,6 +34,16 @@ fn a_grid_has_what_receivers_counted_in_each_direction() {
 }
 
 #[test]
+fn a_byte_order_mark_before_the_header_is_skipped() {
+    let rows = two_ways("day", "800", "1600.5").concat();
+    let marked = Measurements::read(format!("\u{feff}{HEADER}{rows}").as_bytes()).expect("measurements");
+    assert_eq!(marked.snapshots().collect::<Vec<_>>(), ["day"]);
+    // The first column is still found where a header quotes it.
+    let quoted = HEADER.replacen("snapshot", "\"snapshot\"", 1);
+    assert!(Measurements::read(format!("\u{feff}{quoted}{rows}").as_bytes()).is_ok());
+}
+
+#[test]
 fn snapshots_are_not_pooled() {
     let rows = [two_ways("one", "100", "200"), two_ways("two", "300", "400")].concat();
     let measured = read(&rows).unwrap();
