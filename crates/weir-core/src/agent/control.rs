@@ -129,7 +129,7 @@ impl Agent {
             // Flows that came after the plan was made are not in it: they keep waiting.
             for id in coflow.flows.range(..=plan.latest_flow) {
                 if let Some(flow) = self.flows.get_mut(id) {
-                    flow.base = drain * flow.left() as f64;
+                    flow.base = sane(drain * flow.left() as f64);
                     flow.due = now + Span::from_secs_ceil(1.0 / drain);
                     flow.planned = true;
                     touched.insert(*id);
@@ -227,7 +227,10 @@ impl Agent {
     }
 }
 
+/// No link carries more, in bytes per second: sums and products of what a coordinator says stay numbers.
+const FASTEST: f64 = 1e15;
+
 /// A rate from the wire: what is not a number above zero pauses.
 fn sane(value: f64) -> f64 {
-    if value.is_finite() && value > 0.0 { value } else { 0.0 }
+    if value.is_finite() && value > 0.0 { value.min(FASTEST) } else { 0.0 }
 }

@@ -85,6 +85,20 @@ fn request(coflow: u64, offset: u64, destination: u32, name: &str) -> Request {
     Request { coflow, offset, destination, group: 0, identity, block }
 }
 
+/// An agent as a host's new process has it.
+fn agent(host: u32, incarnation: u64) -> Agent {
+    Agent::new(AgentConfig {
+        host,
+        data_address: format!("10.0.0.{host}:7071"),
+        incarnation,
+        spool_identity: 0,
+        first_plan_wait: Span::from_millis(100),
+        report_interval: Span::from_millis(20),
+        uplink: None,
+        measures_interface: false,
+    })
+}
+
 impl Pair {
     fn new(hosts: u32) -> Pair {
         Pair::with(config(hosts, 1))
@@ -96,18 +110,7 @@ impl Pair {
 
     fn under(config: CoordinatorConfig, policy: &str) -> Pair {
         let hosts = config.fabric.hosts();
-        let agents = (0..hosts).map(|host| {
-            Agent::new(AgentConfig {
-                host,
-                data_address: format!("10.0.0.{host}:7071"),
-                incarnation: 1,
-                spool_identity: 0,
-                first_plan_wait: Span::from_millis(100),
-                report_interval: Span::from_millis(20),
-                uplink: None,
-                measures_interface: false,
-            })
-        });
+        let agents = (0..hosts).map(|host| agent(host, 1));
         let mut pair = Pair {
             now: Time::from_millis(1_000_000),
             coordinator: Coordinator::new(config, &weir_policy::find(policy).unwrap()),
@@ -374,16 +377,7 @@ fn an_agent_that_is_gone_and_back_serves_its_blocks_again() {
     pair.coordinator.handle_locate(pair.now, 1, locate.clone());
     assert_eq!(pair.coordinator.poll_answer().unwrap().reply.holders, []);
     // A new process of the host, from the journal of the old one.
-    let mut agent = Agent::new(AgentConfig {
-        host: 0,
-        data_address: "10.0.0.0:7071".to_owned(),
-        incarnation: 2,
-        spool_identity: 0,
-        first_plan_wait: Span::from_millis(100),
-        report_interval: Span::from_millis(20),
-        uplink: None,
-        measures_interface: false,
-    });
+    let mut agent = agent(0, 2);
     while let Some(entry) = pair.agents[0].poll_journal() {
         agent.restore(entry);
     }

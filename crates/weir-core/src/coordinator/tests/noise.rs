@@ -302,3 +302,25 @@ fn an_agent_survives_ranges_that_are_none_and_more_bytes_than_there_are() {
     pair.settle();
     assert_eq!(pair.coordinator.status(pair.now).completed[0].bytes, 1_000_000);
 }
+
+/// Found by fuzzing: infinity times no time, from drains near the largest number before the uplink was told.
+#[test]
+fn what_a_flow_earns_stays_a_number_whatever_it_is_given() {
+    let mut pair = Pair::new(2);
+    let mut agent = agent(0, 1);
+    agent.handle_session_up(pair.now);
+    agent.handle_put(block(1, "b", 1_000_000)).unwrap();
+    let flow = agent.handle_request(pair.now, &request(1, 0, 1, "b")).unwrap().flow;
+    for (epoch, complete, uplink) in [(1, false, 0.0), (2, false, 0.0), (3, true, 1e6), (4, false, 0.0)] {
+        let coflows = vec![v1::CoflowRate { coflow: 1, drain_per_s: f64::MAX, whole: true }];
+        let grants = vec![v1::FlowGrant { flow, bytes_per_s: f64::MAX }];
+        let plan = v1::Plan { complete, coflows, grants, latest_flow: flow, uplink, ..v1::Plan::default() };
+        let kind = Some(v1::coordinator_message::Kind::Plan(plan));
+        agent.handle_coordinator(pair.now, v1::CoordinatorMessage { epoch, lease_ms: 10_000, kind });
+    }
+    for _ in 0..20 {
+        pair.now = pair.now + Span::from_millis(50);
+        agent.handle_timeout(pair.now);
+    }
+    assert!(matches!(agent.pacing(flow), Some(Pacing::Rated(rate)) if rate.bytes_per_sec() <= 1e6));
+}
