@@ -7,6 +7,7 @@
 
 use super::state::{Coordinator, SessionId, host_of};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use weir_model::{Span, Time};
 use weir_proto::v1;
 use weir_proto::v1::coordinator_message::Kind;
@@ -125,13 +126,17 @@ impl Coordinator {
         self.is_own(id) && id >= self.next_coflow
     }
 
-    /// Whether an id is one that this process gives. Those of earlier processes are anywhere else, for clocks may step
-    /// back between two.
+    /// Whether an id is one that this process gives.
     pub(super) fn is_own(&self, id: u64) -> bool {
+        self.own_ids().contains(&id)
+    }
+
+    /// Ids that this process gives. Those of earlier processes are anywhere else, for clocks may step back between two.
+    pub(super) fn own_ids(&self) -> Range<u64> {
         let given = self.next_coflow.saturating_sub(self.config.first_coflow);
         let batches = given / super::IDS_AT_ONCE + 1;
         let end = self.config.first_coflow.saturating_add(batches.saturating_mul(super::IDS_AT_ONCE));
-        (self.config.first_coflow..end).contains(&id)
+        self.config.first_coflow..end
     }
 
     /// An agent says that coflows have ended. Of those that this process registered, it knows itself.

@@ -16,6 +16,7 @@ mod senders;
 mod sessions;
 mod state;
 mod status;
+mod witnesses;
 
 pub use admission::{DeadlineMargin, Decision};
 pub use directory::{Answer, RegisterError, SealError};

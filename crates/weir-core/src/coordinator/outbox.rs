@@ -5,10 +5,10 @@
 //! message of its own fills queues and journals, at the latest when all agents come back at once.
 //!
 //! # Approach
-//! A coflow's note goes to the agents that take part in it (they hold a block of it or serve a flow) and, so that a
-//! registration outlives this process before anybody takes part, to a few witnesses. Whatever agents are to hear waits
-//! in their outbox until the events at hand were handled, and goes out together. Ends of coflows go at once to those
-//! who know of the coflow, and to all others with their next keepalive.
+//! A coflow's note goes to the agents that take part in it (they hold a block of it or serve a flow), and to a few
+//! witnesses (`witnesses.rs`). Whatever agents are to hear waits in their outbox until the events at hand were handled,
+//! and goes out together. Ends of coflows go at once to those who know of the coflow, and to all others with their next
+//! keepalive.
 
 use super::state::{CoflowEntry, Coordinator, SessionId};
 use crate::id_set::IdSet;
@@ -17,8 +17,6 @@ use weir_model::Time;
 use weir_proto::v1::coordinator_message::Kind;
 use weir_proto::{limits, v1};
 
-/// Agents that keep the note of a coflow in which nobody takes part yet.
-const WITNESSES: usize = 3;
 /// Ended coflows that are remembered one by one for the next keepalives; an agent that lags further hears of all.
 const MAX_ENDED_LOG: usize = 65_536;
 
@@ -76,37 +74,6 @@ impl EndedLog {
 }
 
 impl Coordinator {
-    /// A coflow was registered: a few agents keep its note.
-    pub(super) fn choose_witnesses(&mut self, id: u64) {
-        let agents = self.hosts.len();
-        // Neighbouring ids have other witnesses, so that no agent keeps all.
-        let first = (id as usize).checked_rem(agents).unwrap_or(0);
-        let turn = self.hosts.keys().cycle().skip(first).take(WITNESSES.min(agents));
-        for host in turn.copied().collect::<Vec<_>>() {
-            self.takes_part(host, id);
-        }
-        let known = self.coflows.get(&id).map_or(0, |coflow| coflow.knowing.len());
-        self.note_witnesses(id, known);
-    }
-
-    /// So many agents have the note of a coflow.
-    pub(super) fn note_witnesses(&mut self, id: u64, known: usize) {
-        if known < WITNESSES {
-            self.unwitnessed.insert(id);
-        } else {
-            self.unwitnessed.remove(&id);
-        }
-    }
-
-    /// An agent that has just come keeps the notes of coflows that too few others keep.
-    pub(super) fn become_witness(&mut self, session: SessionId) {
-        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
-        let lacking: Vec<u64> = self.unwitnessed.iter().copied().collect();
-        for id in lacking {
-            self.takes_part(host, id);
-        }
-    }
-
     /// A host is to have the note of a coflow from now on.
     pub(super) fn takes_part(&mut self, host: u32, id: u64) {
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
@@ -139,7 +106,7 @@ impl Coordinator {
     /// A coflow ended: those who know of it hear so at once, all others with their next keepalive.
     pub(super) fn tell_end(&mut self, id: u64, known: Option<&CoflowEntry>) {
         self.ended_log.push(id);
-        self.unwitnessed.remove(&id);
+        self.witnesses.forget(id);
         for &host in known.iter().flat_map(|coflow| &coflow.knowing) {
             if let Some(&session) = self.hosts.get(&host) {
                 self.tell_of_end(session, id);

@@ -20,6 +20,7 @@ impl Coordinator {
         self.end_gathering(now);
         self.expire_endings(now);
         self.expire_coflows(now);
+        self.choose_late_witnesses(now);
         let quiet: Vec<SessionId> = self
             .agents
             .iter()
@@ -55,7 +56,7 @@ impl Coordinator {
         let moving = self.agents.values().filter(|agent| !agent.flows.is_empty());
         let repeat = moving.filter_map(|agent| agent.planned).min().map(|at| at + self.config.lease);
         let waits = [self.next_expiry(), self.next_awaited(), self.next_ready()];
-        let ends = [self.next_ending(), self.next_coflow_expiry()];
+        let ends = [self.next_ending(), self.next_coflow_expiry(), self.next_late_witnesses()];
         let waits = waits.into_iter().chain(ends);
         [keepalive, repeat, self.policy_wakeup()].into_iter().chain(waits).flatten().min()
     }

@@ -155,7 +155,7 @@ impl Coordinator {
             news.into_iter().for_each(|range| agent.outbox.ended.insert_range(range.first, range.last));
             agent.outbox.is_urgent = true;
         }
-        self.become_witness(session);
+        self.become_witness(now, session);
         // Plans that were made meanwhile left the agent out.
         self.forget_told(session);
         self.want_plan(now);

@@ -10,6 +10,7 @@ use super::outbox::{EndedLog, Outbox};
 use super::readiness::{Demand, Stage};
 use super::senders::{Heard, Senders, UNKNOWN_SIZE};
 use super::sessions::Arrival;
+use super::witnesses::Witnesses;
 use crate::id_set::IdSet;
 use crate::marks::receiver_mark;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -232,8 +233,7 @@ pub struct Coordinator {
     /// When leases of coflows may end.
     pub(super) expiries: BTreeSet<(Time, u64)>,
     pub(super) expired: VecDeque<u64>,
-    /// Coflows whose note too few agents have.
-    pub(super) unwitnessed: BTreeSet<u64>,
+    pub(super) witnesses: Witnesses,
     /// Sessions that newer ones of the same agents replaced.
     pub(super) closed: VecDeque<SessionId>,
     pub(super) waiting: BTreeMap<(u64, String), Vec<Waiting>>,
@@ -307,7 +307,7 @@ impl Coordinator {
             endings: Endings::default(),
             expiries: BTreeSet::new(),
             expired: VecDeque::new(),
-            unwitnessed: BTreeSet::new(),
+            witnesses: Witnesses::default(),
             closed: VecDeque::new(),
             waiting: BTreeMap::new(),
             waiting_count: 0,

@@ -33,8 +33,7 @@ struct Present {
 }
 
 /// Those of this process.
-static LEFTOVERS: Leftovers =
-    Leftovers(Mutex::new(Present { folders: Vec::new(), children: Vec::new() }));
+static LEFTOVERS: Leftovers = Leftovers(Mutex::new(Present { folders: Vec::new(), children: Vec::new() }));
 
 impl Leftovers {
     fn present(&self) -> MutexGuard<'_, Present> {
@@ -201,7 +200,8 @@ mod tests {
         let place = tempfile::tempdir().expect("a folder");
         let folder = place.path().join("run");
         std::fs::create_dir(&folder).expect("a folder");
-        let leftovers = Leftovers(Mutex::new(Present { folders: vec![folder.clone()], children: Vec::new() }));
+        let leftovers =
+            Leftovers(Mutex::new(Present { folders: vec![folder.clone()], children: Vec::new() }));
         let (runs, signal) = std::sync::mpsc::channel();
         let mut child = std::thread::scope(|scope| {
             let starting = scope.spawn(|| {

@@ -83,6 +83,9 @@ fn twenty_thousand_unfinished_coflows_are_told_in_few_messages_and_journalled_on
     restart(&mut pair, 1 << 40);
     let messages = messages_since(&pair, before).len();
     assert!(messages < 200, "{messages} messages after a restart");
+    // Its witnesses came one by one, and no others were taken for them; nor later.
+    pair.wait(20_000);
+    assert!(pair.agents.iter_mut().all(|agent| journalled(agent) == 0));
     assert_eq!(
         pair.coordinator.status(pair.now).coflows.len() as u64 + pair.coordinator.hidden_coflows(),
         20_000
