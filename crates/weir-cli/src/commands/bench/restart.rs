@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use weir_client::{Client, CoflowOptions, GetOptions, StatusReply};
 use weir_model::Rate;
+use weir_proto::limits::MAX_BLOCKS_PER_AGENT;
 
 /// Calls under way at once while everything is set up.
 const CALLS_AT_ONCE: u64 = 64;
@@ -58,7 +59,7 @@ pub(crate) struct RestartArgs {
     /// Length of a block's name
     #[arg(long, value_name = "BYTES", default_value_t = 20, value_parser = clap::value_parser!(u32).range(20..=255))]
     name_bytes: u32,
-    /// Flows that move all the time, each of a coflow of its own, from every agent in turn to the next
+    /// Flows that move all the time, each of a coflow of its own, from every agent in turn, the last first, to the next
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=1000))]
     flows: u64,
     /// What is killed
@@ -105,9 +106,14 @@ pub(crate) fn restart(args: &RestartArgs) -> Result<(), Failure> {
     if holders > args.agents {
         return Err(Failure::Input(format!("--holders {holders} is above --agents {}", args.agents)));
     }
-    if args.blocks > u64::from(holders) * 1_000_000 {
+    let moving = args.flows.div_ceil(u64::from(args.agents)).min(args.flows);
+    let (most, room) = (MAX_BLOCKS_PER_AGENT as u64, u64::from(holders));
+    // Senders are taken from the other end.
+    let moving = if args.flows > u64::from(args.agents - holders) { moving } else { 0 };
+    if args.blocks > room * (most - moving) {
         return Err(Failure::Input(format!(
-            "--blocks {}: an agent holds 1,000,000 blocks at most, and there are {holders} to hold them",
+            "--blocks {}: an agent holds {most} blocks at most, {moving} of them to move, and there are {holders} to \
+             hold them",
             args.blocks
         )));
     }
@@ -187,6 +193,11 @@ impl Bed<'_> {
         (&self.places[holder], coflow, format!("{index:0>width$}", width = self.args.name_bytes as usize))
     }
 
+    /// The agent that a moving flow comes from: the last first, which holds blocks the last.
+    fn sender(&self, flow: u64) -> usize {
+        self.places.len() - 1 - (flow % self.places.len() as u64) as usize
+    }
+
     /// A held block's bytes begin there in the file.
     fn offset(index: u64) -> u64 {
         index % 1000
@@ -248,7 +259,7 @@ impl Bed<'_> {
         std::fs::File::create(&zeros)?.set_len(MOVING_BYTES)?;
         let mut moving = JoinSet::new();
         for flow in 0..self.args.flows {
-            let from = (flow % self.places.len() as u64) as usize;
+            let from = self.sender(flow);
             let to = (from + 1) % self.places.len();
             let coflow = self.coflows[flow as usize];
             self.places[from].client().put_file(coflow, "moving", &zeros, 0, MOVING_BYTES).await?;
