@@ -42,6 +42,11 @@ impl Agent {
         facts
     }
 
+    /// No more facts than these hold now.
+    pub fn most_facts(&self) -> usize {
+        self.ended.ranges().count() + 2 * self.coflows.len() + self.blocks.len()
+    }
+
     fn coflow_facts(&self, after: Option<u64>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut last = None;

@@ -73,11 +73,8 @@ impl DataPlane {
         inbox: mpsc::Receiver<Command>,
     ) -> anyhow::Result<DataPlane> {
         let lock = super::spool::lock(spool)?;
-        let (mut journal, found) = Journal::open(spool)?;
         let mut agent = Agent::new(config);
-        for entry in found.entries {
-            agent.restore(entry);
-        }
+        let (mut journal, found) = Journal::open(spool, |entry| agent.restore(entry))?;
         // What is dead goes first: the disk may be full of it.
         while let Some(path) = agent.poll_discard() {
             let _ = std::fs::remove_file(path);
@@ -87,7 +84,7 @@ impl DataPlane {
                 let _ = std::fs::remove_file(path);
             }
         }
-        while !journal.rewrite(&agent) {}
+        journal.begin(&found, &agent);
         edge.poller.add(&edge.listener, LISTENER)?;
         Ok(DataPlane { edge, agent, inbox, journal, spool: spool.to_owned(), lock })
     }

@@ -1,5 +1,5 @@
 //! The journal: what must survive the process, a line each, appended as it happens, and written anew without what has
-//! ended when the agent starts and whenever most of it is dead.
+//! ended whenever most of it is dead; at once if it is when the agent starts.
 //!
 //! # Format
 //! Version 2: a header line, then lines of a CRC-32C in eight hexadecimal digits, a blank, and a JSON object, which the
@@ -29,6 +29,8 @@ const RESERVE_BYTES: u64 = 1 << 20;
 const SLACK_BYTES: u64 = 16 << 20;
 /// Facts that are written at once into a new journal, so that nobody waits long.
 const FACTS_AT_ONCE: usize = 1_000;
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
 /// Bytes that wait for room on the disk; older ones are dropped beyond that, and told.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
@@ -83,10 +85,10 @@ impl Log {
 }
 
 impl Journal {
-    /// Reads what is there and opens it for appending.
-    pub(super) fn open(spool: &Path) -> io::Result<(Journal, JournalLines)> {
+    /// Hands on what is there and opens it for appending.
+    pub(super) fn open(spool: &Path, hear: impl FnMut(JournalEntry)) -> io::Result<(Journal, JournalLines)> {
         let path = spool.join(FILE);
-        let found = read(&path)?;
+        let found = read(&path, hear)?;
         let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
         // A torn line at the end is taken back.
         file.set_len(found.whole)?;
@@ -198,6 +200,16 @@ impl Journal {
         self.rewriting.is_some() || self.log.length > 2 * self.begun + SLACK_BYTES
     }
 
+    /// Frees what is dead of the journal that was found, if that is most of it: the disk may be full.
+    pub(super) fn begin(&mut self, found: &JournalLines, agent: &Agent) {
+        let (lines, live) = (found.sound + found.damaged.len(), agent.most_facts());
+        if found.damaged.is_empty() && lines <= 2 * live {
+            self.begun = (self.begun as f64 * (live as f64 / lines.max(1) as f64).min(1.0)) as u64;
+            return;
+        }
+        while !self.rewrite(agent) {}
+    }
+
     /// Goes on to write the journal anew; true once that is done, or was given up.
     pub(super) fn rewrite(&mut self, agent: &Agent) -> bool {
         match self.rewrite_some(agent) {
@@ -236,9 +248,9 @@ impl Journal {
 }
 
 /// What a journal says. One of another version is put aside.
-fn read(path: &Path) -> io::Result<JournalLines> {
+fn read(path: &Path, hear: impl FnMut(JournalEntry)) -> io::Result<JournalLines> {
     let found = match File::open(path) {
-        Ok(file) => JournalLines::read(BufReader::new(file))?,
+        Ok(file) => JournalLines::read(BufReader::with_capacity(READ_BYTES, file), hear)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalLines::default()),
         Err(error) => return Err(error),
     };
@@ -290,18 +302,24 @@ mod tests {
         })
     }
 
+    fn open(dir: &Path) -> (Journal, JournalLines, Vec<JournalEntry>) {
+        let mut entries = Vec::new();
+        let (journal, found) = Journal::open(dir, |entry| entries.push(entry)).unwrap();
+        (journal, found, entries)
+    }
+
     fn entries(dir: &Path) -> Vec<JournalEntry> {
-        Journal::open(dir).unwrap().1.entries
+        open(dir).2
     }
 
     #[test]
     fn a_torn_last_line_is_dropped_and_what_follows_stands_on_a_line_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        let (mut journal, _, _) = open(dir.path());
         journal.append_put(&[put(1, "a")]).unwrap();
         journal.log.file.write_all(b"0123abcd {\"Put\":{\"cofl").unwrap();
-        let (mut journal, found) = Journal::open(dir.path()).unwrap();
-        assert_eq!((found.entries, found.damaged), (vec![put(1, "a")], vec![]));
+        let (mut journal, found, entries) = open(dir.path());
+        assert_eq!((entries, found.damaged), (vec![put(1, "a")], vec![]));
         journal.append(&[JournalEntry::Ended(2)]);
         assert_eq!(entries(dir.path()), [put(1, "a"), JournalEntry::Ended(2)]);
     }
@@ -309,7 +327,7 @@ mod tests {
     #[test]
     fn a_damaged_line_costs_no_other() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        let (mut journal, _, _) = open(dir.path());
         for name in ["a", "b", "c"] {
             journal.append_put(&[put(1, name)]).unwrap();
         }
@@ -319,16 +337,16 @@ mod tests {
         let at = bytes.windows(5).position(|window| window == b"\"b\",\"").unwrap() + 1;
         bytes[at] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        let (_, found) = Journal::open(dir.path()).unwrap();
-        assert_eq!((found.entries, found.damaged), (vec![put(1, "a"), put(1, "c")], vec![3]));
+        let (_, found, entries) = open(dir.path());
+        assert_eq!((entries, found.damaged), (vec![put(1, "a"), put(1, "c")], vec![3]));
         // Noise in place of a line.
         std::fs::write(
             &path,
             [HEADER.as_bytes(), b"\n\xff\xfe\x00\n\n", &lines(&[put(1, "d")]).unwrap()].concat(),
         )
         .unwrap();
-        let (_, found) = Journal::open(dir.path()).unwrap();
-        assert_eq!((found.entries, found.damaged), (vec![put(1, "d")], vec![2, 3]));
+        let (_, found, entries) = open(dir.path());
+        assert_eq!((entries, found.damaged), (vec![put(1, "d")], vec![2, 3]));
     }
 
     #[test]
@@ -337,9 +355,9 @@ mod tests {
         let old = r#"{"Put":{"coflow":1,"block":"a","path":"/p","offset":0,"size":1,"spooled":false,"frame_checksums":[]}}"#;
         let done = r#"{"Done":{"coflow":1,"bytes":5}}"#;
         std::fs::write(dir.path().join(FILE), format!("{HEADER_1}\n{old}\n{done}\n")).unwrap();
-        let (mut journal, found) = Journal::open(dir.path()).unwrap();
-        assert_eq!((found.entries.len(), found.damaged.len()), (2, 0));
-        assert_eq!(found.entries[1], JournalEntry::Done { coflow: 1, bytes: 5, mark: 0 });
+        let (mut journal, found, entries) = open(dir.path());
+        assert_eq!((entries.len(), found.damaged.len()), (2, 0));
+        assert_eq!(entries[1], JournalEntry::Done { coflow: 1, bytes: 5, mark: 0 });
         journal.append_put(&[put(1, "b")]).unwrap();
         assert_eq!(entries(dir.path()).len(), 3);
     }
@@ -347,7 +365,7 @@ mod tests {
     #[test]
     fn a_journal_that_is_written_anew_restores_the_same_agent() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut journal, _) = Journal::open(dir.path()).unwrap();
+        let (mut journal, _, _) = open(dir.path());
         let mut agent = agent();
         let done = |coflow, mark| JournalEntry::Done { coflow, bytes: 10, mark };
         for entry in [

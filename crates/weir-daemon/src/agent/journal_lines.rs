@@ -8,11 +8,11 @@ pub(super) const HEADER: &str = "{\"weir_journal\":2}";
 /// Of version 1.
 pub(super) const HEADER_1: &str = "{\"weir_journal\":1}";
 
-/// What was found in a journal.
+/// What was found in a journal, besides what it says.
 #[derive(Debug, Default)]
 pub struct JournalLines {
-    /// What its sound lines say.
-    pub entries: Vec<JournalEntry>,
+    /// Number of sound lines.
+    pub sound: usize,
     /// Lines, counted from 1, that could not be read.
     pub damaged: Vec<usize>,
     /// Bytes that are whole lines.
@@ -24,8 +24,9 @@ pub struct JournalLines {
 }
 
 impl JournalLines {
-    /// Reads a journal. Errors are the reader's alone: whatever the bytes are, they are at worst damaged lines.
-    pub fn read(mut reader: impl BufRead) -> io::Result<JournalLines> {
+    /// Reads a journal, and hands on what its sound lines say, in their order. Errors are the reader's alone: whatever the
+    /// bytes are, they are at worst damaged lines.
+    pub fn read(mut reader: impl BufRead, mut hear: impl FnMut(JournalEntry)) -> io::Result<JournalLines> {
         let mut found = JournalLines::default();
         let mut line = Vec::new();
         for number in 1.. {
@@ -45,7 +46,10 @@ impl JournalLines {
                 continue;
             }
             match decode(&line) {
-                Some(entry) => found.entries.push(entry),
+                Some(entry) => {
+                    found.sound += 1;
+                    hear(entry);
+                }
                 None => found.damaged.push(number),
             }
         }
