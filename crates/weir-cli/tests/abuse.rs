@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::process::{Process, weir};
+use support::small_disk::SmallDisk;
 use weir_client::{Client, ClientConfig, CoflowOptions, GetOptions};
 
 /// Nothing here takes longer.
@@ -210,41 +211,12 @@ fn a_hundred_idle_connections_and_few_descriptors_leave_room_for_a_get() {
     drop(idle);
 }
 
-/// A file system of eight megabytes, unmounted in the end.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(path: PathBuf) -> Option<SmallDisk> {
-        std::fs::create_dir(&path).unwrap();
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(&path).status();
-        if mounted.is_ok_and(|status| status.success()) {
-            return Some(SmallDisk(path));
-        }
-        eprintln!("SKIPPED: a small disk cannot be mounted here; it takes root");
-        assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped for want of rights");
-        None
-    }
-
-    fn fill(&self) {
-        use std::io::Write;
-        let mut file = std::fs::File::create(self.0.join("filler")).unwrap();
-        while file.write_all(&[0; 4096]).is_ok() {}
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
 // Finding 5.
 #[test]
 fn an_agent_with_a_full_disk_refuses_puts_serves_on_starts_again_and_comes_back_by_itself() {
     let mut cluster = Cluster::start(2, &[]);
-    let Some(disk) = SmallDisk::mount(cluster.dir.path().join("disk")) else { return };
-    let spool = disk.0.join("spool");
+    let Some(disk) = SmallDisk::mount(&cluster.dir.path().join("disk"), "8m") else { return };
+    let spool = disk.path().join("spool");
     std::fs::create_dir(&spool).unwrap();
     cluster.processes[1].kill();
     cluster.agents[0].1.clone_from(&spool);
@@ -283,7 +255,7 @@ fn an_agent_with_a_full_disk_refuses_puts_serves_on_starts_again_and_comes_back_
             assert_eq!(receiver.get_bytes(id, "before", limited()).await.unwrap(), [3; 300_000]);
             assert_eq!(receiver.get_bytes(id, &name(held - 1), limited()).await.unwrap(), [5; 1000]);
         }
-        std::fs::remove_file(disk.0.join("filler")).unwrap();
+        disk.free();
         let client = cluster.client(0);
         client.put_file(id, &name(held), &outside, 0, 1000).await.unwrap();
         client.put_bytes(id, "memory", &[4; 300_000]).await.unwrap();

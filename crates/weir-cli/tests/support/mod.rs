@@ -9,6 +9,7 @@ pub(crate) mod process;
 pub(crate) mod proxy;
 #[path = "../../../weir-controller/tests/support/redis.rs"]
 pub(crate) mod redis;
+pub(crate) mod small_disk;
 pub(crate) mod verdict;
 
 /// A number from the environment, or what holds if that does not say.

@@ -31,6 +31,8 @@ pub(crate) enum Failure {
     Wrong(String),
     Lost(String),
     Hang(String),
+    /// A process ended, or a thread of it.
+    Ended(String),
     /// State, files or processes left behind.
     Left(String),
 }
@@ -41,6 +43,7 @@ impl Failure {
             Failure::Wrong(what) => ("wrong", what),
             Failure::Lost(what) => ("lost", what),
             Failure::Hang(what) => ("hang", what),
+            Failure::Ended(what) => ("ended", what),
             Failure::Left(what) => ("left behind", what),
         }
     }
@@ -55,11 +58,11 @@ impl fmt::Display for Failure {
 
 /// Plays `WEIR_CHAOS_ROUNDS` rounds (`usual` unless set) from seed `WEIR_CHAOS_SEED` on (0 unless set), says what came of
 /// them, and panics if any failed.
-pub(crate) fn play_all(usual: u64, round: impl Fn(u64) -> Result<Tally, Failure>) {
+pub(crate) fn play_all(usual: u64, mut round: impl FnMut(u64) -> Result<Tally, Failure>) {
     let (rounds, first) = (setting("WEIR_CHAOS_ROUNDS", usual), setting("WEIR_CHAOS_SEED", 0));
     let (mut sum, mut slowest, mut failed) = (Tally::default(), (0.0, 0), Vec::new());
     let mut failures: BTreeMap<&str, u64> =
-        ["wrong", "lost", "hang", "left behind"].into_iter().map(|kind| (kind, 0)).collect();
+        ["wrong", "lost", "hang", "ended", "left behind"].into_iter().map(|kind| (kind, 0)).collect();
     let started = Instant::now();
     for seed in first..first + rounds {
         let began = Instant::now();
