@@ -36,7 +36,7 @@ enum Remedy {
 
 /// What work came to.
 enum Done {
-    Put,
+    Put(usize),
     Got(usize, Got),
 }
 
@@ -44,8 +44,11 @@ struct Round<'a> {
     bed: &'a mut Bed,
     plan: Plan,
     coflows: Vec<u64>,
-    /// Blocks whose files were replaced.
+    /// Blocks that are put,
+    put: BTreeSet<usize>,
+    /// and those whose files were replaced then.
     replaced: BTreeSet<usize>,
+    suffered: Vec<(u64, What)>,
     remedies: Vec<(Instant, Remedy)>,
     work: JoinSet<Result<Done, Failure>>,
     gets_left: usize,
@@ -63,7 +66,9 @@ pub(crate) async fn play(bed: &mut Bed, seed: u64) -> Result<Tally, Failure> {
         gets_left: plan.gets.len(),
         plan,
         coflows: Vec::new(),
+        put: BTreeSet::new(),
         replaced: BTreeSet::new(),
+        suffered: Vec::new(),
         remedies: Vec::new(),
         work: JoinSet::new(),
         strangers: JoinSet::new(),
@@ -73,7 +78,8 @@ pub(crate) async fn play(bed: &mut Bed, seed: u64) -> Result<Tally, Failure> {
     };
     let result = round.play(seed).await;
     if result.is_err() {
-        eprintln!("seed {seed}: {:#?}\nthe daemons said:\n{}", round.plan, round.bed.said());
+        let (plan, suffered, said) = (&round.plan, &round.suffered, round.bed.said());
+        eprintln!("seed {seed}: {plan:?}\nsuffered, at bytes: {suffered:?}\nthe daemons said:\n{said}");
     }
     result.map(|()| round.tally)
 }
@@ -138,7 +144,7 @@ impl Round<'_> {
             sleep(Duration::from_millis(block.put_ms)).await;
             loop {
                 match put(&client, coflow, &Round::name(index), block.memory, &file, &bytes).await {
-                    Ok(()) => return Ok(Done::Put),
+                    Ok(()) => return Ok(Done::Put(index)),
                     Err(error) if will_pass(&error) && Instant::now() < end => sleep(PUT_AGAIN).await,
                     Err(error) => return Err(Failure::Lost(format!("put of block-{index}: {error}"))),
                 }
@@ -163,7 +169,13 @@ impl Round<'_> {
     }
 
     fn note(&mut self, done: Done) -> Result<(), Failure> {
-        let Done::Got(get, got) = done else { return Ok(()) };
+        let (get, got) = match done {
+            Done::Put(block) => {
+                self.put.insert(block);
+                return Ok(());
+            }
+            Done::Got(get, got) => (get, got),
+        };
         self.gets_left -= 1;
         let block = self.plan.gets[get].block;
         if got == Got::Changed && !self.replaced.contains(&block) {
@@ -194,9 +206,13 @@ impl Round<'_> {
                 self.remedies.push((after(millis), Remedy::FreeDisk));
             }
             What::Replace(block) => {
-                if !self.plan.blocks[block].memory && self.replaced.insert(block) {
-                    self.write(block, !self.plan.blocks[block].content);
+                if self.plan.blocks[block].memory
+                    || !self.put.contains(&block)
+                    || !self.replaced.insert(block)
+                {
+                    return Ok(());
                 }
+                self.write(block, !self.plan.blocks[block].content);
             }
             What::SpoolTwice(host) => self.second_on_spool(host).await?,
             What::HostTwice(host, millis) => {
@@ -211,6 +227,7 @@ impl Round<'_> {
                 self.strangers.spawn(async move { victims.trouble(who, seed).await });
             }
         }
+        self.suffered.push((self.arrived.load(Ordering::Relaxed), what));
         *self.tally.events.entry(what.name()).or_default() += 1;
         Ok(())
     }

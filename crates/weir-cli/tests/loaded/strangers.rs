@@ -19,8 +19,8 @@ use weir_proto::v1::coordinator_client::CoordinatorClient;
 const STAY: Duration = Duration::from_secs(2);
 /// A coflow that a stranger registers, and nobody renews.
 const ORPHAN_LEASE_MS: u64 = 1_000;
-/// No process gives ids from here on in this century.
-const NEVER_GIVEN: u64 = 1 << 62;
+/// No process gives ids from here on.
+const NEVER_GIVEN: u64 = 1 << 63;
 
 /// Whom a stranger troubles.
 #[derive(Clone)]
