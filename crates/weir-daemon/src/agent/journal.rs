@@ -16,7 +16,7 @@ use super::journal_lines::{HEADER, JournalLines, journal_lines as lines};
 use rustix::fs::FallocateFlags;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use weir_core::agent::{Agent, FactCursor, JournalEntry};
@@ -31,6 +31,10 @@ const SLACK_BYTES: u64 = 16 << 20;
 const FACTS_AT_ONCE: usize = 1_000;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
+/// Entries that are handed on together,
+const BATCH: usize = 1_000;
+/// and so many times as many may wait for whoever hears them.
+const BATCHES: usize = 8;
 /// Bytes that wait for room on the disk; older ones are dropped beyond that, and told.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
@@ -247,10 +251,10 @@ impl Journal {
     }
 }
 
-/// What a journal says. One of another version is put aside.
+/// Hands on what a journal says. One of another version is put aside.
 fn read(path: &Path, hear: impl FnMut(JournalEntry)) -> io::Result<JournalLines> {
     let found = match File::open(path) {
-        Ok(file) => JournalLines::read(BufReader::with_capacity(READ_BYTES, file), hear)?,
+        Ok(file) => read_beside(BufReader::with_capacity(READ_BYTES, file), hear)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalLines::default()),
         Err(error) => return Err(error),
     };
@@ -266,6 +270,27 @@ fn read(path: &Path, hear: impl FnMut(JournalEntry)) -> io::Result<JournalLines>
         tracing::warn!(kept = %aside.display(), "journal of another version put aside");
     }
     Ok(found)
+}
+
+/// Reads on a thread of its own, while what was read is heard here: a million lines take seconds.
+fn read_beside(reader: impl BufRead + Send, mut hear: impl FnMut(JournalEntry)) -> io::Result<JournalLines> {
+    let (sender, batches) = std::sync::mpsc::sync_channel(BATCHES);
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(move || {
+            let mut batch = Vec::new();
+            let found = JournalLines::read(reader, |entry| {
+                batch.push(entry);
+                if batch.len() == BATCH {
+                    // Whoever hears does so to the end.
+                    let _ = sender.send(std::mem::take(&mut batch));
+                }
+            });
+            let _ = sender.send(batch);
+            found
+        });
+        batches.into_iter().flatten().for_each(&mut hear);
+        reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 #[cfg(test)]
@@ -318,8 +343,8 @@ mod tests {
         let (mut journal, _, _) = open(dir.path());
         journal.append_put(&[put(1, "a")]).unwrap();
         journal.log.file.write_all(b"0123abcd {\"Put\":{\"cofl").unwrap();
-        let (mut journal, found, entries) = open(dir.path());
-        assert_eq!((entries, found.damaged), (vec![put(1, "a")], vec![]));
+        let (mut journal, found, heard) = open(dir.path());
+        assert_eq!((heard, found.damaged), (vec![put(1, "a")], vec![]));
         journal.append(&[JournalEntry::Ended(2)]);
         assert_eq!(entries(dir.path()), [put(1, "a"), JournalEntry::Ended(2)]);
     }
@@ -337,16 +362,16 @@ mod tests {
         let at = bytes.windows(5).position(|window| window == b"\"b\",\"").unwrap() + 1;
         bytes[at] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
-        let (_, found, entries) = open(dir.path());
-        assert_eq!((entries, found.damaged), (vec![put(1, "a"), put(1, "c")], vec![3]));
+        let (_, found, heard) = open(dir.path());
+        assert_eq!((heard, found.damaged), (vec![put(1, "a"), put(1, "c")], vec![3]));
         // Noise in place of a line.
         std::fs::write(
             &path,
             [HEADER.as_bytes(), b"\n\xff\xfe\x00\n\n", &lines(&[put(1, "d")]).unwrap()].concat(),
         )
         .unwrap();
-        let (_, found, entries) = open(dir.path());
-        assert_eq!((entries, found.damaged), (vec![put(1, "d")], vec![2, 3]));
+        let (_, found, heard) = open(dir.path());
+        assert_eq!((heard, found.damaged), (vec![put(1, "d")], vec![2, 3]));
     }
 
     #[test]
@@ -355,9 +380,9 @@ mod tests {
         let old = r#"{"Put":{"coflow":1,"block":"a","path":"/p","offset":0,"size":1,"spooled":false,"frame_checksums":[]}}"#;
         let done = r#"{"Done":{"coflow":1,"bytes":5}}"#;
         std::fs::write(dir.path().join(FILE), format!("{HEADER_1}\n{old}\n{done}\n")).unwrap();
-        let (mut journal, found, entries) = open(dir.path());
-        assert_eq!((entries.len(), found.damaged.len()), (2, 0));
-        assert_eq!(entries[1], JournalEntry::Done { coflow: 1, bytes: 5, mark: 0 });
+        let (mut journal, found, heard) = open(dir.path());
+        assert_eq!((heard.len(), found.damaged.len()), (2, 0));
+        assert_eq!(heard[1], JournalEntry::Done { coflow: 1, bytes: 5, mark: 0 });
         journal.append_put(&[put(1, "b")]).unwrap();
         assert_eq!(entries(dir.path()).len(), 3);
     }
