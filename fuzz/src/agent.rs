@@ -101,7 +101,12 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
         }
         9 => {
             let coflow = input.number()?;
-            agent.handle_gone(&coflow, &String::from_utf8_lossy(input.part()?));
+            let block = String::from_utf8_lossy(input.part()?).into_owned();
+            if coflow & 1 == 0 {
+                agent.handle_changed(coflow, &block);
+            } else {
+                agent.take_back(coflow, &block);
+            }
         }
         10 => {
             if let Some(entry) = std::str::from_utf8(input.part()?).ok().and_then(from_json) {

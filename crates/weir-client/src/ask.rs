@@ -45,12 +45,17 @@ impl<E: Into<Obstacle>> From<E> for Refused {
 impl BlockReader {
     /// Finds a holder and asks it for what is missing.
     pub(crate) async fn open(&mut self) -> Result<(), Obstacle> {
-        let holders = self.holders().await?;
-        let (mut asked, mut changed) = (0, 0);
+        let mut holders = self.holders().await?;
+        // Whoever sent the beginning may have found that its file changed, and then is not located any more.
+        let broke = self.broke.take().filter(|holder| !holders.contains(holder));
+        holders.extend(broke);
+        let mut holds = holders.clone();
         for holder in holders {
-            asked += 1;
             match self.ask(holder).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.changed_at.clear();
+                    return Ok(());
+                }
                 Err(Refused::Again(error @ Obstacle::Final(_))) => return Err(error),
                 Err(Refused::Again(Obstacle::Again(obstacle))) => {
                     self.note_obstacle(holder.to_string(), obstacle);
@@ -62,17 +67,18 @@ impl BlockReader {
                 Err(Refused::OtherBytes) => {
                     self.note_obstacle(holder.to_string(), "it has other bytes by now".to_owned());
                 }
-                Err(Refused::Changed) => changed += 1,
+                Err(Refused::Changed) => _ = self.changed_at.insert(holder),
             }
         }
-        match asked {
-            0 => Err(Obstacle::Again("nobody has put it yet".to_owned())),
-            _ if changed == asked => {
+        holds.retain(|holder| !self.changed_at.contains(holder) && Some(*holder) != broke);
+        Err(match (holds.is_empty(), self.changed_at.is_empty()) {
+            (true, true) => Obstacle::Again("nobody has put it yet".to_owned()),
+            (true, false) => {
                 let (coflow, block) = (self.coflow, self.block.clone());
-                Err(Obstacle::Final(GetError::Gone { coflow, block }))
+                Obstacle::Final(GetError::Gone { coflow, block })
             }
-            _ => Err(Obstacle::Again("no holder sends it".to_owned())),
-        }
+            (false, _) => Obstacle::Again("no holder sends it".to_owned()),
+        })
     }
 
     /// Who holds the block, best first; those that did not answer lately come last.
@@ -88,7 +94,11 @@ impl BlockReader {
         if !self.options.holders.is_empty() {
             return Ok(self.options.holders.clone());
         }
-        let wait = self.end.saturating_duration_since(Instant::now()).min(LOCATE_WAIT);
+        let mut wait = self.end.saturating_duration_since(Instant::now()).min(LOCATE_WAIT);
+        if self.broke.is_some() || !self.changed_at.is_empty() {
+            // There is somebody else to ask, or to believe.
+            wait = Duration::ZERO;
+        }
         let request = v1::LocateRequest {
             coflow: self.coflow,
             block: self.block.clone(),

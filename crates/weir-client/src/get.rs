@@ -18,7 +18,7 @@ use crate::ask::Way;
 use crate::pool::Pool;
 use crate::relayed::{self, RelayedFlow};
 use crate::{Client, GetError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -98,6 +98,8 @@ impl Client {
             silence: SILENCE.0,
             tried: BTreeMap::new(),
             avoided: BTreeMap::new(),
+            broke: None,
+            changed_at: BTreeSet::new(),
             finished: false,
             first_byte: None,
         }
@@ -183,6 +185,10 @@ pub struct BlockReader {
     pub(crate) tried: BTreeMap<String, String>,
     /// Holders that did not answer, and until when others are asked first.
     pub(crate) avoided: BTreeMap<SocketAddr, Instant>,
+    /// The holder that sent something and went on no more.
+    pub(crate) broke: Option<SocketAddr>,
+    /// Holders that said that the block's file changed.
+    pub(crate) changed_at: BTreeSet<SocketAddr>,
     finished: bool,
     first_byte: Option<Instant>,
 }
@@ -221,9 +227,10 @@ impl BlockReader {
                 Ok(Ok(None)) => {}
                 Ok(Err(Obstacle::Final(error))) => return Err(error),
                 Ok(Err(Obstacle::Again(obstacle))) => {
-                    let holder = self.stream.take().map(|(holder, _)| holder.to_string());
+                    let holder = self.stream.take().map(|(holder, _)| holder);
                     self.direct |= self.relayed.take().is_some();
-                    self.note_obstacle(holder.unwrap_or_default(), obstacle);
+                    self.broke = holder.filter(|holder| !self.avoided.contains_key(holder));
+                    self.note_obstacle(holder.map(|at| at.to_string()).unwrap_or_default(), obstacle);
                     let pause = self.pause.min(self.end.saturating_duration_since(Instant::now()));
                     tokio::time::sleep(pause).await;
                     self.pause = (self.pause * 2).min(RETRY.1);

@@ -137,6 +137,28 @@ async fn a_file_that_was_rewritten_is_told_at_once_and_may_be_put_again() {
     assert_eq!(cluster.get(coflow, "b").await.unwrap(), [3; 700_000]);
 }
 
+/// By then the coordinator knows no holder any more, and a get that asked nobody else would wait for one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_rewritten_while_it_was_read_is_told_at_once() {
+    let cluster = Cluster::start(2);
+    let coflow = cluster.coflow().await;
+    let file = cluster.file("map-0", &[1; 60_000_000]);
+    cluster.clients[0].put_file(coflow, "b", &file, 0, 60_000_000).await.unwrap();
+    let options = GetOptions { time_limit: Duration::from_secs(60), ..GetOptions::default() };
+    let mut reader = cluster.clients[1].get(coflow, "b", options);
+    assert!(reader.next().await.unwrap().is_some());
+    cluster.file("map-0", &[2; 60_000_000]);
+    let begun = Instant::now();
+    let error = loop {
+        match reader.next().await {
+            Ok(part) => assert!(part.expect("it changed before its end").iter().all(|&byte| byte == 1)),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, GetError::Gone { .. }), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "at once, and not at the limit of the get");
+}
+
 // Findings 7 and 9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_became_a_fifo_or_a_link_is_not_served_and_holds_up_nobody() {

@@ -3,6 +3,7 @@
 mod control;
 mod facts;
 mod flow;
+mod held;
 mod hello;
 mod latencies;
 mod ledger;

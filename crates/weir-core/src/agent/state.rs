@@ -75,9 +75,11 @@ pub struct Agent {
     pub(super) config: AgentConfig,
     pub(super) blocks: BTreeMap<(u64, String), BlockEntry>,
     /// Bytes of all blocks of a coflow.
-    held: BTreeMap<u64, u64>,
+    pub(super) held: BTreeMap<u64, u64>,
     /// Blocks of the spooled files, by path.
-    owners: BTreeMap<String, (u64, String)>,
+    pub(super) owners: BTreeMap<String, (u64, String)>,
+    /// Blocks whose files changed since they were put.
+    pub(super) changed: BTreeSet<(u64, String)>,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
     pub(super) ended: IdSet,
     pub(super) flows: BTreeMap<u64, Flow>,
@@ -100,7 +102,7 @@ pub struct Agent {
     pub(super) events: VecDeque<v1::AgentEvent>,
     pub(super) journal: VecDeque<JournalEntry>,
     pub(super) aborts: VecDeque<u64>,
-    discards: VecDeque<String>,
+    pub(super) discards: VecDeque<String>,
     pub(super) notices: VecDeque<String>,
     pub(super) stale_dropped: u64,
     pub(super) latencies: Latencies,
@@ -125,6 +127,7 @@ impl Agent {
             blocks: BTreeMap::new(),
             held: BTreeMap::new(),
             owners: BTreeMap::new(),
+            changed: BTreeSet::new(),
             coflows: BTreeMap::new(),
             ended: IdSet::default(),
             flows: BTreeMap::new(),
@@ -214,7 +217,7 @@ impl Agent {
         };
         if self.blocks.get(&key).is_some_and(rewritten) {
             // The task ran again and wrote its file anew: what was put before is not there any more.
-            self.handle_gone(&key.0, &key.1);
+            self.take_back(key.0, &key.1);
         }
         if let Some(held) = self.blocks.get(&key) {
             let same = held.identity == block.identity && block.identity.is_known();
@@ -243,45 +246,6 @@ impl Agent {
         Ok(())
     }
 
-    fn hold(&mut self, block: BlockEntry) {
-        let (key, size) = ((block.coflow, block.block.clone()), block.size);
-        if block.spooled {
-            self.owners.insert(block.path.clone(), key.clone());
-        }
-        if self.blocks.insert(key.clone(), block).is_none() {
-            let held = self.held.entry(key.0).or_default();
-            *held = held.saturating_add(size);
-        }
-    }
-
-    /// A block is not held any more though its coflow goes on: its file changed or is gone, or could not be noted down.
-    /// The same name may be put again.
-    pub fn handle_gone(&mut self, coflow: &u64, block: &str) {
-        let key = (*coflow, block.to_owned());
-        if let Some(gone) = self.drop_block(&key) {
-            if gone.spooled {
-                self.discards.push_back(gone.path);
-            }
-            let (coflow, block) = key;
-            self.journal.push_back(JournalEntry::Gone { coflow, block: block.clone() });
-            self.send(v1::agent_event::Kind::BlockGone(v1::BlockGone { coflow, block }));
-        }
-    }
-
-    fn drop_block(&mut self, key: &(u64, String)) -> Option<BlockEntry> {
-        let block = self.blocks.remove(key)?;
-        self.owners.remove(&block.path);
-        if let Some(held) = self.held.get_mut(&key.0) {
-            *held = held.saturating_sub(block.size);
-        }
-        Some(block)
-    }
-
-    /// Whether a spooled file is that of a block.
-    pub fn owns(&self, path: &str) -> bool {
-        self.owners.contains_key(path)
-    }
-
     /// Whether a coflow is known to have ended.
     pub fn has_ended(&self, coflow: u64) -> bool {
         self.ended.contains(coflow)
@@ -296,7 +260,7 @@ impl Agent {
             return Err(Status::CoflowRefused);
         }
         let key = (request.coflow, request.block.clone());
-        let block = self.blocks.get(&key).ok_or(Status::NoSuchBlock)?.clone();
+        let block = self.blocks.get(&key).ok_or_else(|| self.missing(&key))?.clone();
         if request.identity.is_known() && request.identity != block.identity {
             return Err(Status::OtherBytes);
         }
@@ -567,15 +531,7 @@ impl Agent {
             }
             self.forget_heard(coflow);
         }
-        let from = self.blocks.range((first, String::new())..);
-        let gone: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.0 <= last).cloned().collect();
-        for key in gone {
-            self.held.remove(&key.0);
-            if let Some(block) = self.blocks.remove(&key).filter(|block| block.spooled) {
-                self.owners.remove(&block.path);
-                self.discards.push_back(block.path);
-            }
-        }
+        self.drop_blocks(first, last);
         self.ended.insert_range(first, last);
         self.ended.shrink_to(limits::MAX_ENDED_RANGES);
     }

@@ -5,6 +5,7 @@ use super::blocks::{Blocks, Key};
 use super::connection::{Connection, Input};
 use super::jobs::{Job, Jobs};
 use super::journal::Journal;
+use super::spool::Strays;
 use super::uploads::Uploads;
 use super::{Command, SiteRelays};
 use std::collections::BTreeMap;
@@ -79,11 +80,6 @@ impl DataPlane {
         while let Some(path) = agent.poll_discard() {
             let _ = std::fs::remove_file(path);
         }
-        for path in super::spool::abandoned(spool) {
-            if !path.to_str().is_some_and(|path| agent.owns(path)) {
-                let _ = std::fs::remove_file(path);
-            }
-        }
         journal.begin(&found, &agent);
         edge.poller.add(&edge.listener, LISTENER)?;
         Ok(DataPlane { edge, agent, inbox, journal, spool: spool.to_owned(), lock })
@@ -117,7 +113,8 @@ impl DataPlane {
             accept_again: false,
             last_message: Time::ZERO,
             next_look: Time::ZERO,
-            next_sweep: clock.now() + SWEEP_INTERVAL,
+            next_sweep: Time::ZERO,
+            strays: Strays::default(),
         }
         .run()
     }
@@ -152,6 +149,7 @@ pub(super) struct Running {
     last_message: Time,
     next_look: Time,
     next_sweep: Time,
+    pub(super) strays: Strays,
 }
 
 impl Running {
@@ -255,7 +253,7 @@ impl Running {
         for (key, reply) in puts {
             let refused = new.contains(&key);
             if refused {
-                self.agent.handle_gone(&key.0, &key.1);
+                self.agent.take_back(key.0, &key.1);
             }
             let _ = reply.send(if refused { Err(PutError::NoSpace(error.to_string())) } else { Ok(()) });
         }

@@ -47,7 +47,7 @@ pub(super) enum Done {
         result: io::Result<u32>,
     },
     Removed,
-    /// Spooled files that may belong to nobody.
+    /// All spooled files.
     Swept(Vec<PathBuf>),
 }
 
@@ -68,7 +68,7 @@ impl Job {
                 }
                 Done::Removed
             }
-            Job::Sweep(spool) => Done::Swept(super::spool::abandoned(&spool)),
+            Job::Sweep(spool) => Done::Swept(super::spool::files(&spool)),
         }
     }
 }

@@ -51,12 +51,11 @@ impl Running {
                 Done::Opened { connection, flow, result } => self.file_opened(connection, flow, result),
                 Done::Read { block, frame, result } => self.frame_read(&block, frame, result),
                 Done::Removed => {}
-                Done::Swept(paths) => {
+                Done::Swept(mut paths) => {
                     let now = self.clock.now();
-                    for path in paths {
-                        if !path.to_str().is_some_and(|path| self.agent.owns(path)) {
-                            self.jobs.remove(now, path);
-                        }
+                    paths.retain(|path| !path.to_str().is_some_and(|path| self.agent.owns(path)));
+                    for path in self.strays.see(now, paths) {
+                        self.jobs.remove(now, path);
                     }
                 }
             }
@@ -88,7 +87,7 @@ impl Running {
                     error,
                     "a block's file is not what was put"
                 );
-                self.agent.handle_gone(&block.coflow, &block.block);
+                self.agent.handle_changed(block.coflow, &block.block);
                 self.give_up_opening(token, flow, Status::Changed);
             }
         }
@@ -140,7 +139,7 @@ impl Running {
         let waiting = std::mem::take(&mut *served.waiting.borrow_mut());
         if changed {
             tracing::warn!(coflow = key.0, block = key.1, "the file of a block changed while it was read");
-            self.agent.handle_gone(&key.0, &key.1);
+            self.agent.handle_changed(key.0, &key.1);
         }
         let now = self.clock.now();
         for token in waiting {

@@ -1,17 +1,18 @@
 //! The agent's own directory: locked against other agents, and cleared of what dead tasks left.
 
 use rustix::fs::FlockOperation;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use weir_model::{Span, Time};
 
 const LOCK: &str = "lock";
 /// Ending of the names of spooled blocks, after 32 hexadecimal digits.
 const ENDING: &str = ".block";
 /// Spooled files nobody put within this time belong to tasks that died first.
-const ABANDONED: Duration = Duration::from_secs(3600);
+const ABANDONED: Span = Span::from_millis(3_600_000);
 
 /// Holds the spool for this process as long as it lives. Two agents on one spool would each write their own journal over
 /// the other's.
@@ -42,18 +43,36 @@ pub(super) fn is_block_name(name: &str) -> bool {
     })
 }
 
-/// Spooled files that nobody wrote to for an hour.
-pub(super) fn abandoned(spool: &Path) -> Vec<PathBuf> {
-    let old = |entry: &std::fs::DirEntry| {
-        let modified = entry.metadata().and_then(|data| data.modified());
-        modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ABANDONED))
-    };
+/// All files of blocks in a spool.
+pub(super) fn files(spool: &Path) -> Vec<PathBuf> {
     let listed = || -> io::Result<Vec<PathBuf>> {
         let entries = std::fs::read_dir(spool)?.collect::<io::Result<Vec<_>>>()?;
         let named = |entry: &std::fs::DirEntry| entry.file_name().to_str().is_some_and(is_block_name);
-        Ok(entries.iter().filter(|entry| named(entry) && old(entry)).map(std::fs::DirEntry::path).collect())
+        Ok(entries.iter().filter(|entry| named(entry)).map(std::fs::DirEntry::path).collect())
     };
     listed().unwrap_or_default()
+}
+
+/// Spooled files that are no block's, and since when. How old they are by the wall clock does not count: where that steps
+/// ahead, a block that a task is just about to put would be of yesterday.
+#[derive(Debug, Default)]
+pub(super) struct Strays(BTreeMap<PathBuf, Time>);
+
+impl Strays {
+    /// Takes down which files are no block's now; returns those that were none for so long that nobody will put them.
+    pub(super) fn see(&mut self, now: Time, strays: Vec<PathBuf>) -> Vec<PathBuf> {
+        let before = std::mem::take(&mut self.0);
+        let mut abandoned = Vec::new();
+        for path in strays {
+            let since = before.get(&path).copied().unwrap_or(now);
+            if now.since(since) < ABANDONED {
+                self.0.insert(path, since);
+            } else {
+                abandoned.push(path);
+            }
+        }
+        abandoned
+    }
 }
 
 #[cfg(test)]
@@ -68,6 +87,28 @@ mod tests {
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         drop(held);
         assert!(lock(dir.path()).is_ok());
+    }
+
+    #[test]
+    fn a_spooled_file_is_abandoned_after_an_hour_without_a_put_whatever_the_wall_clock_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(format!("{:032x}.block", 7));
+        let file = File::create(&path).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        std::fs::write(dir.path().join("journal.jsonl"), "").unwrap();
+        let (mut strays, minute) = (Strays::default(), Span::from_millis(60_000));
+        let mut now = Time::from_millis(5);
+        for _ in 0..60 {
+            assert_eq!(strays.see(now, files(dir.path())), <[PathBuf; 0]>::default());
+            now = now + minute;
+        }
+        // It was a block's meanwhile.
+        assert_eq!(strays.see(now, Vec::new()), <[PathBuf; 0]>::default());
+        for _ in 0..60 {
+            assert_eq!(strays.see(now, files(dir.path())), <[PathBuf; 0]>::default());
+            now = now + minute;
+        }
+        assert_eq!(strays.see(now, files(dir.path())), [path]);
     }
 
     #[test]

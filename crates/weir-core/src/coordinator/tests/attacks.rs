@@ -558,15 +558,19 @@ fn a_block_whose_file_changed_is_not_located_any_more_and_may_be_put_again() {
     let coflow = pair.register(0);
     pair.agents[0].handle_put(block(coflow, "b", 5)).unwrap();
     pair.settle();
-    pair.agents[0].handle_gone(&coflow, "b");
+    pair.agents[0].handle_changed(coflow, "b");
     pair.settle();
     let request = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 0, host: 1 };
     pair.coordinator.handle_locate(pair.now, 1, request);
     assert_eq!(pair.coordinator.poll_answer().unwrap().reply.holders, []);
     assert_eq!(pair.coordinator.status(pair.now).agents[0].blocks, 0);
+    // Whoever asks all the same is told what became of it.
+    let asked = |pair: &mut Pair| pair.agents[0].handle_request(pair.now, &super::request(coflow, 0, 1, "b"));
+    assert_eq!(asked(&mut pair).unwrap_err(), Status::Changed);
     pair.agents[0]
         .handle_put(BlockEntry { identity: Identity::drawn([9; 16]), ..block(coflow, "b", 7) })
         .unwrap();
+    assert!(asked(&mut pair).is_ok());
 }
 
 // Finding 9.
