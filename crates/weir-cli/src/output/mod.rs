@@ -25,6 +25,18 @@ pub(crate) fn percentile(sorted: &[f64], share: f64) -> f64 {
     if sorted.is_empty() { f64::NAN } else { weir_sim::percentile(sorted, share) }
 }
 
+/// The middle one, or the mean of the two in the middle; not a number of nothing.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (Some(low), Some(high)) =
+        (values.get(values.len().saturating_sub(1) / 2), values.get(values.len() / 2))
+    else {
+        return f64::NAN;
+    };
+    (low + high) / 2.0
+}
+
 /// Longest name that tables show, in characters.
 const SHOWN_CHARS: usize = 60;
 

@@ -206,9 +206,10 @@ impl Bed {
 
     /// A second agent of a host, on the same spool or one of its own.
     pub(crate) fn second_agent(&self, host: u32, same_spool: bool) -> Process {
-        let own = self.dir.path().join(format!("second-{host}"));
+        let address = free_address();
+        let own = self.dir.path().join(format!("second-{host}-{}", address.port()));
         let spool = if same_spool { self.spool(host) } else { own };
-        Process::spawn(&mut self.agent(host, free_address(), &spool))
+        Process::spawn(&mut self.agent(host, address, &spool))
     }
 
     pub(crate) fn runs(&self, daemon: Daemon) -> bool {

@@ -12,7 +12,7 @@
 use super::daemons::{AgentPlace, Daemon, free_address};
 use super::receive::Received;
 use crate::Failure;
-use crate::output::OutputFile;
+use crate::output::{OutputFile, median};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
@@ -237,13 +237,6 @@ fn measured(bytes: f64, seconds: f64, sender_s: f64, receiver_s: f64) -> Measure
         sender_cpu_s_per_gb: sender_s / gb,
         receiver_cpu_s_per_gb: receiver_s / gb,
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    (low + high) / 2.0
 }
 
 /// The standard output of a process that ends well within its time.

@@ -13,6 +13,7 @@ mod restart;
 mod rounds;
 mod routing;
 mod sites;
+mod slow_reader;
 
 use crate::Failure;
 use clap::Subcommand;
@@ -35,6 +36,8 @@ pub(crate) enum BenchCommand {
     Relay(relay::RelayArgs),
     /// Processes are killed under load and started again: when everything is known again, journals, memory
     Restart(restart::RestartArgs),
+    /// What a receiver that reads slowly, or stops, costs the others on its uplink
+    SlowReader(slow_reader::SlowReaderArgs),
     /// The receiving process of `weir bench loopback`
     #[command(hide = true)]
     Receive(receive::ReceiveArgs),
@@ -50,6 +53,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Sites(args) => sites::sites(&args),
         BenchCommand::Relay(args) => relay::relay(&args),
         BenchCommand::Restart(args) => restart::restart(&args),
+        BenchCommand::SlowReader(args) => slow_reader::slow_reader(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }
 }

@@ -10,7 +10,7 @@ mod flows;
 mod forwarder;
 
 use crate::Failure;
-use crate::output::OutputFile;
+use crate::output::{OutputFile, median};
 use clap::Args;
 use flows::{Flows, RelayThread};
 use forwarder::Forwarder;
@@ -140,11 +140,4 @@ fn past_a_stuck_flow(others: u32, stuck: bool, length: Duration) -> anyhow::Resu
         running.add_relayed(number, near, far)?;
     }
     running.measure(WARM_UP, length)
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    (low + high) / 2.0
 }
