@@ -7,6 +7,8 @@
 //!
 //! This crate opens no socket, reads no clock and spawns nothing; crate `weir-daemon` drives it.
 #![forbid(unsafe_code)]
+// What peers say goes into sums: none of them overflows.
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 pub mod agent;
 pub mod coordinator;

@@ -152,6 +152,22 @@ pub(crate) struct AgentArgs {
     /// Relays of the host's site that serve it: flows to and from other sites go by one of them
     #[arg(long, value_name = "IP:PORT[,IP:PORT...]", value_delimiter = ',', requires = "site")]
     relay: Vec<SocketAddr>,
+    /// Group whose members may be tasks of this host, by name or number; the spool and its socket become the
+    /// group's. Without it, tasks run as the agent's user
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    group: Option<u32>,
+}
+
+/// A group's number.
+fn group(text: &str) -> Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    match nix::unistd::Group::from_name(text) {
+        Ok(Some(group)) => Ok(group.gid.as_raw()),
+        Ok(None) => Err("there is no such group".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[derive(Args)]
@@ -221,6 +237,7 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     options.report_interval = Span::from_millis(args.report_interval_ms);
     options.batch = args.batch_window;
     options.uplink = args.link_rate.map(weir_testbed::live::payload_rate);
+    options.group = args.group;
     options.relays = args.site.map(|site| SiteRelays { site, addresses: args.relay });
     options.interface = match args.interface.as_str() {
         "auto" => InterfaceChoice::Routed,

@@ -36,7 +36,7 @@ impl Agent {
     pub fn handle_coordinator(&mut self, now: Time, message: v1::CoordinatorMessage) {
         use v1::coordinator_message::Kind;
         if message.epoch <= self.epoch {
-            self.stale_dropped += 1;
+            self.stale_dropped = self.stale_dropped.saturating_add(1);
             return;
         }
         self.epoch = message.epoch;

@@ -61,6 +61,6 @@ impl Flow {
 
     /// Bytes not yet handed to its socket.
     pub(super) fn left(&self) -> u64 {
-        self.size - self.sent
+        self.size.saturating_sub(self.sent)
     }
 }

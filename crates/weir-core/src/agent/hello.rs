@@ -89,9 +89,9 @@ impl Agent {
         let mut room = limits::MAX_ENTRIES_PER_MESSAGE;
         // Notes first: what is told of a coflow afterwards is understood by them.
         part.coflows = introduction.notes.by_ref().take(room / NOTE_WEIGHT).collect();
-        room -= part.coflows.len() * NOTE_WEIGHT;
+        room = room.saturating_sub(part.coflows.len().saturating_mul(NOTE_WEIGHT));
         part.ended = introduction.ended.by_ref().take(room).collect();
-        room -= part.ended.len();
+        room = room.saturating_sub(part.ended.len());
         if room > 0 && !introduction.blocks_told {
             let after = introduction.block.take().map_or(Bound::Unbounded, Bound::Excluded);
             let blocks = self.blocks.range((after, Bound::Unbounded)).take(room);
@@ -105,13 +105,14 @@ impl Agent {
                 });
             }
             introduction.blocks_told = part.blocks.len() < room;
-            room -= part.blocks.len();
+            room = room.saturating_sub(part.blocks.len());
         }
         if introduction.blocks_told {
             part.flows = introduction.flows.by_ref().take(room).collect();
         }
-        let left = introduction.notes.len() + introduction.ended.len() + introduction.flows.len();
-        part.last = introduction.blocks_told && left == 0;
+        let listed =
+            introduction.notes.len() == 0 && introduction.ended.len() == 0 && introduction.flows.len() == 0;
+        part.last = introduction.blocks_told && listed;
         part
     }
 }

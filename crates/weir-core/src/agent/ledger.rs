@@ -44,7 +44,8 @@ impl Agent {
 
     /// No more facts than these hold now.
     pub fn most_facts(&self) -> usize {
-        self.ended.ranges().count() + 2 * self.coflows.len() + self.blocks.len()
+        let ended = self.ended.ranges().count();
+        ended.saturating_add(self.coflows.len().saturating_mul(2)).saturating_add(self.blocks.len())
     }
 
     fn coflow_facts(&self, after: Option<u64>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {

@@ -54,12 +54,14 @@ impl Agent {
         let mut under_way: BTreeMap<u32, u64> = BTreeMap::new();
         for (flow, bytes) in unacknowledged {
             if let Some(flow) = self.flows.get(flow) {
-                *under_way.entry(flow.destination).or_default() += bytes;
+                let sum = under_way.entry(flow.destination).or_default();
+                *sum = sum.saturating_add(*bytes);
             }
         }
         let mut own = std::mem::take(&mut self.meter.handed);
         for (host, bytes) in std::mem::replace(&mut self.meter.under_way, under_way) {
-            *own.entry(host).or_default() += bytes;
+            let sum = own.entry(host).or_default();
+            *sum = sum.saturating_add(bytes);
         }
         for (host, bytes) in &self.meter.under_way {
             // More than was handed over can be under way only by the headers of frames.
@@ -80,7 +82,8 @@ impl Agent {
     /// `bytes` payload bytes were handed to a socket.
     pub(super) fn meter_handed(&mut self, destination: u32, bytes: u64) {
         if self.config.measures_interface && bytes > 0 {
-            *self.meter.handed.entry(destination).or_default() += bytes;
+            let sum = self.meter.handed.entry(destination).or_default();
+            *sum = sum.saturating_add(bytes);
         }
     }
 

@@ -269,8 +269,8 @@ impl Agent {
             return Err(Status::BadRequest);
         }
         let id = self.next_flow;
-        self.next_flow += 1;
-        let left = block.size - request.offset;
+        self.next_flow = self.next_flow.saturating_add(1);
+        let left = block.size.saturating_sub(request.offset);
         let planned = self.sender.is_none() && self.lease_holds(now) && !self.is_small(request.coflow, left);
         let scheduled = planned || self.decides(now);
         let flow = Flow {
@@ -308,7 +308,7 @@ impl Agent {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
         // No more than there is, whatever a driver says.
         let bytes = bytes.min(entry.left());
-        entry.sent += bytes;
+        entry.sent = entry.sent.saturating_add(bytes);
         if let Some(coflow) = self.coflows.get_mut(&entry.coflow) {
             coflow.sent_bytes = coflow.sent_bytes.saturating_add(bytes);
             if coflow.first_byte == FirstByte::Due && bytes > 0 {

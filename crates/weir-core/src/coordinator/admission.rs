@@ -144,7 +144,7 @@ impl Coordinator {
     pub(super) fn answer_awaited(&mut self, id: u64) {
         let reply = self.admission_reply(id);
         for (token, _) in self.awaited.waiting.remove(&id).unwrap_or_default() {
-            self.awaited.count -= 1;
+            self.awaited.count = self.awaited.count.saturating_sub(1);
             self.awaited.decisions.push_back(Decision { token, reply: reply.clone() });
         }
     }
@@ -160,7 +160,7 @@ impl Coordinator {
             let Some(waiting) = waiting.get_mut(&id) else { continue };
             waiting.retain(|&(token, until)| {
                 if until <= now {
-                    *count -= 1;
+                    *count = count.saturating_sub(1);
                     decisions.push_back(Decision { token, reply: reply.clone() });
                 }
                 until > now

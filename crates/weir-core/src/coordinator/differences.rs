@@ -96,7 +96,7 @@ impl Places {
     pub(super) fn enter(&mut self, at: FlowRef, key: u64) {
         let slot = at.coflow.0 as usize;
         if self.of_slot.len() <= slot {
-            self.of_slot.resize_with(slot + 1, Vec::new);
+            self.of_slot.resize_with(slot.saturating_add(1), Vec::new);
         }
         // Index 0 begins another coflow in the slot.
         self.of_slot[slot].truncate(at.flow as usize);
@@ -216,7 +216,7 @@ impl Coordinator {
             self.plan.for_each_rate(&self.table, |at, rate| rates.push((at, rate.bytes_per_sec())));
         }
         self.add_gifts(&mut rates);
-        self.places.plans += 1;
+        self.places.plans = self.places.plans.saturating_add(1);
         let plan = self.places.plans;
         let before = std::mem::take(&mut self.places.granted);
         for (at, rate) in rates {
@@ -225,7 +225,7 @@ impl Coordinator {
             let drained = told.map_or(0.0, |told| told.now(now)) * self.table.remaining(at);
             let Some(place) = self.places.get(at) else { continue };
             let anew = told.is_none_or(|told| told.at == now) || out.anew.contains(&(id, host_of(place.key)));
-            if anew || place.plan + 1 != plan {
+            if anew || place.plan.saturating_add(1) != plan {
                 place.base = drained;
             }
             place.plan = plan;

@@ -150,7 +150,7 @@ impl Coordinator {
             receiver: request.host,
             until: now + wait,
         });
-        self.waiting_count += 1;
+        self.waiting_count = self.waiting_count.saturating_add(1);
         let stopped = self.coflows.get(&key.0).is_some_and(|coflow| !coflow.stopped().is_empty());
         // An id that was never given never gets blocks: whoever waited for one would wait in vain.
         let known = stopped || self.is_held(&key) || self.has_ended(key.0) || self.was_never_given(key.0);

@@ -134,7 +134,7 @@ impl Coordinator {
     /// Ids that this process gives. Those of earlier processes are anywhere else, for clocks may step back between two.
     pub(super) fn own_ids(&self) -> Range<u64> {
         let given = self.next_coflow.saturating_sub(self.config.first_coflow);
-        let batches = given / super::IDS_AT_ONCE + 1;
+        let batches = (given / super::IDS_AT_ONCE).saturating_add(1);
         let end = self.config.first_coflow.saturating_add(batches.saturating_mul(super::IDS_AT_ONCE));
         self.config.first_coflow..end
     }
@@ -153,7 +153,8 @@ impl Coordinator {
         self.ended_elsewhere.insert_range(range.first, range.last.min(first.saturating_sub(1)));
         let mut own_end = self.next_coflow;
         while self.is_own(own_end) && own_end < u64::MAX {
-            own_end = own_end.saturating_add(super::IDS_AT_ONCE - (own_end - first) % super::IDS_AT_ONCE);
+            let begun = own_end.saturating_sub(first) % super::IDS_AT_ONCE;
+            own_end = own_end.saturating_add(super::IDS_AT_ONCE.saturating_sub(begun));
         }
         self.ended_elsewhere.insert_range(range.first.max(own_end), range.last);
         self.ended_elsewhere.shrink_to(weir_proto::limits::MAX_ENDED_RANGES);

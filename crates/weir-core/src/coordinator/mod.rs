@@ -33,7 +33,7 @@ pub const IDS_AT_ONCE: u64 = 1 << 18;
 pub fn first_coflow(since_epoch_ms: u64, random: u64) -> u64 {
     const MILLISECOND_BITS: u32 = 41;
     let slot = ((since_epoch_ms & ((1 << MILLISECOND_BITS) - 1)) << 4) | (random & 0xf);
-    slot * IDS_AT_ONCE + 1
+    slot.saturating_mul(IDS_AT_ONCE).saturating_add(1)
 }
 
 #[cfg(test)]

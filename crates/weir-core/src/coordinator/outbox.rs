@@ -55,13 +55,13 @@ pub(super) struct EndedLog {
 impl EndedLog {
     /// How many ended so far.
     pub(super) fn next(&self) -> u64 {
-        self.before + self.latest.len() as u64
+        self.before.saturating_add(self.latest.len() as u64)
     }
 
     fn push(&mut self, id: u64) {
         if self.latest.len() == MAX_ENDED_LOG {
             self.latest.pop_front();
-            self.before += 1;
+            self.before = self.before.saturating_add(1);
         }
         self.latest.push_back(id);
     }

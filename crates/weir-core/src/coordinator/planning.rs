@@ -101,7 +101,7 @@ impl Coordinator {
     pub(super) fn send(&mut self, now: Time, session: SessionId, kind: Kind) {
         let Some(agent) = self.agents.get_mut(&session) else { return };
         agent.last_message = now;
-        self.epoch += 1;
+        self.epoch = self.epoch.saturating_add(1);
         let lease_ms = self.config.lease.nanos() / 1_000_000;
         let message = v1::CoordinatorMessage { epoch: self.epoch, lease_ms, kind: Some(kind) };
         self.messages.push_back((session, message));

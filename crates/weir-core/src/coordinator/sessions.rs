@@ -276,7 +276,7 @@ impl Coordinator {
         holders.retain(|other| other.host != host);
         holders.push(held);
         if let Some(agent) = self.agents.get_mut(&session).filter(|_| !known) {
-            agent.blocks += 1;
+            agent.blocks = agent.blocks.saturating_add(1);
         }
         self.takes_part(host, block.coflow);
         self.renew(now, block.coflow);

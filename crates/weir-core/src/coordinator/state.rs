@@ -341,12 +341,13 @@ impl Coordinator {
         self.drop_flow(key);
         let mark = receiver_mark(&flow.block, flow.destination, flow.group);
         let Some(coflow) = self.coflows.get_mut(&flow.coflow) else { return };
-        coflow.opened += u64::from(coflow.marks.insert(mark));
+        coflow.opened = coflow.opened.saturating_add(u64::from(coflow.marks.insert(mark)));
         coflow.flows.insert(key);
         coflow.news.insert(host);
         coflow.arrived.get_or_insert(now);
         coflow.complete = false;
-        *coflow.live.entry(host).or_default() += 1;
+        let sum = coflow.live.entry(host).or_default();
+        *sum = sum.saturating_add(1);
         if coflow.options.flows > 0 && coflow.opened >= coflow.options.flows {
             coflow.sealed = true;
         }
@@ -354,7 +355,7 @@ impl Coordinator {
             self.take_place(flow.coflow);
         }
         let id = self.next_flow;
-        self.next_flow += 1;
+        self.next_flow = self.next_flow.saturating_add(1);
         self.promises.keep(flow.destination, flow.coflow, &flow.block);
         let v1::FlowOpened { destination, group, size, offset, .. } = flow;
         let entry =
@@ -511,6 +512,7 @@ impl Coordinator {
     }
 
     pub(super) fn count_many(&mut self, name: &'static str, count: u64) {
-        *self.counters.entry(name).or_default() += count;
+        let sum = self.counters.entry(name).or_default();
+        *sum = sum.saturating_add(count);
     }
 }

@@ -26,7 +26,7 @@ impl<P> Relay<P> {
     /// A session with a controller begins: what it must know comes first.
     pub fn handle_session_up(&mut self) {
         self.session = true;
-        self.sessions += 1;
+        self.sessions = self.sessions.saturating_add(1);
         self.table.begin_session();
         self.reports.clear();
         let entered = self.flows.iter().filter(|(_, flow)| flow.entered);

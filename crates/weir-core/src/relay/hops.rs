@@ -215,11 +215,11 @@ impl<P> Relay<P> {
 
     fn add_hop(&mut self, now: Time, address: SocketAddr, site: u32) -> Option<HopId> {
         if self.hops.len() >= limits::MAX_NEXT_HOPS && !self.drop_idle_hop() {
-            self.counters.refused += 1;
+            self.counters.refused = self.counters.refused.saturating_add(1);
             return None;
         }
         let id = HopId(self.next_hop_id);
-        self.next_hop_id += 1;
+        self.next_hop_id = self.next_hop_id.saturating_add(1);
         self.hop_ids.insert(address, id);
         let mut meter = LinkMeter::default();
         let _ = meter.take(now, 0);

@@ -23,7 +23,7 @@ pub struct LinkMeter {
 impl LinkMeter {
     /// Bytes went into a socket.
     pub fn note_written(&mut self, bytes: u64) {
-        self.written += bytes;
+        self.written = self.written.saturating_add(bytes);
     }
 
     /// From now on all connections are waited for, or some one is not.
@@ -31,7 +31,7 @@ impl LinkMeter {
         match (self.busy_since, busy) {
             (None, true) => self.busy_since = Some(now),
             (Some(since), false) => {
-                self.busy = Span::from_nanos(self.busy.nanos() + now.since(since).nanos());
+                self.busy = self.busy + now.since(since);
                 self.busy_since = None;
             }
             _ => {}
@@ -45,7 +45,7 @@ impl LinkMeter {
         self.note_busy(now, false);
         let interval = now.since(self.began).as_secs();
         // What was written and is not acknowledged yet moves from this interval to a later one.
-        let carried = (self.written + self.unacknowledged).saturating_sub(unacknowledged);
+        let carried = self.written.saturating_add(self.unacknowledged).saturating_sub(unacknowledged);
         let busy = interval > 0.0 && self.busy.as_secs() >= BUSY_SHARE * interval;
         let tells = busy && self.busy_before;
         *self = LinkMeter { began: now, unacknowledged, busy_before: busy, ..LinkMeter::default() };

@@ -87,13 +87,15 @@ impl<P> NextHopQueue<P> {
                 let before = std::mem::replace(&mut flow.rank, rank);
                 (flow.weight, flow.finish) = (weight, 0);
                 self.leave(before);
-                self.ranks.entry(rank).or_default().flows += 1;
+                let flows = &mut self.ranks.entry(rank).or_default().flows;
+                *flows = flows.saturating_add(1);
             }
             None => {
                 let messages = BTreeMap::new();
                 let flow = Queued { rank, weight, messages, credit: 0, sent: 0, finish: 0, start: None };
                 self.flows.insert(key, flow);
-                self.ranks.entry(rank).or_default().flows += 1;
+                let flows = &mut self.ranks.entry(rank).or_default().flows;
+                *flows = flows.saturating_add(1);
             }
         }
         self.resume(key);
@@ -134,7 +136,7 @@ impl<P> NextHopQueue<P> {
         let (_, message) = flow.messages.pop_first()?;
         let ticks = (f64::from(message.length) * TICKS_PER_BYTE / flow.weight) as u64;
         flow.finish = start.saturating_add(ticks.max(1));
-        flow.sent += u64::from(message.length);
+        flow.sent = flow.sent.saturating_add(u64::from(message.length));
         self.resume(key);
         Some(message)
     }
@@ -166,7 +168,7 @@ impl<P> NextHopQueue<P> {
 
     fn leave(&mut self, rank: u64) {
         if let Some(left) = self.ranks.get_mut(&rank) {
-            left.flows -= 1;
+            left.flows = left.flows.saturating_sub(1);
             if left.flows == 0 {
                 self.ranks.remove(&rank);
             }
@@ -187,7 +189,7 @@ impl<P> NextHopQueue<P> {
     fn resume(&mut self, key: FlowKey) {
         let Some(flow) = self.flows.get_mut(&key).filter(|flow| flow.start.is_none()) else { return };
         let Some((offset, first)) = flow.messages.first_key_value() else { return };
-        if offset + u64::from(first.length) > flow.credit {
+        if offset.saturating_add(u64::from(first.length)) > flow.credit {
             return;
         }
         if let Some(rank) = self.ranks.get_mut(&flow.rank) {

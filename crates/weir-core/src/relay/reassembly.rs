@@ -32,7 +32,8 @@ impl<P> Reassembly<P> {
         let end = message.offset.checked_add(message.length.into()).ok_or(Misplaced)?;
         let after = self.held.range(message.offset..).next().map_or(self.bytes, |(&offset, _)| offset);
         let before = self.held.range(..message.offset).next_back();
-        let before = before.map_or(self.next, |(&offset, held)| offset + u64::from(held.length));
+        let before =
+            before.map_or(self.next, |(&offset, held)| offset.saturating_add(u64::from(held.length)));
         if message.offset < before || end > after {
             return Err(Misplaced);
         }
@@ -49,7 +50,7 @@ impl<P> Reassembly<P> {
     pub fn pop(&mut self) -> Option<Message<P>> {
         let first = self.held.first_entry().filter(|entry| *entry.key() == self.next)?;
         let message = first.remove();
-        self.next += u64::from(message.length);
+        self.next = self.next.saturating_add(u64::from(message.length));
         Some(message)
     }
 
@@ -61,7 +62,7 @@ impl<P> Reassembly<P> {
     /// Whether some of the flow has not come.
     pub fn has_hole(&self) -> bool {
         let held: u64 = self.held.values().map(|message| u64::from(message.length)).sum();
-        self.next + held < self.bytes
+        self.next.saturating_add(held) < self.bytes
     }
 }
 

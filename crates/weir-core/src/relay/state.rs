@@ -106,7 +106,7 @@ impl<P> Relay<P> {
         let twice = known.is_some_and(|flow| kind == UpstreamKind::Host || flow.incoming.contains_key(&from));
         let full = known.is_none() && self.flows.len() >= limits::MAX_FLOWS_PER_RELAY;
         if another || twice || full || header.hop_limit == 0 || header.number == 0 {
-            self.counters.refused += 1;
+            self.counters.refused = self.counters.refused.saturating_add(1);
             return self.tell_upstream(from, Header::about(key, Kind::Reset, 0));
         }
         let is_new = known.is_none();
@@ -133,10 +133,10 @@ impl<P> Relay<P> {
         let flow = Flow {
             open,
             bytes: header.number,
-            hop_limit: header.hop_limit - 1,
+            hop_limit: header.hop_limit.saturating_sub(1),
             entered,
             incoming: BTreeMap::new(),
-            window: Window::new(window_bytes(self.flows.len() + 1, delivered)),
+            window: Window::new(window_bytes(self.flows.len().saturating_add(1), delivered)),
             way,
             held: 0,
             turn: self.turn,
@@ -182,7 +182,7 @@ impl<P> Relay<P> {
             return self.give_up_misplaced(key);
         }
         let Some(hop_limit) = header.hop_limit.checked_sub(1) else {
-            self.counters.looped += 1;
+            self.counters.looped = self.counters.looped.saturating_add(1);
             return self.give_up(key);
         };
         let Header { number: offset, length, .. } = *header;
@@ -198,9 +198,9 @@ impl<P> Relay<P> {
         if !taken {
             return self.give_up_misplaced(key);
         }
-        self.held += u64::from(length);
+        self.held = self.held.saturating_add(u64::from(length));
         if let Some(flow) = self.flows.get_mut(&key) {
-            flow.held += u64::from(length);
+            flow.held = flow.held.saturating_add(u64::from(length));
         }
         self.finish_if_over(key);
     }
@@ -223,10 +223,10 @@ impl<P> Relay<P> {
     /// Makes room for a message: while what waits here is at its bound, the flow that went on least recently is given up.
     /// Its receiver asks again for what it has not; those whose receivers take their bytes stay.
     fn make_room(&mut self, length: u64) {
-        while self.held + length > limits::MAX_RELAY_HELD_BYTES {
+        while self.held.saturating_add(length) > limits::MAX_RELAY_HELD_BYTES {
             let holding = self.flows.iter().filter(|(_, flow)| flow.held > 0);
             let Some((&key, _)) = holding.min_by_key(|(key, flow)| (flow.turn, **key)) else { return };
-            self.counters.crowded_out += 1;
+            self.counters.crowded_out = self.counters.crowded_out.saturating_add(1);
             self.give_up(key);
         }
     }
@@ -334,14 +334,14 @@ impl<P> Relay<P> {
 
     /// A message left this relay: its flow may be over, or more of it may come.
     fn note_gone(&mut self, message: &Message<P>) {
-        let end = message.offset + u64::from(message.length);
+        let end = message.offset.saturating_add(u64::from(message.length));
         let Some(flow) = self.flows.get_mut(&message.key) else { return };
         let bytes = u64::from(message.length);
-        self.turn += 1;
+        self.turn = self.turn.saturating_add(1);
         self.held = self.held.saturating_sub(bytes);
         flow.held = flow.held.saturating_sub(bytes);
         flow.turn = self.turn;
-        flow.moved += bytes;
+        flow.moved = flow.moved.saturating_add(bytes);
         // A receiver takes its flow in order.
         if flow.delivery().is_some() {
             self.grant(message.key, end);
@@ -383,7 +383,7 @@ impl<P> Relay<P> {
     }
 
     fn give_up_misplaced(&mut self, key: FlowKey) {
-        self.counters.misplaced += 1;
+        self.counters.misplaced = self.counters.misplaced.saturating_add(1);
         self.give_up(key);
     }
 
@@ -391,7 +391,7 @@ impl<P> Relay<P> {
     pub(super) fn give_up(&mut self, key: FlowKey) {
         let Some(flow) = self.flows.get(&key) else { return };
         let header = Header::about(key, Kind::Reset, 0);
-        self.counters.reset += 1;
+        self.counters.reset = self.counters.reset.saturating_add(1);
         let upstreams = flow.incoming.keys();
         self.actions.extend(upstreams.map(|&upstream| Action::ToUpstream { upstream, header }));
         if let Some(forward) = flow.forward() {

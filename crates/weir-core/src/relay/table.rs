@@ -129,7 +129,7 @@ impl ForwardingTable {
     /// Takes rules over. False if they are not newer than what is there, which then stays.
     pub fn apply(&mut self, rules: &v1::Rules) -> bool {
         if rules.epoch <= self.epoch {
-            self.stale += 1;
+            self.stale = self.stale.saturating_add(1);
             return false;
         }
         self.epoch = rules.epoch;
@@ -144,7 +144,7 @@ impl ForwardingTable {
             let full = self.rules.len() >= limits::MAX_RULES_PER_RELAY;
             match prefix.filter(|prefix| !full || self.rules.contains_key(prefix)) {
                 Some(prefix) => drop(self.rules.insert(prefix, Rule::from_wire(rule))),
-                None => self.bad += 1,
+                None => self.bad = self.bad.saturating_add(1),
             }
         }
         true

@@ -27,7 +27,7 @@ const LEAST_WINDOW_BYTES: u64 = 2 * MAX_DATA_BYTES as u64;
 /// The window of each of so many flows at a relay that delivers them, or passes them on.
 pub fn window_bytes(flows: usize, delivered: bool) -> u64 {
     let all = if delivered { ALL_DELIVERED_BYTES } else { ALL_PASSED_BYTES };
-    (all / (flows as u64).max(1)).clamp(LEAST_WINDOW_BYTES, WINDOW_BYTES)
+    all.checked_div(flows as u64).unwrap_or(all).clamp(LEAST_WINDOW_BYTES, WINDOW_BYTES)
 }
 
 /// The grant of one flow at one relay.

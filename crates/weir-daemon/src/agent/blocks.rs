@@ -49,26 +49,28 @@ impl Served {
         }
         // What had to be read from a disk goes on so: the next frames are read before they are due.
         self.is_from_disk.set(true);
-        let last = (frame + FRAMES_AHEAD).min(frame_count(self.file.size()));
-        for ahead in frame + u64::from(ready.is_some())..last {
-            self.read(reading, ahead);
-        }
         if ready.is_none() {
+            // Though it may be in memory by now: asking whether it is has the kernel read it. Whoever waits is woken by a
+            // job alone.
+            self.read(reading, frame);
             self.waiting.borrow_mut().insert(reading.connection);
+        }
+        let last = (frame + FRAMES_AHEAD).min(frame_count(self.file.size()));
+        for ahead in frame + 1..last {
+            let known = self.file.checksums().get(ahead).is_some();
+            if !(known && self.file.is_in_memory(ahead * FRAME_BYTES)) {
+                self.read(reading, ahead);
+            }
         }
         ready
     }
 
-    /// Has a frame read, unless it is known and in memory.
+    /// Has a frame read.
     fn read(&self, reading: &mut Reading<'_>, frame: u64) {
-        let offset = frame * FRAME_BYTES;
-        let ready = || self.file.checksums().get(frame).is_some() && self.file.is_in_memory(offset);
-        if self.pending.borrow().contains(&frame) || ready() {
-            return;
+        if self.pending.borrow_mut().insert(frame) {
+            let reader = self.file.reader(frame * FRAME_BYTES);
+            reading.jobs.add(reading.now, Job::Read { block: self.key.clone(), frame, reader });
         }
-        self.pending.borrow_mut().insert(frame);
-        let reader = self.file.reader(offset);
-        reading.jobs.add(reading.now, Job::Read { block: self.key.clone(), frame, reader });
     }
 
     /// A frame could not be read: it may be tried again.

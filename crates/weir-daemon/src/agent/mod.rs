@@ -55,6 +55,8 @@ pub struct AgentOptions {
     pub interface: InterfaceChoice,
     /// Relays that carry flows to and from other sites.
     pub relays: Option<SiteRelays>,
+    /// Number of the group whose members may be tasks of this host; without one, they run as the agent's own user.
+    pub group: Option<u32>,
 }
 
 /// The host's site, and the relays there that serve it.
@@ -111,6 +113,7 @@ impl AgentOptions {
             uplink: None,
             interface: InterfaceChoice::None,
             relays: None,
+            group: None,
         }
     }
 
@@ -120,6 +123,10 @@ impl AgentOptions {
     }
 }
 
+/// Of a spool that is open to a group: its members make files there, which are the group's and nobody else's to remove.
+const SPOOL_MODE: u32 = 0o3770;
+/// Of a socket that is.
+const SOCKET_MODE: u32 = 0o660;
 /// Commands that may wait for the data-plane thread; whoever has another one waits.
 const MAX_QUEUED_COMMANDS: usize = 4_096;
 
@@ -159,6 +166,9 @@ pub async fn serve(
     let spool = options.spool.display();
     std::fs::create_dir_all(&options.spool).with_context(|| format!("cannot make the spool {spool}"))?;
     options.spool = options.spool.canonicalize().with_context(|| format!("cannot use the spool {spool}"))?;
+    if let Some(group) = options.group {
+        spool::open_to(&options.spool, group, SPOOL_MODE)?;
+    }
     let data_address = match &options.advertise {
         Some(address) => address.clone(),
         None => listener.local_addr()?.into(),

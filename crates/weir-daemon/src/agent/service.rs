@@ -34,6 +34,9 @@ pub(super) async fn serve(
     let path = options.socket_path();
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
+    if let Some(group) = options.group {
+        super::spool::open_to(&path, group, super::SOCKET_MODE)?;
+    }
     let spool = options.spool.canonicalize()?;
     let allow: Vec<PathBuf> =
         options.allow.iter().map(|path| allowed(path)).collect::<anyhow::Result<_>>()?;

@@ -1,5 +1,6 @@
 //! The agent's own directory: locked against other agents, and cleared of what dead tasks left.
 
+use anyhow::Context;
 use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -33,6 +34,18 @@ pub(super) fn lock(spool: &Path) -> anyhow::Result<File> {
     // For whoever finds it locked; a full disk does not matter here.
     let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
     Ok(file)
+}
+
+/// Gives a file or folder to a group, with these permissions.
+pub(super) fn open_to(path: &Path, group: u32, mode: u32) -> anyhow::Result<()> {
+    let given = rustix::fs::chown(path, None, Some(rustix::fs::Gid::from_raw(group)))
+        .and_then(|()| rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(mode)));
+    given.with_context(|| {
+        format!(
+            "{} cannot be given to group {group}: the agent must own it and be a member of the group",
+            path.display()
+        )
+    })
 }
 
 /// Whether a name is one that a task gives to memory it hands over.
