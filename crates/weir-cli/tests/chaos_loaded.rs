@@ -14,8 +14,6 @@
 //!
 //! `WEIR_CHAOS_SEED=N` starts at seed N instead of 0. Rounds of one cluster follow on each other, 20 at a time.
 
-#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
-
 mod loaded;
 mod support;
 
@@ -30,7 +28,8 @@ const ROUNDS_OF_A_BED: u64 = 20;
 
 #[test]
 fn rounds_at_the_bounds_lose_nothing() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.expect("a runtime");
     let mut bed: Option<Bed> = None;
     play_all(USUAL_ROUNDS, |seed| {
         runtime.block_on(async {

@@ -33,7 +33,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 fn task() {
     if let Some(socket) = std::env::var_os(SOCKET) {
         let name = format!("by {}", rustix::process::getuid().as_raw());
-        run(client(Path::new(&socket)).put_bytes(COFLOW, &name, name.as_bytes())).unwrap();
+        run(async { client(Path::new(&socket)).put_bytes(COFLOW, &name, name.as_bytes()).await }).unwrap();
     }
 }
 
@@ -69,7 +69,7 @@ fn tasks_of_a_group_put_and_others_do_not() {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
         let name = format!("by {user}");
         let options = GetOptions { holders: vec![address], ..GetOptions::default() };
-        let got = run(client(&socket).get_bytes(COFLOW, &name, options)).unwrap();
+        let got = run(async { client(&socket).get_bytes(COFLOW, &name, options).await }).unwrap();
         assert_eq!(got, name.as_bytes());
     }
     assert!(

@@ -134,7 +134,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Result<(), Failure> {
             let line = bed.round(&driver).await?;
             println!("restart {round:<5}  {line}");
         }
-        while let Some(ended) = moving.try_join_next() {
+        if let Some(ended) = moving.try_join_next() {
             return Err(ended?.context("a flow that was to move all the time ended"));
         }
         moving.shutdown().await;
