@@ -472,11 +472,15 @@ impl Running {
             && let Some(message) = self.agent.poll_message()
         {
             if let Some(session) = &self.session
-                && session.try_send(message).is_err()
+                && let Err(error) = session.try_send(message)
             {
-                // The coordinator does not keep up or is gone. The session task sees its queue close
-                // and starts a new session, which begins with everything.
-                tracing::warn!("the coordinator does not keep up with this agent; beginning a new session");
+                // The session task sees its queue close and starts a new session, which begins with everything; or it
+                // has ended, and says why.
+                if matches!(error, mpsc::error::TrySendError::Full(_)) {
+                    tracing::warn!(
+                        "the coordinator does not keep up with this agent; beginning a new session"
+                    );
+                }
                 self.session = None;
                 self.agent.handle_session_lost();
             }

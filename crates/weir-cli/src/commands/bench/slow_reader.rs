@@ -24,14 +24,11 @@ const LARGE_BYTES: u64 = 1 << 40;
 const HEAD_START: Duration = Duration::from_millis(200);
 /// and measuring begins once sockets are full and rates have followed.
 const SETTLED: Duration = Duration::from_secs(3);
-/// How often rates are asked for meanwhile.
-const LOOK: Duration = Duration::from_millis(200);
 /// A reader that has stopped goes on after this: never.
 const NEVER: Duration = Duration::from_secs(86_400);
 
 /// On one uplink, a receiver of a smaller coflow, which came first, reads slowly or stops, and another receiver of a
-/// larger coflow takes all it gets. Printed is what the other one gets: alone, and beside each slow one; and how much of
-/// the uplink the coordinator's rates for both came to at most.
+/// larger coflow takes all it gets. Printed is what the other one gets: alone, and beside each slow one.
 ///
 /// Processes are real, on loopback; links are what the coordinator plans with.
 #[derive(Args)]
@@ -62,8 +59,6 @@ struct Row {
     policy: String,
     alone_bytes_per_s: f64,
     beside: Vec<Beside>,
-    /// Highest sum of rates that `status` showed, to the link's.
-    most_told: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -101,12 +96,11 @@ pub(crate) fn slow_reader(args: &SlowReaderArgs) -> Result<(), Failure> {
     });
     let rows = rows.collect::<anyhow::Result<Vec<_>>>()?;
     let rates: Vec<String> = args.reader_rates.iter().map(|&rate| beside(rate)).collect();
-    let heads = rates.iter().map(String::as_str).chain(["rates told"]);
+    let heads = rates.iter().map(String::as_str);
     let mut shown = table(&["policy", "alone MB/s"].into_iter().chain(heads).collect::<Vec<_>>(), 1);
     for row in &rows {
         let mut cells = vec![row.policy.clone(), format!("{:.2}", row.alone_bytes_per_s / 1e6)];
         cells.extend(row.beside.iter().map(|at| format!("{:.2} ({:.3})", at.bytes_per_s / 1e6, at.ratio)));
-        cells.push(format!("{:.3}", row.most_told));
         shown.add_row(cells);
     }
     println!("{}", text(&shown));
@@ -141,7 +135,6 @@ struct Bed {
     _daemons: Vec<Daemon>,
     clients: Vec<Client>,
     zeros: PathBuf,
-    link: f64,
 }
 
 impl Bed {
@@ -158,7 +151,7 @@ impl Bed {
         }
         let zeros = dir.join("zeros");
         std::fs::File::create(&zeros)?.set_len(LARGE_BYTES)?;
-        Ok(Bed { _daemons: daemons, clients, zeros, link: args.link_rate.bytes_per_sec() })
+        Ok(Bed { _daemons: daemons, clients, zeros })
     }
 
     /// Begins a get of a coflow of one block; counts what arrives.
@@ -184,8 +177,8 @@ impl Bed {
         Ok((coflow, Reader { received, task }))
     }
 
-    /// What the other receiver gets in bytes per second, and the most that rates came to, to the link's.
-    async fn measure(&self, seconds: f64, slow: Option<u64>) -> anyhow::Result<(f64, f64)> {
+    /// What the other receiver gets in bytes per second.
+    async fn measure(&self, seconds: f64, slow: Option<u64>) -> anyhow::Result<f64> {
         let mut coflows = Vec::new();
         let mut slow_reader = None;
         if slow.is_some() {
@@ -197,13 +190,7 @@ impl Bed {
         coflows.push(coflow);
         sleep(SETTLED).await;
         let (begun, before) = (Instant::now(), other.received.load(Ordering::Relaxed));
-        let (window, mut most_told) = (Duration::from_secs_f64(seconds), 0.0f64);
-        while begun.elapsed() < window {
-            let status = self.clients[0].status().await?;
-            let told: f64 = status.coflows.iter().map(|coflow| coflow.rate_bytes_per_s).sum();
-            most_told = most_told.max(told / self.link);
-            sleep(LOOK.min(window.saturating_sub(begun.elapsed()))).await;
-        }
+        sleep(Duration::from_secs_f64(seconds)).await;
         let moved = other.received.load(Ordering::Relaxed) - before;
         let rate = moved as f64 / begun.elapsed().as_secs_f64();
         anyhow::ensure!(!other.task.is_finished(), "the other receiver's get ended early");
@@ -211,7 +198,7 @@ impl Bed {
         for coflow in coflows {
             self.clients[0].unregister(coflow).await?;
         }
-        Ok((rate, most_told))
+        Ok(rate)
     }
 }
 
@@ -231,15 +218,10 @@ async fn measure(args: &SlowReaderArgs, policy: &str) -> anyhow::Result<Row> {
     let dir = tempfile::tempdir()?;
     let bed = Bed::start(args, policy, dir.path())?;
     let (mut alone, mut beside) = (Vec::new(), vec![Vec::new(); args.reader_rates.len()]);
-    let mut most_told = 0.0f64;
     for _ in 0..args.rounds {
-        let (rate, told) = bed.measure(args.seconds, None).await?;
-        alone.push(rate);
-        most_told = most_told.max(told);
+        alone.push(bed.measure(args.seconds, None).await?);
         for (rates, &reader) in beside.iter_mut().zip(&args.reader_rates) {
-            let (rate, told) = bed.measure(args.seconds, Some(reader)).await?;
-            rates.push(rate);
-            most_told = most_told.max(told);
+            rates.push(bed.measure(args.seconds, Some(reader)).await?);
         }
     }
     let alone = median(alone.into_iter());
@@ -247,5 +229,5 @@ async fn measure(args: &SlowReaderArgs, policy: &str) -> anyhow::Result<Row> {
         let bytes_per_s = median(rates.into_iter());
         Beside { reader_bytes_per_s, bytes_per_s, ratio: bytes_per_s / alone }
     });
-    Ok(Row { policy: policy.to_owned(), alone_bytes_per_s: alone, beside: beside.collect(), most_told })
+    Ok(Row { policy: policy.to_owned(), alone_bytes_per_s: alone, beside: beside.collect() })
 }

@@ -1,0 +1,51 @@
+//! Measurements of the running system: short ones, that they measure at all.
+
+#[path = "support/command.rs"]
+mod command;
+
+use command::{refused, succeed};
+use serde_json::Value;
+
+#[test]
+fn a_slow_reader_is_measured_beside_another_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("slow.json");
+    let arguments = ["bench", "slow-reader", "--policy", "fifo", "--reader-rates", "0", "--seconds", "0.5"];
+    let said = succeed(&[&arguments[..], &["--json", json.to_str().unwrap()]].concat());
+    assert!(
+        said.contains("beside a stopped one") && said.contains("under fifo, beside a stopped one"),
+        "{said}"
+    );
+    let report: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let row = &report["rows"][0];
+    let (alone, beside) = (&row["alone_bytes_per_s"], &row["beside"][0]);
+    // 100 Mbit/s are no more than 12.5 MB/s, and something moves.
+    for rate in [alone, &beside["bytes_per_s"]] {
+        assert!((1e5..15e6).contains(&rate.as_f64().unwrap()), "{report}");
+    }
+    let ratio = beside["bytes_per_s"].as_f64().unwrap() / alone.as_f64().unwrap();
+    assert!((beside["ratio"].as_f64().unwrap() - ratio).abs() < 1e-9);
+}
+
+#[test]
+fn restarts_are_measured_until_everything_is_known_again() {
+    let small =
+        "bench restart --agents 3 --coflows 50 --blocks 90 --flows 3 --rounds 1 --kill both --holders 2";
+    let said = succeed(&small.split(' ').collect::<Vec<_>>());
+    for part in
+        ["50 coflows registered", "90 blocks put", "restart 1", "attached ", "all coflows unregistered"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("never"), "{said}");
+}
+
+#[test]
+fn measurements_that_cannot_be_are_refused() {
+    assert!(refused(&["bench", "slow-reader", "--policy", "nobody"]).contains("--policy"));
+    assert!(refused(&["bench", "slow-reader", "--seconds", "0"]).contains("--seconds"));
+    assert!(refused(&["bench", "restart", "--flows", "9", "--coflows", "8"]).contains("--flows 9"));
+    assert!(refused(&["bench", "restart", "--agents", "2", "--holders", "3"]).contains("--holders 3"));
+    let many = ["bench", "restart", "--agents", "2", "--blocks", "2000001", "--flows", "0"];
+    assert!(refused(&many).contains("--blocks 2000001"));
+}
