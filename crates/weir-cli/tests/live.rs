@@ -145,9 +145,10 @@ fn what_was_done_to_sizes_and_times_is_announced_and_true() {
     assert_eq!(rows[0]["bytes"], 26_214);
     // 3 s / 30.
     assert_eq!(seconds(&rows[1], "arrival_s"), 0.1);
-    // 4000 MiB / 40 = 104857600 bytes take T = 8.771 s at 100 Mbit/s less headers: C - C^2 / 4T = 3.544 s.
-    let alone_s = 100.0 * f64::from(1 << 20) * 8.0 / (1e8 * 1448.0 / 1514.0);
-    assert!((seconds(&rows[1], "isolation_s") - (4.0 - 4.0 / alone_s)).abs() < 1e-3, "{rows:?}");
+    // 4000 MiB / 40 = 104857600 bytes take T = 8.388608 s at 100 Mbit/s. What takes C - C^2 / 4T = 3.5232 s is left of
+    // them; without headers a link carries 1448 / 1514 of its rate.
+    let left_s = 4.0 - 4.0 / 8.388_608;
+    assert!((seconds(&rows[1], "isolation_s") - left_s / (1448.0 / 1514.0)).abs() < 1e-3, "{rows:?}");
 
     let (said, results) = run(&["--count", "1"]);
     assert!(!said.contains("made small"), "{said}");
