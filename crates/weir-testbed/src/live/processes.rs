@@ -201,6 +201,10 @@ impl Processes {
 impl Drop for Processes {
     fn drop(&mut self) {
         self.inputs.clear();
+        // All at once, tasks first: whoever outlived the coordinator would say that it lost it.
+        for (_, child) in self.children.iter_mut().rev() {
+            let _ = child.kill();
+        }
         for (_, child) in &mut self.children {
             leftovers::end_child(child);
         }
