@@ -119,14 +119,16 @@ fn a_closed_output_pipe_ends_a_command_without_a_panic() {
         "thresholds --cdf web-search --load 0.8",
     ] {
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        // Closed before the command begins: a short one may have said all before it could be closed.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let child = Command::new(env!("CARGO_BIN_EXE_weir"))
             .current_dir(workspace)
             .args(line.split(' '))
-            .stdout(Stdio::piped())
+            .stdout(writer)
             .stderr(Stdio::piped())
             .spawn()
             .expect("weir runs");
-        drop(child.stdout.take());
         let output = child.wait_with_output().expect("weir ends");
         let said = String::from_utf8_lossy(&output.stderr);
         // As a shell has it of a program that a closed pipe ended.

@@ -182,3 +182,29 @@ fn results_older_than_the_code_are_named() {
     );
     assert!(said.contains("avg: stored 9") && said.contains("weir experiment run small"), "{said}");
 }
+
+#[test]
+fn a_page_that_says_that_it_is_older_than_the_code_has_to_be() {
+    let dir = copy_of("small");
+    let (toml, numbers) =
+        (dir.path().join("small/experiment.toml"), dir.path().join("small/synthetic-fb2010.json"));
+    let text = std::fs::read_to_string(&toml).expect("an experiment");
+    std::fs::write(&toml, format!("outdated = \"Made before.\"\n{text}")).expect("a file");
+    let folder = dir.path().to_str().expect("a path");
+    let said = |command: &[&str]| {
+        let output = weir(&[command, &["--dir", folder]].concat());
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // They are as new as the code.
+    let (code, words) = said(&["experiment", "probe", "small"]);
+    assert!(code == Some(2) && words.contains("take `outdated` out"), "{words}");
+    let stored = std::fs::read_to_string(&numbers).expect("the numbers");
+    let (points, probe) = stored.split_once("\"probe\"").expect("a probe");
+    std::fs::write(&numbers, format!("{points}\"probe\"{}", probe.replacen("\"avg\": ", "\"avg\": 9", 1)))
+        .expect("a file");
+    let (code, words) = said(&["experiment", "probe", "small"]);
+    assert!(code == Some(0) && words.contains("as its page says"), "{words}");
+    assert_eq!(said(&["experiment", "run", "small", "--redraw"]).0, Some(0));
+    let page = std::fs::read_to_string(dir.path().join("small/synthetic-fb2010.md")).expect("a page");
+    assert!(page.contains("older than the code.** Made before."), "{page}");
+}

@@ -90,6 +90,7 @@ fn the_document_has_every_field_of_packets_and_who_made_them() {
         ("| field of a summary of packets", &run["summary"]),
         ("| field of completion times", &run["summary"]["with_deadline"]),
         ("| field of a flow of packets", with_deadline),
+        ("| field of a port of packets", &run["ports"][0]),
     ]);
     assert_eq!(
         (&results["made_by"]["seed"], &results["made_by"]["command"][0]),

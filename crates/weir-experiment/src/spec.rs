@@ -15,6 +15,9 @@ pub struct Experiment {
     pub source: String,
     /// Why our numbers differ from the paper's where they do.
     pub why: String,
+    /// Why the stored results are not what the code gives, where they are not: the page begins with it. It is taken out when
+    /// they are made again.
+    pub outdated: Option<String>,
     /// The policy that others are compared with; none in an experiment on the workload itself.
     pub baseline: Option<String>,
     /// Policies of every point that names none. Without any, nothing is simulated: what is measured is the workload.

@@ -10,6 +10,9 @@ pub fn table(experiment: &Experiment, results: &Results, name: &str) -> String {
     // Writing to a String cannot fail.
     let _ =
         writeln!(page, "# {}\n\n{}. Workload: {}.", experiment.title, experiment.source, results.workload);
+    if let Some(outdated) = &experiment.outdated {
+        let _ = writeln!(page, "\n**These numbers are older than the code.** {}", outdated.trim());
+    }
     let seeds = experiment.seeds.len();
     let means = if seeds > 1 { format!(" Means over {seeds} seeds.") } else { String::new() };
     let made_by = match &results.made_by {

@@ -20,6 +20,7 @@ mod port;
 mod receiver;
 mod record;
 mod recorder;
+mod repair;
 pub mod scenario;
 mod segments;
 mod sender;
@@ -32,8 +33,8 @@ pub mod topology;
 pub mod transport;
 mod watch;
 
-pub use control::{Acked, Allowance, Ask, Control};
-pub use observer::{Observer, PacketSeen};
+pub use control::{Acked, Allowance, Ask, Control, Loss};
+pub use observer::{FlowSeen, Observer, PacketSeen};
 pub use port::{Buffer, CLASSES, Discipline, Giving, Marking, PortCounts, PortSpec};
 pub use receiver::Acknowledging;
 pub use record::{FlowRecord, RunCounts, Unfinished};

@@ -51,6 +51,32 @@ impl PacketSeen {
     }
 }
 
+/// A flow as an observer sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FlowSeen {
+    /// Flows are counted from 0 in the order in which they begin.
+    pub flow: u64,
+    /// Its window, in segments.
+    pub window: f64,
+    /// Segments sent again so far.
+    pub retransmitted: u32,
+    /// Retransmission timeouts so far.
+    pub timeouts: u32,
+}
+
+impl FlowSeen {
+    pub(crate) fn of(flow: &Flow) -> FlowSeen {
+        let sender = &flow.sender;
+        let window = sender.control.allowance().window;
+        FlowSeen {
+            flow: flow.number,
+            window,
+            retransmitted: sender.retransmitted,
+            timeouts: sender.all_timeouts,
+        }
+    }
+}
+
 /// Sees what happens in a run, and changes nothing.
 pub trait Observer {
     /// How often queues and windows are sampled; never if none.
@@ -65,8 +91,10 @@ pub trait Observer {
     fn delivered(&mut self, _flow: u64, _bytes: u32, _now: Picos) {}
     /// What waits at a port, and what it did since the beginning.
     fn sampled_port(&mut self, _port: u32, _queued: Bytes, _counts: &PortCounts, _now: Picos) {}
-    /// The window of a flow, in segments.
-    fn sampled_flow(&mut self, _flow: u64, _window: f64, _now: Picos) {}
+    /// A flow that is not complete.
+    fn sampled_flow(&mut self, _flow: &FlowSeen, _now: Picos) {}
+    /// All of a flow is acknowledged.
+    fn ended(&mut self, _flow: &FlowSeen, _now: Picos) {}
     /// The sample is complete.
     fn sampled(&mut self, _now: Picos) {}
 }
@@ -95,9 +123,13 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.sampled_port(port, queued, counts, now);
         self.1.sampled_port(port, queued, counts, now);
     }
-    fn sampled_flow(&mut self, flow: u64, window: f64, now: Picos) {
-        self.0.sampled_flow(flow, window, now);
-        self.1.sampled_flow(flow, window, now);
+    fn sampled_flow(&mut self, flow: &FlowSeen, now: Picos) {
+        self.0.sampled_flow(flow, now);
+        self.1.sampled_flow(flow, now);
+    }
+    fn ended(&mut self, flow: &FlowSeen, now: Picos) {
+        self.0.ended(flow, now);
+        self.1.ended(flow, now);
     }
     fn sampled(&mut self, now: Picos) {
         self.0.sampled(now);
@@ -130,9 +162,14 @@ impl<A: Observer> Observer for Option<A> {
             observer.sampled_port(port, queued, counts, now);
         }
     }
-    fn sampled_flow(&mut self, flow: u64, window: f64, now: Picos) {
+    fn sampled_flow(&mut self, flow: &FlowSeen, now: Picos) {
         if let Some(observer) = self {
-            observer.sampled_flow(flow, window, now);
+            observer.sampled_flow(flow, now);
+        }
+    }
+    fn ended(&mut self, flow: &FlowSeen, now: Picos) {
+        if let Some(observer) = self {
+            observer.ended(flow, now);
         }
     }
     fn sampled(&mut self, now: Picos) {

@@ -1,29 +1,17 @@
 //! The sending end of a flow: which segment goes next, what is lost, when to give up waiting.
 
-use crate::control::{Acked, Control};
-use crate::segments::Segments;
+use crate::control::{Acked, Control, Loss};
+use crate::repair::{Progress, Repair};
 use crate::tagging::{Standing, Tagging};
 use crate::time::Picos;
-use crate::transport::{Recovery, Sending, Timeouts};
-use crate::watch::Watch;
+use crate::transport::{Sending, Timeouts};
 
 /// Payload of a full segment.
 pub const SEGMENT_BYTES: u32 = 1460;
 /// Of TCP and IP, on every packet; an acknowledgement is nothing else.
 pub const HEADER_BYTES: u32 = 40;
-/// Duplicate acknowledgements that say a segment is lost (RFC 5681).
-const DUPLICATES: u32 = 3;
 /// A timeout grows to at most so many times the first.
 const MOST_BACKOFF: u32 = 64;
-
-/// How lost segments are found and sent again.
-enum Repair {
-    /// NewReno (RFC 6582): three duplicates, then one segment a round trip; after a timeout all anew.
-    NewReno { duplicates: u32, recovering: bool, recover: u32 },
-    /// Each segment is acknowledged by itself; what is not when the timer runs out is sent again.
-    /// With a watch, also once segments sent later are acknowledged.
-    Selective { acked: Segments, in_flight: u32, again: u32, watch: Option<Watch> },
-}
 
 /// What an acknowledgement says.
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +35,6 @@ pub(crate) struct Sender {
     pub(crate) segments: u32,
     /// The first segment that is not acknowledged.
     pub(crate) unacked: u32,
-    /// The next to send for the first time, or after a timeout of NewReno anew.
-    next: u32,
     /// One after the last that was ever sent.
     sent: u32,
     /// Where the round ends that is being counted.
@@ -82,22 +68,14 @@ pub(crate) fn segments_of(bytes: u64) -> u32 {
 
 impl Sender {
     pub(crate) fn new(sending: Sending, size: u64) -> Sender {
-        let repair = match sending.recovery {
-            Recovery::NewReno => Repair::NewReno { duplicates: 0, recovering: false, recover: 0 },
-            Recovery::Selective | Recovery::Timed => {
-                let watch = (sending.recovery == Recovery::Timed).then(Watch::default);
-                Repair::Selective { acked: Segments::default(), in_flight: 0, again: 0, watch }
-            }
-        };
         Sender {
             control: sending.control,
             tagging: sending.tagging,
-            repair,
+            repair: Repair::new(sending.recovery),
             timeouts: sending.timeouts,
             size,
             segments: segments_of(size),
             unacked: 0,
-            next: 0,
             sent: 0,
             round_end: 0,
             smoothed: Picos::ZERO,
@@ -133,11 +111,14 @@ impl Sender {
     }
 
     /// Segments that are on their way, as far as the sender knows.
+    #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
-        match &self.repair {
-            Repair::NewReno { .. } => self.next.saturating_sub(self.unacked),
-            Repair::Selective { in_flight, .. } => *in_flight,
-        }
+        self.repair.in_flight(self.sent)
+    }
+
+    #[inline]
+    fn progress(&self, now: Picos) -> Progress {
+        Progress { segments: self.segments, sent: self.sent, now, smoothed: self.smoothed }
     }
 
     /// Segments that are neither acknowledged nor on their way.
@@ -155,42 +136,17 @@ impl Sender {
         (u64::from(self.sent) * u64::from(SEGMENT_BYTES)).min(self.size)
     }
 
+    /// The window now, in whole segments.
+    #[inline]
+    fn window(&self) -> u32 {
+        let window = self.control.allowance().window;
+        (window as u32).max(u32::from(window > 0.0))
+    }
+
     /// The next segment that the window lets go; it counts as sent.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<u32> {
-        let window = self.control.allowance().window;
-        let window = (window as u32).max(u32::from(window > 0.0));
-        let segment = match &mut self.repair {
-            Repair::NewReno { duplicates, recovering, .. } => {
-                // In recovery each duplicate says that a segment has left the network.
-                let inflated = window.saturating_add(if *recovering { *duplicates } else { 0 });
-                if self.next >= self.segments || self.next - self.unacked >= inflated {
-                    return None;
-                }
-                self.next += 1;
-                self.next - 1
-            }
-            Repair::Selective { acked, in_flight, again, watch } => {
-                if *in_flight >= window {
-                    return None;
-                }
-                if let Some(lost) = watch.as_mut().and_then(|watch| watch.next_lost(acked)) {
-                    *in_flight += 1;
-                    self.note_sent(lost);
-                    return Some(lost);
-                }
-                *again = (*again).max(acked.missing());
-                while *again < self.sent && acked.contains(*again) {
-                    *again += 1;
-                }
-                if *again >= self.segments {
-                    return None;
-                }
-                *in_flight += 1;
-                *again += 1;
-                *again - 1
-            }
-        };
+    pub(crate) fn take(&mut self, now: Picos) -> Option<u32> {
+        let segment = self.repair.take(self.window(), self.progress(now))?;
         self.note_sent(segment);
         Some(segment)
     }
@@ -222,21 +178,25 @@ impl Sender {
         let rtt = now.since(answer.sent);
         self.measure(rtt);
         let before = self.unacked;
-        self.explain_timeouts(answer);
-        let (newly, lost) = self.note(answer);
-        if newly > 0 || self.unacked > before {
+        if self.unexplained.is_some() && answer.expected > before {
+            self.explain_timeouts(answer);
+        }
+        let noted = self.repair.note(answer, self.progress(now));
+        self.unacked = self.repair.unacked();
+        if (noted.newly > 0 || self.unacked > before) && !noted.keeps_timer {
             self.backoff = 1;
             self.timeouts_in_row = 0;
             self.timer = if self.is_done() { Picos::MAX } else { now + self.timeout() };
         }
-        if newly > 0 {
+        if noted.newly > 0 {
             let round_over = self.unacked >= self.round_end;
             if round_over {
                 self.round_end = self.sent;
             }
             self.control.on_ack(&Acked {
                 now,
-                segments: newly,
+                segments: noted.newly,
+                recovering: noted.recovering,
                 marked: answer.marked,
                 unacked: self.unacked,
                 sent: self.sent,
@@ -247,66 +207,17 @@ impl Sender {
                 round_over,
             });
         }
-        if let Some(segment) = lost {
+        if let Some(flight) = noted.lost_of {
+            self.control.on_loss(&Loss { flight, unacked: self.unacked, sent: self.sent });
+        }
+        if noted.recovering {
+            let window = self.window();
+            self.repair.release(&noted, window, self.sent);
+        }
+        if let Some(segment) = noted.again {
             self.note_sent(segment);
         }
-        self.find_overtaken(answer, now);
-        lost
-    }
-
-    /// How many segments are acknowledged for the first time, as far as the window may count them, and the segment that
-    /// has to be sent again.
-    #[inline]
-    fn note(&mut self, answer: &Answer) -> (u32, Option<u32>) {
-        match &mut self.repair {
-            Repair::Selective { acked, in_flight, .. } => {
-                let newly = acked.insert_before(answer.expected)
-                    + u32::from(answer.segment.is_some_and(|segment| acked.insert(segment)));
-                *in_flight = in_flight.saturating_sub(newly);
-                self.unacked = acked.missing();
-                (newly, None)
-            }
-            Repair::NewReno { duplicates, recovering, recover } => {
-                if answer.expected > self.unacked {
-                    let newly = answer.expected - self.unacked;
-                    self.unacked = answer.expected;
-                    self.next = self.next.max(self.unacked);
-                    if !*recovering {
-                        *duplicates = 0;
-                        return (newly, None);
-                    }
-                    if answer.expected >= *recover {
-                        (*recovering, *duplicates) = (false, 0);
-                        return (newly, None);
-                    }
-                    // A partial acknowledgement: the next hole is lost too. The window deflates by what it covers.
-                    *duplicates = (*duplicates + 1).saturating_sub(newly);
-                    return (0, Some(self.unacked));
-                }
-                // The answer to a header alone is no duplicate.
-                if answer.expected < self.unacked || self.next == self.unacked || answer.segment.is_none() {
-                    return (0, None);
-                }
-                *duplicates += 1;
-                if *recovering || *duplicates != DUPLICATES || self.unacked < *recover {
-                    return (0, None);
-                }
-                (*recovering, *recover) = (true, self.sent);
-                self.control.on_loss();
-                (0, Some(self.unacked))
-            }
-        }
-    }
-
-    /// Segments that others overtook count as lost, and are to be sent again.
-    #[inline]
-    fn find_overtaken(&mut self, answer: &Answer, now: Picos) {
-        let Repair::Selective { acked, in_flight, watch: Some(watch), .. } = &mut self.repair else { return };
-        let lost = watch.on_answer(acked, answer.sent, now, self.sent, self.smoothed);
-        if lost > 0 {
-            *in_flight = in_flight.saturating_sub(lost);
-            self.control.on_loss();
-        }
+        noted.again
     }
 
     /// RFC 6298, with all samples.
@@ -330,8 +241,9 @@ impl Sender {
         Picos(base.0 * u64::from(self.backoff))
     }
 
-    /// The first answer after timeouts: if it is to a segment that was sent before them, that was late and not lost, as
-    /// where a class starves (Eifel, RFC 3522), and what is on its way is not sent again.
+    /// The first answer after timeouts that acknowledges anything: if it is to a segment that was sent before them, that was
+    /// late and not lost, as where a class starves (Eifel, RFC 3522), and what is on its way is not sent again.
+    #[cold]
     fn explain_timeouts(&mut self, answer: &Answer) {
         let Some(since) = self.unexplained.take() else { return };
         // Where timeouts are fixed ports drop by rank, the worst of a flow first: one answer says nothing of the others.
@@ -339,14 +251,7 @@ impl Sender {
             return;
         }
         self.control.on_spurious_timeout();
-        match &mut self.repair {
-            Repair::NewReno { .. } => self.next = self.sent,
-            Repair::Selective { acked, in_flight, again, .. } => {
-                *again = self.sent;
-                *in_flight =
-                    (acked.missing()..self.sent).filter(|&segment| !acked.contains(segment)).count() as u32;
-            }
-        }
+        self.repair.resume(self.sent);
     }
 
     /// The timer ran out.
@@ -355,21 +260,10 @@ impl Sender {
         self.all_timeouts += 1;
         self.timeouts_in_row += 1;
         self.backoff = (self.backoff * 2).min(MOST_BACKOFF);
-        self.control.on_timeout();
+        let lost =
+            Loss { flight: self.repair.outstanding(self.sent), unacked: self.unacked, sent: self.sent };
+        self.control.on_timeout(&lost, self.timeouts_in_row == 1);
         self.round_end = self.sent;
-        match &mut self.repair {
-            Repair::NewReno { duplicates, recovering, recover } => {
-                // Duplicates of what was sent before are no sign of another loss (RFC 6582, section 3.2, step 4).
-                (*duplicates, *recovering, *recover) = (0, false, self.sent);
-                self.next = self.unacked;
-            }
-            Repair::Selective { acked, in_flight, again, watch } => {
-                (*in_flight, *again) = (0, acked.missing());
-                // All that is missing is sent again from there.
-                if let Some(watch) = watch {
-                    *watch = Watch::default();
-                }
-            }
-        }
+        self.repair.on_timeout(self.sent);
     }
 }

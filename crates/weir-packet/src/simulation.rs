@@ -8,20 +8,23 @@
 //! small, ports know of what waits without looking at packets, and packets are read ahead of their events.
 
 mod asking;
+mod spans;
 
 pub(crate) use asking::Requests;
+pub(crate) use spans::ideal;
 
 use crate::event::{Event, What, Wheel};
 use crate::flow::{Flow, Flows};
-use crate::observer::{Observer, PacketSeen};
+use crate::observer::{FlowSeen, Observer, PacketSeen};
 use crate::packet::{Kind, Packet, Packets, Word};
-use crate::port::{Allocator, Memory, Port, PortCounts, PortSpec};
+use crate::port::{Allocator, Memory, Port, PortCounts};
 use crate::receiver::{Acknowledging, Held};
 use crate::record::{FlowRecord, RunCounts, Unfinished};
-use crate::sender::{Answer, HEADER_BYTES, SEGMENT_BYTES, Sender};
-use crate::time::{PerByte, Picos};
+use crate::sender::{Answer, HEADER_BYTES, Sender};
+use crate::time::Picos;
 use crate::topology::Topology;
 use crate::transport::{Network, Setup, Transport};
+use spans::{reach, spacing};
 use weir_trace::FlowArrival;
 
 /// Acknowledgements go before all that is not in the first class.
@@ -69,7 +72,7 @@ impl<'a> Simulation<'a> {
             arrivals: Box::new(arrivals),
             next_arrival: None,
             observer: None,
-            events: Wheel::new(reach(topology)),
+            events: Wheel::new(reach(topology), spacing(topology)),
             packets: Packets::default(),
             ports,
             memories,
@@ -152,6 +155,11 @@ impl<'a> Simulation<'a> {
     /// What became of packets at a port.
     pub fn port_counts(&self, port: u32) -> PortCounts {
         self.ports[port as usize].counts
+    }
+
+    /// The same of all ports, by number.
+    pub fn ports(&self) -> impl Iterator<Item = PortCounts> {
+        self.ports.iter().map(|port| port.counts)
     }
 
     /// Flows ask ports for rates.
@@ -300,7 +308,7 @@ impl<'a> Simulation<'a> {
                 self.wait_to_send(place, due);
                 break;
             }
-            let Some(segment) = flow.sender.take() else { break };
+            let Some(segment) = flow.sender.take(self.now) else { break };
             flow.sender.last_start = Some(self.now);
             self.send_segment(place, segment, Kind::Data);
         }
@@ -534,6 +542,12 @@ impl<'a> Simulation<'a> {
             flow.sender.timeouts_in_row = 0;
         }
         let lost = flow.sender.on_answer(&answer, self.now);
+        if let Some(observer) = &mut self.observer
+            && flow.sender.is_done()
+            && !was_done
+        {
+            observer.ended(&FlowSeen::of(flow), self.now);
+        }
         if let Some(segment) = lost {
             self.send_segment(packet.flow, segment, Kind::Data);
         }
@@ -553,7 +567,7 @@ impl<'a> Simulation<'a> {
             observer.sampled_port(number as u32, port.queued(), &port.counts, self.now);
         }
         for flow in self.flows.live() {
-            observer.sampled_flow(flow.number, flow.sender.control.allowance().window, self.now);
+            observer.sampled_flow(&FlowSeen::of(flow), self.now);
         }
         observer.sampled(self.now);
         // Samples alone keep no run going.
@@ -572,23 +586,4 @@ impl<'a> Simulation<'a> {
             if dropped { observer.dropped(&seen, self.now) } else { observer.sent(&seen, self.now) }
         }
     }
-}
-
-/// How long a packet is on its way from a port to the next, at most.
-fn reach(topology: &Topology) -> Picos {
-    let hop = |port: &PortSpec| PerByte::at(port.rate).of(SEGMENT_BYTES + HEADER_BYTES) + port.delay;
-    topology.ports().iter().map(hop).max().unwrap_or_default()
-}
-
-/// The time that a flow needs in an empty network: all its bits at the rate of its host, and the way of the last segment.
-pub(crate) fn ideal(flow: &FlowArrival, topology: &Topology, network: &Network) -> Picos {
-    let segments = u64::from(crate::sender::segments_of(flow.size.0));
-    let wire = flow.size.0.max(1) + segments * u64::from(HEADER_BYTES);
-    let last = flow.size.0.max(1) - (segments - 1) * u64::from(SEGMENT_BYTES);
-    let last_bytes = last as u32 + HEADER_BYTES;
-    let before = wire - u64::from(last_bytes);
-    let per_byte = PerByte::at(network.host_rate);
-    let full = u64::from(SEGMENT_BYTES + HEADER_BYTES);
-    Picos(per_byte.of(full as u32).0 * (before / full))
-        + topology.empty_delay(flow.source.0, flow.destination.0, last_bytes)
 }

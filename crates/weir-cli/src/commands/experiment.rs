@@ -8,7 +8,7 @@ use crate::output::{Provenance, table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
-use weir_experiment::{Experiment, PACKETS, Results, RunError, Source};
+use weir_experiment::{Experiment, PACKETS, RUNS, Results, RunError, Runs, Source};
 use weir_trace::SYNTHETIC;
 
 #[derive(Subcommand)]
@@ -191,10 +191,14 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
             true => Some(check::stored(&name, &file, &experiment)?),
             false => None,
         };
+        let runs = match on {
+            None if !args.check => kept_runs(&name, &experiment, &folder, &stem)?,
+            _ => Runs::unkept(),
+        };
         let bar = progress::bar(experiment.runs() as u64, &name, "runs");
         let results = match on {
             Some(workload) => weir_experiment::run(&experiment, workload, &|| bar.inc(1)),
-            None => weir_experiment::run_packets(&experiment, &folder, &|| bar.inc(1)),
+            None => weir_experiment::run_packets(&experiment, &folder, &runs, &|| bar.inc(1)),
         };
         bar.finish_and_clear();
         let mut results = results.map_err(|error| failed(&name, error))?;
@@ -206,12 +210,26 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         let mut words = vec!["experiment", "run", &name];
         words.extend(on.iter().flat_map(|_| ["--trace", &args.trace]));
         results.made_by = Some(Provenance::of_experiment(&words));
+        // What is made now is as new as the code.
+        let experiment = Experiment { outdated: None, ..experiment };
         let page = weir_experiment::table(&experiment, &results, &name);
         println!("{page}");
         write_numbers(&file, &results)?;
         write_pages(&name, &stem, &experiment, &results)?;
+        runs.remove().map_err(|error| anyhow::anyhow!("{}: {error}", stem.with_extension(RUNS).display()))?;
     }
     checks.verdict()
+}
+
+/// Runs on packets that an earlier command has done and was not there to gather.
+fn kept_runs(name: &str, experiment: &Experiment, folder: &Path, stem: &Path) -> Result<Runs, Failure> {
+    let file = stem.with_extension(RUNS);
+    let probe = weir_experiment::probe(experiment, folder).map_err(|error| failed(name, error))?;
+    let runs = Runs::open(&file, &probe).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+    if !runs.is_empty() {
+        eprintln!("weir: {name}: {} runs are done, in {}", runs.len(), file.display());
+    }
+    Ok(runs)
 }
 
 /// Writes the numbers of results.

@@ -18,8 +18,8 @@ use weir_model::Span;
 use weir_packet::capture::Capture;
 use weir_packet::transport::{self, Transport};
 use weir_packet::{
-    Completion, FlowRecord, Gathered, LARGE, Picos, Recorder, RunCounts, SIZE_CLASSES, Scenario, Simulation,
-    Summary, Topology,
+    Completion, FlowRecord, Gathered, LARGE, Picos, PortCounts, Recorder, RunCounts, SIZE_CLASSES, Scenario,
+    Simulation, Summary, Topology,
 };
 use weir_trace::{FlowArrival, FlowKind, Poisson};
 
@@ -73,6 +73,8 @@ struct Run {
     retransmitted: u64,
     cpu_s: f64,
     flows: Vec<FlowRow>,
+    /// What became of packets at each port; only where results are written.
+    ports: Vec<PortCounts>,
     /// Bytes that each flow received, by interval; only for reports on few flows.
     received: Received,
 }
@@ -93,6 +95,8 @@ struct FlowRow {
     deadline_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     met: Option<bool>,
+    retransmitted: u32,
+    timeouts: u32,
 }
 
 struct Outputs {
@@ -205,6 +209,7 @@ struct Sink {
     timeouts: u64,
     retransmitted: u64,
     rows: Option<Vec<FlowRow>>,
+    ports: Vec<PortCounts>,
     bar: ProgressBar,
 }
 
@@ -216,6 +221,7 @@ impl Sink {
             timeouts: 0,
             retransmitted: 0,
             rows: keep.then(Vec::new),
+            ports: Vec::new(),
             bar: progress::bar(all, transport, "flows"),
         }
     }
@@ -242,6 +248,7 @@ impl Sink {
             retransmitted: self.retransmitted,
             cpu_s,
             flows: self.rows.unwrap_or_default(),
+            ports: self.ports,
             received: Received::default(),
         }
     }
@@ -266,6 +273,8 @@ fn row(record: &FlowRecord) -> FlowRow {
         ideal_s: record.ideal.as_secs(),
         deadline_s,
         met: record.met(),
+        retransmitted: record.retransmitted,
+        timeouts: record.timeouts,
     }
 }
 
@@ -274,6 +283,7 @@ fn run_out(simulation: &mut Simulation<'_>, scenario: &Scenario, sink: &mut Sink
     let until = scenario.until.unwrap_or(Picos::MAX);
     let counts = simulation.run(until, &mut |record| sink.add(&record));
     simulation.unfinished().for_each(|open| sink.gathered.add_unfinished(&open, counts.end));
+    sink.ports = simulation.ports().collect();
     counts
 }
 
@@ -427,6 +437,17 @@ fn work_table(runs: &[Run]) -> String {
     text(&table)
 }
 
+/// Ports by number, those of which nothing was sent or dropped left out.
+fn ports(counts: &[PortCounts]) -> serde_json::Value {
+    let used = counts.iter().enumerate().filter(|(_, port)| port.sent + port.dropped > 0);
+    let rows = used.map(|(number, port)| {
+        serde_json::json!({
+            "port": number, "sent": port.sent, "bytes": port.bytes, "marked": port.marked, "dropped": port.dropped,
+        })
+    });
+    serde_json::Value::Array(rows.collect())
+}
+
 /// What makes the results, with the seed of the traffic if there is any.
 fn made_by(scenario: &Scenario) -> Provenance {
     Provenance::of_this_run(scenario.traffic.as_ref().map(|traffic| traffic.seed))
@@ -466,6 +487,7 @@ fn results(scenario: &Scenario, runs: &[Run]) -> serde_json::Value {
                     "makespan_s": counts.end.as_secs(), "cpu_s": run.cpu_s,
                 },
                 "flows": run.flows,
+                "ports": ports(&run.ports),
             })
         })
         .collect();

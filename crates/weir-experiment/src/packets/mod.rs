@@ -9,6 +9,7 @@ pub use coflows::CoflowTraffic;
 
 use crate::measure::{Described, INTERVAL, RATIO, half_width};
 use crate::run::{RunError, six_digits};
+use crate::runs::Runs;
 use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -196,13 +197,15 @@ impl PacketSetup {
 /// A run: which point, which seed, which transport, by place.
 type Task = (usize, usize, usize);
 
-/// Runs an experiment on packets, on all cores. `folder` is where its file lies; `progress` is called after each run.
+/// Runs an experiment on packets, on all cores, but for `runs` that are done. `folder` is where its file lies; `progress`
+/// is called after each run.
 ///
 /// # Errors
 /// A point's setup or a transport is none.
 pub fn run_packets(
     experiment: &Experiment,
     folder: &Path,
+    runs: &Runs,
     progress: &(dyn Fn() + Sync),
 ) -> Result<Results, RunError> {
     check_seeds(experiment, folder)?;
@@ -215,7 +218,11 @@ pub fn run_packets(
     let measures: Vec<Measures> = tasks
         .par_iter()
         .map(|&(point, seed, at)| {
-            let measures = simulate(experiment, folder, &points[point], experiment.seeds[seed], at);
+            let (point, seed) = (&points[point], experiment.seeds[seed]);
+            let setup = point.setup.over(&experiment.setup).as_table();
+            let run =
+                format!("{}, seed {seed}, {}", toml::Value::Table(setup), experiment.policies_of(point)[at]);
+            let measures = runs.get(&run, || simulate(experiment, folder, point, seed, at));
             progress();
             measures
         })

@@ -1,7 +1,7 @@
 //! D3's sender (Wilson, Ballani, Karagiannis, Rowstron, SIGCOMM 2011, section 4): asks for the rate that ends a flow in
 //! time, once a round trip, and sends at the rate that it is given.
 
-use super::{Acked, Allowance, Ask, Control};
+use super::{Acked, Allowance, Ask, Control, Loss};
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::time::Picos;
 use weir_model::{Bytes, Rate};
@@ -83,8 +83,8 @@ impl Control for AsksRate {
     fn on_ack(&mut self, acked: &Acked) {
         self.round_trip = acked.smoothed_rtt;
     }
-    fn on_loss(&mut self) {}
-    fn on_timeout(&mut self) {
+    fn on_loss(&mut self, _: &Loss) {}
+    fn on_timeout(&mut self, _: &Loss, _: bool) {
         self.rate = Rate::ZERO;
     }
     fn has_given_up(&self) -> bool {

@@ -2,7 +2,7 @@
 //! exponent for urgency.
 
 use super::reno::Reno;
-use super::{Acked, Allowance, Control};
+use super::{Acked, Allowance, Control, Loss};
 use crate::time::Picos;
 
 /// What is still assumed of the network before the first window: RFC 8257, section 3.3, begins at 1.
@@ -36,8 +36,8 @@ pub(crate) struct Dctcp {
     gain: f64,
     acked: u32,
     marked: u32,
-    /// Segments before this one were sent before the window was last reduced: their marks are no news.
-    reduced_at: u32,
+    /// Segments before this one were sent before the window was last reduced: their marks and losses are no news.
+    reduced_at: Option<u32>,
     urgency: Option<Urgency>,
 }
 
@@ -50,9 +50,14 @@ impl Dctcp {
             gain,
             acked: 0,
             marked: 0,
-            reduced_at: 0,
+            reduced_at: None,
             urgency,
         }
+    }
+
+    /// The window was reduced, and no more is acknowledged than had been sent until then.
+    fn has_reduced(&self, unacked: u32) -> bool {
+        self.reduced_at.is_some_and(|reduced_at| unacked <= reduced_at)
     }
 }
 
@@ -71,22 +76,26 @@ impl Control for Dctcp {
             self.alpha += self.gain * (share - self.alpha);
             (self.acked, self.marked) = (0, 0);
         }
-        let recovers = acked.unacked < self.reduced_at;
+        let recovers = self.has_reduced(acked.unacked);
         if acked.marked && !recovers {
             let exponent = self.urgency.map_or(1.0, |urgency| urgency.exponent(self.reno.window, acked));
             self.reno.shrink(1.0 - self.alpha.powf(exponent) / 2.0);
-            self.reduced_at = acked.sent;
-        } else if !recovers {
+            self.reduced_at = Some(acked.sent);
+        } else if !recovers && !acked.recovering {
             self.reno.grow(acked.segments);
         }
     }
 
-    fn on_loss(&mut self) {
-        self.reno.shrink(0.5);
+    /// A window that marks have cut is not cut again for losses in it (RFC 3168, section 6.1.2), nor the other way.
+    fn on_loss(&mut self, lost: &Loss) {
+        if !self.has_reduced(lost.unacked) {
+            self.reno.halve(lost.flight);
+            self.reduced_at = Some(lost.sent);
+        }
     }
-    fn on_timeout(&mut self) {
-        self.reno.restart();
-        (self.acked, self.marked, self.reduced_at) = (0, 0, 0);
+    fn on_timeout(&mut self, lost: &Loss, first: bool) {
+        self.reno.restart(lost.flight, first);
+        (self.acked, self.marked, self.reduced_at) = (0, 0, None);
     }
     fn on_spurious_timeout(&mut self) {
         self.reno.undo_restart();

@@ -1,7 +1,7 @@
 //! MCP's law in a sender: windows counted, pace kept, and what a flow does that cannot meet its deadline.
 
 use super::dctcp::Dctcp;
-use super::{Acked, Allowance, Control};
+use super::{Acked, Allowance, Control, Loss};
 use crate::mcp::{Mcp, Params, WindowFacts};
 use crate::sender::SEGMENT_BYTES;
 use crate::time::Picos;
@@ -100,14 +100,14 @@ impl Control for JustInTime {
         (self.acked, self.marked, self.began) = (0, 0, acked.now);
     }
 
-    fn on_loss(&mut self) {
+    fn on_loss(&mut self, lost: &Loss) {
         if self.demoted() {
-            self.after.on_loss();
+            self.after.on_loss(lost);
         }
     }
-    fn on_timeout(&mut self) {
+    fn on_timeout(&mut self, lost: &Loss, first: bool) {
         if self.demoted() {
-            self.after.on_timeout();
+            self.after.on_timeout(lost, first);
         }
     }
     fn on_spurious_timeout(&mut self) {

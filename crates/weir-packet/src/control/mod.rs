@@ -24,6 +24,8 @@ pub struct Acked {
     pub now: Picos,
     /// Segments that are acknowledged for the first time.
     pub segments: u32,
+    /// Losses are being repaired, so that the window does not grow.
+    pub recovering: bool,
     /// Whether they say that a queue was above its threshold.
     pub marked: bool,
     /// The first segment that is not acknowledged.
@@ -40,6 +42,17 @@ pub struct Acked {
     pub smoothed_rtt: Picos,
     /// All segments that had been sent when the last round was over are acknowledged: once per round trip.
     pub round_over: bool,
+}
+
+/// What was in flight when losses showed.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// Segments on their way, lost ones too, as far as the sender knew.
+    pub flight: u32,
+    /// The first segment that is not acknowledged.
+    pub unacked: u32,
+    /// One after the last segment that was ever sent.
+    pub sent: u32,
 }
 
 /// What a flow may do.
@@ -67,9 +80,9 @@ pub trait Control: Send {
     /// Segments were acknowledged.
     fn on_ack(&mut self, acked: &Acked);
     /// A segment was lost and others came through: once per window.
-    fn on_loss(&mut self);
-    /// Nothing came back for a retransmission timeout.
-    fn on_timeout(&mut self);
+    fn on_loss(&mut self, lost: &Loss);
+    /// Nothing came back for a retransmission timeout; `first` of those in a row.
+    fn on_timeout(&mut self, lost: &Loss, first: bool);
     /// Nothing had been lost when timeouts said so: what was sent before them arrived late.
     fn on_spurious_timeout(&mut self) {}
     /// What it asks for now, with so many bytes on the wire still to be sent. Only where ports give rates

@@ -2,7 +2,7 @@
 //! where loss persists.
 
 use super::reno::Reno;
-use super::{Acked, Allowance, Control};
+use super::{Acked, Allowance, Control, Loss};
 use crate::time::Picos;
 
 /// Begins with the bandwidth-delay product, is limited to it, and restarts in slow start after a timeout. Duplicate
@@ -28,8 +28,8 @@ impl Control for LineRate {
         self.reno.grow(acked.segments);
         self.reno.window = self.reno.window.min(self.most);
     }
-    fn on_loss(&mut self) {}
-    fn on_timeout(&mut self) {
-        self.reno.restart();
+    fn on_loss(&mut self, _: &Loss) {}
+    fn on_timeout(&mut self, lost: &Loss, first: bool) {
+        self.reno.restart(lost.flight, first);
     }
 }

@@ -1,6 +1,6 @@
 //! A flow at the rates that a coordinator planned for it.
 
-use super::{Acked, Allowance, Control};
+use super::{Acked, Allowance, Control, Loss};
 use crate::sender::SEGMENT_BYTES;
 use crate::time::Picos;
 use std::sync::Arc;
@@ -65,14 +65,14 @@ impl Control for ByPlan {
             self.after.on_ack(acked);
         }
     }
-    fn on_loss(&mut self) {
+    fn on_loss(&mut self, lost: &Loss) {
         if self.ended {
-            self.after.on_loss();
+            self.after.on_loss(lost);
         }
     }
-    fn on_timeout(&mut self) {
+    fn on_timeout(&mut self, lost: &Loss, first: bool) {
         if self.ended {
-            self.after.on_timeout();
+            self.after.on_timeout(lost, first);
         }
     }
 }

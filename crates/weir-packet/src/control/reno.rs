@@ -1,6 +1,6 @@
 //! The window of TCP: slow start, congestion avoidance, halved by a loss (RFC 5681).
 
-use super::{Acked, Allowance, Control};
+use super::{Acked, Allowance, Control, Loss};
 use crate::time::Picos;
 
 /// A window smaller than this is not halved further.
@@ -43,10 +43,19 @@ impl Reno {
         self.window = self.threshold;
     }
 
-    /// Begins again.
-    pub(crate) fn restart(&mut self) {
+    /// Halves: what is in flight, and not the window that may not be full (RFC 5681, section 3.1). What limited transmit
+    /// sent beyond the window does not count.
+    pub(crate) fn halve(&mut self, flight: u32) {
+        self.window = self.window.min(f64::from(flight));
+        self.shrink(0.5);
+    }
+
+    /// Begins again. Of timeouts in a row the first alone says how much the network carries (RFC 5681, section 3.1).
+    pub(crate) fn restart(&mut self, flight: u32, first: bool) {
         self.before_timeouts.get_or_insert((self.window, self.threshold));
-        self.threshold = (self.window / 2.0).max(LEAST_THRESHOLD);
+        if first {
+            self.threshold = (self.window.min(f64::from(flight)) / 2.0).max(LEAST_THRESHOLD);
+        }
         self.window = 1.0;
     }
 
@@ -63,13 +72,15 @@ impl Control for Reno {
         Allowance { window: self.window, gap: Picos::ZERO }
     }
     fn on_ack(&mut self, acked: &Acked) {
-        self.grow(acked.segments);
+        if !acked.recovering {
+            self.grow(acked.segments);
+        }
     }
-    fn on_loss(&mut self) {
-        self.shrink(0.5);
+    fn on_loss(&mut self, lost: &Loss) {
+        self.halve(lost.flight);
     }
-    fn on_timeout(&mut self) {
-        self.restart();
+    fn on_timeout(&mut self, lost: &Loss, first: bool) {
+        self.restart(lost.flight, first);
     }
     fn on_spurious_timeout(&mut self) {
         self.undo_restart();

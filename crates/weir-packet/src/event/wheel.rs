@@ -18,39 +18,44 @@ use crate::time::Picos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// 2^15 ps = 33 ns a slot: some twenty events where 144 hosts are busy.
-const SLOT_BITS: u32 = 15;
-/// A slot in parts of 2^9 ps = 0.5 ns, few enough to count in a few cache lines.
-const PART_BITS: u32 = 9;
-const PARTS: usize = 1 << (SLOT_BITS - PART_BITS);
-/// Slots, at least and at most: 8 us to 270 us.
+/// A slot is 2^13 ps = 8 ns to 2^27 ps = 134 us long: so that some ten events come in it.
+const SLOT_BITS: (u32, u32) = (13, 27);
+/// A slot has 64 parts, few enough to count in a few cache lines.
+const PART_BITS: u32 = 6;
+const PARTS: usize = 1 << PART_BITS;
+/// Slots, at least and at most.
 const SLOTS: (u64, u64) = (256, 8192);
-/// A slot of more events is sorted by comparisons: its parts have many each.
+/// A slot of fewer events is sorted by insertion alone, one of more by comparisons: its parts have many each.
+const FEW: usize = 12;
 const MANY: usize = 1024;
+/// How many events are to come in a slot.
+const IN_A_SLOT: u64 = 16;
 
-/// An event in its slot, which says the rest of its time. From the highest bit: the time within the slot, what happens
-/// (16 bits), to whom (32 bits).
+/// An event in its slot, which says the rest of its time. From the highest bit: the time within the slot (28 bits), what
+/// happens (4 bits), to whom (32 bits).
 #[derive(Clone, Copy, Debug, Default)]
 struct Near(u64);
 
+const WITHIN_SHIFT: u32 = 36;
+
 impl Near {
     #[inline]
-    fn of(event: &Event) -> Near {
-        let within = event.at.0 % (1 << SLOT_BITS);
-        Near(within << 48 | (event.what as u64) << 32 | u64::from(event.whom))
+    fn of(event: &Event, slot_bits: u32) -> Near {
+        let within = event.at.0 & ((1 << slot_bits) - 1);
+        Near(within << WITHIN_SHIFT | (event.what as u64) << 32 | u64::from(event.whom))
     }
     #[inline]
     fn within(self) -> u64 {
-        self.0 >> 48
+        self.0 >> WITHIN_SHIFT
     }
     #[inline]
-    fn part(self) -> usize {
-        (self.within() >> PART_BITS) as usize % PARTS
+    fn part(self, slot_bits: u32) -> usize {
+        (self.within() >> (slot_bits - PART_BITS)) as usize % PARTS
     }
     #[inline]
-    fn event(self, slot: u64) -> Event {
-        let at = Picos(slot << SLOT_BITS | self.within());
-        Event { at, what: What::numbered((self.0 >> 32) as u16), whom: self.0 as u32 }
+    fn event(self, slot: u64, slot_bits: u32) -> Event {
+        let at = Picos(slot << slot_bits | self.within());
+        Event { at, what: What::numbered((self.0 >> 32) as u16 & 0xf), whom: self.0 as u32 }
     }
 }
 
@@ -79,6 +84,8 @@ impl Ord for Far {
 
 /// Events in order of time. None may be put in before the time of the last that was taken out.
 pub(crate) struct Wheel {
+    /// A slot is 2^this picoseconds long.
+    slot_bits: u32,
     slots: Vec<Vec<Near>>,
     /// Which slots have events, by place in `slots`.
     occupied: Vec<u64>,
@@ -93,12 +100,15 @@ pub(crate) struct Wheel {
 }
 
 impl Wheel {
-    /// A wheel for events that come mostly within `reach`.
-    pub(crate) fn new(reach: Picos) -> Wheel {
+    /// A wheel for events that come mostly within `reach`, one every `spacing` or so.
+    pub(crate) fn new(reach: Picos, spacing: Picos) -> Wheel {
+        let slot = spacing.0.saturating_mul(IN_A_SLOT).max(1);
+        let slot_bits = slot.ilog2().clamp(SLOT_BITS.0, SLOT_BITS.1);
         // The open slot is one of them, and begins before now.
         let slots =
-            (reach.0 >> SLOT_BITS).saturating_add(2).clamp(SLOTS.0, SLOTS.1).next_power_of_two() as usize;
+            (reach.0 >> slot_bits).saturating_add(2).clamp(SLOTS.0, SLOTS.1).next_power_of_two() as usize;
         Wheel {
+            slot_bits,
             slots: vec![Vec::new(); slots],
             occupied: vec![0; slots / 64],
             open: 0,
@@ -119,10 +129,10 @@ impl Wheel {
     /// Puts an event in.
     #[inline]
     pub(crate) fn push(&mut self, event: Event) {
-        let slot = event.at.0 >> SLOT_BITS;
+        let slot = event.at.0 >> self.slot_bits;
         debug_assert!(slot >= self.open, "an event in the past");
         if slot == self.open {
-            let near = Near::of(&event);
+            let near = Near::of(&event, self.slot_bits);
             let later = &self.opened[self.cursor..];
             let after = later.partition_point(|other| other.within() <= near.within());
             self.opened.insert(self.cursor + after, near);
@@ -137,7 +147,7 @@ impl Wheel {
     #[inline]
     fn put(&mut self, slot: u64, event: &Event) {
         let place = self.place(slot);
-        self.slots[place].push(Near::of(event));
+        self.slots[place].push(Near::of(event, self.slot_bits));
         self.occupied[place / 64] |= 1 << (place % 64);
     }
 
@@ -146,7 +156,7 @@ impl Wheel {
     pub(crate) fn pop(&mut self) -> Option<Event> {
         let near = *self.opened.get(self.cursor)?;
         self.cursor += 1;
-        Some(near.event(self.open))
+        Some(near.event(self.open, self.slot_bits))
     }
 
     /// Opens the next slot that has events, after the last event of the open one. Whether there is any.
@@ -158,7 +168,7 @@ impl Wheel {
         self.draw_near();
         let place = self.place(next);
         self.occupied[place / 64] &= !(1 << (place % 64));
-        sort(&self.slots[place], &mut self.opened);
+        sort(&self.slots[place], &mut self.opened, self.slot_bits);
         self.slots[place].clear();
         true
     }
@@ -166,7 +176,7 @@ impl Wheel {
     /// The events of the open slot that are to come, in order.
     #[inline]
     pub(crate) fn opened(&self) -> impl Iterator<Item = Event> {
-        self.opened[self.cursor..].iter().map(|near| near.event(self.open))
+        self.opened[self.cursor..].iter().map(|near| near.event(self.open, self.slot_bits))
     }
 
     /// The next slot with events, in the wheel or, if that is empty, in the heap.
@@ -185,7 +195,7 @@ impl Wheel {
                 return Some(self.open + (place.wrapping_sub(start) & (self.slots.len() - 1)) as u64);
             }
         }
-        self.far.peek().map(|Reverse(far)| far.event.at.0 >> SLOT_BITS)
+        self.far.peek().map(|Reverse(far)| far.event.at.0 >> self.slot_bits)
     }
 
     /// Moves what has come into reach from the heap to its slot.
@@ -193,35 +203,25 @@ impl Wheel {
     fn draw_near(&mut self) {
         let end = self.open + self.slots.len() as u64;
         while let Some(Reverse(first)) = self.far.peek() {
-            if first.event.at.0 >> SLOT_BITS >= end {
+            if first.event.at.0 >> self.slot_bits >= end {
                 return;
             }
             let Some(Reverse(far)) = self.far.pop() else { return };
-            self.put(far.event.at.0 >> SLOT_BITS, &far.event);
+            self.put(far.event.at.0 >> self.slot_bits, &far.event);
         }
     }
 }
 
 /// Puts the events of a slot in order of time, equal times as they are.
-fn sort(events: &[Near], sorted: &mut Vec<Near>) {
-    if events.len() > MANY {
+fn sort(events: &[Near], sorted: &mut Vec<Near>, slot_bits: u32) {
+    if events.len() <= FEW {
+        sorted.extend_from_slice(events);
+    } else if events.len() > MANY {
         sorted.extend_from_slice(events);
         sorted.sort_by_key(|event| event.within());
         return;
-    }
-    let mut starts = [0_u16; PARTS];
-    for event in events {
-        starts[event.part()] += 1;
-    }
-    let mut start = 0;
-    for part in &mut starts {
-        start += std::mem::replace(part, start);
-    }
-    sorted.resize(events.len(), Near::default());
-    for &event in events {
-        let start = &mut starts[event.part()];
-        sorted[usize::from(*start)] = event;
-        *start += 1;
+    } else {
+        by_parts(events, sorted, slot_bits);
     }
     // Parts are in order; what is within one has few to pass.
     for i in 1..sorted.len() {
@@ -232,6 +232,24 @@ fn sort(events: &[Near], sorted: &mut Vec<Near>) {
             to -= 1;
         }
         sorted[to] = event;
+    }
+}
+
+/// Puts the events of a slot in order of the slot's parts.
+fn by_parts(events: &[Near], sorted: &mut Vec<Near>, slot_bits: u32) {
+    let mut starts = [0_u16; PARTS];
+    for event in events {
+        starts[event.part(slot_bits)] += 1;
+    }
+    let mut start = 0;
+    for part in &mut starts {
+        start += std::mem::replace(part, start);
+    }
+    sorted.resize(events.len(), Near::default());
+    for &event in events {
+        let start = &mut starts[event.part(slot_bits)];
+        sorted[usize::from(*start)] = event;
+        *start += 1;
     }
 }
 
@@ -273,9 +291,10 @@ mod tests {
         #[test]
         fn events_come_out_as_from_the_obvious_queue(
             reach in span(),
+            spacing in span(),
             steps in proptest::collection::vec((proptest::collection::vec(span(), 0..4), 1..4_usize), 1..120)
         ) {
-            let (mut wheel, mut plain) = (Wheel::new(Picos(reach)), Plain::default());
+            let (mut wheel, mut plain) = (Wheel::new(Picos(reach), Picos(spacing)), Plain::default());
             let (mut now, mut whom) = (0, 0);
             for (spans, pops) in steps {
                 for span in spans {
@@ -298,19 +317,21 @@ mod tests {
 
         #[test]
         fn slots_are_sorted_by_time_and_keep_equal_times_as_they_came(
-            width in 1..=1_u64 << SLOT_BITS,
+            slot_bits in SLOT_BITS.0..=SLOT_BITS.1,
+            narrower in 0..20_u32,
             times in prop_oneof![
                 proptest::collection::vec(any::<u64>(), 0..60),
                 proptest::collection::vec(any::<u64>(), MANY - 1..MANY + 2),
             ],
         ) {
+            let width = 1_u64 << slot_bits.saturating_sub(narrower);
             let event = |(whom, time)| Event { at: Picos(time % width), what: What::Timer, whom };
             let mut events: Vec<Event> = (0..).zip(times).map(event).collect();
-            let near: Vec<Near> = events.iter().map(Near::of).collect();
+            let near: Vec<Near> = events.iter().map(|event| Near::of(event, slot_bits)).collect();
             let mut sorted = Vec::new();
-            sort(&near, &mut sorted);
+            sort(&near, &mut sorted, slot_bits);
             events.sort_by_key(|event| event.at);
-            prop_assert_eq!(sorted.iter().map(|near| near.event(0)).collect::<Vec<_>>(), events);
+            prop_assert_eq!(sorted.iter().map(|near| near.event(0, slot_bits)).collect::<Vec<_>>(), events);
         }
     }
 

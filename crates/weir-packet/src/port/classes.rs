@@ -1,7 +1,7 @@
 //! Strict priorities: what waits in a class goes before all of the classes after it.
 
 use super::{CLASSES, Marking};
-use crate::packet::Packet;
+use crate::packet::{Kind, Packet};
 use std::collections::VecDeque;
 
 /// A packet that waits. What the port needs of it is here: a packet that has waited for long is in no cache.
@@ -54,11 +54,13 @@ impl Classes {
     pub(super) fn push(&mut self, packet: &mut Packet, place: u32) -> bool {
         let class = usize::from(packet.class).min(CLASSES - 1);
         let fifo = &mut self.fifos[class];
-        let marked = match if class == 0 { self.first } else { self.others } {
-            Marking::Off => false,
-            Marking::PerQueue(threshold) => u64::from(fifo.bytes) >= threshold.0,
-            Marking::PerPort(threshold) => self.bytes >= threshold.0,
-        };
+        // Data alone is capable of marks (RFC 3168, section 6.1.4); what an acknowledgement bears is the receiver's echo.
+        let marked = packet.kind == Kind::Data
+            && match if class == 0 { self.first } else { self.others } {
+                Marking::Off => false,
+                Marking::PerQueue(threshold) => u64::from(fifo.bytes) >= threshold.0,
+                Marking::PerPort(threshold) => self.bytes >= threshold.0,
+            };
         packet.marked |= marked;
         let bytes = u32::from(packet.bytes);
         fifo.bytes += bytes;

@@ -124,7 +124,7 @@ impl Simulation<'_> {
         }
         let start = next_start(&flow.sender, now);
         if start.is_some_and(|start| start <= now) {
-            let Some(segment) = flow.sender.take() else { return false };
+            let Some(segment) = flow.sender.take(now) else { return false };
             flow.sender.last_start = Some(now);
             self.send_segment(place, segment, Kind::Data);
             return true;

@@ -65,7 +65,7 @@ impl Transport for D3 {
         Sending {
             control: Box::new(control),
             tagging: Tagging::Fixed(0),
-            recovery: Recovery::NewReno,
+            recovery: Recovery::Sack,
             timeouts: Timeouts::AtLeast(self.least_timeout.unwrap_or(network.least_timeout)),
         }
     }

@@ -5,11 +5,11 @@
 //! [`AGES_AFTER`] timeouts in a row a flow of type 3 is put first again, one of type 2 rises by a class.
 
 use super::settings::{Settings, SettingsError};
-use super::windowed::{Marked, few_enough, service, thresholds_for};
-use super::{Network, Recovery, Sending, Setup, Transport, deadline_of};
+use super::windowed::{Marked, few_enough, kept, service, thresholds_for};
+use super::{Network, Sending, Setup, Transport, deadline_of};
 use crate::control::{Control, JustInTime, Late};
 use crate::mcp::{Params, Variant};
-use crate::port::{Buffer, CLASSES, Discipline, Marking};
+use crate::port::{CLASSES, Discipline, Marking};
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES, segments_of};
 use crate::tagging::Tagging;
 use crate::thresholds::Service;
@@ -95,20 +95,11 @@ impl Karuna {
         self.first_marking.unwrap_or(Bytes(usual as u64))
     }
 
-    /// What only the first class may fill of a port's buffer, at most half of it. Nothing where no deadlines are expected,
-    /// nor where ports share a memory: many ports' parts could leave nothing of it to others.
+    /// What only the first class may fill of a port's buffer. Nothing where no deadlines are expected.
     fn reserved(&self, network: &Network) -> Bytes {
-        let Buffer::PerPort(all) = network.buffer else { return Bytes(0) };
         let none = network.traffic.as_ref().is_some_and(|traffic| traffic.mix.deadline_bytes == 0.0);
         let usual = Bytes(self.first_marking(network).0.saturating_mul(RESERVED_THRESHOLDS));
-        self.reserved.unwrap_or(if none { Bytes(0) } else { usual }).min(Bytes(all.0 / 2))
-    }
-
-    /// How losses are found that have to be mended before a deadline: a timer that acknowledgements set anew comes too
-    /// late.
-    fn in_time(&self, usual: Recovery) -> Recovery {
-        let chosen = self.marked.common.recovery.is_some();
-        if usual == Recovery::Selective && !chosen { Recovery::Timed } else { usual }
+        kept(self.reserved.unwrap_or(if none { Bytes(0) } else { usual }), network.buffer)
     }
 
     fn by_size(&self, flow: &FlowArrival) -> Tagging {
@@ -149,8 +140,7 @@ impl Transport for Karuna {
                     JustInTime::new(&params, now, segments, deadline, network.host_rate, self.late, dctcp);
                 let both = (Tagging::Fixed(0), self.by_size(flow));
                 let tagging = Tagging::UntilGivenUp(Box::new(both));
-                let sending = self.marked.common.sending(Box::new(control), tagging, network);
-                return Sending { recovery: self.in_time(sending.recovery), ..sending };
+                return self.marked.common.sending(Box::new(control), tagging, network);
             }
             (FlowKind::Unknown, None) => {
                 let thresholds = self.demotion.clone().unwrap_or_default();

@@ -26,8 +26,8 @@ pub const SETTINGS: &[SettingInfo] = &[
         WINDOWED,
         "recovery",
         "auto",
-        "how losses are found: newreno (three duplicates), selective (timeouts alone), timed (RACK); auto: \
-         newreno, or selective where packets overtake each other (karuna's deadline flows: timed)",
+        "how losses are found: sack (RFC 6675, 9937), newreno (three duplicates), selective (timeouts alone), timed \
+         (RACK); auto: sack, or timed where packets overtake each other",
     ),
     setting(MARKED, "marking", "the scenario's", "packets are marked where so many bytes wait"),
     setting(MARKED, "gain", "0.0625", "weight of the newest round in the share of marks"),
@@ -52,6 +52,7 @@ pub const SETTINGS: &[SettingInfo] = &[
         "bytes sent that take a flow down: 10kB+1MB",
     ),
     setting(&["pias"], "levels", "shared", "for which levels thresholds are the best: shared, or fifo"),
+    setting(&["pias"], "reserved", "0", "what only the first class may fill of a port's buffer"),
     setting(KARUNA, "levels", "fifo", "for which levels thresholds are the best: shared, or fifo"),
     setting(KARUNA, "splits", "the best in theory", "sizes between the classes of flows whose size is known"),
     setting(KARUNA, "ageing", "3", "timeouts in a row after which a flow ages; 0: never"),

@@ -28,6 +28,8 @@ use weir_trace::{FlowArrival, FlowKind, FlowSizes, Mix};
 pub enum Recovery {
     /// By three duplicates (NewReno, RFC 6582).
     NewReno,
+    /// By selective acknowledgements (RFC 6675), with proportional rate reduction (RFC 9937); what was sent again, by time.
+    Sack,
     /// By timeouts alone; each segment is acknowledged by itself. For networks that reorder packets.
     Selective,
     /// As that, and by time: a segment is lost once others are acknowledged that were sent half a round trip later

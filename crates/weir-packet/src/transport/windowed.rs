@@ -34,7 +34,7 @@ pub(super) struct Common {
     initial: Option<f64>,
     least_timeout: Option<Picos>,
     acknowledging: Acknowledging,
-    pub(super) recovery: Option<Recovery>,
+    recovery: Option<Recovery>,
 }
 
 impl Common {
@@ -46,7 +46,8 @@ impl Common {
                 "delayed" => Acknowledging::Delayed(DELAYED_ACK),
                 _ => Acknowledging::Each,
             },
-            recovery: match settings.word("recovery", &["auto", "newreno", "selective", "timed"])? {
+            recovery: match settings.word("recovery", &["auto", "sack", "newreno", "selective", "timed"])? {
+                "sack" => Some(Recovery::Sack),
                 "newreno" => Some(Recovery::NewReno),
                 "selective" => Some(Recovery::Selective),
                 "timed" => Some(Recovery::Timed),
@@ -62,9 +63,9 @@ impl Common {
     pub(super) fn timeouts(&self, network: &Network) -> Timeouts {
         Timeouts::AtLeast(self.least_timeout.unwrap_or(network.least_timeout))
     }
-    /// Where packets overtake each other duplicates say nothing.
+    /// Where packets overtake each other their order says nothing.
     pub(super) fn recovery(&self, network: &Network) -> Recovery {
-        self.recovery.unwrap_or(if network.reorders { Recovery::Selective } else { Recovery::NewReno })
+        self.recovery.unwrap_or(if network.reorders { Recovery::Timed } else { Recovery::Sack })
     }
     /// `first` and `others` are where packets of the first class and of others are marked.
     pub(super) fn setup(&self, network: &Network, first: Marking, others: Marking) -> Setup {
@@ -192,6 +193,8 @@ pub(super) fn service(settings: &mut Settings<'_>, usual: Service) -> Result<Ser
 
 struct Pias {
     marked: Marked,
+    /// What only the first class may fill of a port's buffer.
+    reserved: Option<Bytes>,
     service: Service,
     /// None until it is known for which traffic.
     thresholds: Option<Arc<[Bytes]>>,
@@ -204,7 +207,17 @@ pub(super) fn pias(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, Se
     if let Some(thresholds) = &thresholds {
         few_enough("thresholds", thresholds, CLASSES)?;
     }
-    Ok(Box::new(Pias { marked, service, thresholds: thresholds.map(Arc::from) }))
+    let reserved = settings.quantity_or_none("reserved")?;
+    Ok(Box::new(Pias { marked, reserved, service, thresholds: thresholds.map(Arc::from) }))
+}
+
+/// What can be kept of a port's buffer for the first class: at most half of it, and nothing where ports share a memory, of
+/// which many ports' parts could leave nothing to others.
+pub(super) fn kept(asked: Bytes, buffer: Buffer) -> Bytes {
+    match buffer {
+        Buffer::PerPort(all) => asked.min(Bytes(all.0 / 2)),
+        Buffer::Shared { .. } => Bytes(0),
+    }
 }
 
 /// So many classes need one threshold less.
@@ -230,7 +243,10 @@ impl Transport for Pias {
         }
     }
     fn setup(&self, network: &Network) -> Setup {
-        self.marked.setup(network)
+        let marking = self.marked.marking(network);
+        let reserved = kept(self.reserved.unwrap_or_default(), network.buffer);
+        let discipline = Discipline::Classes { first: marking, others: marking, reserved };
+        Setup { discipline, ..self.marked.setup(network) }
     }
     fn last_class(&self) -> u8 {
         (CLASSES - 1) as u8

@@ -66,12 +66,23 @@ pub(super) fn probe(args: &ProbeArgs) -> Result<(), Failure> {
         let now = weir_experiment::probe(&experiment, &folder).map_err(|error| failed(&name, error))?;
         for file in files {
             let mut results = held(&file)?;
-            let Some(difference) = probe_difference(&results.probe, &now) else { continue };
+            let Some(difference) = probe_difference(&results.probe, &now) else {
+                if let Some(file) = experiment.outdated.as_ref().map(|_| file) {
+                    let reason =
+                        format!("{name}: {} is as new as the code: take `outdated` out", file.display());
+                    return Err(Failure::Input(reason));
+                }
+                continue;
+            };
             if args.write {
                 // What this build has no policy for keeps its numbers.
                 results.probe.extend(now.clone());
                 write_numbers(&file, &results)?;
                 println!("{}", file.display());
+                continue;
+            }
+            if experiment.outdated.is_some() {
+                eprintln!("weir: {name}: older than the code ({difference}), as its page says");
                 continue;
             }
             eprintln!(
