@@ -102,10 +102,11 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
         9 => {
             let coflow = input.number()?;
             let block = String::from_utf8_lossy(input.part()?).into_owned();
+            let Some(place) = agent.places(coflow, &block).last().map(BlockEntry::place) else { return Some(()) };
             if coflow & 1 == 0 {
-                agent.handle_changed(coflow, &block);
+                agent.handle_changed(coflow, &block, &place);
             } else {
-                agent.take_back(coflow, &block);
+                agent.drop_places(&(coflow, block), |held| held.place() == place);
             }
         }
         10 => {

@@ -279,11 +279,11 @@ fn a_damaged_line_of_the_journal_costs_one_block_and_is_told() {
         // A driver that lives while the agent is away.
         let driver = cluster.client(1);
         cluster.processes[1].kill();
-        let journal = std::fs::read(spool.join("journal.jsonl")).unwrap();
+        let journal = std::fs::read(spool.join("own/journal.jsonl")).unwrap();
         let at = journal.windows(10).position(|window| window == b"\"block-250").unwrap();
         let mut damaged = journal;
         damaged[at + 3] = b'?';
-        std::fs::write(spool.join("journal.jsonl"), &damaged).unwrap();
+        std::fs::write(spool.join("own/journal.jsonl"), &damaged).unwrap();
         let _ = std::fs::remove_file(spool.join("agent.sock"));
         cluster.processes[1] = Process::spawn(&mut cluster.agent(0));
         eventually("the agent listens", || spool.join("agent.sock").exists());

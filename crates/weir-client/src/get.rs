@@ -25,7 +25,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use twox_hash::XxHash3_128;
-use weir_proto::data::{ACK, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, frame_length};
+use weir_proto::data::{
+    ACK, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, encode_nak, frame_length,
+};
 
 /// First and longest pause between attempts to reach a holder.
 const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
@@ -99,6 +101,7 @@ impl Client {
             tried: BTreeMap::new(),
             avoided: BTreeMap::new(),
             broke: None,
+            fell_silent: false,
             changed_at: BTreeSet::new(),
             finished: false,
             first_byte: None,
@@ -113,9 +116,11 @@ impl Client {
         options: GetOptions,
     ) -> Result<Vec<u8>, GetError> {
         let end = limit_from_now(options.time_limit);
+        let mut avoided = BTreeMap::new();
         for attempt in 1.. {
             let time_limit = end.saturating_duration_since(Instant::now());
             let mut reader = self.get(coflow, block, GetOptions { time_limit, ..options.clone() });
+            reader.avoided = std::mem::take(&mut avoided);
             let mut bytes = Vec::new();
             let failed = loop {
                 match reader.next().await {
@@ -124,9 +129,16 @@ impl Client {
                     Err(error) => break error,
                 }
             };
-            if attempt == ANEW || !matches!(failed, GetError::Changed { .. }) {
+            // Of a block as a whole nobody knows where it is wrong: another holder may have it right.
+            let elsewhere = matches!(failed, GetError::WrongHash { .. });
+            if attempt == ANEW || !(elsewhere || matches!(failed, GetError::Changed { .. })) {
                 return Err(failed);
             }
+            if let Some((holder, _)) = reader.stream.as_ref().filter(|_| elsewhere) {
+                let holder = *holder;
+                reader.avoid(holder);
+            }
+            avoided = std::mem::take(&mut reader.avoided);
         }
         unreachable!("the loop ends by itself")
     }
@@ -187,6 +199,8 @@ pub struct BlockReader {
     pub(crate) avoided: BTreeMap<SocketAddr, Instant>,
     /// The holder that sent something and went on no more.
     pub(crate) broke: Option<SocketAddr>,
+    /// Whether the holder answers nothing any more: there is no use in asking it what became of the block.
+    fell_silent: bool,
     /// Holders that said that the block's file changed.
     pub(crate) changed_at: BTreeSet<SocketAddr>,
     finished: bool,
@@ -229,7 +243,7 @@ impl BlockReader {
                 Ok(Err(Obstacle::Again(obstacle))) => {
                     let holder = self.stream.take().map(|(holder, _)| holder);
                     self.direct |= self.relayed.take().is_some();
-                    self.broke = holder.filter(|holder| !self.avoided.contains_key(holder));
+                    self.broke = holder.filter(|_| !std::mem::take(&mut self.fell_silent));
                     self.note_obstacle(holder.map(|at| at.to_string()).unwrap_or_default(), obstacle);
                     let pause = self.pause.min(self.end.saturating_duration_since(Instant::now()));
                     tokio::time::sleep(pause).await;
@@ -320,7 +334,7 @@ impl BlockReader {
             return Err(Obstacle::Again("a frame of the wrong length".to_owned()));
         }
         if weir_net::checksum(bytes) != header.checksum {
-            return Err(Obstacle::Again("a frame whose checksum does not match".to_owned()));
+            return Err(self.doubt().await);
         }
         self.filled = 0;
         self.take_frame(header.checksum, payload)
@@ -346,6 +360,17 @@ impl BlockReader {
         }
     }
 
+    /// A frame does not have its checksum. The holder is told, so that it looks at its copy, and others are asked first: it
+    /// would send the same again.
+    async fn doubt(&mut self) -> Obstacle {
+        if let Some((holder, stream)) = &mut self.stream {
+            let holder = *holder;
+            let _ = stream.write_all(&encode_nak(self.at / FRAME_BYTES)).await;
+            self.avoid(holder);
+        }
+        Obstacle::Again("a frame whose checksum does not match".to_owned())
+    }
+
     /// The holder was silent: goes on waiting if it answers something else, and longer than before.
     async fn look_after(&mut self) -> Result<(), Obstacle> {
         let Some((holder, _)) = &self.stream else { return Ok(()) };
@@ -355,6 +380,7 @@ impl BlockReader {
             return Ok(());
         }
         self.avoid(holder);
+        self.fell_silent = true;
         Err(Obstacle::Again("it does not answer any more".to_owned()))
     }
 

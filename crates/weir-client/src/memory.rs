@@ -1,10 +1,10 @@
 //! Blocks in memory, in a file the agent can serve without copying.
 
 use memmap2::MmapMut;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use weir_proto::data::FRAME_BYTES;
 
@@ -22,9 +22,10 @@ impl MemoryBlock {
     pub(crate) fn create(spool: &Path, size: u64) -> io::Result<MemoryBlock> {
         let name = format!("{:032x}.block", rand::random::<u128>());
         let path = spool.join(&name);
-        // The agent may run as another user of the spool's group.
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o640).open(&path)?;
-        let map = allocate(&file, size).inspect_err(|_| {
+        // The agent may run as another user of the spool's group, whatever this task's umask is.
+        let readable = file.set_permissions(Permissions::from_mode(0o640));
+        let map = readable.and_then(|()| allocate(&file, size)).inspect_err(|_| {
             let _ = std::fs::remove_file(&path);
         })?;
         Ok(MemoryBlock { map, size: size as usize, path: Some(path), name })

@@ -191,7 +191,9 @@ async fn nothing_outside_the_allowed_directories_and_none_of_the_agents_own_file
     std::fs::write(&secret, [9; 1000]).unwrap();
     let link = cluster.dir.path().join("data/link");
     std::os::unix::fs::symlink(&secret, &link).unwrap();
-    for path in [secret.clone(), link, cluster.spool().join("journal.jsonl"), cluster.spool().join("lock")] {
+    for path in
+        [secret.clone(), link, cluster.spool().join("own/journal.jsonl"), cluster.spool().join("own/lock")]
+    {
         let reason = refused(client.put_file(coflow, "b", &path, 0, 1).await);
         assert!(reason.contains("may serve") || reason.contains("own file"), "{reason}");
     }
@@ -212,12 +214,12 @@ async fn nothing_outside_the_allowed_directories_and_none_of_the_agents_own_file
     }
     // A link in the spool, and a second name of a file.
     let name = format!("{}.block", "a".repeat(32));
-    std::os::unix::fs::symlink(&secret, cluster.spool().join(&name)).unwrap();
+    std::os::unix::fs::symlink(&secret, cluster.spool().join("blocks").join(&name)).unwrap();
     assert!(agent.put(spooled(&name)).await.is_err());
-    std::fs::remove_file(cluster.spool().join(&name)).unwrap();
-    std::fs::hard_link(&secret, cluster.spool().join(&name)).unwrap();
+    std::fs::remove_file(cluster.spool().join("blocks").join(&name)).unwrap();
+    std::fs::hard_link(&secret, cluster.spool().join("blocks").join(&name)).unwrap();
     assert!(agent.put(spooled(&name)).await.is_err());
-    assert!(secret.exists() && cluster.spool().join("journal.jsonl").exists());
+    assert!(secret.exists() && cluster.spool().join("own/journal.jsonl").exists());
 }
 
 // Findings 4 and 13.
@@ -257,7 +259,7 @@ async fn a_get_goes_on_while_thousands_of_spooled_files_are_removed() {
     cluster.clients[0].put_bytes(other, "b", &[5; 100_000]).await.unwrap();
     cluster.clients[0].unregister(many).await.unwrap();
     assert_eq!(cluster.get(other, "b").await.unwrap().len(), 100_000);
-    let left = || spooled(&cluster.spool());
+    let left = || spooled(&cluster.spool().join("blocks"));
     let end = Instant::now() + Duration::from_secs(60);
     while left() > 1 && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -310,12 +312,16 @@ async fn a_coflow_lives_as_long_as_its_driver_and_is_collected_after_it() {
     agent.put_bytes(coflow, "b", b"bytes").await.unwrap();
     tokio::time::sleep(Duration::from_secs(6)).await;
     let live = || async { cluster.clients[1].status().await.unwrap().coflows.len() };
-    assert_eq!((live().await, spooled(&cluster.spool())), (1, 1), "its driver lives");
+    assert_eq!((live().await, spooled(&cluster.spool().join("blocks"))), (1, 1), "its driver lives");
     drop(driver);
     let end = Instant::now() + Duration::from_secs(20);
-    while (live().await > 0 || spooled(&cluster.spool()) > 0) && Instant::now() < end {
+    while (live().await > 0 || spooled(&cluster.spool().join("blocks")) > 0) && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!((live().await, spooled(&cluster.spool())), (0, 0), "nobody cares for it any more");
+    assert_eq!(
+        (live().await, spooled(&cluster.spool().join("blocks"))),
+        (0, 0),
+        "nobody cares for it any more"
+    );
     assert!(matches!(cluster.get(coflow, "b").await, Err(GetError::CoflowEnded(_))));
 }

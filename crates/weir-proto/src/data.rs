@@ -27,6 +27,12 @@ pub const VERSION: u8 = 2;
 pub const VERSION_1: u8 = 1;
 /// What a receiver sends when it has verified the whole block.
 pub const ACK: u8 = 0x06;
+/// What a receiver sends before it closes a connection on which a frame did not have its checksum; the frame's number, eight
+/// bytes, follows. The agent reads that frame again, and holds the block no more if the file is not what it was. Agents
+/// that do not know it close the connection, which is what the receiver does anyway.
+pub const NAK: u8 = 0x15;
+/// Bytes of a [`NAK`] with its frame.
+pub const NAK_BYTES: usize = 9;
 /// Bytes of a request before the block's name.
 pub const REQUEST_HEAD_BYTES: usize = 50;
 /// The same in version 1.
@@ -37,6 +43,19 @@ pub const RESPONSE_BYTES: usize = 32;
 const RESPONSE_BYTES_1: usize = 16;
 /// Bytes of a frame header.
 pub const FRAME_HEADER_BYTES: usize = 8;
+
+/// A [`NAK`] for a frame, counted from 0.
+pub fn encode_nak(frame: u64) -> [u8; NAK_BYTES] {
+    let mut bytes = [NAK; NAK_BYTES];
+    bytes[1..].copy_from_slice(&frame.to_le_bytes());
+    bytes
+}
+
+/// The frame of a [`NAK`] that `input` begins with, once all of it is there. `None`: it begins with something else.
+pub fn decode_nak(input: &[u8]) -> Option<Option<u64>> {
+    let rest = input.strip_prefix(&[NAK])?;
+    Some(rest.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)))
+}
 
 /// Which bytes a block has. Two blocks of one identity have the same bytes; those of two identities may have the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -397,17 +397,14 @@ impl Round {
         if bad.is_empty() { Ok(()) } else { Err(Failure::Left(bad.join("; "))) }
     }
 
-    /// Spools hold nothing but the journal and the socket. Agents hear of an end after the driver does.
+    /// Nothing is left of what was handed over in memory. Agents hear of an end after the driver does.
     async fn check_files(&self) -> Result<(), Failure> {
         let end = Instant::now() + STATE_LIMIT;
         loop {
-            let spools =
-                (0..self.plan.hosts).map(|host| std::fs::read_dir(self.processes.spool(host)).unwrap());
-            let mut left: Vec<String> = spools
-                .flatten()
-                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-                .filter(|name| !["journal.jsonl", "agent.sock", "identity", "lock"].contains(&name.as_str()))
-                .collect();
+            let spools = (0..self.plan.hosts)
+                .map(|host| std::fs::read_dir(self.processes.spool(host).join("blocks")).unwrap());
+            let mut left: Vec<String> =
+                spools.flatten().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
             if left.is_empty() {
                 return Ok(());
             }

@@ -52,6 +52,29 @@ pub struct BlockEntry {
     pub identity: Identity,
 }
 
+impl BlockEntry {
+    /// The file that holds it.
+    pub fn place(&self) -> Place {
+        Place { path: self.path.clone(), stamp: self.stamp }
+    }
+
+    /// Whether another put is of the same bytes: its producers said so, or it is of the same range of the same file.
+    pub(super) fn has_bytes_of(&self, other: &BlockEntry) -> bool {
+        let same = self.identity == other.identity && other.identity.is_known() && self.size == other.size;
+        let BlockEntry { identity, stamp, .. } = *self;
+        same || *self == BlockEntry { identity, stamp, ..other.clone() }
+    }
+}
+
+/// A file that a block is in, as it was when it was put.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Its absolute path.
+    pub path: String,
+    /// Which file it was; `None` in journals of version 1.
+    pub stamp: Option<FileStamp>,
+}
+
 /// Tells the file of a block from another one of its name, and from itself after it was written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
@@ -121,6 +144,16 @@ pub enum JournalEntry {
         coflow: u64,
         /// Its name.
         block: String,
+    },
+    /// A block is held all the same, and not in this file any more. Agents of version 0.1 before there was more than one
+    /// skip it as a damaged line, and find out when they open the file.
+    PlaceGone {
+        /// Its coflow.
+        coflow: u64,
+        /// Its name.
+        block: String,
+        /// The file.
+        place: Place,
     },
     /// The coflow ended; its blocks are gone.
     Ended(u64),

@@ -1,13 +1,19 @@
 //! The blocks that an agent holds, and those that it does not hold any more though their coflows go on.
+//!
+//! Several attempts of a task may put the same bytes, each in a file of its own, and each may remove its file when it cleans
+//! up. Every file that a put was answered for is kept; one that is found to be gone or changed is dropped, and the block
+//! goes with its last one.
 
-use super::facts::{BlockEntry, JournalEntry};
+use super::facts::{BlockEntry, JournalEntry, Place};
 use super::state::Agent;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use weir_proto::data::Status;
 use weir_proto::v1;
 
 /// Changed blocks that are remembered, so that whoever asks for one is told what became of it.
 const MAX_CHANGED: usize = 10_000;
+/// Files of a block besides the one that is served. Beyond that the oldest is forgotten: if any is gone, it is that one.
+const MAX_SPARES: usize = 15;
 
 impl Agent {
     /// Holds a block, in place of what was under its name.
@@ -23,36 +29,108 @@ impl Agent {
         }
     }
 
-    /// A block's file changed or is gone: who asks for it is told so, until it is put again.
-    pub fn handle_changed(&mut self, coflow: u64, block: &str) {
-        if self.take_back(coflow, block) {
-            self.changed.insert((coflow, block.to_owned()));
+    /// Holds a block of which a journal says that it was put: another file of one that is held, or a block of its own.
+    pub(super) fn restore_put(&mut self, block: BlockEntry) {
+        let key = (block.coflow, block.block.clone());
+        match self.blocks.get(&key) {
+            Some(held) if held.has_bytes_of(&block) => _ = self.keep_also(block),
+            _ => self.hold(block),
+        }
+    }
+
+    /// Keeps another file of a block that is held; false if it is not needed. The block's own memory is as safe as the
+    /// agent's journal, so no second copy of it is kept.
+    pub(super) fn keep_also(&mut self, block: BlockEntry) -> bool {
+        let key = (block.coflow, block.block.clone());
+        let Some(held) = self.blocks.get(&key) else { return false };
+        let spares = self.spares.get(&key).into_iter().flatten();
+        let mut places = std::iter::once(held).chain(spares);
+        if places.any(|place| place.path == block.path || (place.spooled && block.spooled)) {
+            return false;
+        }
+        if block.spooled {
+            self.owners.insert(block.path.clone(), key.clone());
+        }
+        let spares = self.spares.entry(key.clone()).or_default();
+        spares.push_back(block);
+        if spares.len() > MAX_SPARES {
+            let oldest = self.blocks.get(&key).map(BlockEntry::place);
+            self.drop_places(&key, |held| Some(held.place()) == oldest);
+        }
+        true
+    }
+
+    /// A file of a block changed or is gone. True if the block is held all the same: it has another file, or was put again
+    /// meanwhile. If not, who asks for it is told so, until it is put again.
+    pub fn handle_changed(&mut self, coflow: u64, block: &str, place: &Place) -> bool {
+        let key = (coflow, block.to_owned());
+        if self.drop_places(&key, |held| held.place() == *place) {
+            self.changed.insert(key.clone());
             if self.changed.len() > MAX_CHANGED {
                 self.changed.pop_first();
             }
         }
+        self.blocks.contains_key(&key)
     }
 
-    /// A block is not held any more though its coflow goes on, and may be put again. True if it was.
-    pub fn take_back(&mut self, coflow: u64, block: &str) -> bool {
+    /// The files of a block, the one that is served first.
+    pub fn places(&self, coflow: u64, block: &str) -> Vec<BlockEntry> {
         let key = (coflow, block.to_owned());
-        let Some(gone) = self.drop_block(&key) else { return false };
-        if gone.spooled {
-            self.discards.push_back(gone.path);
-        }
-        let (coflow, block) = key;
-        self.journal.push_back(JournalEntry::Gone { coflow, block: block.clone() });
-        self.send(v1::agent_event::Kind::BlockGone(v1::BlockGone { coflow, block }));
-        true
+        let spares = self.spares.get(&key).into_iter().flatten();
+        self.blocks.get(&key).into_iter().chain(spares).cloned().collect()
     }
 
-    pub(super) fn drop_block(&mut self, key: &(u64, String)) -> Option<BlockEntry> {
-        let block = self.blocks.remove(key)?;
-        self.owners.remove(&block.path);
-        if let Some(held) = self.held.get_mut(&key.0) {
-            *held = held.saturating_sub(block.size);
+    /// Whether a block is held in this file.
+    pub fn holds(&self, coflow: u64, block: &str, place: &Place) -> bool {
+        self.places(coflow, block).iter().any(|held| held.place() == *place)
+    }
+
+    /// Some files of a block count no more, and it may be put again if no other one is left. True if that is so and it was
+    /// held.
+    pub fn drop_places(&mut self, key: &(u64, String), is_gone: impl Fn(&BlockEntry) -> bool) -> bool {
+        let gone = self.take_places(key, is_gone);
+        let is_over = !gone.is_empty() && !self.blocks.contains_key(key);
+        let (coflow, block) = (key.0, &key.1);
+        for gone in gone {
+            if !is_over {
+                let (block, place) = (block.clone(), gone.place());
+                self.journal.push_back(JournalEntry::PlaceGone { coflow, block, place });
+            }
+            if gone.spooled {
+                self.discards.push_back(gone.path);
+            }
         }
-        Some(block)
+        if is_over {
+            self.journal.push_back(JournalEntry::Gone { coflow, block: block.clone() });
+            self.send(v1::agent_event::Kind::BlockGone(v1::BlockGone { coflow, block: block.clone() }));
+        }
+        is_over
+    }
+
+    /// Takes files of a block out; the oldest that stays is served from now on.
+    pub(super) fn take_places(
+        &mut self,
+        key: &(u64, String),
+        is_gone: impl Fn(&BlockEntry) -> bool,
+    ) -> Vec<BlockEntry> {
+        let Some(main) = self.blocks.remove(key) else { return Vec::new() };
+        let spares = self.spares.remove(key).into_iter().flatten();
+        let (gone, left): (Vec<_>, Vec<_>) = std::iter::once(main).chain(spares).partition(is_gone);
+        let mut left = VecDeque::from(left);
+        match left.pop_front() {
+            Some(main) => _ = self.blocks.insert(key.clone(), main),
+            None => {
+                let size = gone.first().map_or(0, |gone| gone.size);
+                if let Some(held) = self.held.get_mut(&key.0) {
+                    *held = held.saturating_sub(size);
+                }
+            }
+        }
+        if !left.is_empty() {
+            self.spares.insert(key.clone(), left);
+        }
+        gone.iter().filter(|gone| gone.spooled).for_each(|gone| _ = self.owners.remove(&gone.path));
+        gone
     }
 
     /// The blocks of all coflows from the first id to the last go, and spooled files with them.
@@ -60,11 +138,9 @@ impl Agent {
         let from = self.blocks.range((first, String::new())..);
         let gone: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.0 <= last).cloned().collect();
         for key in gone {
+            let places = self.take_places(&key, |_| true);
+            self.discards.extend(places.into_iter().filter(|place| place.spooled).map(|place| place.path));
             self.held.remove(&key.0);
-            if let Some(block) = self.blocks.remove(&key).filter(|block| block.spooled) {
-                self.owners.remove(&block.path);
-                self.discards.push_back(block.path);
-            }
         }
         let from = self.changed.range((first, String::new())..);
         let gone: BTreeSet<_> = from.take_while(|key| key.0 <= last).cloned().collect();
@@ -79,5 +155,124 @@ impl Agent {
     /// Whether a spooled file is that of a block.
     pub fn owns(&self, path: &str) -> bool {
         self.owners.contains_key(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::FileStamp;
+    use super::super::{AgentConfig, FactCursor};
+    use super::*;
+    use weir_model::Span;
+    use weir_proto::data::Identity;
+
+    fn agent() -> Agent {
+        Agent::new(AgentConfig {
+            host: 0,
+            data_address: String::new(),
+            incarnation: 1,
+            spool_identity: 1,
+            first_plan_wait: Span::ZERO,
+            report_interval: Span::ZERO,
+            uplink: None,
+            measures_interface: false,
+        })
+    }
+
+    /// The block `b` of coflow 1, with the bytes number `bytes`, in a file that was written at this time.
+    fn put(path: &str, bytes: u8, modified_ns: i64) -> BlockEntry {
+        BlockEntry {
+            coflow: 1,
+            block: "b".to_owned(),
+            path: path.to_owned(),
+            offset: 0,
+            size: 10,
+            spooled: path.ends_with(".block"),
+            frame_checksums: Vec::new(),
+            stamp: Some(FileStamp { inode: 1, modified_ns, length: 10 }),
+            identity: Identity::drawn([bytes; 16]),
+        }
+    }
+
+    fn paths(agent: &Agent) -> Vec<String> {
+        agent.places(1, "b").into_iter().map(|place| place.path).collect()
+    }
+
+    fn journal(agent: &mut Agent) -> Vec<JournalEntry> {
+        std::iter::from_fn(|| agent.poll_journal()).collect()
+    }
+
+    #[test]
+    fn every_file_that_a_put_was_answered_for_is_kept_and_a_dead_one_is_dropped() {
+        let mut agent = agent();
+        for path in ["/a", "/b", "/a", "/c.block", "/d.block"] {
+            agent.handle_put(put(path, 7, 1)).unwrap();
+        }
+        // A second copy of the agent's own memory is not needed.
+        assert_eq!(paths(&agent), ["/a", "/b", "/c.block"]);
+        assert_eq!(std::iter::from_fn(|| agent.poll_discard()).collect::<Vec<_>>(), ["/d.block"]);
+        assert_eq!(journal(&mut agent).len(), 3);
+        assert!(agent.handle_changed(1, "b", &put("/a", 7, 1).place()));
+        assert!(agent.handle_changed(1, "b", &put("/a", 7, 1).place()), "it may be said twice");
+        assert_eq!(paths(&agent), ["/b", "/c.block"]);
+        assert!(agent.handle_changed(1, "b", &put("/c.block", 7, 1).place()));
+        assert_eq!(agent.poll_discard().as_deref(), Some("/c.block"));
+        assert!(!agent.handle_changed(1, "b", &put("/b", 7, 1).place()), "that was the last one");
+        assert_eq!((paths(&agent).len(), agent.held[&1]), (0, 0));
+        let gone =
+            |path| JournalEntry::PlaceGone { coflow: 1, block: "b".into(), place: put(path, 7, 1).place() };
+        let over = JournalEntry::Gone { coflow: 1, block: "b".into() };
+        assert_eq!(journal(&mut agent), [gone("/a"), gone("/c.block"), over]);
+    }
+
+    #[test]
+    fn late_word_of_an_old_file_does_not_count_against_the_new_one() {
+        let mut agent = agent();
+        agent.handle_put(put("/a", 7, 1)).unwrap();
+        // The task ran again, and wrote its file anew.
+        agent.handle_put(put("/a", 8, 2)).unwrap();
+        assert!(agent.handle_changed(1, "b", &put("/a", 7, 1).place()), "the new one is held");
+        assert_eq!(agent.places(1, "b"), [put("/a", 8, 2)]);
+    }
+
+    #[test]
+    fn a_rewritten_file_of_several_takes_only_itself_away() {
+        let mut agent = agent();
+        agent.handle_put(put("/a", 7, 1)).unwrap();
+        agent.handle_put(put("/b", 7, 1)).unwrap();
+        let refused = agent.handle_put(put("/a", 8, 2));
+        assert!(refused.is_err(), "other bytes while the first are held in /b");
+        assert_eq!(paths(&agent), ["/b"]);
+        agent.handle_put(put("/a", 7, 3)).unwrap();
+        assert_eq!(paths(&agent), ["/b", "/a"]);
+    }
+
+    #[test]
+    fn all_files_of_a_block_outlive_the_process_and_go_with_its_coflow() {
+        let mut one = agent();
+        for path in ["/a", "/b", "/c.block"] {
+            one.handle_put(put(path, 7, 1)).unwrap();
+        }
+        one.handle_changed(1, "b", &put("/b", 7, 1).place());
+        let mut two = agent();
+        journal(&mut one).into_iter().for_each(|entry| two.restore(entry));
+        assert_eq!(paths(&two), ["/a", "/c.block"]);
+        assert_eq!(two.most_facts(), 2);
+        let mut three = agent();
+        two.facts(&mut FactCursor::default(), 100).into_iter().for_each(|entry| three.restore(entry));
+        assert_eq!((paths(&three), three.held[&1]), (paths(&two), 10));
+        three.forget(1, 1);
+        assert_eq!((paths(&three).len(), three.poll_discard().as_deref()), (0, Some("/c.block")));
+        assert!(!three.owns("/c.block"));
+    }
+
+    #[test]
+    fn of_more_files_than_are_kept_the_oldest_is_forgotten() {
+        let mut agent = agent();
+        for number in 0..20 {
+            agent.handle_put(put(&format!("/{number}"), 7, 1)).unwrap();
+        }
+        let kept = paths(&agent);
+        assert_eq!((kept.len(), kept[0].as_str(), kept[15].as_str()), (16, "/4", "/19"));
     }
 }

@@ -5,6 +5,7 @@
 
 use super::facts::JournalEntry;
 use super::state::Agent;
+use std::collections::VecDeque;
 use std::ops::Bound;
 
 /// How far the facts were read off.
@@ -45,7 +46,8 @@ impl Agent {
     /// No more facts than these hold now.
     pub fn most_facts(&self) -> usize {
         let ended = self.ended.ranges().count();
-        ended.saturating_add(self.coflows.len().saturating_mul(2)).saturating_add(self.blocks.len())
+        let blocks = self.blocks.len().saturating_add(self.spares.values().map(VecDeque::len).sum());
+        ended.saturating_add(self.coflows.len().saturating_mul(2)).saturating_add(blocks)
     }
 
     fn coflow_facts(&self, after: Option<u64>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {
@@ -72,7 +74,8 @@ impl Agent {
         let mut last = None;
         for (key, block) in self.blocks.range((after, Bound::Unbounded)).take(most) {
             last = Some(key.clone());
-            facts.push(JournalEntry::Put(block.clone()));
+            let spares = self.spares.get(key).into_iter().flatten();
+            facts.extend(std::iter::once(block).chain(spares).cloned().map(JournalEntry::Put));
         }
         if last.is_none() { Stage::Over } else { Stage::Blocks(last) }
     }

@@ -14,7 +14,9 @@ mod sender;
 mod settling;
 mod state;
 
-pub use facts::{AgentConfig, BlockEntry, Crowd, FileStamp, JournalEntry, OpenedFlow, PutError, Transmit};
+pub use facts::{
+    AgentConfig, BlockEntry, Crowd, FileStamp, JournalEntry, OpenedFlow, Place, PutError, Transmit,
+};
 pub use latencies::Latencies;
 pub use ledger::FactCursor;
 pub use meter::InterfaceBytes;

@@ -74,6 +74,8 @@ pub(super) enum FirstByte {
 pub struct Agent {
     pub(super) config: AgentConfig,
     pub(super) blocks: BTreeMap<(u64, String), BlockEntry>,
+    /// Other files with the bytes of a block, in the order of their puts; never empty.
+    pub(super) spares: BTreeMap<(u64, String), VecDeque<BlockEntry>>,
     /// Bytes of all blocks of a coflow.
     pub(super) held: BTreeMap<u64, u64>,
     /// Blocks of the spooled files, by path.
@@ -125,6 +127,7 @@ impl Agent {
     pub fn new(config: AgentConfig) -> Agent {
         Agent {
             blocks: BTreeMap::new(),
+            spares: BTreeMap::new(),
             held: BTreeMap::new(),
             owners: BTreeMap::new(),
             changed: BTreeSet::new(),
@@ -164,7 +167,7 @@ impl Agent {
     /// Takes back what an earlier process of this host wrote to its journal.
     pub fn restore(&mut self, entry: JournalEntry) {
         match entry {
-            JournalEntry::Put(block) => self.hold(block),
+            JournalEntry::Put(block) => self.restore_put(block),
             JournalEntry::Coflow { coflow, note, noted_ns } => {
                 if let Ok(note) = weir_proto::decode_note(&note) {
                     let entry = self.coflows.entry(coflow).or_default();
@@ -187,7 +190,10 @@ impl Agent {
                 entry.sent_bytes = bytes.max(entry.sent_bytes);
                 entry.done.extend(marks);
             }
-            JournalEntry::Gone { coflow, block } => _ = self.drop_block(&(coflow, block)),
+            JournalEntry::Gone { coflow, block } => _ = self.take_places(&(coflow, block), |_| true),
+            JournalEntry::PlaceGone { coflow, block, place } => {
+                self.take_places(&(coflow, block), |held| held.place() == place);
+            }
             JournalEntry::Ended(coflow) => self.forget(coflow, coflow),
             JournalEntry::EndedRange(first, last) => self.forget(first, last),
         }
@@ -212,25 +218,21 @@ impl Agent {
         if block.spooled && self.owners.get(&block.path).is_some_and(|owner| *owner != key) {
             return Err(PutError::Owned(block.path));
         }
-        let rewritten = |held: &BlockEntry| {
+        // The task ran again and wrote its file anew: what was put from it before is not there any more.
+        self.drop_places(&key, |held| {
             !block.spooled && held.path == block.path && held.stamp.is_some() && held.stamp != block.stamp
-        };
-        if self.blocks.get(&key).is_some_and(rewritten) {
-            // The task ran again and wrote its file anew: what was put before is not there any more.
-            self.take_back(key.0, &key.1);
-        }
+        });
         if let Some(held) = self.blocks.get(&key) {
-            let same = held.identity == block.identity && block.identity.is_known();
-            let BlockEntry { identity, stamp, .. } = *held;
-            return if same || *held == (BlockEntry { identity, stamp, ..block.clone() }) {
+            if !held.has_bytes_of(&block) {
+                return Err(PutError::Taken { coflow: block.coflow, block: block.block });
+            }
+            if self.keep_also(block.clone()) {
+                self.journal.push_back(JournalEntry::Put(block));
+            } else if block.spooled && !self.owners.contains_key(&block.path) {
                 // Memory that holds the same bytes once more is not needed.
-                if block.spooled && held.path != block.path {
-                    self.discards.push_back(block.path);
-                }
-                Ok(())
-            } else {
-                Err(PutError::Taken { coflow: block.coflow, block: block.block })
-            };
+                self.discards.push_back(block.path);
+            }
+            return Ok(());
         }
         if self.blocks.len() >= limits::MAX_BLOCKS_PER_AGENT {
             return Err(PutError::Full);

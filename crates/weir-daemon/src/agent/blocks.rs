@@ -2,11 +2,13 @@
 
 use super::connection::Reading;
 use super::jobs::Job;
+use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io;
 use std::rc::{Rc, Weak};
-use weir_core::agent::{BlockEntry, FileStamp};
+use weir_core::agent::{BlockEntry, FileStamp, Place};
 use weir_net::{BlockFile, FrameChecksums};
 use weir_proto::data::{FRAME_BYTES, frame_count};
 
@@ -20,13 +22,15 @@ pub(super) type Key = (u64, String);
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) key: Key,
+    /// The file that it is in.
+    pub(super) place: Place,
     pub(super) file: BlockFile,
     /// Frames that are being read.
     pending: RefCell<BTreeSet<u64>>,
     /// Whether some frame was not in memory.
     is_from_disk: Cell<bool>,
     /// Connections that wait for a frame.
-    pub(super) waiting: RefCell<BTreeSet<u64>>,
+    waiting: RefCell<BTreeSet<u64>>,
 }
 
 impl Served {
@@ -42,7 +46,7 @@ impl Served {
             None => self.file.checksum_now(offset, reading.buffer),
         };
         if known.is_none() {
-            ready.into_iter().for_each(|checksum| _ = self.note(frame, checksum));
+            ready.into_iter().for_each(|checksum| _ = self.file.checksums().note(frame, checksum));
         }
         if ready.is_some() && !self.is_from_disk.get() {
             return ready;
@@ -69,19 +73,24 @@ impl Served {
     fn read(&self, reading: &mut Reading<'_>, frame: u64) {
         if self.pending.borrow_mut().insert(frame) {
             let reader = self.file.reader(frame * FRAME_BYTES);
-            reading.jobs.add(reading.now, Job::Read { block: self.key.clone(), frame, reader });
+            reading.jobs.add(
+                reading.now,
+                Job::Read { block: self.key.clone(), place: self.place.clone(), frame, reader },
+            );
         }
     }
 
-    /// A frame could not be read: it may be tried again.
-    pub(super) fn forget(&self, frame: u64) {
-        self.pending.borrow_mut().remove(&frame);
+    /// A receiver got a frame whose checksum is not its bytes': reads it anew from the file, whatever is known of it.
+    pub(super) fn doubt(&self, reading: &mut Reading<'_>, frame: u64) {
+        if frame < frame_count(self.file.size()) {
+            self.read(reading, frame);
+        }
     }
 
-    /// A frame was read. False if it is not what it was: the file changed.
-    pub(super) fn note(&self, frame: u64, checksum: u32) -> bool {
+    /// A frame was read, or could not be. Returns the connections that waited for it.
+    pub(super) fn settle(&self, frame: u64) -> BTreeSet<u64> {
         self.pending.borrow_mut().remove(&frame);
-        self.file.checksums().note(frame, checksum)
+        std::mem::take(&mut self.waiting.borrow_mut())
     }
 }
 
@@ -90,6 +99,8 @@ impl Served {
 pub(super) struct Blocks(BTreeMap<Key, Asked>);
 
 struct Asked {
+    /// The file that its checksums are of.
+    place: Place,
     /// While somebody reads it.
     served: Weak<Served>,
     checksums: FrameChecksums,
@@ -101,6 +112,11 @@ impl Blocks {
         self.0.get(key)?.served.upgrade()
     }
 
+    /// What is known of the frames of a block in this file.
+    pub(super) fn checksums(&self, key: &Key, place: &Place) -> Option<FrameChecksums> {
+        self.0.get(key).filter(|asked| asked.place == *place).map(|asked| asked.checksums.clone())
+    }
+
     /// Takes a file that was opened for a block.
     pub(super) fn opened(&mut self, block: &BlockEntry, file: File) -> Rc<Served> {
         let key = (block.coflow, block.block.clone());
@@ -108,11 +124,18 @@ impl Blocks {
             return served;
         }
         let new = || FrameChecksums::new(block.size, &block.frame_checksums);
-        let asked =
-            self.0.entry(key.clone()).or_insert_with(|| Asked { served: Weak::new(), checksums: new() });
+        let place = block.place();
+        let asked = self.0.entry(key.clone()).or_insert_with(|| Asked {
+            place: place.clone(),
+            served: Weak::new(),
+            checksums: new(),
+        });
+        if asked.place != place {
+            (asked.place, asked.checksums) = (place.clone(), new());
+        }
         let file = BlockFile::new(file, block.offset, block.size, asked.checksums.clone());
         let (pending, waiting) = (RefCell::default(), RefCell::default());
-        let served = Rc::new(Served { key, file, pending, is_from_disk: Cell::new(false), waiting });
+        let served = Rc::new(Served { key, place, file, pending, is_from_disk: Cell::new(false), waiting });
         asked.served = Rc::downgrade(&served);
         served
     }
@@ -140,4 +163,12 @@ pub(super) fn is_unchanged(block: &BlockEntry, found: weir_net::FileStamp) -> bo
         put.inode == found.inode && put.length == found.length && modified
     };
     long_enough && (!block.spooled || found.links == 1) && block.stamp.is_none_or(same)
+}
+
+/// Whether an error is of this file, and not of the disk or the machine, which may be well again later.
+pub(super) fn is_of_the_file(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied};
+    let gone = matches!(error.kind(), NotFound | NotADirectory | PermissionDenied | InvalidInput);
+    // A link in the path, and a socket or a FIFO that nobody writes to.
+    gone || matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::NXIO))
 }

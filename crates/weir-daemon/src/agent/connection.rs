@@ -11,7 +11,7 @@ use weir_model::{Span, Time};
 use weir_net::{SendOutcome, TcpPath};
 use weir_proto::data::{
     ACK, DecodeError, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, Request, Response, Status,
-    VERSION, frame_count, frame_length,
+    VERSION, decode_nak, frame_count, frame_length,
 };
 use weir_proto::relay::{PATH_BYTES, PIECE_BYTES, RelayPath};
 
@@ -27,6 +27,8 @@ pub(super) enum Input {
     Request(Request, Option<RelayPath>),
     /// All was received and verified.
     Acknowledged,
+    /// A frame that the receiver got did not have its checksum.
+    Doubted(u64),
     /// It closed, or speaks something else: end the connection.
     Ended,
 }
@@ -112,6 +114,11 @@ impl Connection {
         self.serving.as_ref().map(|serving| serving.flow).or(opening)
     }
 
+    /// The block that it serves.
+    pub(super) fn block(&self) -> Option<&Rc<Served>> {
+        self.serving.as_ref().map(|serving| &serving.block)
+    }
+
     /// Whether it serves a block.
     pub(super) fn serves(&self, key: &Key) -> bool {
         self.serving.as_ref().is_some_and(|serving| serving.block.key == *key)
@@ -191,7 +198,11 @@ impl Connection {
                     (self.serving, self.upload) = (None, None);
                     Input::Acknowledged
                 }
-                Some(_) => Input::Ended,
+                Some(_) => match decode_nak(&self.input) {
+                    Some(Some(frame)) => Input::Doubted(frame),
+                    Some(None) => Input::Nothing,
+                    None => Input::Ended,
+                },
             };
         }
         self.next_request().unwrap_or_else(|_| {

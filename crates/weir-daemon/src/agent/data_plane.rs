@@ -5,17 +5,17 @@ use super::blocks::{Blocks, Key};
 use super::connection::{Connection, Input};
 use super::jobs::{Job, Jobs};
 use super::journal::Journal;
-use super::spool::Strays;
+use super::spool::{Spool, Strays};
 use super::uploads::Uploads;
 use super::{Command, SiteRelays};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use weir_core::agent::{Agent, AgentConfig, InterfaceBytes, JournalEntry, PutError};
+use weir_core::agent::{Agent, AgentConfig, InterfaceBytes, JournalEntry, Place, PutError};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
 use weir_proto::data::Status;
@@ -37,8 +37,8 @@ const IDLE_LIMIT: Span = Span::from_millis(60_000);
 /// A file that is not open after this time is answered for as unreadable.
 const OPEN_LIMIT: Span = Span::from_millis(10_000);
 
-/// A put that waits for the journal: its block, and where its answer goes.
-type Put = (Key, oneshot::Sender<Result<(), PutError>>);
+/// A put that waits for the journal: its block, the file, and where its answer goes.
+type Put = (Key, Place, oneshot::Sender<Result<(), PutError>>);
 
 /// What the thread has of the operating system.
 pub(super) struct Edge {
@@ -61,7 +61,7 @@ pub(super) struct DataPlane {
     agent: Agent,
     inbox: mpsc::Receiver<Command>,
     journal: Journal,
-    spool: PathBuf,
+    blocks: PathBuf,
     lock: File,
 }
 
@@ -69,20 +69,20 @@ impl DataPlane {
     /// Takes the spool, restores the journal and prepares to serve.
     pub(super) fn start(
         config: AgentConfig,
-        spool: &Path,
+        spool: &Spool,
         edge: Edge,
         inbox: mpsc::Receiver<Command>,
     ) -> anyhow::Result<DataPlane> {
         let lock = super::spool::lock(spool)?;
         let mut agent = Agent::new(config);
-        let (mut journal, found) = Journal::open(spool, |entry| agent.restore(entry))?;
+        let (mut journal, found) = Journal::open(&spool.own, |entry| agent.restore(entry))?;
         // What is dead goes first: the disk may be full of it.
         while let Some(path) = agent.poll_discard() {
             let _ = std::fs::remove_file(path);
         }
         journal.begin(&found, &agent);
         edge.poller.add(&edge.listener, LISTENER)?;
-        Ok(DataPlane { edge, agent, inbox, journal, spool: spool.to_owned(), lock })
+        Ok(DataPlane { edge, agent, inbox, journal, blocks: spool.blocks.clone(), lock })
     }
 
     /// Runs until told to stop.
@@ -99,7 +99,7 @@ impl DataPlane {
             poller,
             inbox: self.inbox,
             journal: self.journal,
-            spool: self.spool,
+            spool: self.blocks,
             _lock: self.lock,
             jobs,
             frame_buffer: Vec::new(),
@@ -133,6 +133,7 @@ pub(super) struct Running {
     pub(super) poller: Poller,
     inbox: mpsc::Receiver<Command>,
     journal: Journal,
+    /// Where blocks from memory are.
     spool: PathBuf,
     _lock: File,
     pub(super) jobs: Jobs,
@@ -196,14 +197,20 @@ impl Running {
             let now = self.clock.now();
             match self.inbox.try_recv() {
                 Ok(Command::Put(block, reply)) => {
-                    let key = (block.coflow, block.block.clone());
+                    let (key, place) = ((block.coflow, block.block.clone()), block.place());
                     match self.agent.handle_put(*block) {
-                        Ok(()) => puts.push((key, reply)),
+                        Ok(()) => puts.push((key, place, reply)),
                         refused => _ = reply.send(refused),
                     }
                 }
                 Ok(Command::HasEnded(coflow, reply)) => {
                     let _ = reply.send(self.agent.has_ended(coflow));
+                }
+                Ok(Command::Places(coflow, block, reply)) => {
+                    let _ = reply.send(self.agent.places(coflow, &block));
+                }
+                Ok(Command::PlaceGone(coflow, block, place)) => {
+                    self.agent.handle_changed(coflow, &block, &place);
                 }
                 Ok(Command::Latencies(reply)) => {
                     let _ = reply.send(self.agent.latencies().clone());
@@ -239,21 +246,23 @@ impl Running {
             return self.journal.append(&entries);
         }
         let Err(error) = self.journal.append_put(&entries) else {
-            return puts.into_iter().for_each(|(_, reply)| _ = reply.send(Ok(())));
+            return puts.into_iter().for_each(|(.., reply)| _ = reply.send(Ok(())));
         };
         let (new, others): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| matches!(entry, JournalEntry::Put(_)));
         self.journal.append(&others);
-        let new: Vec<(u64, String)> = new
+        let new: Vec<(Key, Place)> = new
             .into_iter()
             .filter_map(|entry| {
-                if let JournalEntry::Put(block) = entry { Some((block.coflow, block.block)) } else { None }
+                let JournalEntry::Put(block) = entry else { return None };
+                let place = block.place();
+                Some(((block.coflow, block.block), place))
             })
             .collect();
-        for (key, reply) in puts {
-            let refused = new.contains(&key);
+        for (key, place, reply) in puts {
+            let refused = new.iter().any(|(of, at)| *of == key && *at == place);
             if refused {
-                self.agent.take_back(key.0, &key.1);
+                self.agent.drop_places(&key, |held| held.place() == place);
             }
             let _ = reply.send(if refused { Err(PutError::NoSpace(error.to_string())) } else { Ok(()) });
         }
@@ -269,6 +278,12 @@ impl Running {
             match &entry {
                 JournalEntry::EndedRange(first, last) => self.blocks.forget_coflows(*first, *last),
                 JournalEntry::Gone { coflow, block } => self.cut_off((*coflow, block.clone())),
+                JournalEntry::PlaceGone { coflow, block, place } => {
+                    let key = (*coflow, block.clone());
+                    if self.blocks.open_now(&key).is_some_and(|served| served.place == *place) {
+                        self.cut_off(key);
+                    }
+                }
                 _ => {}
             }
             entries.push(entry);
@@ -286,7 +301,8 @@ impl Running {
         }
     }
 
-    /// A block is gone: its readers ask again, and hear why. What was read of it for them would come too late.
+    /// A block is gone, or one of its files: its readers ask again, and hear why or get it from another file. What was read of
+    /// it for them would come too late.
     fn cut_off(&mut self, key: Key) {
         self.blocks.forget(&key);
         let readers = self.connections.iter().filter(|(_, connection)| connection.serves(&key));
@@ -339,6 +355,10 @@ impl Running {
                         self.by_flow.remove(&flow);
                         self.agent.handle_closed(flow, true);
                     }
+                }
+                Input::Doubted(frame) => {
+                    self.doubt(token, frame);
+                    self.close(token);
                 }
                 Input::Ended => self.close(token),
             }

@@ -4,11 +4,12 @@
 use std::io;
 use std::path::Path;
 
-const FILE: &str = "identity";
+/// Its file.
+pub(super) const FILE: &str = "identity";
 
-/// The identity of a spool, never 0. One that cannot be read is drawn anew: the agent is then another one.
-pub(super) fn of_spool(spool: &Path) -> io::Result<u64> {
-    let path = spool.join(FILE);
+/// The identity of a spool by the directory of its agent's own files, never 0. One that cannot be read is drawn anew: the agent is then another one.
+pub(super) fn of_spool(own: &Path) -> io::Result<u64> {
+    let path = own.join(FILE);
     if let Ok(text) = std::fs::read_to_string(&path)
         && let Ok(identity) = u64::from_str_radix(text.trim(), 16)
         && identity != 0

@@ -4,12 +4,14 @@
 //! A few jobs run at once. One that takes long does not count among them, so that one file that hangs does not stop the
 //! others; but no more than [`MOST_THREADS`] hang at any time.
 
+use super::blocks::Key;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use tokio::runtime::Handle;
+use weir_core::agent::Place;
 use weir_model::{Span, Time};
 use weir_net::{FileStamp, FrameReader, Waker};
 
@@ -27,7 +29,7 @@ pub(super) enum Job {
     /// Opens the file of a block for a connection.
     Open { connection: u64, flow: u64, path: PathBuf },
     /// Reads a frame of a block, so that its checksum is known and its bytes are in memory.
-    Read { block: (u64, String), frame: u64, reader: FrameReader },
+    Read { block: Key, place: Place, frame: u64, reader: FrameReader },
     /// Removes files.
     Remove(Vec<PathBuf>),
     /// Looks for spooled files that nobody wrote to for an hour.
@@ -42,7 +44,8 @@ pub(super) enum Done {
         result: io::Result<(File, FileStamp)>,
     },
     Read {
-        block: (u64, String),
+        block: Key,
+        place: Place,
         frame: u64,
         result: io::Result<u32>,
     },
@@ -57,7 +60,9 @@ impl Job {
             Job::Open { connection, flow, path } => {
                 Done::Opened { connection, flow, result: weir_net::open_regular(&path) }
             }
-            Job::Read { block, frame, reader } => Done::Read { block, frame, result: reader.read() },
+            Job::Read { block, place, frame, reader } => {
+                Done::Read { block, place, frame, result: reader.read() }
+            }
             Job::Remove(paths) => {
                 for path in paths {
                     if let Err(error) = std::fs::remove_file(&path)

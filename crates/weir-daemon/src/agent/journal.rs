@@ -21,7 +21,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use weir_core::agent::{Agent, FactCursor, JournalEntry};
 
-const FILE: &str = "journal.jsonl";
+/// Its name, in the directory of the agent's own files.
+pub(super) const FILE: &str = "journal.jsonl";
 const NEW_FILE: &str = "journal.jsonl.new";
 /// Room on the disk that is kept for everything but puts.
 const RESERVE_BYTES: u64 = 1 << 20;

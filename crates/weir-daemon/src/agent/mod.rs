@@ -20,11 +20,10 @@ mod uploads;
 
 pub use journal_lines::{JournalLines, journal_lines};
 
-use anyhow::Context;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use tokio::sync::{mpsc, oneshot};
-use weir_core::agent::{AgentConfig, BlockEntry, Latencies, PutError};
+use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError};
 use weir_model::{Rate, Span};
 use weir_net::{Address, Clock, Interface, Poller, Waker};
 use weir_proto::v1;
@@ -38,9 +37,9 @@ pub struct AgentOptions {
     pub advertise: Option<Address>,
     /// Coordinator; without one every flow gets TCP's share.
     pub coordinator: Option<Address>,
-    /// Directory of the journal, of spooled blocks and of the Unix socket `agent.sock`.
+    /// Directory of the journal, of spooled blocks and of the Unix socket `agent.sock`; the agent's alone.
     pub spool: PathBuf,
-    /// Directories below which tasks may name files to serve. The spool is always allowed.
+    /// Directories below which tasks may name files to serve.
     pub allow: Vec<PathBuf>,
     /// How long a new flow waits for its first plan before it takes TCP's share.
     pub first_plan_wait: Span,
@@ -119,13 +118,13 @@ impl AgentOptions {
 
     /// Where the host's tasks reach the agent.
     pub fn socket_path(&self) -> PathBuf {
-        self.spool.join("agent.sock")
+        self.spool.join(SOCKET)
     }
 }
 
-/// Of a spool that is open to a group: its members make files there, which are the group's and nobody else's to remove.
-const SPOOL_MODE: u32 = 0o3770;
-/// Of a socket that is.
+/// Name of the socket in the spool.
+const SOCKET: &str = "agent.sock";
+/// Permissions of a socket that is open to a group.
 const SOCKET_MODE: u32 = 0o660;
 /// Commands that may wait for the data-plane thread; whoever has another one waits.
 const MAX_QUEUED_COMMANDS: usize = 4_096;
@@ -133,6 +132,10 @@ const MAX_QUEUED_COMMANDS: usize = 4_096;
 /// What the async side asks of the data-plane thread.
 pub(crate) enum Command {
     Put(Box<BlockEntry>, oneshot::Sender<Result<(), PutError>>),
+    /// The files of a block.
+    Places(u64, String, oneshot::Sender<Vec<BlockEntry>>),
+    /// A file of a block is not what was put any more.
+    PlaceGone(u64, String, Place),
     HasEnded(u64, oneshot::Sender<bool>),
     Latencies(oneshot::Sender<Latencies>),
     SessionUp(mpsc::Sender<v1::AgentMessage>, v1::TermsReply),
@@ -159,16 +162,11 @@ impl Commands {
 
 /// Serves `listener` (see [`weir_net::data_listener`]) until `stop` resolves.
 pub async fn serve(
-    mut options: AgentOptions,
+    options: AgentOptions,
     listener: TcpListener,
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
-    let spool = options.spool.display();
-    std::fs::create_dir_all(&options.spool).with_context(|| format!("cannot make the spool {spool}"))?;
-    options.spool = options.spool.canonicalize().with_context(|| format!("cannot use the spool {spool}"))?;
-    if let Some(group) = options.group {
-        spool::open_to(&options.spool, group, SPOOL_MODE)?;
-    }
+    let spool = spool::Spool::prepare(&options.spool, options.group)?;
     let data_address = match &options.advertise {
         Some(address) => address.clone(),
         None => listener.local_addr()?.into(),
@@ -179,7 +177,7 @@ pub async fn serve(
         host: options.host,
         data_address: data_address.to_string(),
         incarnation: clock.now().nanos(),
-        spool_identity: identity::of_spool(&options.spool)?,
+        spool_identity: identity::of_spool(&spool.own)?,
         first_plan_wait: options.first_plan_wait,
         report_interval: options.report_interval,
         uplink: options.uplink,
@@ -191,7 +189,7 @@ pub async fn serve(
     let (batch, relays) = (options.batch, options.relays.clone());
     let runtime = tokio::runtime::Handle::current();
     let edge = data_plane::Edge { clock, listener, poller, runtime, interface, batch, relays };
-    let data_plane = data_plane::DataPlane::start(config, &options.spool, edge, inbox)?;
+    let data_plane = data_plane::DataPlane::start(config, &spool, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {
         let result = data_plane.run();
@@ -200,7 +198,7 @@ pub async fn serve(
     })?;
     let coordinator = options.coordinator.clone().into_iter().collect();
     let session = tokio::spawn(crate::session::keep(coordinator, commands.clone()));
-    let local = service::serve(&options, data_address, commands.clone());
+    let local = service::serve(&options, &spool, data_address, commands.clone());
     let result = tokio::select! {
         result = local => result,
         _ = thread_end => Ok(()),
@@ -210,6 +208,6 @@ pub async fn serve(
     commands.send(Command::Stop).await;
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the data-plane thread panicked"))??;
-    let _ = std::fs::remove_file(options.socket_path());
+    let _ = std::fs::remove_file(spool.socket());
     result
 }

@@ -1,5 +1,7 @@
 //! The agent's face to the tasks of its host: gRPC on a Unix socket.
 
+use super::blocks::{is_of_the_file, is_unchanged};
+use super::spool::Spool;
 use super::{AgentOptions, Command, Commands};
 use anyhow::Context;
 use std::net::SocketAddr;
@@ -28,23 +30,23 @@ struct Service {
 /// Serves until an error. A socket left by an earlier process is replaced.
 pub(super) async fn serve(
     options: &AgentOptions,
+    spool: &Spool,
     data_address: Address,
     commands: Commands,
 ) -> anyhow::Result<()> {
-    let path = options.socket_path();
+    let path = spool.socket();
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path)?;
     if let Some(group) = options.group {
         super::spool::open_to(&path, group, super::SOCKET_MODE)?;
     }
-    let spool = options.spool.canonicalize()?;
     let allow: Vec<PathBuf> =
         options.allow.iter().map(|path| allowed(path)).collect::<anyhow::Result<_>>()?;
     let relays = options.relays.as_ref().map(|relays| v1::RelaysOfHost {
         site: relays.site,
         addresses: relays.addresses.iter().map(SocketAddr::to_string).collect(),
     });
-    let places = Places { spool, allow };
+    let places = Places { spool: spool.clone(), allow };
     let service = Service { host: options.host, places, data_address, relays, commands };
     let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
     tonic::transport::Server::builder()
@@ -64,7 +66,7 @@ fn allowed(path: &Path) -> anyhow::Result<PathBuf> {
 /// What a put may name: the spool's own blocks, and files below directories that may be served.
 #[derive(Clone)]
 struct Places {
-    spool: PathBuf,
+    spool: Spool,
     allow: Vec<PathBuf>,
 }
 
@@ -72,8 +74,7 @@ impl Places {
     /// The file that holds a block, if it may be served and is long enough. Waits for the disk.
     fn file_of(&self, put: &v1::PutRequest) -> Result<(PathBuf, FileStamp), Status> {
         let path = self.resolve(put)?;
-        let (_, found) = weir_net::open_regular(&path)
-            .map_err(|error| Status::not_found(format!("{}: {error}", path.display())))?;
+        let (_, found) = weir_net::open_regular(&path).map_err(|error| unopened(&path, &error))?;
         let end = put.offset.checked_add(put.size);
         if end.is_none_or(|end| end > found.length) {
             return Err(Status::out_of_range(format!(
@@ -99,7 +100,7 @@ impl Places {
         }
         if put.spooled {
             return if super::spool::is_block_name(&put.path) {
-                Ok(self.spool.join(&put.path))
+                Ok(self.spool.blocks.join(&put.path))
             } else {
                 Err(Status::invalid_argument(
                     "a spooled block is named by its file name alone: 32 hexadecimal digits and `.block`",
@@ -107,13 +108,12 @@ impl Places {
             };
         }
         let named = Path::new(&put.path);
-        let path = named
-            .canonicalize()
-            .map_err(|error| Status::not_found(format!("{}: {error}", named.display())))?;
-        if path.parent() == Some(&self.spool) {
+        let path = named.canonicalize().map_err(|error| unopened(named, &error))?;
+        // Whatever else may be served: links that members of a group make there lead nowhere.
+        if path.starts_with(&self.spool.top) {
             return Err(Status::permission_denied(format!("{} is the agent's own file", path.display())));
         }
-        if path.starts_with(&self.spool) || self.allow.iter().any(|allowed| path.starts_with(allowed)) {
+        if self.allow.iter().any(|allowed| path.starts_with(allowed)) {
             Ok(path)
         } else {
             Err(Status::permission_denied(format!(
@@ -122,6 +122,12 @@ impl Places {
             )))
         }
     }
+}
+
+/// Why a put has no file: for good, or because of the machine, which the task may try again.
+fn unopened(path: &Path, error: &std::io::Error) -> Status {
+    let reason = format!("{}: {error}", path.display());
+    if is_of_the_file(error) { Status::not_found(reason) } else { Status::unavailable(reason) }
 }
 
 impl Service {
@@ -134,6 +140,35 @@ impl Service {
             Ok(found) => found.map_err(|error| Status::internal(error.to_string()))?,
             Err(_) => Err(Status::unavailable(format!("{} could not be opened in time", put.path))),
         }
+    }
+
+    /// Has a block noted, and its note written down.
+    async fn note(&self, entry: &BlockEntry) -> Result<Result<(), PutError>, Status> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Put(Box::new(entry.clone()), reply)).await;
+        answer.await.map_err(|_| Status::unavailable("the agent is shutting down"))
+    }
+
+    /// Looks whether the files of the block that has this one's name are what was put, and drops those that are not. True if
+    /// there were any.
+    async fn lost_places(&self, entry: &BlockEntry) -> bool {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Places(entry.coflow, entry.block.clone(), reply)).await;
+        let places = answer.await.unwrap_or_default();
+        let looked = tokio::task::spawn_blocking(move || {
+            let is_lost = |place: &BlockEntry| match weir_net::open_regular(Path::new(&place.path)) {
+                Ok((_, found)) => !is_unchanged(place, found),
+                Err(error) => is_of_the_file(&error),
+            };
+            places.into_iter().filter(is_lost).collect::<Vec<_>>()
+        });
+        let Ok(Ok(lost)) = tokio::time::timeout(FILE_LIMIT, looked).await else { return false };
+        for place in &lost {
+            tracing::warn!(path = place.path, coflow = place.coflow, "a block's file is not what was put");
+            let gone = Command::PlaceGone(place.coflow, place.block.clone(), place.place());
+            self.commands.send(gone).await;
+        }
+        !lost.is_empty()
     }
 
     async fn has_ended(&self, coflow: u64) -> bool {
@@ -178,16 +213,18 @@ impl Agent for Service {
                 .filter(Identity::is_known)
                 .unwrap_or_else(|| Identity::drawn(rand::random())),
         };
-        let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Put(Box::new(entry), reply)).await;
-        match answer.await {
-            Ok(Ok(())) => Ok(Response::new(v1::PutReply {})),
-            Ok(Err(error @ PutError::Taken { .. })) => Err(Status::already_exists(error.to_string())),
-            Ok(Err(error @ (PutError::Full | PutError::NoSpace(_)))) => {
+        let mut answer = self.note(&entry).await?;
+        if matches!(answer, Err(PutError::Taken { .. })) && self.lost_places(&entry).await {
+            // An earlier attempt of the task has cleaned up.
+            answer = self.note(&entry).await?;
+        }
+        match answer {
+            Ok(()) => Ok(Response::new(v1::PutReply {})),
+            Err(error @ PutError::Taken { .. }) => Err(Status::already_exists(error.to_string())),
+            Err(error @ (PutError::Full | PutError::NoSpace(_))) => {
                 Err(Status::resource_exhausted(error.to_string()))
             }
-            Ok(Err(error)) => Err(Status::invalid_argument(error.to_string())),
-            Err(_) => Err(Status::unavailable("the agent is shutting down")),
+            Err(error) => Err(Status::invalid_argument(error.to_string())),
         }
     }
 
@@ -197,7 +234,7 @@ impl Agent for Service {
         let latencies = answer.await.map_err(|_| Status::unavailable("the agent is shutting down"))?;
         Ok(Response::new(v1::DescribeReply {
             host: self.host,
-            spool: self.places.spool.display().to_string(),
+            spool: self.places.spool.blocks.display().to_string(),
             data_address: self.data_address.to_string(),
             first_bytes: latencies
                 .first_bytes

@@ -1,14 +1,14 @@
 //! What the data-plane thread does with requests: has the block's file opened, writes frames when flows may, and says
 //! no where it must.
 
-use super::blocks::is_unchanged;
+use super::blocks::{Key, is_of_the_file, is_unchanged};
 use super::connection::{Connection, Opening, Reading, Wrote};
 use super::data_plane::Running;
 use super::jobs::{Done, Job};
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
-use weir_core::agent::Pacing;
+use weir_core::agent::{Pacing, Place};
 use weir_net::FileStamp;
 use weir_proto::data::{Request, Status};
 use weir_proto::relay::RelayPath;
@@ -49,7 +49,9 @@ impl Running {
         while let Some(done) = self.jobs.poll(self.clock.now()) {
             match done {
                 Done::Opened { connection, flow, result } => self.file_opened(connection, flow, result),
-                Done::Read { block, frame, result } => self.frame_read(&block, frame, result),
+                Done::Read { block, place, frame, result } => {
+                    self.frame_read(&block, &place, frame, result);
+                }
                 Done::Removed => {}
                 Done::Swept(mut paths) => {
                     let now = self.clock.now();
@@ -67,6 +69,10 @@ impl Running {
         let Some(opening) = connection.take_opening(flow) else { return };
         let block = opening.opened.block.clone();
         connection.open(opening);
+        if !self.agent.holds(block.coflow, &block.block, &block.place()) {
+            // What the file was opened for is over: its receiver asks again, and hears what holds now.
+            return self.close(token);
+        }
         match result {
             Ok((file, found)) if is_unchanged(&block, found) => self.serve(token, flow, Some(file)),
             Err(error) if is_out_of_descriptors(&error) => {
@@ -87,8 +93,12 @@ impl Running {
                     error,
                     "a block's file is not what was put"
                 );
-                self.agent.handle_changed(block.coflow, &block.block);
-                self.give_up_opening(token, flow, Status::Changed);
+                if self.agent.handle_changed(block.coflow, &block.block, &block.place()) {
+                    // It is in another file too, or was put again while this one was opened: its receiver asks again.
+                    self.close(token);
+                } else {
+                    self.give_up_opening(token, flow, Status::Changed);
+                }
             }
         }
     }
@@ -124,22 +134,41 @@ impl Running {
         }
     }
 
+    /// A receiver got a frame that does not have its checksum: the file is looked at. What came of it is in `frame_read`.
+    pub(super) fn doubt(&mut self, token: u64, frame: u64) {
+        let Some(served) = self.connections.get(&token).and_then(Connection::block) else { return };
+        let (coflow, block) = &served.key;
+        tracing::warn!(
+            coflow,
+            block,
+            frame,
+            path = served.place.path,
+            "a receiver got a frame without its checksum"
+        );
+        let now = self.clock.now();
+        let mut reading =
+            Reading { now, jobs: &mut self.jobs, connection: token, buffer: &mut self.frame_buffer };
+        served.doubt(&mut reading, frame);
+    }
+
     /// A frame's checksum is known: whoever waited for it goes on.
-    fn frame_read(&mut self, key: &(u64, String), frame: u64, result: io::Result<u32>) {
-        let Some(served) = self.blocks.open_now(key) else { return };
+    fn frame_read(&mut self, key: &Key, place: &Place, frame: u64, result: io::Result<u32>) {
+        // What was read of a file that counts no more says nothing of the one that does.
+        let Some(known) = self.blocks.checksums(key, place) else { return };
+        // Nobody reads it any more where its receiver left because of this frame.
+        let served = self.blocks.open_now(key).filter(|served| served.place == *place);
         let changed = match &result {
-            Ok(checksum) => !served.note(frame, *checksum),
+            Ok(checksum) => !known.note(frame, *checksum),
             Err(error) => {
-                served.forget(frame);
                 tracing::warn!(coflow = key.0, block = key.1, %error, "a block's file cannot be read now");
                 error.kind() == io::ErrorKind::UnexpectedEof
             }
         };
         let sound = result.is_ok() && !changed;
-        let waiting = std::mem::take(&mut *served.waiting.borrow_mut());
+        let waiting = served.map(|served| served.settle(frame)).unwrap_or_default();
         if changed {
             tracing::warn!(coflow = key.0, block = key.1, "the file of a block changed while it was read");
-            self.agent.handle_changed(key.0, &key.1);
+            self.agent.handle_changed(key.0, &key.1, place);
         }
         let now = self.clock.now();
         for token in waiting {
@@ -206,14 +235,6 @@ impl Running {
             }
         }
     }
-}
-
-/// Whether an error is of this file, and not of the disk or the machine, which may be well again later.
-fn is_of_the_file(error: &io::Error) -> bool {
-    use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied};
-    let gone = matches!(error.kind(), NotFound | NotADirectory | PermissionDenied | InvalidInput);
-    // A link in the path, and a socket or a FIFO that nobody writes to.
-    gone || matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::NXIO))
 }
 
 fn is_out_of_descriptors(error: &io::Error) -> bool {

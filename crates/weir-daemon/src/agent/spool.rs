@@ -1,33 +1,154 @@
-//! The agent's own directory: locked against other agents, and cleared of what dead tasks left.
+//! The agent's directory:
+//!
+//! ```text
+//! SPOOL/            the agent's; nobody else makes, removes or renames anything in it
+//!   agent.sock
+//!   own/            lock, identity, journal: for the agent alone
+//!   blocks/         files of memory that tasks hand over; with a group, its members make files here
+//! ```
+//!
+//! What others may write to is only ever read through [`weir_net::open_regular`], which follows no link and waits for no
+//! FIFO. Nothing of the agent's own lies there.
 
 use anyhow::Context;
 use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use weir_model::{Span, Time};
 
 const LOCK: &str = "lock";
+/// Files of the agent that earlier versions kept in the spool itself.
+const MOVED: [&str; 3] = [LOCK, super::identity::FILE, super::journal::FILE];
 /// Ending of the names of spooled blocks, after 32 hexadecimal digits.
 const ENDING: &str = ".block";
 /// Spooled files nobody put within this time belong to tasks that died first.
 const ABANDONED: Span = Span::from_millis(3_600_000);
+/// Permissions that others may keep in the spool itself: to look and to pass through.
+const TOP_MODE: u32 = 0o755;
+/// The same where tasks are members of a group,
+const TOP_MODE_OF_GROUP: u32 = 0o750;
+/// of what is the agent's alone,
+const OWN_MODE: u32 = 0o700;
+/// and of the tasks' directory: files there are the group's, and nobody else's to remove.
+const BLOCKS_MODE_OF_GROUP: u32 = 0o3770;
+
+/// Where the parts of a spool are; all exist.
+#[derive(Clone, Debug)]
+pub(super) struct Spool {
+    /// The whole, without links in its path.
+    pub(super) top: PathBuf,
+    /// The agent's own files.
+    pub(super) own: PathBuf,
+    /// Blocks from memory.
+    pub(super) blocks: PathBuf,
+}
+
+impl Spool {
+    /// Makes what is missing, sees to it that nobody else may write where the agent's files are, and takes over the files
+    /// of an earlier version.
+    pub(super) fn prepare(path: &Path, group: Option<u32>) -> anyhow::Result<Spool> {
+        let shown = path.display();
+        std::fs::create_dir_all(path).with_context(|| format!("cannot make the spool {shown}"))?;
+        let top = path.canonicalize().with_context(|| format!("cannot use the spool {shown}"))?;
+        check_owner(&top)?;
+        match group {
+            Some(group) => open_to(&top, group, TOP_MODE_OF_GROUP)?,
+            None => {
+                let mode = std::fs::metadata(&top)?.permissions().mode();
+                restrict(&top, mode & TOP_MODE | OWN_MODE)?;
+            }
+        }
+        // From here on nobody else can put anything else in the place of what is looked at.
+        let spool = Spool { own: top.join("own"), blocks: top.join("blocks"), top };
+        make(&spool.own)?;
+        make(&spool.blocks)?;
+        restrict(&spool.own, OWN_MODE)?;
+        match group {
+            Some(group) => open_to(&spool.blocks, group, BLOCKS_MODE_OF_GROUP)?,
+            None => restrict(&spool.blocks, OWN_MODE)?,
+        }
+        for name in MOVED {
+            spool.take_over(name)?;
+        }
+        Ok(spool)
+    }
+
+    /// Where tasks reach the agent.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.top.join(super::SOCKET)
+    }
+
+    /// Moves a file of an earlier version to where such files are now, if it is the agent's.
+    fn take_over(&self, name: &str) -> anyhow::Result<()> {
+        let (old, new) = (self.top.join(name), self.own.join(name));
+        let Ok(found) = old.symlink_metadata() else { return Ok(()) };
+        if new.exists() {
+            return Ok(());
+        }
+        let user = rustix::process::geteuid().as_raw();
+        if !(found.is_file() && found.uid() == user && found.nlink() == 1) {
+            tracing::error!(path = %old.display(), "this is not the agent's own file: it is left alone");
+            return Ok(());
+        }
+        std::fs::rename(&old, &new)
+            .with_context(|| format!("cannot move {} to {}", old.display(), new.display()))
+    }
+}
+
+/// A directory of the agent's own, which may be there already.
+fn make(path: &Path) -> anyhow::Result<()> {
+    match DirBuilder::new().mode(OWN_MODE).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("cannot make {}", path.display()))
+        }
+        _ => check_owner(path),
+    }
+}
+
+/// Whoever owns a directory may put anything in the place of what is in it.
+fn check_owner(path: &Path) -> anyhow::Result<()> {
+    let found = path.symlink_metadata().with_context(|| format!("cannot use {}", path.display()))?;
+    anyhow::ensure!(
+        found.is_dir(),
+        "{} is not a directory; remove it, or use another --spool",
+        path.display()
+    );
+    let (owner, user) = (found.uid(), rustix::process::geteuid().as_raw());
+    anyhow::ensure!(
+        owner == user,
+        "{} belongs to user {owner}, and the agent runs as user {user}; give it a --spool of its own",
+        path.display()
+    );
+    Ok(())
+}
+
+fn restrict(path: &Path, mode: u32) -> anyhow::Result<()> {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
+        .with_context(|| format!("cannot set the permissions of {}", path.display()))
+}
 
 /// Holds the spool for this process as long as it lives. Two agents on one spool would each write their own journal over
 /// the other's.
-pub(super) fn lock(spool: &Path) -> anyhow::Result<File> {
-    let path = spool.join(LOCK);
-    let mut file =
-        OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path)?;
+pub(super) fn lock(spool: &Spool) -> anyhow::Result<File> {
+    let path = spool.own.join(LOCK);
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("cannot open {}", path.display()))?;
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut holder = String::new();
         let _ = file.read_to_string(&mut holder);
         let holder = holder.trim();
         anyhow::bail!(
             "the spool {} is in use by another agent{}{holder}; give each agent a --spool of its own",
-            spool.display(),
+            spool.top.display(),
             if holder.is_empty() { "" } else { ", process " },
         );
     }
@@ -56,10 +177,10 @@ pub(super) fn is_block_name(name: &str) -> bool {
     })
 }
 
-/// All files of blocks in a spool.
-pub(super) fn files(spool: &Path) -> Vec<PathBuf> {
+/// All files of blocks in the directory for them.
+pub(super) fn files(blocks: &Path) -> Vec<PathBuf> {
     let listed = || -> io::Result<Vec<PathBuf>> {
-        let entries = std::fs::read_dir(spool)?.collect::<io::Result<Vec<_>>>()?;
+        let entries = std::fs::read_dir(blocks)?.collect::<io::Result<Vec<_>>>()?;
         let named = |entry: &std::fs::DirEntry| entry.file_name().to_str().is_some_and(is_block_name);
         Ok(entries.iter().filter(|entry| named(entry)).map(std::fs::DirEntry::path).collect())
     };
@@ -95,11 +216,53 @@ mod tests {
     #[test]
     fn a_second_agent_on_a_spool_is_told_whose_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        let held = lock(dir.path()).unwrap();
-        let error = lock(dir.path()).unwrap_err().to_string();
+        let spool = Spool::prepare(dir.path(), None).unwrap();
+        let held = lock(&spool).unwrap();
+        let error = lock(&spool).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         drop(held);
-        assert!(lock(dir.path()).is_ok());
+        assert!(lock(&spool).is_ok());
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn nobody_but_the_agent_may_write_in_its_spool_whatever_was_allowed_before() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        let spool = Spool::prepare(dir.path(), None).unwrap();
+        assert_eq!((mode(&spool.top), mode(&spool.own), mode(&spool.blocks)), (0o755, 0o700, 0o700));
+        std::fs::set_permissions(&spool.own, PermissionsExt::from_mode(0o777)).unwrap();
+        Spool::prepare(dir.path(), None).unwrap();
+        assert_eq!(mode(&spool.own), 0o700);
+    }
+
+    #[test]
+    fn links_in_the_place_of_the_agents_directories_are_refused_by_name() {
+        for name in ["own", "blocks"] {
+            let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            std::os::unix::fs::symlink(other.path(), dir.path().join(name)).unwrap();
+            let error = Spool::prepare(dir.path(), None).unwrap_err().to_string();
+            assert!(error.contains(&format!("/{name} is not a directory")), "{error}");
+            assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn files_of_an_earlier_version_are_taken_over_and_planted_ones_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let precious = dir.path().join("precious");
+        std::fs::write(&precious, "precious").unwrap();
+        std::fs::write(dir.path().join("identity"), "7").unwrap();
+        // A link, and a second name of a file.
+        std::os::unix::fs::symlink(&precious, dir.path().join("lock")).unwrap();
+        std::fs::hard_link(&precious, dir.path().join("journal.jsonl")).unwrap();
+        let spool = Spool::prepare(dir.path(), None).unwrap();
+        assert_eq!(std::fs::read_to_string(spool.own.join("identity")).unwrap(), "7");
+        assert!(!spool.own.join("lock").exists() && !spool.own.join("journal.jsonl").exists());
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
     }
 
     #[test]

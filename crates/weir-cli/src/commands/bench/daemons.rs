@@ -110,7 +110,7 @@ impl AgentPlace {
 
     /// Bytes of its journal.
     pub(super) fn journal_bytes(&self) -> io::Result<u64> {
-        Ok(std::fs::metadata(self.spool.join("journal.jsonl"))?.len())
+        Ok(std::fs::metadata(self.spool.join("own/journal.jsonl"))?.len())
     }
 }
 

@@ -558,7 +558,8 @@ fn a_block_whose_file_changed_is_not_located_any_more_and_may_be_put_again() {
     let coflow = pair.register(0);
     pair.agents[0].handle_put(block(coflow, "b", 5)).unwrap();
     pair.settle();
-    pair.agents[0].handle_changed(coflow, "b");
+    let place = block(coflow, "b", 5).place();
+    assert!(!pair.agents[0].handle_changed(coflow, "b", &place), "it was its only file");
     pair.settle();
     let request = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 0, host: 1 };
     pair.coordinator.handle_locate(pair.now, 1, request);
