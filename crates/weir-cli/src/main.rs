@@ -127,9 +127,18 @@ fn main() -> ExitCode {
         // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
         // `weir live` then says what it does instead.
         let _ = weir_testbed::enter_user_namespace();
-        if let Err(error) = weir_testbed::live::end_on_signals() {
-            eprintln!("weir: signals would leave processes and a folder behind: {error}");
-        }
+    }
+    // Daemons end on signals by themselves.
+    let is_daemon = matches!(
+        command,
+        Command::Controller(_)
+            | Command::Coordinator(_)
+            | Command::Agent(_)
+            | Command::Relay(_)
+            | Command::Task(_)
+    );
+    if !is_daemon && let Err(error) = weir_testbed::live::end_on_signals() {
+        eprintln!("weir: signals would leave processes and unfinished files behind: {error}");
     }
     let result = match command {
         Command::Live(args) => commands::live::live(&args),

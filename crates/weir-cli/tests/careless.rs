@@ -61,6 +61,8 @@ const REFUSED: &[(&str, &[&str])] = &[
         "live --trace H --count 1 --hosts 2 --loopback",
         &["largest flow, 1048.6 TB, into /", " free: ", "--bytes-divisor, --isolation-cap", "TMPDIR"],
     ),
+    ("bench loopback --block-mb 99999999999", &["--block-mb 99999999999", "at most 8388608 MB"]),
+    ("bench loopback --block-mb 8388608", &["--block-mb 8388608", "8.8 TB in /", "TMPDIR"]),
     ("live --report D/no/x.html --loopback", &["--report", "No such file"]),
     ("trace convert D D/out", &["directory"]),
     ("experiment run small --dir D/none", &["--dir", "none"]),

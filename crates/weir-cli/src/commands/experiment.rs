@@ -2,14 +2,16 @@
 
 mod check;
 mod live;
+mod written;
 
 use super::workload;
-use crate::output::{Provenance, table, text};
+use crate::output::{Files, Provenance, table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use weir_experiment::{Experiment, PACKETS, Results, RunError, Source};
 use weir_trace::SYNTHETIC;
+use written::ResultFiles;
 
 #[derive(Subcommand)]
 pub(crate) enum ExperimentCommand {
@@ -177,19 +179,29 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     // Packets need no trace.
     let needs_trace = experiments.iter().any(|(_, _, experiment)| !experiment.is_of_packets());
     let workload = needs_trace.then(|| load_trace(&args.trace)).transpose()?;
+    let on = |experiment: &Experiment| workload.as_ref().filter(|_| !experiment.is_of_packets());
+    let stem = |folder: &Path, experiment: &Experiment| {
+        folder.join(weir_experiment::stem(on(experiment).map_or(PACKETS, Source::name)))
+    };
+    let mut files = workload::inputs("--trace", &args.trace);
+    let written = experiments.iter().map(|(name, folder, experiment)| {
+        files.reads("experiment.toml", &folder.join("experiment.toml"));
+        let write = !args.check;
+        write.then(|| ResultFiles::check(&mut files, name, &stem(folder, experiment))).transpose()
+    });
+    let written = written.collect::<Result<Vec<_>, Failure>>()?;
     let mut checks = check::Checks::default();
-    for (name, folder, experiment) in experiments {
-        let on = workload.as_ref().filter(|_| !experiment.is_of_packets());
-        let stem = folder.join(weir_experiment::stem(on.map_or(PACKETS, Source::name)));
-        let file = stem.with_extension("json");
+    for ((name, folder, experiment), written) in experiments.into_iter().zip(written) {
+        let on = on(&experiment);
+        let file = stem(&folder, &experiment).with_extension("json");
         // Before anything is computed: there may be nothing to compare with.
-        let stored = match args.check {
-            true if args.name == "all" && !file.exists() => {
+        let stored = match &written {
+            None if args.name == "all" && !file.exists() => {
                 eprintln!("weir: {name}: nothing to check, {} is not there", file.display());
                 continue;
             }
-            true => Some(check::stored(&name, &file, &experiment)?),
-            false => None,
+            None => Some(check::stored(&name, &file, &experiment)?),
+            Some(_) => None,
         };
         let bar = progress::bar(experiment.runs() as u64, &name, "runs");
         let results = match on {
@@ -208,23 +220,11 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         results.made_by = Some(Provenance::of_experiment(&words));
         let page = weir_experiment::table(&experiment, &results, &name);
         println!("{page}");
-        write_numbers(&file, &results)?;
-        write_pages(&name, &stem, &experiment, &results)?;
+        if let Some(written) = &written {
+            written.write(&experiment, &results)?;
+        }
     }
     checks.verdict()
-}
-
-/// Writes the numbers of results.
-fn write_numbers(file: &Path, results: &Results) -> Result<(), Failure> {
-    let numbers = serde_json::to_string_pretty(results)? + "\n";
-    std::fs::write(file, numbers).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()).into())
-}
-
-/// Writes table and plot of results.
-fn write_pages(name: &str, stem: &Path, experiment: &Experiment, results: &Results) -> Result<(), Failure> {
-    std::fs::write(stem.with_extension("md"), weir_experiment::table(experiment, results, name))?;
-    std::fs::write(stem.with_extension("svg"), weir_experiment::plot(experiment, results))?;
-    Ok(())
 }
 
 /// Makes table and plot of all results in a folder anew, those of real bytes excepted.
@@ -238,7 +238,8 @@ fn redraw(name: &str, folder: &Path, experiment: &Experiment) -> Result<(), Fail
             ))
         };
         results.check_settings(experiment).map_err(other)?;
-        write_pages(name, &file.with_extension(""), experiment, &results)?;
+        let stem = file.with_extension("");
+        ResultFiles::check(&mut Files::default(), name, &stem)?.write_pages(experiment, &results)?;
         println!("{}", file.with_extension("md").display());
     }
     Ok(())

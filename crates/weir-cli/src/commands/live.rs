@@ -194,7 +194,9 @@ struct Pair {
 }
 
 pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
-    let outputs = args.outputs.check()?;
+    let mut files = workload::inputs("--trace", &args.trace);
+    args.scenario.iter().for_each(|path| files.reads("--scenario", path));
+    let outputs = args.outputs.check(files)?;
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
     find_policies(&scheduled)?;
     let work = Work::prepare(args)?;

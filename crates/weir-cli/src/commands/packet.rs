@@ -3,7 +3,7 @@
 mod page;
 
 use super::sim::thread_cpu_secs;
-use crate::output::{OutputFile, Provenance, number, table, text};
+use crate::output::{Files, OutputFile, Provenance, number, table, text};
 use crate::report::render_packets;
 use crate::{Failure, progress};
 use clap::Args;
@@ -103,24 +103,16 @@ struct Outputs {
 }
 
 pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
-    let check = |path: &Option<PathBuf>, option| {
-        path.as_deref().map(|path| OutputFile::check(path, option)).transpose()
-    };
-    let outputs = Outputs {
-        report: check(&args.report, "--report")?,
-        json: check(&args.json, "--json")?,
-        series: check(&args.series, "--series")?,
-        pcap: check(&args.pcap, "--pcap")?,
-    };
     let transports = &args.transport;
     for name in transports {
         named(name)?;
     }
-    if transports.len() > 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
+    if transports.len() > 1 && (args.series.is_some() || args.pcap.is_some()) {
         let reason = "--series and --pcap follow one transport: name only one with --transport";
         return Err(Failure::Input(reason.to_owned()));
     }
     let scenario = scenario(args)?;
+    let outputs = outputs(args, &scenario)?;
     let topology = scenario.topology().map_err(|error| in_file(&args.scenario, &error))?;
     if let Some(port) = args.pcap_port.iter().find(|&&port| port as usize >= topology.ports().len()) {
         let reason = format!("--pcap-port {port}: ports are 0 to {}", topology.ports().len() - 1);
@@ -151,6 +143,19 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
         })?;
     }
     Ok(())
+}
+
+fn outputs(args: &PacketArgs, scenario: &Scenario) -> Result<Outputs, Failure> {
+    let mut files = Files::default();
+    files.reads("--scenario", &args.scenario);
+    // A name of sizes that Weir knows is no file.
+    scenario.traffic.iter().for_each(|traffic| files.reads("[traffic] sizes", traffic.sizes.name().as_ref()));
+    Ok(Outputs {
+        report: files.may_write("--report", args.report.as_ref())?,
+        json: files.may_write("--json", args.json.as_ref())?,
+        series: files.may_write("--series", args.series.as_ref())?,
+        pcap: files.may_write("--pcap", args.pcap.as_ref())?,
+    })
 }
 
 fn in_file(path: &Path, error: &dyn std::error::Error) -> Failure {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
 use weir_policy::{Chosen, CoflowTable, Plan};
 use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError};
+use weir_trace::SYNTHETIC;
 
 /// As of synthetic workloads. Every host costs two links of a simulator's tables, whether it sends or not.
 const MOST_HOSTS: i64 = 1 << 20;
@@ -78,7 +79,9 @@ pub(crate) struct Simulation {
 }
 
 pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
-    let outputs = args.outputs.check()?;
+    let mut files = workload::inputs("--trace", args.trace.as_deref().unwrap_or(SYNTHETIC));
+    args.scenario.iter().for_each(|path| files.reads("--scenario", path));
+    let outputs = args.outputs.check(files)?;
     let replan = match args.replan {
         ReplanAt::Every => Replan::FlowCompletions,
         ReplanAt::Coflow => Replan::CoflowEvents,

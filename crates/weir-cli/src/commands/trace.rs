@@ -1,6 +1,7 @@
 //! `weir trace`: what is in a workload, and workloads from one form to another.
 
-use crate::output::{OutputFile, table, text};
+use super::workload;
+use crate::output::{Files, OutputFile, table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand, ValueEnum};
 use std::io::Write;
@@ -86,7 +87,7 @@ fn input(error: LoadError) -> Failure {
 }
 
 fn generate(args: GenerateArgs) -> Result<(), Failure> {
-    let out = OutputFile::check(&args.out, "--out")?;
+    let out = Files::default().writes("--out", &args.out)?;
     let mut name = args.name;
     let sizes = [("hosts", args.hosts.map(u64::from)), ("coflows", args.coflows), ("seconds", args.seconds)];
     for (key, value) in sizes {
@@ -102,7 +103,7 @@ fn generate(args: GenerateArgs) -> Result<(), Failure> {
 }
 
 fn convert(args: &ConvertArgs) -> Result<(), Failure> {
-    let out = OutputFile::check(&args.output, "OUT")?;
+    let out = workload::inputs("IN", &args.input).writes("OUT", &args.output)?;
     let source = weir_trace::open(&args.input, args.seed).map_err(input)?;
     let written = match args.to {
         Format::Weir => {

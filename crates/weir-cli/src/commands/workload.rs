@@ -1,5 +1,6 @@
 //! Options that say which workload to run, shared by `weir sim` and `weir live`.
 
+use crate::output::Files;
 use crate::{Failure, progress};
 use clap::Args;
 use weir_model::{CoflowSpec, Rate, Span};
@@ -91,6 +92,15 @@ pub(crate) fn load(spec: &str, seed: u64) -> Result<Workload, Failure> {
         return Err(Failure::Input(format!("--trace {spec}: it has no coflows")));
     }
     Ok(Workload { name, hosts, jobs })
+}
+
+/// What a command reads: the file that an option names, unless it names a synthetic workload.
+pub(crate) fn inputs(option: &str, spec: &str) -> Files {
+    let mut files = Files::default();
+    if !spec.starts_with(SYNTHETIC) {
+        files.reads(option, spec.as_ref());
+    }
+    files
 }
 
 /// Whether anything of a run is drawn by its seed.

@@ -1,7 +1,7 @@
 //! `--csv`: the rows of the results as tables, for programs that read tables. Columns have the names and units of the
 //! fields in JSON, which docs/json.md describes; what is null there is empty here.
 
-use super::{CoflowRow, FlowRow, OutputFile, Provenance, Results, Run};
+use super::{CoflowRow, Files, FlowRow, OutputFile, Provenance, Results, Run};
 use crate::Failure;
 use serde::Serialize;
 use serde_json::Value;
@@ -40,17 +40,17 @@ struct Made<'a> {
 
 impl CsvFiles {
     /// Checks all files that may be written; `flows`: whether flows are asked for.
-    pub(crate) fn check(path: &Path, flows: bool) -> Result<CsvFiles, Failure> {
+    pub(crate) fn check(files: &mut Files, path: &Path, flows: bool) -> Result<CsvFiles, Failure> {
         const OPTION: &str = "--csv";
-        let coflows = OutputFile::check(path, OPTION)?;
-        if coflows.is_special() {
+        let coflows = files.writes(OPTION, path)?;
+        if coflows.is_stream() {
             if flows {
                 let reason = "is no plain file: --flows needs a place beside it for the table of flows";
                 return Err(Failure::Input(format!("{OPTION} {}: {reason}", path.display())));
             }
             return Ok(CsvFiles { coflows, beside: None });
         }
-        let other = |ending: &str| OutputFile::check(&path.with_extension(ending), OPTION);
+        let mut other = |ending: &str| files.writes(OPTION, &path.with_extension(ending));
         let beside = Beside {
             jobs: other("jobs.csv")?,
             flows: flows.then(|| other("flows.csv")).transpose()?,
@@ -150,7 +150,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("out.csv");
         let results = results();
-        CsvFiles::check(&path, true).ok().expect("files").write(&results).ok().expect("written");
+        CsvFiles::check(&mut Files::default(), &path, true)
+            .ok()
+            .expect("files")
+            .write(&results)
+            .ok()
+            .expect("written");
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("a table");
         let policy = r#""varys:delta=1s,""x""""#;
         assert_eq!(

@@ -4,12 +4,13 @@
 mod csv;
 mod files;
 mod flows;
+mod place;
 mod provenance;
 mod results;
 mod tables;
 
 pub(crate) use csv::CsvFiles;
-pub(crate) use files::OutputFile;
+pub(crate) use files::{Files, OutputFile};
 pub(crate) use flows::{FlowRecorder, FlowRow};
 pub(crate) use provenance::Provenance;
 pub(crate) use results::{CoflowRow, Mode, Results, Run};

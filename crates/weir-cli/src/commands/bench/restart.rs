@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use weir_client::{Client, CoflowOptions, GetOptions, StatusReply};
 use weir_model::Rate;
 use weir_proto::limits::MAX_BLOCKS_PER_AGENT;
+use weir_testbed::live::RunFolder;
 
 /// Calls under way at once while everything is set up.
 const CALLS_AT_ONCE: u64 = 64;
@@ -119,7 +120,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Result<(), Failure> {
     }
     weir_policy::find(&args.policy).map_err(|error| Failure::Input(error.to_string()))?;
     raise_descriptors()?;
-    let dir = tempfile::tempdir()?;
+    let dir = RunFolder::create()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut bed = Bed::start(args, dir.path())?;

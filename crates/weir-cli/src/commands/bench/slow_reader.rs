@@ -2,7 +2,7 @@
 
 use super::daemons::{AgentPlace, Daemon, coordinator, free_address};
 use crate::Failure;
-use crate::output::{OutputFile, median, table, text};
+use crate::output::{Files, median, table, text};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use weir_client::{Client, CoflowOptions, GetOptions};
 use weir_model::Rate;
+use weir_testbed::live::RunFolder;
 
 /// The sender, the slow receiver and the other one.
 const HOSTS: u32 = 3;
@@ -87,7 +88,7 @@ pub(crate) fn slow_reader(args: &SlowReaderArgs) -> Result<(), Failure> {
     for name in &policies {
         weir_policy::find(name).map_err(|error| Failure::Input(format!("--policy: {error}")))?;
     }
-    let output = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
+    let output = Files::default().may_write("--json", args.json.as_ref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rows = policies.iter().map(|policy| {
         let row = runtime.block_on(measure(args, policy))?;
@@ -215,7 +216,7 @@ impl Drop for Reader {
 }
 
 async fn measure(args: &SlowReaderArgs, policy: &str) -> anyhow::Result<Row> {
-    let dir = tempfile::tempdir()?;
+    let dir = RunFolder::create()?;
     let bed = Bed::start(args, policy, dir.path())?;
     let (mut alone, mut beside) = (Vec::new(), vec![Vec::new(); args.reader_rates.len()]);
     for _ in 0..args.rounds {
