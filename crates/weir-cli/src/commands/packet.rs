@@ -441,9 +441,10 @@ fn made_by(scenario: &Scenario) -> Provenance {
 /// the receiver. `flows` of a summary are those without deadlines.
 fn results(scenario: &Scenario, runs: &[Run]) -> serde_json::Value {
     let completion = |group: &Completion| {
+        let known = |value: f64| (group.flows > 0).then_some(value);
         serde_json::json!({
-            "flows": group.flows, "avg_fct_s": group.average_s, "p95_fct_s": group.p95_s,
-            "p99_fct_s": group.p99_s, "avg_slowdown": group.average_slowdown,
+            "flows": group.flows, "avg_fct_s": known(group.average_s), "p95_fct_s": known(group.p95_s),
+            "p99_fct_s": known(group.p99_s), "avg_slowdown": known(group.average_slowdown),
         })
     };
     let runs: Vec<_> = runs

@@ -8,7 +8,7 @@ use crate::{Failure, progress};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
-use weir_policy::{Chosen, CoflowTable, Plan};
+use weir_policy::{Chosen, CoflowTable, Plan, Slot};
 use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError};
 use weir_trace::SYNTHETIC;
 
@@ -188,6 +188,11 @@ struct Watch<'a> {
 }
 
 impl Observer for Watch<'_> {
+    fn planned(&mut self, table: &CoflowTable, plan: &Plan, arrived: &[Slot]) {
+        if let Some(recorder) = &mut self.flows {
+            recorder.planned(table, plan, arrived);
+        }
+    }
     fn moved(&mut self, from: Time, to: Time, table: &CoflowTable, plan: &Plan) {
         if let Some(recorder) = &mut self.links {
             recorder.moved(from, to, table, plan);
@@ -204,11 +209,17 @@ impl Observer for Watch<'_> {
             recorder.flow_completed(flow);
         }
     }
-    fn coflow_completed(&mut self, _: &CoflowRecord) {
+    fn coflow_completed(&mut self, coflow: &CoflowRecord) {
         self.bar.inc(1);
+        if let Some(recorder) = &mut self.flows {
+            recorder.coflow_completed(coflow);
+        }
     }
-    fn coflow_refused(&mut self, _: &CoflowRecord) {
+    fn coflow_refused(&mut self, coflow: &CoflowRecord) {
         self.bar.inc(1);
+        if let Some(recorder) = &mut self.flows {
+            recorder.coflow_refused(coflow);
+        }
     }
 }
 

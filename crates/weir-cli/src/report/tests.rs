@@ -71,6 +71,18 @@ fn live_runs_stand_beside_their_simulated_twins() {
 }
 
 #[test]
+fn where_no_coflow_is_long_enough_to_be_counted_ratios_are_a_dash() {
+    let short = |mode, factor| {
+        let rows = (0..5).map(|id| CoflowRow { cct_s: factor * 1e-5, ..row(id, 1.0) }).collect();
+        Run::new("varys", mode, rows, 0.1)
+    };
+    let page = page(&[short(Mode::Live, 2.0), short(Mode::Simulated, 1.0)]);
+    assert!(page.contains("<td>2.000</td><td>-</td><td>-</td><td>0 of 5</td>") && !page.contains("NaN"));
+    // And small times keep their digits.
+    assert!(page.contains("<td>2.000e-5 s</td>"));
+}
+
+#[test]
 fn empty_runs_make_a_page_too() {
     let page = page(&[Run::new("fair", Mode::Simulated, Vec::new(), 0.0)]);
     assert!(page.contains("</html>") && !page.contains("NaN"));
