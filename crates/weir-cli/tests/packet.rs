@@ -186,3 +186,46 @@ fn averages_over_no_flow_are_null() {
         }
     }
 }
+
+#[test]
+fn the_table_of_flows_has_what_json_has() {
+    let folder = folder();
+    let (out, json) = in_folder(&folder, "out.json");
+    let (table, csv) = in_folder(&folder, "out.csv");
+    let scenario = scenario("four-flows.toml");
+    succeed(&[
+        "packet",
+        "--scenario",
+        &scenario,
+        "--transport",
+        "dctcp,karuna",
+        "--json",
+        &json,
+        "--csv",
+        &csv,
+    ]);
+    let results: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    let text = std::fs::read_to_string(&table).unwrap();
+    let mut lines = text.lines();
+    let columns: Vec<&str> = lines.next().unwrap().split(',').collect();
+    for (number, run) in (1..).zip(results["runs"].as_array().unwrap()) {
+        for flow in run["flows"].as_array().unwrap() {
+            let flow = flow.as_object().unwrap();
+            assert!(flow.keys().all(|key| columns.contains(&key.as_str())), "{flow:?}");
+            let cells = lines.next().unwrap().split(',');
+            for (column, cell) in columns.iter().zip(cells) {
+                let expected = match *column {
+                    "run" => number.to_string(),
+                    "transport" => run["transport"].as_str().unwrap().to_owned(),
+                    column => match flow.get(column) {
+                        None => String::new(),
+                        Some(Value::String(text)) => text.clone(),
+                        Some(value) => value.to_string(),
+                    },
+                };
+                assert_eq!(cell, expected, "{column}");
+            }
+        }
+    }
+    assert_eq!(lines.next(), None);
+}

@@ -2,9 +2,10 @@
 
 use super::daemons::{ControlArgs, MarginArgs, seconds};
 use super::outputs::OutputArgs;
-use super::sim::{find_policies, simulated_rows};
+use super::policies::find_for_hosts;
+use super::sim::{simulated_rows, with_cut};
 use super::workload::{self, SliceArgs};
-use crate::output::{self, FlowRecorder, Mode, Results, Run, fixed, percentile};
+use crate::output::{self, Cut, FlowRecorder, Mode, Results, Run, fixed, percentile};
 use crate::report::{self, LinkUse, ReportInput, ReportRun, Transfer};
 use crate::{Failure, progress};
 use clap::Args;
@@ -30,7 +31,9 @@ pub(crate) struct LiveArgs {
     trace: String,
     /// A scenario file instead of a trace: its completion times are compared with those it expects. Ports
     /// in and out become different hosts, so that every flow crosses two links
-    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "trace", "hosts", "first", "count", "bytes_divisor", "time_divisor", "isolation_cap",
+    ])]
     scenario: Option<PathBuf>,
     /// Policies to run, one after the other; tcp is no scheduling at all
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_values_t = [TCP.to_owned(), "varys".to_owned()])]
@@ -78,6 +81,8 @@ struct Work {
     name: String,
     /// Of what was drawn; none where nothing was.
     seed: Option<u64>,
+    /// What was cut out of the trace; none of a scenario.
+    cut: Option<Cut>,
     hosts: u32,
     coflows: Vec<CoflowSpec>,
     fabric: Fabric,
@@ -112,6 +117,7 @@ impl Work {
         Ok(Work {
             name: args.trace.clone(),
             seed,
+            cut: Some(piece.recorded(args.hosts)),
             hosts: args.hosts,
             coflows,
             fabric,
@@ -144,7 +150,8 @@ impl Work {
         let expect = scenario.expect.iter().map(seconds).collect();
         let fabric = big_switch(2 * ports, args.link_rate)?;
         weir_sim::set_tails(&fabric, &mut coflows);
-        Ok(Work { name: scenario.name.clone(), seed: None, hosts: 2 * ports, coflows, fabric, expect })
+        let (name, hosts) = (scenario.name.clone(), 2 * ports);
+        Ok(Work { name, seed: None, cut: None, hosts, coflows, fabric, expect })
     }
 
     /// Prints expected beside measured completion times of a scenario.
@@ -198,7 +205,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     args.scenario.iter().for_each(|path| files.reads("--scenario", path));
     let outputs = args.outputs.check(files)?;
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
-    find_policies(&scheduled)?;
+    scheduled.iter().try_for_each(|name| find_for_hosts(name).map(drop))?;
     let work = Work::prepare(args)?;
     // Before anything is simulated: that takes long where the run would be too large.
     live::check_room(&work.coflows).map_err(|error| Failure::Input(error.to_string()))?;
@@ -207,6 +214,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     println!("{setting}");
 
     let mut results = Results::new(work.name.clone(), args.link_rate, work.seed);
+    results.cut.clone_from(&work.cut);
     let mut pairs = Vec::new();
     for number in 0..args.runs {
         for policy in &args.policy {
@@ -226,7 +234,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     outputs.write(&results, || {
         report::render(&ReportInput {
             title: format!("{}, live", work.name),
-            setting,
+            setting: with_cut(setting, work.cut.as_ref()),
             made_by: &results.made_by,
             runs: pairs.iter().flat_map(report_runs).collect(),
         })
@@ -276,7 +284,11 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     } else {
         let link_rate_bps = args.link_rate.bits_per_sec() as u64;
         let config = BedConfig { hosts: work.hosts as usize, link_rate_bps };
-        Network::Bed(Box::new(Bed::create(&config)?))
+        let bed = Bed::create(&config).map_err(|error| {
+            let reason = "--loopback runs without namespaces and their tools";
+            anyhow::Error::new(error).context(reason)
+        })?;
+        Network::Bed(Box::new(bed))
     };
     let options = LiveOptions {
         program: std::env::current_exe()?,

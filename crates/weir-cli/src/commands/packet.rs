@@ -1,5 +1,6 @@
 //! `weir packet`: a scenario through the packet-level simulator, under one or more transports.
 
+mod csv;
 mod page;
 
 use super::sim::thread_cpu_secs;
@@ -46,6 +47,9 @@ pub(crate) struct PacketArgs {
     /// Write all results, flow by flow
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
+    /// Write a table with a row for each flow
+    #[arg(long, value_name = "OUT.csv")]
+    csv: Option<PathBuf>,
     /// Write a page of charts
     #[arg(long, value_name = "OUT.html")]
     report: Option<PathBuf>,
@@ -98,6 +102,7 @@ struct FlowRow {
 struct Outputs {
     report: Option<OutputFile>,
     json: Option<OutputFile>,
+    csv: Option<OutputFile>,
     series: Option<OutputFile>,
     pcap: Option<OutputFile>,
 }
@@ -125,7 +130,7 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
     let runs = if transports.len() == 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
         vec![watched(&scenario, &topology, &transports[0], args, &outputs)?]
     } else {
-        let keep = outputs.json.is_some() || outputs.report.is_some();
+        let keep = outputs.has_flows();
         let every = (outputs.report.is_some() && few(&scenario)).then(|| Picos::from(args.every));
         let run = |name: &String| plain(&scenario, &topology, name, keep, every);
         transports.par_iter().map(run).collect::<Result<_, Failure>>()?
@@ -142,7 +147,17 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
             Ok(writeln!(output)?)
         })?;
     }
+    if let Some(csv) = &outputs.csv {
+        csv.write(|output| csv::write(output, &runs))?;
+    }
     Ok(())
+}
+
+impl Outputs {
+    /// Whether flows are told one by one.
+    fn has_flows(&self) -> bool {
+        self.json.is_some() || self.report.is_some() || self.csv.is_some()
+    }
 }
 
 fn outputs(args: &PacketArgs, scenario: &Scenario) -> Result<Outputs, Failure> {
@@ -153,6 +168,7 @@ fn outputs(args: &PacketArgs, scenario: &Scenario) -> Result<Outputs, Failure> {
     Ok(Outputs {
         report: files.may_write("--report", args.report.as_ref())?,
         json: files.may_write("--json", args.json.as_ref())?,
+        csv: files.may_write("--csv", args.csv.as_ref())?,
         series: files.may_write("--series", args.series.as_ref())?,
         pcap: files.may_write("--pcap", args.pcap.as_ref())?,
     })
@@ -316,7 +332,7 @@ fn watched(
         let recorder = series.map(|output| Recorder::new(output, args.every.into())).transpose()?;
         let capture = pcap.map(|output| Capture::new(output, ports)).transpose()?;
         let mut observers = (recorder, capture);
-        let mut sink = Sink::new(scenario, name, outputs.json.is_some() || outputs.report.is_some());
+        let mut sink = Sink::new(scenario, name, outputs.has_flows());
         let before = thread_cpu_secs();
         let network = scenario.network(topology);
         let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);

@@ -61,9 +61,9 @@ pub(crate) struct ConvertArgs {
     /// Format to write
     #[arg(long, value_enum, default_value_t = Format::Weir)]
     to: Format,
-    /// Seed of a synthetic workload
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of a synthetic workload; 1 unless said
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -104,7 +104,8 @@ fn generate(args: GenerateArgs) -> Result<(), Failure> {
 
 fn convert(args: &ConvertArgs) -> Result<(), Failure> {
     let out = workload::inputs("IN", &args.input).writes("OUT", &args.output)?;
-    let source = weir_trace::open(&args.input, args.seed).map_err(input)?;
+    let seed = workload::seed(args.seed, &args.input, None)?;
+    let source = weir_trace::open(&args.input, seed).map_err(input)?;
     let written = match args.to {
         Format::Weir => {
             let name = source.name().to_owned();
@@ -115,7 +116,7 @@ fn convert(args: &ConvertArgs) -> Result<(), Failure> {
             let coflows = source
                 .map(|job| job.map(|job| job.stages.len()).map_err(input))
                 .sum::<Result<usize, Failure>>()?;
-            let source = weir_trace::open(&args.input, args.seed).map_err(input)?;
+            let source = weir_trace::open(&args.input, seed).map_err(input)?;
             write_benchmark(source, coflows, &out)?
         }
     };

@@ -1,7 +1,7 @@
 //! `--csv`: the rows of the results as tables, for programs that read tables. Columns have the names and units of the
 //! fields in JSON, which docs/json.md describes; what is null there is empty here.
 
-use super::{CoflowRow, Files, FlowRow, OutputFile, Provenance, Results, Run};
+use super::{CoflowRow, Cut, Files, FlowRow, OutputFile, Provenance, Results, Run};
 use crate::Failure;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,6 +36,7 @@ struct Made<'a> {
     made_by: &'a Provenance,
     trace: &'a str,
     link_rate_bps: u64,
+    cut: &'a Option<Cut>,
 }
 
 impl CsvFiles {
@@ -71,8 +72,8 @@ impl CsvFiles {
             let rows: fn(&Run) -> &[FlowRow] = |run| &run.flows;
             flows.write(|output| table(output, results, &FLOW_COLUMNS, rows))?;
         }
-        let Results { schema, made_by, trace, link_rate_bps, .. } = results;
-        let made = Made { schema: *schema, made_by, trace, link_rate_bps: *link_rate_bps };
+        let Results { schema, made_by, trace, link_rate_bps, cut, .. } = results;
+        let made = Made { schema: *schema, made_by, trace, link_rate_bps: *link_rate_bps, cut };
         beside.made_by.write(|output| {
             serde_json::to_writer_pretty(&mut *output, &made)?;
             Ok(writeln!(output)?)
@@ -101,7 +102,8 @@ fn table<R: Serialize>(
     Ok(writer.flush()?)
 }
 
-fn cell(value: &Value) -> String {
+/// A value of JSON as a cell of a table.
+pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -2,6 +2,7 @@
 //! written whole or not at all.
 
 mod csv;
+mod cut;
 mod files;
 mod flows;
 mod place;
@@ -9,7 +10,8 @@ mod provenance;
 mod results;
 mod tables;
 
-pub(crate) use csv::CsvFiles;
+pub(crate) use csv::{CsvFiles, cell};
+pub(crate) use cut::Cut;
 pub(crate) use files::{Files, OutputFile};
 pub(crate) use flows::{FlowRecorder, FlowRow};
 pub(crate) use provenance::Provenance;

@@ -22,6 +22,12 @@ use std::time::{Duration, Instant};
 const UNFINISHED: &str = ".weir-";
 /// How folders of runs begin; then the owner, then what makes the name unique.
 const PREFIX: &str = "weir-live-";
+/// Bytes of a Unix socket's path (`sun_path`), without the zero at its end;
+const MAX_SOCKET_PATH: usize = 107;
+/// of what of it stands behind a run's folder, for any number of hosts;
+const SOCKET_BYTES: usize = "/spool-1000000/agent.sock".len();
+/// and of what makes a folder's name unique, with the slash before the name and the hyphen.
+const UNIQUE_BYTES: usize = 8;
 /// How long killed processes may take until the kernel has ended them, before their folder is removed anyway.
 const END_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether they have ended.
@@ -234,6 +240,15 @@ impl RunFolder {
         let place = std::env::temp_dir();
         remove_dead(&place);
         let owner = ProcessName::of_this_process()?.to_text();
+        let longest = MAX_SOCKET_PATH - SOCKET_BYTES - PREFIX.len() - owner.len() - UNIQUE_BYTES;
+        if place.as_os_str().len() > longest {
+            let reason = format!(
+                "{}: sockets below it would have names that are too long for the operating system; set TMPDIR to a folder \
+                 of at most {longest} bytes",
+                place.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidFilename, reason));
+        }
         let mut present = LEFTOVERS.present();
         let dir = tempfile::Builder::new().prefix(&format!("{PREFIX}{owner}-")).tempdir_in(&place);
         let dir =

@@ -2,6 +2,7 @@
 
 use super::daemons::{AgentPlace, Daemon, coordinator, free_address, raise_descriptors};
 use crate::Failure;
+use crate::commands::policies::find_for_hosts;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -118,7 +119,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Result<(), Failure> {
             args.blocks
         )));
     }
-    weir_policy::find(&args.policy).map_err(|error| Failure::Input(error.to_string()))?;
+    find_for_hosts(&args.policy)?;
     raise_descriptors()?;
     let dir = RunFolder::create()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -2,6 +2,7 @@
 
 use super::daemons::{AgentPlace, Daemon, coordinator, free_address};
 use crate::Failure;
+use crate::commands::policies::find_for_hosts;
 use crate::output::{Files, median, table, text};
 use clap::Args;
 use serde::Serialize;
@@ -35,7 +36,7 @@ const NEVER: Duration = Duration::from_secs(86_400);
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct SlowReaderArgs {
-    /// Policies, by name; all, unless set
+    /// Policies, by name; all that are not for links between sites, unless set
     #[arg(long, value_name = "NAME[,NAME...]", value_delimiter = ',')]
     policy: Vec<String>,
     /// What the slow receiver reads, in bytes per second; 0: it reads a little and stops
@@ -83,10 +84,11 @@ pub(crate) fn slow_reader(args: &SlowReaderArgs) -> Result<(), Failure> {
     if !(0.1..=600.0).contains(&args.seconds) {
         return Err(Failure::Input(format!("--seconds {}: 0.1 to 600", args.seconds)));
     }
-    let known = || weir_policy::registry().iter().map(|info| info.name.to_owned()).collect();
+    let for_hosts = || weir_policy::registry().iter().filter(|info| !info.between_sites);
+    let known = || for_hosts().map(|info| info.name.to_owned()).collect();
     let policies: Vec<String> = if args.policy.is_empty() { known() } else { args.policy.clone() };
     for name in &policies {
-        weir_policy::find(name).map_err(|error| Failure::Input(format!("--policy: {error}")))?;
+        find_for_hosts(name)?;
     }
     let output = Files::default().may_write("--json", args.json.as_ref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
