@@ -1,4 +1,4 @@
-//! The form of a scenario: TOML.
+//! The form of a scenario: TOML. docs/packet-scenario.md has every key, and a test holds it to them.
 //!
 //! ```toml
 //! name = "two-flows"
