@@ -83,6 +83,17 @@ fn where_no_coflow_is_long_enough_to_be_counted_ratios_are_a_dash() {
 }
 
 #[test]
+fn every_panel_over_time_has_its_times_and_a_narrow_page_says_that_tables_scroll() {
+    let page = page(&[run("fair", Mode::Simulated, 2.0), run("varys", Mode::Simulated, 1.0)]);
+    let drawn = charts(&page);
+    // Two panels of coflows, and two of links.
+    let times = drawn.iter().map(|chart| chart.matches(">time (seconds)<").count());
+    assert_eq!(times.filter(|count| *count > 0).collect::<Vec<_>>(), [2, 2]);
+    let narrow = page.split("@media (max-width: 600px)").nth(1).expect("rules for narrow pages");
+    assert!(narrow.contains(".scroll::before { display: block; }") && page.contains("scroll it sideways"));
+}
+
+#[test]
 fn empty_runs_make_a_page_too() {
     let page = page(&[Run::new("fair", Mode::Simulated, Vec::new(), 0.0)]);
     assert!(page.contains("</html>") && !page.contains("NaN"));
