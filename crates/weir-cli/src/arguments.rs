@@ -1,6 +1,6 @@
 //! The command line. Like any other bad input, a bad one gets one line and exit 2.
 
-use clap::error::{ContextKind, ErrorKind};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
 
 /// Reads the command line, or says in one line what is wrong with it and exits.
@@ -17,11 +17,23 @@ pub(crate) fn parse<C: Parser>() -> C {
             let text = error.to_string();
             let first = text.split("\n\n").next().unwrap_or_default();
             let words: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();
-            words.join(" ")
+            words.join(" ") + &meant(&error)
         });
         eprintln!("weir: {line}");
         std::process::exit(2);
     })
+}
+
+/// What the parser takes for what was meant, if anything is close.
+fn meant(error: &clap::Error) -> String {
+    let kinds = [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    let close = kinds.iter().find_map(|kind| match error.get(*kind)? {
+        // The parser has the closest one last.
+        ContextValue::Strings(words) => words.last().cloned(),
+        ContextValue::String(word) => Some(word.clone()),
+        _ => None,
+    });
+    close.map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
 }
 
 /// A negative number behind an option is an "unexpected argument" to the parser, which takes it for an option of its own.
@@ -60,6 +72,13 @@ mod tests {
         let given: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let command = <Cut as clap::CommandFactory>::command();
         negative(&error, &given, &command)
+    }
+
+    #[test]
+    fn a_mistyped_option_is_answered_with_the_one_that_is_close() {
+        let error = |word: &str| Cut::try_parse_from(["weir", word, "1"]).expect_err("refused");
+        assert_eq!(meant(&error("--cuont")), "; did you mean `--count`?");
+        assert_eq!(meant(&error("--xyz")), "");
     }
 
     #[test]

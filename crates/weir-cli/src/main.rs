@@ -16,18 +16,21 @@ macro_rules! eprintln {
 
 mod arguments;
 mod commands;
+mod logging;
 mod output;
 mod progress;
 mod report;
 mod terminal;
 
 use clap::{Parser, Subcommand};
-use std::io::IsTerminal;
 use std::process::ExitCode;
+
+/// What `--version` says: of several builds of one version the commit tells which.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WEIR_COMMIT"), ")");
 
 /// Schedules the network for data-parallel jobs: simulated, live, and side by side.
 #[derive(Parser)]
-#[command(name = "weir", version, propagate_version = true)]
+#[command(name = "weir", version = VERSION, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -83,25 +86,13 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// Log lines go to standard error: `WEIR_LOG` says which (`info`, `weir_daemon=debug`), `WEIR_LOG_FORMAT=json` makes each a
-/// JSON object. Colours are for terminals.
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEIR_LOG").unwrap_or_else(|_| "warn".into());
-    let log = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(filter);
-    match std::env::var("WEIR_LOG_FORMAT").as_deref() {
-        Ok("json") => log.json().init(),
-        _ => log.init(),
-    }
-}
-
 fn main() -> ExitCode {
     #[cfg(feature = "lp")]
     weir_policy::add_policies(weir_lp::POLICIES);
     let command = arguments::parse::<Cli>().command;
-    start_log();
+    if let Err(failure) = logging::start() {
+        return failed(failure);
+    }
     // A daemon, and a command with processes to end, goes on when nobody reads what it says.
     let goes_on = matches!(
         command,
@@ -127,9 +118,18 @@ fn main() -> ExitCode {
         // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
         // `weir live` then says what it does instead.
         let _ = weir_testbed::enter_user_namespace();
-        if let Err(error) = weir_testbed::live::end_on_signals() {
-            eprintln!("weir: signals would leave processes and a folder behind: {error}");
-        }
+    }
+    // Daemons end on signals by themselves.
+    let is_daemon = matches!(
+        command,
+        Command::Controller(_)
+            | Command::Coordinator(_)
+            | Command::Agent(_)
+            | Command::Relay(_)
+            | Command::Task(_)
+    );
+    if !is_daemon && let Err(error) = weir_testbed::live::end_on_signals() {
+        eprintln!("weir: signals would leave processes and unfinished files behind: {error}");
     }
     let result = match command {
         Command::Live(args) => commands::live::live(&args),
@@ -147,14 +147,18 @@ fn main() -> ExitCode {
         Command::Bench(command) => commands::bench::bench(command),
         Command::Task(args) => commands::daemons::task(args),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Input(message)) => {
-            eprintln!("weir: {message}");
+    result.map_or_else(failed, |()| ExitCode::SUCCESS)
+}
+
+/// Says what went wrong, in one line.
+fn failed(failure: Failure) -> ExitCode {
+    match failure {
+        Failure::Input(message) => {
+            logging::complain(&message);
             ExitCode::from(2)
         }
-        Err(Failure::Run(error)) => {
-            eprintln!("weir: {error:#}");
+        Failure::Run(error) => {
+            logging::complain(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,10 @@
 //! Progress on long work: a bar on standard error, only where that is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
+
+/// How often a bar is drawn again though nothing moved it: one coflow can take minutes.
+const TICK: Duration = Duration::from_millis(500);
 
 /// A bar over `total` steps of what `unit` names.
 pub(crate) fn bar(total: u64, label: impl Into<String>, unit: &str) -> ProgressBar {
@@ -10,7 +14,15 @@ pub(crate) fn bar(total: u64, label: impl Into<String>, unit: &str) -> ProgressB
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }
-    bar.with_prefix(label.into())
+    ticking(bar.with_prefix(label.into()))
+}
+
+/// Draws it from time to time, so that its clock goes on. Where nothing is drawn no thread is needed.
+fn ticking(bar: ProgressBar) -> ProgressBar {
+    if !bar.is_hidden() {
+        bar.enable_steady_tick(TICK);
+    }
+    bar
 }
 
 /// A counter for work whose length is not known.
@@ -21,7 +33,7 @@ pub(crate) fn counter(label: impl Into<String>, unit: &str) -> ProgressBar {
     {
         bar.set_style(style);
     }
-    bar.with_prefix(label.into())
+    ticking(bar.with_prefix(label.into()))
 }
 
 /// A bar over `total` bytes.

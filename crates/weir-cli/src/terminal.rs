@@ -9,6 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const CLOSED_PIPE: i32 = 141;
 
 static GOES_ON: AtomicBool = AtomicBool::new(false);
+static SAYS_ON_STANDARD_ERROR: AtomicBool = AtomicBool::new(false);
+
+/// From now on what is said goes to standard error: standard output is for an output of the command.
+pub(crate) fn leave_standard_output() {
+    SAYS_ON_STANDARD_ERROR.store(true, Ordering::Relaxed);
+}
 
 /// From now on a closed or full standard output ends nothing; what is said there is lost.
 pub(crate) fn go_on_unread() {
@@ -18,6 +24,9 @@ pub(crate) fn go_on_unread() {
 /// Writes to standard output. If nobody reads it any more, the process ends without a word, as other commands of a pipe do;
 /// if it cannot be written for another reason, with one line and exit 1.
 pub(crate) fn say(text: Arguments<'_>) {
+    if SAYS_ON_STANDARD_ERROR.load(Ordering::Relaxed) {
+        return complain(text);
+    }
     let mut output = std::io::stdout().lock();
     let Err(error) = output.write_fmt(text).and_then(|()| output.flush()) else { return };
     if GOES_ON.load(Ordering::Relaxed) {
@@ -33,4 +42,23 @@ pub(crate) fn say(text: Arguments<'_>) {
 /// Writes to standard error. Where that fails there is nowhere to say so.
 pub(crate) fn complain(text: Arguments<'_>) {
     let _ = std::io::stderr().lock().write_fmt(text);
+}
+
+/// Standard output as the place of an output. A pipe that nobody reads any more ends the process, as of [`say`].
+pub(crate) struct StandardOutput;
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        std::io::stdout().lock().write(bytes).inspect_err(end_if_closed)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().lock().flush().inspect_err(end_if_closed)
+    }
+}
+
+fn end_if_closed(error: &std::io::Error) {
+    if error.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(CLOSED_PIPE);
+    }
 }

@@ -53,12 +53,15 @@ fn the_document_has_every_field_that_is_written_and_no_other() {
     let dir = tempfile::tempdir().expect("a folder");
     let (trace, out) = (staged(dir.path()), dir.path().join("out.json"));
     let paths = [trace, out.clone()].map(|path| path.to_string_lossy().into_owned());
-    succeed(&["sim", "--policy", "fair", "--trace", &paths[0], "--json", &paths[1], "--flows"]);
+    succeed(&[
+        "sim", "--policy", "fair", "--trace", &paths[0], "--json", &paths[1], "--flows", "--count", "9",
+    ]);
     let results = parsed(&out);
     let run = &results["runs"][0];
     holds_what_is_written([
         ("| field | type", &results),
         ("| field of `made_by`", &results["made_by"]),
+        ("| field of `cut`", &results["cut"]),
         ("| field of a run |", run),
         ("| field of `summary`", &run["summary"]),
         ("| field of a coflow", &run["coflows"][0]),

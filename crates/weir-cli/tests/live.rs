@@ -117,6 +117,7 @@ fn stages_begin_after_those_they_wait_for_and_jobs_end_with_their_last() {
 fn what_was_done_to_sizes_and_times_is_announced_and_true() {
     let dir = tempfile::tempdir().unwrap();
     let (trace, json) = (dir.path().join("t.txt"), dir.path().join("live.json"));
+    let report = dir.path().join("live.html");
     // 1 MiB at once; 4000 MiB from the other host after 3 s.
     std::fs::write(&trace, "2 2\n1 0 1 0 1 1:1\n2 3000 1 1 1 0:4000\n").unwrap();
     let run = |options: &[&str]| {
@@ -126,6 +127,8 @@ fn what_was_done_to_sizes_and_times_is_announced_and_true() {
             .args(options)
             .arg("--json")
             .arg(&json)
+            .arg("--report")
+            .arg(&report)
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -138,6 +141,11 @@ fn what_was_done_to_sizes_and_times_is_announced_and_true() {
         trace.display()
     );
     assert!(said.starts_with(&line), "{said}");
+    let cut =
+        r#"{"hosts":2,"first":0,"count":150,"bytes_divisor":40,"time_divisor":30,"isolation_cap_s":4.0}"#;
+    assert_eq!(results["cut"], serde_json::from_str::<Value>(cut).unwrap());
+    let page = std::fs::read_to_string(&report).unwrap();
+    assert!(page.contains("sizes divided by 40, times by 30, none above 4 s alone"), "in the report too");
     let simulated = &results["runs"].as_array().unwrap()[1];
     assert_eq!(simulated["mode"], "simulated");
     let rows = simulated["coflows"].as_array().unwrap();
@@ -153,6 +161,7 @@ fn what_was_done_to_sizes_and_times_is_announced_and_true() {
     let (said, results) = run(&["--count", "1"]);
     assert!(!said.contains("made small"), "{said}");
     assert_eq!(results["runs"][1]["coflows"][0]["bytes"], 1 << 20);
+    assert_eq!((&results["cut"]["count"], &results["cut"]["bytes_divisor"]), (&1.into(), &1.into()));
 }
 
 /// With deadlines that leave no time for half of the work: what is let in moves, what is refused does not, and

@@ -166,3 +166,66 @@ fn the_page_shows_deadlines_where_flows_have_them_and_what_made_it() {
         page.contains(">2 met, 2 missed, 0 infeasible") && page.contains(">4 met, 0 missed, 0 infeasible")
     );
 }
+
+#[test]
+fn averages_over_no_flow_are_null() {
+    let folder = folder();
+    let (path, file) = in_folder(&folder, "s.toml");
+    let (out, json) = in_folder(&folder, "out.json");
+    let network = "[network]\ntopology = \"single-switch\"\nhosts = 2\nrate = \"1gbit\"\n";
+    let flow = "[[flow]]\nsource = 0\ndestination = 1\nsize = \"10kB\"\ndeadline = \"20ms\"\n";
+    std::fs::write(&path, format!("name = \"one\"\n{network}{flow}")).unwrap();
+    succeed(&["packet", "--scenario", &file, "--transport", "dctcp", "--json", &json]);
+    let results: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    let summary = &results["runs"][0]["summary"];
+    assert!(summary["with_deadline"]["avg_fct_s"].as_f64() > Some(0.0));
+    for empty in [&summary["without_deadline"], &summary["by_size"]["large"]] {
+        assert_eq!(empty["flows"], 0);
+        for field in ["avg_fct_s", "p95_fct_s", "p99_fct_s", "avg_slowdown"] {
+            assert!(empty[field].is_null(), "{field}: {empty}");
+        }
+    }
+}
+
+#[test]
+fn the_table_of_flows_has_what_json_has() {
+    let folder = folder();
+    let (out, json) = in_folder(&folder, "out.json");
+    let (table, csv) = in_folder(&folder, "out.csv");
+    let scenario = scenario("four-flows.toml");
+    succeed(&[
+        "packet",
+        "--scenario",
+        &scenario,
+        "--transport",
+        "dctcp,karuna",
+        "--json",
+        &json,
+        "--csv",
+        &csv,
+    ]);
+    let results: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    let text = std::fs::read_to_string(&table).unwrap();
+    let mut lines = text.lines();
+    let columns: Vec<&str> = lines.next().unwrap().split(',').collect();
+    for (number, run) in (1..).zip(results["runs"].as_array().unwrap()) {
+        for flow in run["flows"].as_array().unwrap() {
+            let flow = flow.as_object().unwrap();
+            assert!(flow.keys().all(|key| columns.contains(&key.as_str())), "{flow:?}");
+            let cells = lines.next().unwrap().split(',');
+            for (column, cell) in columns.iter().zip(cells) {
+                let expected = match *column {
+                    "run" => number.to_string(),
+                    "transport" => run["transport"].as_str().unwrap().to_owned(),
+                    column => match flow.get(column) {
+                        None => String::new(),
+                        Some(Value::String(text)) => text.clone(),
+                        Some(value) => value.to_string(),
+                    },
+                };
+                assert_eq!(cell, expected, "{column}");
+            }
+        }
+    }
+    assert_eq!(lines.next(), None);
+}

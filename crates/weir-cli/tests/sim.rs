@@ -166,7 +166,10 @@ fn bad_input_gets_one_line_and_writes_nothing() {
         ),
         (vec!["--trace", "/no/such", "--policy", "fair"], "--trace /no/such: No such file"),
         (vec!["--trace", "synthetic:nothing", "--policy", "fair"], "known: fb2010"),
-        (vec!["--trace", "synthetic:fb2010", "--policy", "fairy"], "unknown policy `fairy`; known: baraat, "),
+        (
+            vec!["--trace", "synthetic:fb2010", "--policy", "fairy"],
+            "`fairy`; did you mean `fair`? known: baraat, ",
+        ),
         (vec!["--trace", "synthetic:fb2010", "--policy", "fair", "--link-rate", "9"], "'9' for '--link-rate"),
         (vec!["--trace", "synthetic:fb2010", "--policy", "fair", "--arrival-scale", "-1"], "--arrival-scale"),
         (vec!["--trace", "synthetic:fb2010", "--policy", "fair", "--deadlines", "-1"], "--deadlines -1 is"),

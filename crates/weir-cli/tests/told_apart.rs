@@ -89,3 +89,16 @@ fn policies_are_listed_with_what_can_be_set() {
         assert!(said.contains(setting.about), "{}: {said}", setting.name);
     }
 }
+
+#[test]
+fn the_version_names_the_commit_that_results_name() {
+    let said = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_weir")).args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let version = said(&["--version"]);
+    let commit = version.split("(commit ").nth(1).and_then(|rest| rest.split(')').next()).unwrap().to_owned();
+    let results = said(&["thresholds", "--cdf", "web-search", "--load", "0.5", "--json", "-"]);
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(results["made_by"]["commit"], commit.as_str());
+}

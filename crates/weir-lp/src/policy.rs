@@ -12,6 +12,7 @@ pub const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     summary: "as sebf-routed, with routes by linear programming (HiGHS); the bound of what its water-filling can do, and slow",
     paper: "You, Chowdhury, Terra: Scalable Cross-Layer GDA Optimizations, 2019; with one relay at most",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: true,
     parameters: &[],
     make: |_| Box::new(Routed::together(Arc::new(LinearProgram), GroupOrder::LargestFirst)),
 }];

@@ -10,6 +10,7 @@ mod coflow;
 mod dependencies;
 mod fabric;
 mod ids;
+mod names;
 mod units;
 
 pub use arrivals::Arrivals;
@@ -19,4 +20,5 @@ pub use fabric::{
     CapacityChange, Fabric, FabricError, Link, LinkKind, MAX_PATH_LINKS, Path, RackSpec, SiteSpec,
 };
 pub use ids::{CoflowId, FlowId, HostId, JobId, LinkId};
+pub use names::meant;
 pub use units::{Bytes, ParseUnitError, Rate, Span, Time};

@@ -202,31 +202,53 @@ impl fmt::Display for ParseUnitError {
 }
 impl std::error::Error for ParseUnitError {}
 
-/// Splits `12.5mbit` into a non-negative finite number and its lower-case unit.
-fn split_unit(text: &str) -> Option<(f64, String)> {
+/// Splits `12.5mbit` into a non-negative finite number and its unit.
+fn split_exact(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let value: f64 = text[..end].parse().ok()?;
-    value.is_finite().then(|| (value, text[end..].trim().to_ascii_lowercase()))
+    value.is_finite().then(|| (value, text[end..].trim()))
+}
+
+/// As [`split_exact`], with the unit in lower case.
+fn split_unit(text: &str) -> Option<(f64, String)> {
+    split_exact(text).map(|(value, unit)| (value, unit.to_ascii_lowercase()))
+}
+
+/// Bits in what a rate counts, `bit/s`, `bps`, `b/s`, `B/s` or `Bps`, each with or without a decimal prefix. A small b
+/// stands for bits and a large one for bytes; all in capitals (`GBPS`) it could be either.
+fn bits_of_rate(unit: &str) -> Option<f64> {
+    let scale = match unit.chars().next()?.to_ascii_lowercase() {
+        'k' => 1e3,
+        'm' => 1e6,
+        'g' => 1e9,
+        't' => 1e12,
+        _ => 1.0,
+    };
+    let counted = if scale > 1.0 { &unit[1..] } else { unit };
+    let bits = match counted {
+        "B/s" | "Bps" => 8.0,
+        "b/s" | "bps" => 1.0,
+        other => match other.to_ascii_lowercase().as_str() {
+            "bit" | "bit/s" => 1.0,
+            _ => return None,
+        },
+    };
+    Some(bits * scale)
 }
 
 impl FromStr for Rate {
     type Err = ParseUnitError;
 
-    /// Reads `100mbit`, `1gbit`, `2.5 Gbit/s`, `64kbit`, `8000bit`: bits per second, decimal prefixes.
-    /// Zero is refused: a link that moves nothing is not a link.
+    /// Reads `100mbit`, `1gbit`, `2.5 Gbit/s`, `64kbit`, `8000bit`, `1Gbps`: bits per second; and `125MB/s`, `125MBps`: bytes
+    /// per second. Prefixes are decimal. Zero is refused: a link that moves nothing is not a link.
     fn from_str(text: &str) -> Result<Rate, ParseUnitError> {
-        let error = || ParseUnitError { text: text.to_owned(), expected: "a rate such as 100mbit or 1gbit" };
-        let (value, unit) = split_unit(text).ok_or_else(error)?;
-        let scale = match unit.trim_end_matches("/s").replace("bps", "bit").as_str() {
-            "bit" => 1.0,
-            "kbit" => 1e3,
-            "mbit" => 1e6,
-            "gbit" => 1e9,
-            "tbit" => 1e12,
-            _ => return Err(error()),
+        let error = || ParseUnitError {
+            text: text.to_owned(),
+            expected: "a rate such as 100mbit or 1gbit (bits), or 125MB/s (bytes)",
         };
-        let rate = Rate::from_bits_per_sec(value * scale);
+        let (value, unit) = split_exact(text).ok_or_else(error)?;
+        let rate = Rate::from_bits_per_sec(value * bits_of_rate(unit).ok_or_else(error)?);
         if rate.0 > 0.0 { Ok(rate) } else { Err(error()) }
     }
 }
@@ -293,6 +315,17 @@ mod tests {
         assert_eq!("2.5Gbps".parse::<Rate>().unwrap().to_string(), "2.5 Gbit/s");
         for bad in ["", "fast", "-1gbit", "0mbit", "1gbyte", "1e9bit", "gbit"] {
             assert!(bad.parse::<Rate>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_large_b_in_a_rate_stands_for_bytes_and_a_small_one_for_bits() {
+        for bytes in ["1GB/s", "1GBps", "1 gB/s", "1000MBps", "8Gbps", "8Gb/s", "8gbit", "8GBIT/S"] {
+            assert_eq!(bytes.parse::<Rate>().unwrap().bytes_per_sec(), 1e9, "{bytes}");
+        }
+        assert_eq!("8B/s".parse::<Rate>().unwrap().bits_per_sec(), 64.0);
+        for either in ["1GBPS", "1GB", "1Gb", "1GiB/s", "1mm/s", "1é", "1gbit/s/s", "1bpsbps"] {
+            assert!(either.parse::<Rate>().is_err(), "{either}");
         }
     }
 

@@ -346,6 +346,7 @@ impl<'a> Engine<'a> {
         self.touched.clone_from(&self.table.changes().classes);
         self.table.adopt(&self.plan);
         self.completions.adopt(self.now, &self.table, &self.plan, &self.arrived, &self.touched);
+        self.observer.planned(&self.table, &self.plan, &self.arrived);
         self.arrived.clear();
         self.wakeup = self.policy.next_wakeup(self.now, &self.table).unwrap_or(Time::MAX);
         self.stale = false;

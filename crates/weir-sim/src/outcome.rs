@@ -2,7 +2,7 @@
 
 use crate::JobRecord;
 use weir_model::{Bytes, CoflowId, FlowId, Span, Time};
-use weir_policy::{CoflowTable, Plan};
+use weir_policy::{CoflowTable, Plan, Slot};
 
 /// One coflow that was completed or refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,11 @@ impl Outcome {
 
 /// Watches a run, for reports. Every method does nothing unless implemented.
 pub trait Observer {
+    /// From now on `table` moves by `plan`, which it has adopted; `arrived` came since the last plan. The next plan may
+    /// come at the same instant, before anything moved.
+    fn planned(&mut self, table: &CoflowTable, plan: &Plan, arrived: &[Slot]) {
+        let _ = (table, plan, arrived);
+    }
     /// From `from` to `to` everything in `table` moved by `plan`; the table is as of `from`.
     fn moved(&mut self, from: Time, to: Time, table: &CoflowTable, plan: &Plan) {
         let _ = (from, to, table, plan);

@@ -1,6 +1,7 @@
 //! `weir controller`: orders and paths for relays between sites.
 
-use super::daemons::{listening, run, stop_signal};
+use super::daemons::{begins, ends, listening, run, stop_signal};
+use super::policies::find_between_sites;
 use crate::Failure;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -146,7 +147,7 @@ impl DeciderArgs {
     }
 
     fn settings(&self) -> Result<DeciderSettings, Failure> {
-        self.policy.as_deref().map(weir_policy::find).transpose()?;
+        self.policy.as_deref().map(find_between_sites).transpose()?;
         let (name, seed, maker) = (unique("decider"), self.seed, self.maker());
         Ok(DeciderSettings { name, seed, maker, policy: self.policy.clone() })
     }
@@ -167,8 +168,11 @@ async fn serve(args: ServerArgs, store: Arc<dyn Store>) -> Result<(), Failure> {
     let listener = weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
     let mut settings = ServerSettings::new(unique("server"));
     settings.lease = Span::from_millis(args.lease_ms);
-    eprintln!("weir controller: relays at {}", args.listen);
-    Ok(server::serve(settings, store, listener, stop_signal()).await?)
+    let stop = stop_signal();
+    begins(&format!("controller: relays at {}", listener.local_addr()?));
+    server::serve(settings, store, listener, stop).await?;
+    ends("controller");
+    Ok(())
 }
 
 pub(crate) fn controller(args: ControllerArgs) -> Result<(), Failure> {
@@ -180,7 +184,13 @@ pub(crate) fn controller(args: ControllerArgs) -> Result<(), Failure> {
         Some(Part::Decide(args)) => {
             let store = redis(&args.store)?;
             let settings = args.decider.settings()?;
-            run(async move { Ok(decider::decide(settings, store, stop_signal()).await?) })
+            run(async move {
+                let stop = stop_signal();
+                begins(&format!("decision maker: {}", settings.name));
+                decider::decide(settings, store, stop).await?;
+                ends("decision maker");
+                Ok(())
+            })
         }
         None => {
             let store: Arc<dyn Store> = Arc::new(EmbeddedStore::new());

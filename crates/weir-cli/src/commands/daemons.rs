@@ -1,13 +1,20 @@
 //! `weir coordinator`, `weir agent`, and the task that `weir live` drives.
 
+use super::policies::find_for_hosts;
 use crate::Failure;
+use crate::logging::PROCESS;
 use clap::Args;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weir_daemon::agent::{AgentOptions, InterfaceChoice, SiteRelays};
 use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Wire};
 use weir_model::{Fabric, Rate, Span};
 use weir_net::Address;
+use weir_testbed::live::UnfinishedFile;
+
+/// Bytes of a Unix socket's path (`sun_path`), without the zero at its end.
+const MAX_SOCKET_PATH: usize = 107;
 
 #[derive(Args)]
 pub(crate) struct CoordinatorArgs {
@@ -189,10 +196,13 @@ const GUARD: &str = "delta=200ms";
 
 /// The policy of that name, with the guard against starvation unless that is set.
 fn guarded(name: &str, bare: bool) -> Result<weir_policy::Chosen, Failure> {
-    let find = |name: &str| weir_policy::find(name).map_err(|error| Failure::Input(error.to_string()));
-    let policy = find(name)?;
+    let policy = find_for_hosts(name)?;
     let known = policy.info.parameters.iter().any(|parameter| parameter.name == "delta");
-    if known && !bare && !name.contains(":delta=") { find(&format!("{name}:{GUARD}")) } else { Ok(policy) }
+    if known && !bare && !name.contains(":delta=") {
+        find_for_hosts(&format!("{name}:{GUARD}"))
+    } else {
+        Ok(policy)
+    }
 }
 
 pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
@@ -223,8 +233,12 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
     run(async move {
         let listener =
             weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
-        eprintln!("weir coordinator: {} for {} hosts on {}", policy.name, args.hosts, args.listen);
-        Ok(weir_daemon::coordinator::serve(options, listener, stop_signal()).await?)
+        let address = listener.local_addr()?;
+        let stop = stop_signal();
+        begins(&format!("coordinator: {} for {} hosts on {address}", policy.name, args.hosts));
+        weir_daemon::coordinator::serve(options, listener, stop).await?;
+        ends("coordinator");
+        Ok(())
     })
 }
 
@@ -262,14 +276,51 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
             args.listen
         )));
     }
+    check_spool(&options.spool)?;
     run(async move {
         let listener = weir_net::data_listener(args.listen).map_err(|error| listening(args.listen, error))?;
-        Ok(weir_daemon::agent::serve(options, listener, stop_signal()).await?)
+        let (host, address) = (options.host, listener.local_addr()?);
+        let stop = stop_signal();
+        begins(&format!("agent: host {host} on {address}, spool {}", options.spool.display()));
+        weir_daemon::agent::serve(options, listener, stop).await?;
+        ends(&format!("agent of host {host}"));
+        Ok(())
     })
+}
+
+/// Makes the spool, and finds out now and by name what would stop the agent later.
+fn check_spool(spool: &Path) -> Result<(), Failure> {
+    let refuse = |reason: String| Failure::Input(format!("--spool {}: {reason}", spool.display()));
+    let length = std::path::absolute(spool).unwrap_or_else(|_| spool.to_owned()).as_os_str().len();
+    let longest = MAX_SOCKET_PATH - "/agent.sock".len();
+    if length > longest {
+        return Err(refuse(format!(
+            "its path has {length} bytes, and that of the socket in it would be too long for the operating system; name one \
+             of at most {longest} bytes"
+        )));
+    }
+    std::fs::create_dir_all(spool).map_err(|error| refuse(error.to_string()))?;
+    match UnfinishedFile::create_in(spool) {
+        // An agent starts on a full disk too, and refuses puts until there is room.
+        Err(error) if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            Err(refuse(format!("nothing can be written there: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn task(args: TaskArgs) -> Result<(), Failure> {
     Ok(weir_testbed::live::run_task(args.host, args.coordinator, args.agent, &args.data)?)
+}
+
+/// Says in the log that a daemon listens. With port 0 only this says where.
+pub(crate) fn begins(what: &str) {
+    tracing::info!(target: PROCESS, "{what}");
+}
+
+/// Says in the log that a daemon ends as it was told to.
+pub(crate) fn ends(who: &str) {
+    tracing::info!(target: PROCESS, "{who}: ends, as it was told to");
 }
 
 pub(crate) fn listening(address: SocketAddr, error: std::io::Error) -> Failure {
@@ -286,16 +337,15 @@ pub(crate) fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(),
     result
 }
 
-/// Resolves on SIGINT or SIGTERM.
-pub(crate) async fn stop_signal() {
+/// Resolves on SIGINT or SIGTERM, from this call on: one that comes before it is waited for counts too.
+pub(crate) fn stop_signal() -> impl Future<Output = ()> + Send + 'static {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
     }
 }

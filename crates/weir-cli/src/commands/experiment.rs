@@ -2,14 +2,16 @@
 
 mod check;
 mod live;
+mod written;
 
 use super::workload;
-use crate::output::{Provenance, table, text};
+use crate::output::{Files, Provenance, table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use weir_experiment::{Experiment, PACKETS, RUNS, Results, RunError, Runs, Source};
 use weir_trace::SYNTHETIC;
+use written::ResultFiles;
 
 #[derive(Subcommand)]
 pub(crate) enum ExperimentCommand {
@@ -177,19 +179,30 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     // Packets need no trace.
     let needs_trace = experiments.iter().any(|(_, _, experiment)| !experiment.is_of_packets());
     let workload = needs_trace.then(|| load_trace(&args.trace)).transpose()?;
+    let on = |experiment: &Experiment| workload.as_ref().filter(|_| !experiment.is_of_packets());
+    let stem = |folder: &Path, experiment: &Experiment| {
+        folder.join(weir_experiment::stem(on(experiment).map_or(PACKETS, Source::name)))
+    };
+    let mut files = workload::inputs("--trace", &args.trace);
+    let written = experiments.iter().map(|(name, folder, experiment)| {
+        files.reads("experiment.toml", &folder.join("experiment.toml"));
+        let write = !args.check;
+        write.then(|| ResultFiles::check(&mut files, name, &stem(folder, experiment))).transpose()
+    });
+    let written = written.collect::<Result<Vec<_>, Failure>>()?;
     let mut checks = check::Checks::default();
-    for (name, folder, experiment) in experiments {
-        let on = workload.as_ref().filter(|_| !experiment.is_of_packets());
-        let stem = folder.join(weir_experiment::stem(on.map_or(PACKETS, Source::name)));
+    for ((name, folder, experiment), written) in experiments.into_iter().zip(written) {
+        let on = on(&experiment);
+        let stem = stem(&folder, &experiment);
         let file = stem.with_extension("json");
         // Before anything is computed: there may be nothing to compare with.
-        let stored = match args.check {
-            true if args.name == "all" && !file.exists() => {
+        let stored = match &written {
+            None if args.name == "all" && !file.exists() => {
                 eprintln!("weir: {name}: nothing to check, {} is not there", file.display());
                 continue;
             }
-            true => Some(check::stored(&name, &file, &experiment)?),
-            false => None,
+            None => Some(check::stored(&name, &file, &experiment)?),
+            Some(_) => None,
         };
         let runs = match on {
             None if !args.check => kept_runs(&name, &experiment, &folder, &stem)?,
@@ -214,8 +227,9 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         let experiment = Experiment { outdated: None, ..experiment };
         let page = weir_experiment::table(&experiment, &results, &name);
         println!("{page}");
-        write_numbers(&file, &results)?;
-        write_pages(&name, &stem, &experiment, &results)?;
+        if let Some(written) = &written {
+            written.write(&experiment, &results)?;
+        }
         runs.remove().map_err(|error| anyhow::anyhow!("{}: {error}", stem.with_extension(RUNS).display()))?;
     }
     checks.verdict()
@@ -232,19 +246,6 @@ fn kept_runs(name: &str, experiment: &Experiment, folder: &Path, stem: &Path) ->
     Ok(runs)
 }
 
-/// Writes the numbers of results.
-fn write_numbers(file: &Path, results: &Results) -> Result<(), Failure> {
-    let numbers = serde_json::to_string_pretty(results)? + "\n";
-    std::fs::write(file, numbers).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()).into())
-}
-
-/// Writes table and plot of results.
-fn write_pages(name: &str, stem: &Path, experiment: &Experiment, results: &Results) -> Result<(), Failure> {
-    std::fs::write(stem.with_extension("md"), weir_experiment::table(experiment, results, name))?;
-    std::fs::write(stem.with_extension("svg"), weir_experiment::plot(experiment, results))?;
-    Ok(())
-}
-
 /// Makes table and plot of all results in a folder anew, those of real bytes excepted.
 fn redraw(name: &str, folder: &Path, experiment: &Experiment) -> Result<(), Failure> {
     for file in results_of(folder)? {
@@ -256,7 +257,8 @@ fn redraw(name: &str, folder: &Path, experiment: &Experiment) -> Result<(), Fail
             ))
         };
         results.check_settings(experiment).map_err(other)?;
-        write_pages(name, &file.with_extension(""), experiment, &results)?;
+        let stem = file.with_extension("");
+        ResultFiles::check(&mut Files::default(), name, &stem)?.write_pages(experiment, &results)?;
         println!("{}", file.with_extension("md").display());
     }
     Ok(())

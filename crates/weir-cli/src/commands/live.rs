@@ -2,9 +2,10 @@
 
 use super::daemons::{ControlArgs, MarginArgs, seconds};
 use super::outputs::OutputArgs;
-use super::sim::{find_policies, simulated_rows};
+use super::policies::find_for_hosts;
+use super::sim::{simulated_rows, with_cut};
 use super::workload::{self, SliceArgs};
-use crate::output::{self, FlowRecorder, Mode, Results, Run, fixed, percentile};
+use crate::output::{self, Cut, FlowRecorder, Mode, Results, Run, fixed, number, percentile};
 use crate::report::{self, LinkUse, ReportInput, ReportRun, Transfer};
 use crate::{Failure, progress};
 use clap::Args;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Span, Time};
 use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
-use weir_testbed::{Bed, BedConfig};
+use weir_testbed::{Bed, BedConfig, BedError};
 use weir_trace::{Expected, Scenario};
 
 /// Name on the command line for no Weir at all.
@@ -30,7 +31,9 @@ pub(crate) struct LiveArgs {
     trace: String,
     /// A scenario file instead of a trace: its completion times are compared with those it expects. Ports
     /// in and out become different hosts, so that every flow crosses two links
-    #[arg(long, value_name = "FILE", conflicts_with = "trace")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "trace", "hosts", "first", "count", "bytes_divisor", "time_divisor", "isolation_cap",
+    ])]
     scenario: Option<PathBuf>,
     /// Policies to run, one after the other; tcp is no scheduling at all
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_values_t = [TCP.to_owned(), "varys".to_owned()])]
@@ -78,6 +81,8 @@ struct Work {
     name: String,
     /// Of what was drawn; none where nothing was.
     seed: Option<u64>,
+    /// What was cut out of the trace; none of a scenario.
+    cut: Option<Cut>,
     hosts: u32,
     coflows: Vec<CoflowSpec>,
     fabric: Fabric,
@@ -112,6 +117,7 @@ impl Work {
         Ok(Work {
             name: args.trace.clone(),
             seed,
+            cut: Some(piece.recorded(args.hosts)),
             hosts: args.hosts,
             coflows,
             fabric,
@@ -144,7 +150,8 @@ impl Work {
         let expect = scenario.expect.iter().map(seconds).collect();
         let fabric = big_switch(2 * ports, args.link_rate)?;
         weir_sim::set_tails(&fabric, &mut coflows);
-        Ok(Work { name: scenario.name.clone(), seed: None, hosts: 2 * ports, coflows, fabric, expect })
+        let (name, hosts) = (scenario.name.clone(), 2 * ports);
+        Ok(Work { name, seed: None, cut: None, hosts, coflows, fabric, expect })
     }
 
     /// Prints expected beside measured completion times of a scenario.
@@ -154,10 +161,11 @@ impl Work {
         for row in &pair.live.coflows {
             if let Some(seconds) = expected.get(&CoflowId(row.id)) {
                 println!(
-                    "  coflow {}: expected {seconds:.3} s, live {:.3} s ({:.3}x)",
+                    "  coflow {}: expected {} s, live {} s ({})",
                     row.id,
-                    row.cct_s,
-                    row.cct_s / seconds
+                    seconds_of(*seconds),
+                    seconds_of(row.cct_s),
+                    fixed(row.cct_s / seconds, 3, "x")
                 );
             }
         }
@@ -194,9 +202,11 @@ struct Pair {
 }
 
 pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
-    let outputs = args.outputs.check()?;
+    let mut files = workload::inputs("--trace", &args.trace);
+    args.scenario.iter().for_each(|path| files.reads("--scenario", path));
+    let outputs = args.outputs.check(files)?;
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
-    find_policies(&scheduled)?;
+    scheduled.iter().try_for_each(|name| find_for_hosts(name).map(drop))?;
     let work = Work::prepare(args)?;
     // Before anything is simulated: that takes long where the run would be too large.
     live::check_room(&work.coflows).map_err(|error| Failure::Input(error.to_string()))?;
@@ -205,6 +215,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     println!("{setting}");
 
     let mut results = Results::new(work.name.clone(), args.link_rate, work.seed);
+    results.cut.clone_from(&work.cut);
     let mut pairs = Vec::new();
     for number in 0..args.runs {
         for policy in &args.policy {
@@ -224,7 +235,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     outputs.write(&results, || {
         report::render(&ReportInput {
             title: format!("{}, live", work.name),
-            setting,
+            setting: with_cut(setting, work.cut.as_ref()),
             made_by: &results.made_by,
             runs: pairs.iter().flat_map(report_runs).collect(),
         })
@@ -274,7 +285,8 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     } else {
         let link_rate_bps = args.link_rate.bits_per_sec() as u64;
         let config = BedConfig { hosts: work.hosts as usize, link_rate_bps };
-        Network::Bed(Box::new(Bed::create(&config)?))
+        let bed = Bed::create(&config).map_err(|error| without_bed(&error))?;
+        Network::Bed(Box::new(bed))
     };
     let options = LiveOptions {
         program: std::env::current_exe()?,
@@ -324,6 +336,11 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         (live.flows, simulated.flows) = (flows.finish(), simulated_flows.finish());
     }
     Ok(Pair { policy: policy.to_owned(), live, simulated, cpu_secs, first_byte_us, replan_us, link_use })
+}
+
+/// Why there is no test bed, and what does without one.
+fn without_bed(error: &BedError) -> Failure {
+    Failure::Run(anyhow::anyhow!("{error}; --loopback runs without namespaces and their tools"))
 }
 
 /// What was measured, as the simulator would have it.
@@ -383,9 +400,8 @@ fn jobs(pair: &Pair) -> Option<String> {
     let (live, simulated) = (pair.live.summary.jobs?, pair.simulated.summary.jobs?);
     let (measured, exact) = (live.avg_jct_s, simulated.avg_jct_s);
     let ratio = measured / exact;
-    let [measured, exact, ratio] =
-        [(measured, " s"), (exact, " s"), (ratio, "x")].map(|(value, unit)| fixed(value, 3, unit));
-    Some(format!("{} jobs: average JCT {measured} live, {exact} simulated, {ratio}", live.jobs))
+    let ([measured, exact], ratio) = ([measured, exact].map(seconds_of), fixed(ratio, 3, "x"));
+    Some(format!("{} jobs: average JCT {measured} s live, {exact} s simulated, {ratio}", live.jobs))
 }
 
 /// Ratios of simulated completion times that are not short, and differences (ms) of those that are.
@@ -410,8 +426,8 @@ fn line(label: &str, pair: &Pair) -> String {
     let (live, simulated) = (pair.live.summary.avg_cct_s, pair.simulated.summary.avg_cct_s);
     format!(
         "{label}: average CCT {} live, {} simulated ({}), {}",
-        fixed(live, 3, " s"),
-        fixed(simulated, 3, " s"),
+        seconds_of(live) + " s",
+        seconds_of(simulated) + " s",
         pair.simulated.policy,
         fixed(live / simulated, 3, "x")
     ) + &format!(
@@ -443,9 +459,9 @@ fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
         rows.push(vec![
             policy.clone(),
             interval(&live),
-            fixed(simulated, 3, ""),
+            seconds_of(simulated),
             fixed(mean / simulated, 3, ""),
-            fixed(p95, 3, ""),
+            seconds_of(p95),
             fixed(base_live / mean, 2, "x"),
             fixed(base_simulated / simulated, 2, "x"),
             two_percentiles(&ratios, 2),
@@ -472,6 +488,11 @@ fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
     print_latencies(pairs);
 }
 
+/// Seconds to the millisecond, and of less than a tenth of a second four digits; `-` of nothing.
+fn seconds_of(value: f64) -> String {
+    if value.abs() < SHORT_S { number(value) } else { fixed(value, 3, "") }
+}
+
 /// Median and 95th percentile; `-` of nothing.
 fn two_percentiles(sorted: &[f64], digits: usize) -> String {
     if sorted.is_empty() {
@@ -485,7 +506,7 @@ fn interval(values: &[f64]) -> String {
     let mean = output::mean(values);
     match weir_experiment::half_width(values) {
         Some(half) => format!("{mean:.3} ± {half:.3}"),
-        None => fixed(mean, 3, ""),
+        None => seconds_of(mean),
     }
 }
 
@@ -508,5 +529,26 @@ fn print_latencies(pairs: &[Pair]) {
                 values.len()
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_is_missing_is_named_with_the_way_around_it() {
+        let error = BedError::MissingTool { tool: "bridge", package: "iproute2" };
+        let Failure::Run(said) = without_bed(&error) else { panic!("no fault of the user's") };
+        let said = format!("{said:#}");
+        assert!(said.starts_with("`bridge` is not installed") && said.contains("--loopback"), "{said}");
+    }
+
+    #[test]
+    fn short_times_keep_their_digits() {
+        assert_eq!(
+            [1.23456, 0.0123456, 2e-6, f64::NAN].map(seconds_of),
+            ["1.235", "0.01235", "2.000e-6", "-"]
+        );
     }
 }

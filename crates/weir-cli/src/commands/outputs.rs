@@ -1,7 +1,7 @@
 //! Options that say where results go besides the terminal, shared by `weir sim` and `weir live`.
 
 use crate::Failure;
-use crate::output::{CsvFiles, OutputFile, Results};
+use crate::output::{CsvFiles, Files, OutputFile, Results};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -32,15 +32,16 @@ pub(crate) struct Outputs {
 }
 
 impl OutputArgs {
-    pub(crate) fn check(&self) -> Result<Outputs, Failure> {
+    /// `files`: with those that the command reads.
+    pub(crate) fn check(&self, mut files: Files) -> Result<Outputs, Failure> {
         if self.flows && self.json.is_none() && self.csv.is_none() {
             let reason = "--flows writes into the files of --json and --csv: name one of them";
             return Err(Failure::Input(reason.to_owned()));
         }
         Ok(Outputs {
-            json: self.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?,
-            csv: self.csv.as_deref().map(|path| CsvFiles::check(path, self.flows)).transpose()?,
-            report: self.report.as_deref().map(|path| OutputFile::check(path, "--report")).transpose()?,
+            json: files.may_write("--json", self.json.as_ref())?,
+            report: files.may_write("--report", self.report.as_ref())?,
+            csv: self.csv.as_deref().map(|path| CsvFiles::check(&mut files, path, self.flows)).transpose()?,
             flows: self.flows,
         })
     }

@@ -1,9 +1,10 @@
 //! `weir packet`: a scenario through the packet-level simulator, under one or more transports.
 
+mod csv;
 mod page;
 
 use super::sim::thread_cpu_secs;
-use crate::output::{OutputFile, Provenance, number, table, text};
+use crate::output::{Files, OutputFile, Provenance, number, table, text};
 use crate::report::render_packets;
 use crate::{Failure, progress};
 use clap::Args;
@@ -46,6 +47,9 @@ pub(crate) struct PacketArgs {
     /// Write all results, flow by flow
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
+    /// Write a table with a row for each flow
+    #[arg(long, value_name = "OUT.csv")]
+    csv: Option<PathBuf>,
     /// Write a page of charts
     #[arg(long, value_name = "OUT.html")]
     report: Option<PathBuf>,
@@ -102,29 +106,22 @@ struct FlowRow {
 struct Outputs {
     report: Option<OutputFile>,
     json: Option<OutputFile>,
+    csv: Option<OutputFile>,
     series: Option<OutputFile>,
     pcap: Option<OutputFile>,
 }
 
 pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
-    let check = |path: &Option<PathBuf>, option| {
-        path.as_deref().map(|path| OutputFile::check(path, option)).transpose()
-    };
-    let outputs = Outputs {
-        report: check(&args.report, "--report")?,
-        json: check(&args.json, "--json")?,
-        series: check(&args.series, "--series")?,
-        pcap: check(&args.pcap, "--pcap")?,
-    };
     let transports = &args.transport;
     for name in transports {
         named(name)?;
     }
-    if transports.len() > 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
+    if transports.len() > 1 && (args.series.is_some() || args.pcap.is_some()) {
         let reason = "--series and --pcap follow one transport: name only one with --transport";
         return Err(Failure::Input(reason.to_owned()));
     }
     let scenario = scenario(args)?;
+    let outputs = outputs(args, &scenario)?;
     let topology = scenario.topology().map_err(|error| in_file(&args.scenario, &error))?;
     if let Some(port) = args.pcap_port.iter().find(|&&port| port as usize >= topology.ports().len()) {
         let reason = format!("--pcap-port {port}: ports are 0 to {}", topology.ports().len() - 1);
@@ -137,7 +134,7 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
     let runs = if transports.len() == 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
         vec![watched(&scenario, &topology, &transports[0], args, &outputs)?]
     } else {
-        let keep = outputs.json.is_some() || outputs.report.is_some();
+        let keep = outputs.has_flows();
         let every = (outputs.report.is_some() && few(&scenario)).then(|| Picos::from(args.every));
         let run = |name: &String| plain(&scenario, &topology, name, keep, every);
         transports.par_iter().map(run).collect::<Result<_, Failure>>()?
@@ -154,7 +151,31 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
             Ok(writeln!(output)?)
         })?;
     }
+    if let Some(csv) = &outputs.csv {
+        csv.write(|output| csv::write(output, &runs))?;
+    }
     Ok(())
+}
+
+impl Outputs {
+    /// Whether flows are told one by one.
+    fn has_flows(&self) -> bool {
+        self.json.is_some() || self.report.is_some() || self.csv.is_some()
+    }
+}
+
+fn outputs(args: &PacketArgs, scenario: &Scenario) -> Result<Outputs, Failure> {
+    let mut files = Files::default();
+    files.reads("--scenario", &args.scenario);
+    // A name of sizes that Weir knows is no file.
+    scenario.traffic.iter().for_each(|traffic| files.reads("[traffic] sizes", traffic.sizes.name().as_ref()));
+    Ok(Outputs {
+        report: files.may_write("--report", args.report.as_ref())?,
+        json: files.may_write("--json", args.json.as_ref())?,
+        csv: files.may_write("--csv", args.csv.as_ref())?,
+        series: files.may_write("--series", args.series.as_ref())?,
+        pcap: files.may_write("--pcap", args.pcap.as_ref())?,
+    })
 }
 
 fn in_file(path: &Path, error: &dyn std::error::Error) -> Failure {
@@ -321,7 +342,7 @@ fn watched(
         let recorder = series.map(|output| Recorder::new(output, args.every.into())).transpose()?;
         let capture = pcap.map(|output| Capture::new(output, ports)).transpose()?;
         let mut observers = (recorder, capture);
-        let mut sink = Sink::new(scenario, name, outputs.json.is_some() || outputs.report.is_some());
+        let mut sink = Sink::new(scenario, name, outputs.has_flows());
         let before = thread_cpu_secs();
         let network = scenario.network(topology);
         let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);
@@ -457,9 +478,10 @@ fn made_by(scenario: &Scenario) -> Provenance {
 /// the receiver. `flows` of a summary are those without deadlines.
 fn results(scenario: &Scenario, runs: &[Run]) -> serde_json::Value {
     let completion = |group: &Completion| {
+        let known = |value: f64| (group.flows > 0).then_some(value);
         serde_json::json!({
-            "flows": group.flows, "avg_fct_s": group.average_s, "p95_fct_s": group.p95_s,
-            "p99_fct_s": group.p99_s, "avg_slowdown": group.average_slowdown,
+            "flows": group.flows, "avg_fct_s": known(group.average_s), "p95_fct_s": known(group.p95_s),
+            "p99_fct_s": known(group.p99_s), "avg_slowdown": known(group.average_slowdown),
         })
     };
     let runs: Vec<_> = runs

@@ -1,6 +1,6 @@
 //! `weir relay`: the relay of a site.
 
-use super::daemons::{listening, run, stop_signal};
+use super::daemons::{begins, ends, listening, run, stop_signal};
 use crate::Failure;
 use clap::Args;
 use std::net::SocketAddr;
@@ -101,9 +101,20 @@ pub(crate) fn relay(args: RelayArgs) -> Result<(), Failure> {
             args.listen
         )));
     }
+    if let Some(address) =
+        args.advertise.filter(|address| address.ip().is_unspecified() || address.port() == 0)
+    {
+        return Err(Failure::Input(format!(
+            "--advertise {address} is no address that others can reach; give the relay's own, with the port"
+        )));
+    }
     run(async move {
         let listener = weir_net::data_listener(args.listen).map_err(|error| listening(args.listen, error))?;
-        Ok(weir_daemon::relay::serve(options, listener, stop_signal()).await?)
+        let stop = stop_signal();
+        begins(&format!("relay: {} of site {} on {}", args.name, args.site, listener.local_addr()?));
+        weir_daemon::relay::serve(options, listener, stop).await?;
+        ends(&format!("relay {}", args.name));
+        Ok(())
     })
 }
 

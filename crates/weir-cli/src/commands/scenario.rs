@@ -36,6 +36,7 @@ pub(crate) fn prepare(
     let simulation = Simulation {
         name: scenario.name.clone(),
         seed: None,
+        cut: None,
         fabric: scaled.fabric,
         link_rate,
         coflows: scaled.coflows,

@@ -1,15 +1,17 @@
 //! `weir sim`: a workload through the fluid simulator under one or more policies.
 
 use super::outputs::{OutputArgs, Outputs};
+use super::policies;
 use super::workload::{self, SliceArgs};
-use crate::output::{CoflowRow, FlowRecorder, Mode, Results, Run, bins_table, summary_table};
+use crate::output::{CoflowRow, Cut, FlowRecorder, Mode, Results, Run, bins_table, summary_table};
 use crate::report::{self, LinkRecorder, LinkUse, ReportInput, ReportRun};
 use crate::{Failure, progress};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
-use weir_policy::{Chosen, CoflowTable, Plan};
+use weir_policy::{Chosen, CoflowTable, Plan, Slot};
 use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError};
+use weir_trace::SYNTHETIC;
 
 /// As of synthetic workloads. Every host costs two links of a simulator's tables, whether it sends or not.
 const MOST_HOSTS: i64 = 1 << 20;
@@ -35,7 +37,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
     arrival_scale: f64,
     /// Let all coflows arrive at the beginning
-    #[arg(long)]
+    #[arg(long, conflicts_with = "arrival_scale")]
     offline: bool,
     /// Give every coflow a deadline: isolation time * (1 + U(0, X)), at least 200 ms, drawn by the seed
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
@@ -69,6 +71,8 @@ pub(crate) struct Simulation {
     pub(crate) name: String,
     /// Of what was drawn; none where nothing was.
     pub(crate) seed: Option<u64>,
+    /// What was cut out of the workload; none where it is as it was.
+    pub(crate) cut: Option<Cut>,
     pub(crate) fabric: Fabric,
     pub(crate) link_rate: Rate,
     pub(crate) coflows: Vec<CoflowSpec>,
@@ -78,7 +82,9 @@ pub(crate) struct Simulation {
 }
 
 pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
-    let outputs = args.outputs.check()?;
+    let mut files = workload::inputs("--trace", args.trace.as_deref().unwrap_or(SYNTHETIC));
+    args.scenario.iter().for_each(|path| files.reads("--scenario", path));
+    let outputs = args.outputs.check(files)?;
     let replan = match args.replan {
         ReplanAt::Every => Replan::FlowCompletions,
         ReplanAt::Coflow => Replan::CoflowEvents,
@@ -100,9 +106,7 @@ pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
 
 /// The policies of these names, or the first that is none.
 pub(crate) fn find_policies(names: &[String]) -> Result<Vec<Chosen>, Failure> {
-    let find =
-        |name: &String| weir_policy::find(name).map_err(|error| Failure::Input(format!("--policy: {error}")));
-    names.iter().map(find).collect()
+    names.iter().map(|name| policies::find(name)).collect()
 }
 
 fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
@@ -118,19 +122,22 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     let seed = workload::seed(args.seed, trace, args.deadlines)?;
     let workload = workload::load(trace, seed)?;
     let (name, mut hosts) = (workload.name.clone(), workload.hosts);
-    let mut coflows = workload.into_coflows();
+    let (mut coflows, mut cut) = (workload.into_coflows(), None);
     if args.hosts.is_some() || args.slice.is_given() {
         hosts = args.hosts.unwrap_or(hosts);
+        cut = Some(args.slice.recorded(hosts));
         coflows = workload::cut(&coflows, &args.slice, hosts, args.link_rate)?;
     }
     let fabric = Fabric::big_switch(hosts, args.link_rate)
         .map_err(|error| Failure::Input(format!("--link-rate {}: {error}", args.link_rate)))?;
+    workload::check_times(&fabric, &coflows, args.link_rate)?;
     if let Some(spread) = args.deadlines {
         weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
     }
     let changes = Vec::new();
     let seed = workload::draws(trace, args.deadlines).then_some(seed);
-    Ok(Simulation { name, seed, fabric, link_rate: args.link_rate, coflows, changes, policies, options })
+    let link_rate = args.link_rate;
+    Ok(Simulation { name, seed, cut, fabric, link_rate, coflows, changes, policies, options })
 }
 
 /// One line on workload and network.
@@ -146,9 +153,15 @@ pub(crate) fn setting(simulation: &Simulation) -> String {
     )
 }
 
+/// A sentence on workload and network, and one on what was cut.
+pub(crate) fn with_cut(setting: String, cut: Option<&Cut>) -> String {
+    cut.map_or(setting.clone(), |cut| format!("{setting}. {}", cut.sentence()))
+}
+
 /// Runs all policies, then writes what was asked for.
 fn run_all(simulation: &Simulation, outputs: &Outputs) -> Result<Results, Failure> {
     let mut results = Results::new(simulation.name.clone(), simulation.link_rate, simulation.seed);
+    results.cut.clone_from(&simulation.cut);
     let mut link_uses = Vec::new();
     for policy in &simulation.policies {
         let recorded = Recorded { link_use: outputs.has_report(), flows: outputs.flows };
@@ -160,7 +173,7 @@ fn run_all(simulation: &Simulation, outputs: &Outputs) -> Result<Results, Failur
         let runs = results.runs.iter().zip(link_uses);
         report::render(&ReportInput {
             title: results.trace.clone(),
-            setting: setting(simulation),
+            setting: with_cut(setting(simulation), simulation.cut.as_ref()),
             made_by: &results.made_by,
             runs: runs.map(|(run, link_use)| ReportRun { run, link_use }).collect(),
         })
@@ -185,6 +198,11 @@ struct Watch<'a> {
 }
 
 impl Observer for Watch<'_> {
+    fn planned(&mut self, table: &CoflowTable, plan: &Plan, arrived: &[Slot]) {
+        if let Some(recorder) = &mut self.flows {
+            recorder.planned(table, plan, arrived);
+        }
+    }
     fn moved(&mut self, from: Time, to: Time, table: &CoflowTable, plan: &Plan) {
         if let Some(recorder) = &mut self.links {
             recorder.moved(from, to, table, plan);
@@ -201,11 +219,17 @@ impl Observer for Watch<'_> {
             recorder.flow_completed(flow);
         }
     }
-    fn coflow_completed(&mut self, _: &CoflowRecord) {
+    fn coflow_completed(&mut self, coflow: &CoflowRecord) {
         self.bar.inc(1);
+        if let Some(recorder) = &mut self.flows {
+            recorder.coflow_completed(coflow);
+        }
     }
-    fn coflow_refused(&mut self, _: &CoflowRecord) {
+    fn coflow_refused(&mut self, coflow: &CoflowRecord) {
         self.bar.inc(1);
+        if let Some(recorder) = &mut self.flows {
+            recorder.coflow_refused(coflow);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod sites;
 use crate::Failure;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use std::io::IsTerminal;
 use std::time::Duration;
 use weir_client::{Address, AdmissionState, Client, ClientConfig, CoflowRecord, StatusReply};
 use weir_model::{Bytes, Rate};
@@ -22,35 +23,80 @@ pub(crate) struct StatusArgs {
     watch: bool,
 }
 
+/// How often it is shown again.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long a connection may take until the client, which is more patient, is left to it.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// Who is asked.
+enum Peer {
+    Coordinator(Address, Box<Client>),
+    Controller(Address),
+}
+
+impl Peer {
+    fn new(args: &StatusArgs) -> Peer {
+        if let Some(controller) = &args.controller {
+            return Peer::Controller(controller.clone());
+        }
+        let address = args.coordinator.clone();
+        let config = ClientConfig { coordinator: Some(address.clone()), agent: None, host: 0 };
+        Peer::Coordinator(address, Box::new(Client::new(config)))
+    }
+
+    /// What it knows, as text.
+    async fn ask(&self) -> Result<String, Failure> {
+        match self {
+            Peer::Coordinator(address, client) => {
+                reach("coordinator", address).await?;
+                let reply = client.status().await.map_err(|error| silent("coordinator", address, &error))?;
+                Ok(render(&reply))
+            }
+            Peer::Controller(address) => {
+                reach("controller", address).await?;
+                Ok(sites::render(&sites::ask(address).await?))
+            }
+        }
+    }
+}
+
+/// Finds out at once, and in the words of the operating system, that nobody can be reached: a client tries for longer,
+/// because what it asks may be starting.
+async fn reach(who: &str, address: &Address) -> Result<(), Failure> {
+    let connecting = tokio::net::TcpStream::connect(address.as_str());
+    match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
+        Ok(Err(error)) => Err(silent(who, address, &error)),
+        Ok(Ok(_)) | Err(_) => Ok(()),
+    }
+}
+
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let config = ClientConfig { coordinator: Some(args.coordinator.clone()), agent: None, host: 0 };
-        let client = Client::new(config);
+        let peer = Peer::new(args);
+        let mut text = peer.ask().await?;
+        if !args.watch {
+            print!("{text}");
+            return Ok(());
+        }
         loop {
-            let text = match &args.controller {
-                Some(controller) => sites::render(&sites::ask(controller).await?),
-                None => render(
-                    &client
-                        .status()
-                        .await
-                        .map_err(|error| silent("coordinator", &args.coordinator, &error))?,
-                ),
-            };
-            if args.watch {
+            if std::io::stdout().is_terminal() {
                 // Clear the screen, cursor home.
                 print!("\x1b[2J\x1b[H");
             }
-            print!("{text}");
-            if !args.watch {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            println!("{text}");
+            tokio::time::sleep(EVERY).await;
+            // Who answered once may be starting again.
+            text = match peer.ask().await {
+                Ok(text) => text,
+                Err(Failure::Run(error)) => format!("{error:#}; trying again"),
+                Err(failure) => return Err(failure),
+            };
         }
     })
 }
 
-fn silent(who: &str, address: &Address, error: &weir_client::Error) -> Failure {
+fn silent(who: &str, address: &Address, error: &dyn std::error::Error) -> Failure {
     Failure::Run(anyhow::anyhow!("no {who} answers at {address}: {error}"))
 }
 

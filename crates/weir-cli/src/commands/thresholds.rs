@@ -2,7 +2,7 @@
 
 use super::sim::thread_cpu_secs;
 use crate::Failure;
-use crate::output::{OutputFile, Provenance, number, ratio, table, text};
+use crate::output::{Files, Provenance, number, ratio, table, text};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::num::NonZeroUsize;
@@ -171,7 +171,9 @@ struct Task {
 }
 
 pub(crate) fn thresholds(args: ThresholdsArgs) -> Result<(), Failure> {
-    let output = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
+    let mut files = Files::default();
+    args.cdf.iter().for_each(|cdf| files.reads("--cdf", cdf.as_ref()));
+    let output = files.may_write("--json", args.json.as_ref())?;
     let task = prepare(&args)?;
     let mut rows = Vec::new();
     let mut found = Vec::new();

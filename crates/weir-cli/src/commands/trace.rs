@@ -1,6 +1,7 @@
 //! `weir trace`: what is in a workload, and workloads from one form to another.
 
-use crate::output::{OutputFile, table, text};
+use super::workload;
+use crate::output::{Files, OutputFile, table, text};
 use crate::{Failure, progress};
 use clap::{Args, Subcommand, ValueEnum};
 use std::io::Write;
@@ -60,9 +61,9 @@ pub(crate) struct ConvertArgs {
     /// Format to write
     #[arg(long, value_enum, default_value_t = Format::Weir)]
     to: Format,
-    /// Seed of a synthetic workload
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of a synthetic workload; 1 unless said
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,7 +87,7 @@ fn input(error: LoadError) -> Failure {
 }
 
 fn generate(args: GenerateArgs) -> Result<(), Failure> {
-    let out = OutputFile::check(&args.out, "--out")?;
+    let out = Files::default().writes("--out", &args.out)?;
     let mut name = args.name;
     let sizes = [("hosts", args.hosts.map(u64::from)), ("coflows", args.coflows), ("seconds", args.seconds)];
     for (key, value) in sizes {
@@ -102,8 +103,9 @@ fn generate(args: GenerateArgs) -> Result<(), Failure> {
 }
 
 fn convert(args: &ConvertArgs) -> Result<(), Failure> {
-    let out = OutputFile::check(&args.output, "OUT")?;
-    let source = weir_trace::open(&args.input, args.seed).map_err(input)?;
+    let out = workload::inputs("IN", &args.input).writes("OUT", &args.output)?;
+    let seed = workload::seed(args.seed, &args.input, None)?;
+    let source = weir_trace::open(&args.input, seed).map_err(input)?;
     let written = match args.to {
         Format::Weir => {
             let name = source.name().to_owned();
@@ -114,7 +116,7 @@ fn convert(args: &ConvertArgs) -> Result<(), Failure> {
             let coflows = source
                 .map(|job| job.map(|job| job.stages.len()).map_err(input))
                 .sum::<Result<usize, Failure>>()?;
-            let source = weir_trace::open(&args.input, args.seed).map_err(input)?;
+            let source = weir_trace::open(&args.input, seed).map_err(input)?;
             write_benchmark(source, coflows, &out)?
         }
     };

@@ -1,8 +1,9 @@
 //! Options that say which workload to run, shared by `weir sim` and `weir live`.
 
+use crate::output::{Cut, Files};
 use crate::{Failure, progress};
 use clap::Args;
-use weir_model::{CoflowSpec, Rate, Span};
+use weir_model::{CoflowSpec, Fabric, Rate, Span};
 use weir_trace::{SYNTHETIC, Slice, Workload};
 
 /// Cuts a piece out of a workload, small enough to be moved live.
@@ -39,6 +40,18 @@ impl SliceArgs {
             time_divisor: self.time_divisor.unwrap_or(1),
             isolation_cap: self.isolation_cap.map(Span::from_secs_ceil),
         })
+    }
+
+    /// What is written of the piece with its results.
+    pub(crate) fn recorded(&self, hosts: u32) -> Cut {
+        Cut {
+            hosts,
+            first: self.first.unwrap_or(0),
+            count: self.count,
+            bytes_divisor: self.bytes_divisor.unwrap_or(1),
+            time_divisor: self.time_divisor.unwrap_or(1),
+            isolation_cap_s: self.isolation_cap,
+        }
     }
 
     /// A piece of `synthetic:fb2010` that 16 hosts at 100 Mbit/s move in under a minute, with contention.
@@ -93,6 +106,15 @@ pub(crate) fn load(spec: &str, seed: u64) -> Result<Workload, Failure> {
     Ok(Workload { name, hosts, jobs })
 }
 
+/// What a command reads: the file that an option names, unless it names a synthetic workload.
+pub(crate) fn inputs(option: &str, spec: &str) -> Files {
+    let mut files = Files::default();
+    if !spec.starts_with(SYNTHETIC) {
+        files.reads(option, spec.as_ref());
+    }
+    files
+}
+
 /// Whether anything of a run is drawn by its seed.
 pub(crate) fn draws(trace: &str, deadlines: Option<f64>) -> bool {
     trace.starts_with(SYNTHETIC) || deadlines.is_some_and(|spread| spread > 0.0)
@@ -118,12 +140,32 @@ pub(crate) fn cut(
 ) -> Result<Vec<CoflowSpec>, Failure> {
     let piece = args.slice(hosts)?.cut(coflows, link_rate);
     if piece.is_empty() {
-        let reason = format!(
-            "--first {} of {} coflows leaves no flow between different hosts",
-            args.first.unwrap_or(0),
-            coflows.len()
-        );
+        let first = args.first.unwrap_or(0);
+        let reason = match (first < coflows.len(), hosts) {
+            (false, _) => format!("--first {first} of {} coflows leaves none", coflows.len()),
+            (true, 1) => "--hosts 1: every flow would stay within the one host; take 2 or more".to_owned(),
+            (true, _) => {
+                format!("--hosts {hosts}: no flow of the piece is between different hosts; take more")
+            }
+        };
         return Err(Failure::Input(reason));
     }
     Ok(piece)
+}
+
+/// Longest time that a simulation may take, in seconds, as arrivals have it: 31 years, beyond which nanoseconds are not told
+/// apart.
+const MOST_SECS: f64 = 1e9;
+
+/// Refuses a rate at which the busiest link alone would take longer than can be simulated.
+pub(crate) fn check_times(fabric: &Fabric, coflows: &[CoflowSpec], link_rate: Rate) -> Result<(), Failure> {
+    let alone =
+        coflows.iter().map(|coflow| weir_sim::isolation(fabric, coflow).as_secs()).fold(0.0, f64::max);
+    if alone <= MOST_SECS {
+        return Ok(());
+    }
+    Err(Failure::Input(format!(
+        "--link-rate {link_rate}: the largest coflow alone would take {alone:.0} s, more than the 10^9 s (31 years) that can be \
+         simulated; take a higher rate, or smaller sizes (--bytes-divisor)"
+    )))
 }

@@ -1,7 +1,7 @@
 //! `--csv`: the rows of the results as tables, for programs that read tables. Columns have the names and units of the
 //! fields in JSON, which docs/json.md describes; what is null there is empty here.
 
-use super::{CoflowRow, FlowRow, OutputFile, Provenance, Results, Run};
+use super::{CoflowRow, Cut, Files, FlowRow, OutputFile, Provenance, Results, Run};
 use crate::Failure;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,21 +36,22 @@ struct Made<'a> {
     made_by: &'a Provenance,
     trace: &'a str,
     link_rate_bps: u64,
+    cut: &'a Option<Cut>,
 }
 
 impl CsvFiles {
     /// Checks all files that may be written; `flows`: whether flows are asked for.
-    pub(crate) fn check(path: &Path, flows: bool) -> Result<CsvFiles, Failure> {
+    pub(crate) fn check(files: &mut Files, path: &Path, flows: bool) -> Result<CsvFiles, Failure> {
         const OPTION: &str = "--csv";
-        let coflows = OutputFile::check(path, OPTION)?;
-        if coflows.is_special() {
+        let coflows = files.writes(OPTION, path)?;
+        if coflows.is_stream() {
             if flows {
                 let reason = "is no plain file: --flows needs a place beside it for the table of flows";
                 return Err(Failure::Input(format!("{OPTION} {}: {reason}", path.display())));
             }
             return Ok(CsvFiles { coflows, beside: None });
         }
-        let other = |ending: &str| OutputFile::check(&path.with_extension(ending), OPTION);
+        let mut other = |ending: &str| files.writes(OPTION, &path.with_extension(ending));
         let beside = Beside {
             jobs: other("jobs.csv")?,
             flows: flows.then(|| other("flows.csv")).transpose()?,
@@ -71,8 +72,8 @@ impl CsvFiles {
             let rows: fn(&Run) -> &[FlowRow] = |run| &run.flows;
             flows.write(|output| table(output, results, &FLOW_COLUMNS, rows))?;
         }
-        let Results { schema, made_by, trace, link_rate_bps, .. } = results;
-        let made = Made { schema: *schema, made_by, trace, link_rate_bps: *link_rate_bps };
+        let Results { schema, made_by, trace, link_rate_bps, cut, .. } = results;
+        let made = Made { schema: *schema, made_by, trace, link_rate_bps: *link_rate_bps, cut };
         beside.made_by.write(|output| {
             serde_json::to_writer_pretty(&mut *output, &made)?;
             Ok(writeln!(output)?)
@@ -101,7 +102,8 @@ fn table<R: Serialize>(
     Ok(writer.flush()?)
 }
 
-fn cell(value: &Value) -> String {
+/// A value of JSON as a cell of a table.
+pub(crate) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -150,7 +152,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("out.csv");
         let results = results();
-        CsvFiles::check(&path, true).ok().expect("files").write(&results).ok().expect("written");
+        CsvFiles::check(&mut Files::default(), &path, true)
+            .ok()
+            .expect("files")
+            .write(&results)
+            .ok()
+            .expect("written");
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("a table");
         let policy = r#""varys:delta=1s,""x""""#;
         assert_eq!(

@@ -2,14 +2,17 @@
 //! written whole or not at all.
 
 mod csv;
+mod cut;
 mod files;
 mod flows;
+mod place;
 mod provenance;
 mod results;
 mod tables;
 
-pub(crate) use csv::CsvFiles;
-pub(crate) use files::OutputFile;
+pub(crate) use csv::{CsvFiles, cell};
+pub(crate) use cut::Cut;
+pub(crate) use files::{Files, OutputFile};
 pub(crate) use flows::{FlowRecorder, FlowRow};
 pub(crate) use provenance::Provenance;
 pub(crate) use results::{CoflowRow, Mode, Results, Run};

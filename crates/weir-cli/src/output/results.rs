@@ -1,7 +1,7 @@
 //! The schema of `--json`, version 1, field by field in docs/json.md. Times are seconds; a completion time (CCT) counts from arrival to the
 //! last byte.
 
-use super::{FlowRow, Provenance, mean, percentile};
+use super::{Cut, FlowRow, Provenance, mean, percentile};
 use serde::Serialize;
 use weir_model::{Rate, Span};
 use weir_sim::{CoflowRecord, JobRecord};
@@ -17,6 +17,8 @@ pub(crate) struct Results {
     pub(crate) trace: String,
     /// Rate of the hosts' links, each direction, in bits per second.
     pub(crate) link_rate_bps: u64,
+    /// What was cut out of the trace; null where it was run as it is.
+    pub(crate) cut: Option<Cut>,
     /// One per policy and mode, in the order asked for.
     pub(crate) runs: Vec<Run>,
 }
@@ -26,7 +28,7 @@ impl Results {
     pub(crate) fn new(trace: impl Into<String>, link_rate: Rate, seed: Option<u64>) -> Results {
         let made_by = Provenance::of_this_run(seed);
         let link_rate_bps = link_rate.bits_per_sec().round() as u64;
-        Results { schema: 1, made_by, trace: trace.into(), link_rate_bps, runs: Vec::new() }
+        Results { schema: 1, made_by, trace: trace.into(), link_rate_bps, cut: None, runs: Vec::new() }
     }
 }
 
@@ -275,7 +277,7 @@ mod tests {
         assert_eq!(
             text,
             concat!(
-                r#"{"schema":1,"made_by":{"command":["sim"],"version":"1","commit":"c","seed":7},"trace":"t.txt","link_rate_bps":1000000000,"runs":[{"policy":"fair","#,
+                r#"{"schema":1,"made_by":{"command":["sim"],"version":"1","commit":"c","seed":7},"trace":"t.txt","link_rate_bps":1000000000,"cut":null,"runs":[{"policy":"fair","#,
                 r#""mode":"simulated","summary":{"coflows":1,"admitted":1,"avg_cct_s":4.0,"p50_cct_s":4.0,"#,
                 r#""p95_cct_s":4.0,"p99_cct_s":4.0,"avg_slowdown":4.0,"makespan_s":5.0,"#,
                 r#""deadlines_met":null,"admitted_late":null,"cpu_s":0.5},"coflows":[{"id":1,"arrival_s":1.0,"cct_s":4.0,"#,

@@ -21,6 +21,9 @@ pub(crate) fn text(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
+/// Numbers below are written with an exponent, of which nobody has to count the zeros.
+const SMALLEST_PLAIN: f64 = 1e-4;
+
 /// A number with about four significant digits.
 pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
@@ -31,7 +34,9 @@ pub(crate) fn number(value: f64) -> String {
         value if value >= 100.0 => 1,
         value if value >= 10.0 => 2,
         value if value >= 1.0 => 3,
-        _ => 4,
+        0.0 => return "0".to_owned(),
+        value if value >= SMALLEST_PLAIN => 3 + value.log10().floor().abs() as usize,
+        _ => return format!("{value:.3e}"),
     };
     format!("{value:.digits$}")
 }
@@ -149,6 +154,13 @@ mod tests {
         let json = serde_json::to_string(&results).unwrap();
         assert!(json.contains(r#""avg_cct_s":null,"p50_cct_s":null,"#), "{json}");
         assert!(json.contains(r#""avg_slowdown":null,"makespan_s":null"#), "{json}");
+    }
+
+    #[test]
+    fn small_numbers_keep_four_significant_digits() {
+        let shown = [1234.6, 12.345, 0.5, 0.0123456, 0.000123456, 1.23456e-6, 0.0, f64::NAN].map(number);
+        assert_eq!(shown, ["1235", "12.35", "0.5000", "0.01235", "0.0001235", "1.235e-6", "0", "-"]);
+        assert_eq!(number(-0.0123456), "-0.01235");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::scale::Scale;
 use super::svg::{Anchor, Drawing, PANEL, escape};
 use super::{Looks, ReportInput, section, twin};
-use crate::output::{CoflowRow, Mode, Run, number, percentile};
+use crate::output::{CoflowRow, Mode, Run, fixed, number, percentile};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -90,10 +90,11 @@ fn ratios(pairs: &[Pair<'_>]) -> String {
         let of_averages = pair.live.summary.avg_cct_s / pair.simulated.summary.avg_cct_s.max(1e-12);
         let _ = writeln!(
             table,
-            "<tr><td>{}</td><td>{of_averages:.3}</td><td>{:.3}</td><td>{:.3}</td><td>{} of {}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{} of {}</td></tr>",
             escape(&pair.names[0]),
-            percentile(&shares, 0.5),
-            percentile(&shares, 0.95),
+            fixed(of_averages, 3, ""),
+            fixed(percentile(&shares, 0.5), 3, ""),
+            fixed(percentile(&shares, 0.95), 3, ""),
             shares.len(),
             pair.points.len()
         );

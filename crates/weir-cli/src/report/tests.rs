@@ -71,6 +71,29 @@ fn live_runs_stand_beside_their_simulated_twins() {
 }
 
 #[test]
+fn where_no_coflow_is_long_enough_to_be_counted_ratios_are_a_dash() {
+    let short = |mode, factor| {
+        let rows = (0..5).map(|id| CoflowRow { cct_s: factor * 1e-5, ..row(id, 1.0) }).collect();
+        Run::new("varys", mode, rows, 0.1)
+    };
+    let page = page(&[short(Mode::Live, 2.0), short(Mode::Simulated, 1.0)]);
+    assert!(page.contains("<td>2.000</td><td>-</td><td>-</td><td>0 of 5</td>") && !page.contains("NaN"));
+    // And small times keep their digits.
+    assert!(page.contains("<td>2.000e-5 s</td>"));
+}
+
+#[test]
+fn every_panel_over_time_has_its_times_and_a_narrow_page_says_that_tables_scroll() {
+    let page = page(&[run("fair", Mode::Simulated, 2.0), run("varys", Mode::Simulated, 1.0)]);
+    let drawn = charts(&page);
+    // Two panels of coflows, and two of links.
+    let times = drawn.iter().map(|chart| chart.matches(">time (seconds)<").count());
+    assert_eq!(times.filter(|count| *count > 0).collect::<Vec<_>>(), [2, 2]);
+    let narrow = page.split("@media (max-width: 600px)").nth(1).expect("rules for narrow pages");
+    assert!(narrow.contains(".scroll::before { display: block; }") && page.contains("scroll it sideways"));
+}
+
+#[test]
 fn empty_runs_make_a_page_too() {
     let page = page(&[Run::new("fair", Mode::Simulated, Vec::new(), 0.0)]);
     assert!(page.contains("</html>") && !page.contains("NaN"));

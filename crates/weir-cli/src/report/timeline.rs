@@ -10,6 +10,10 @@ use std::fmt::Write;
 const DRAWN: usize = 600;
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = WIDTH - 16.0;
+/// Room above a panel for its name, and below it for the axis of time.
+const ABOVE: f64 = 48.0;
+const BELOW: f64 = 48.0;
+const TIME: &str = "time (seconds)";
 
 fn last_s(input: &ReportInput<'_>) -> f64 {
     input.runs.iter().map(|run| run.run.summary.makespan_s).fold(0.0, f64::max)
@@ -23,12 +27,11 @@ pub(super) fn timeline(input: &ReportInput<'_>, looks: &Looks) -> String {
     }
     let every = most.div_ceil(DRAWN);
     let height = (most.div_ceil(every) as f64 * 1.6).clamp(100.0, 360.0);
-    let panel = height + 56.0;
-    let total = panel * input.runs.len() as f64;
+    let panel = height + ABOVE + BELOW;
     let x = Scale::linear(last_s(input), LEFT, RIGHT);
-    let mut drawing = Drawing::new(WIDTH, total + 48.0);
+    let mut drawing = Drawing::new(WIDTH, panel * input.runs.len() as f64);
     for (index, run) in input.runs.iter().enumerate() {
-        let top = index as f64 * panel + 48.0;
+        let top = index as f64 * panel + ABOVE;
         drawing.text("panel", (12.0, top - 28.0), Anchor::Start, &looks.name(input, index));
         drawing.text(
             "name",
@@ -37,14 +40,8 @@ pub(super) fn timeline(input: &ReportInput<'_>, looks: &Looks) -> String {
             "coflows by arrival, first on top (one row each)",
         );
         bars(&mut drawing, run.run, every, &x, (top, top + height));
-        if index + 1 == input.runs.len() {
-            drawing.x_axis(&x, top, top + height, "time (seconds)");
-        } else {
-            for (value, _) in x.ticks(8) {
-                drawing.line("grid", (x.at(value), top), (x.at(value), top + height));
-            }
-            drawing.line("axis", (LEFT, top + height), (RIGHT, top + height));
-        }
+        // Under every panel: of many, the last one's is off the screen.
+        drawing.x_axis(&x, top, top + height, TIME);
     }
     let mut text = String::from("<div class=\"legend\">");
     for (bin, name) in (1..).zip(BINS) {
@@ -95,9 +92,9 @@ pub(super) fn link_use(input: &ReportInput<'_>, looks: &Looks) -> String {
         return String::new();
     }
     let last = shown.iter().filter_map(|(_, found)| found.edges_s.last().copied()).fold(0.0, f64::max);
-    let (height, gap) = (170.0, 54.0);
+    let (height, gap) = (170.0, 30.0 + BELOW);
     let x = Scale::linear(last, LEFT, RIGHT);
-    let mut drawing = Drawing::new(WIDTH, 2.0 * (height + gap) + 40.0);
+    let mut drawing = Drawing::new(WIDTH, 2.0 * (height + gap) + 8.0);
     let charts: [(&str, Shares); 2] = [
         ("mean use of all links (% of capacity)", |found| &found.mean),
         ("links at least 90 % used (% of links)", |found| &found.full),
@@ -106,14 +103,7 @@ pub(super) fn link_use(input: &ReportInput<'_>, looks: &Looks) -> String {
         let top = 30.0 + index as f64 * (height + gap);
         let most = shown.iter().flat_map(|(_, found)| values(found)).copied().fold(0.0, f64::max);
         let y = Scale::linear(nice_percent(most), top + height, top);
-        if index == 1 {
-            drawing.x_axis(&x, top, top + height, "time (seconds)");
-        } else {
-            for (value, _) in x.ticks(8) {
-                drawing.line("grid", (x.at(value), top), (x.at(value), top + height));
-            }
-            drawing.line("axis", (LEFT, top + height), (RIGHT, top + height));
-        }
+        drawing.x_axis(&x, top, top + height, TIME);
         drawing.y_axis(&y, LEFT, RIGHT, name);
         for (run, found) in &shown {
             let steps = found.edges_s.windows(2).zip(values(found)).flat_map(|(edges, &share)| {

@@ -1,4 +1,4 @@
-//! The form of a scenario: TOML.
+//! The form of a scenario: TOML. docs/packet-scenario.md has every key, and a test holds it to them.
 //!
 //! ```toml
 //! name = "two-flows"
@@ -52,6 +52,7 @@ pub const DEFAULTS: [(&str, &str); 6] = [
 ];
 const DEFAULT_WINDOW: f64 = 10.0;
 const DEFAULT_SEED: u64 = 1;
+const DEFAULT_SHARE: f64 = 1.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -173,6 +174,11 @@ pub(super) fn read(text: &str) -> Result<Scenario, ScenarioError> {
     if scenario.initial_window.is_nan() || scenario.initial_window < 1.0 {
         return Err(problem("[network]: initial_window has to be at least 1 segment"));
     }
+    if scenario.least_timeout == Picos::ZERO {
+        return Err(problem(
+            "[network]: rto has to be above 0: timeouts without time between them never end",
+        ));
+    }
     let hosts = scenario.topology()?.hosts();
     for flow in &file.flow {
         let line = Some(line_of(flow.span().start));
@@ -236,8 +242,11 @@ fn buffer(file: &NetworkFile) -> Result<Buffer, ScenarioError> {
         (Some(_), Some(_)) => {
             Err(problem("[network]: buffer is per port, shared_buffer per switch: say one"))
         }
+        (_, None) if file.share.is_some() => {
+            Err(problem("[network]: share is that of a port in shared_buffer: say shared_buffer too"))
+        }
         (None, Some(all)) => {
-            let share = file.share.unwrap_or(1.0);
+            let share = file.share.unwrap_or(DEFAULT_SHARE);
             if share.is_nan() || share <= 0.0 {
                 return Err(problem("[network]: share has to be above 0"));
             }
@@ -371,6 +380,13 @@ flows = 3
             ("source = 1", "source = 3", "line 13: host 3 is not there: hosts are 0 to 2"),
             ("source = 1", "source = 2", "line 13: the flow goes from host 2 to itself"),
             ("rate = \"1gbit\"", "rate = \"fast\"", "line 7: `fast` is not a rate such as 100mbit or 1gbit"),
+            ("hosts = 3", "hosts = 3\nrto = \"0\"", "[network]: rto has to be above 0"),
+            (
+                "hosts = 3",
+                "hosts = 3\nshared_buffer = \"1MB\"\nshare = 0.0",
+                "[network]: share has to be above 0",
+            ),
+            ("hosts = 3", "hosts = 3\nshare = 2.0", "[network]: share is that of a port in shared_buffer"),
             (
                 "until = \"100ms\"",
                 "",

@@ -133,7 +133,7 @@ pub trait Transport: Send + Sync {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TransportError {
     /// The name is not in the registry.
-    #[error("no transport is called `{name}`; there are {}", names().collect::<Vec<_>>().join(", "))]
+    #[error("no transport is called `{name}`; {}there are {}", weir_model::meant(name, names()), names().collect::<Vec<_>>().join(", "))]
     Unknown {
         /// The name asked for.
         name: String,

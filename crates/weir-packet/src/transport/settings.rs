@@ -40,19 +40,22 @@ pub(super) struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     pub(super) fn read(parts: impl Iterator<Item = &'a str>) -> Result<Settings<'a>, SettingsError> {
-        let given = parts
-            .map(|part| {
-                let (key, value) =
-                    part.split_once('=').ok_or_else(|| SettingsError::Form { part: part.to_owned() })?;
-                Ok((key, value, Cell::new(false)))
-            })
-            .collect::<Result<_, _>>()?;
+        let mut given: Vec<(&str, &str, Cell<bool>)> = Vec::new();
+        for part in parts {
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| SettingsError::Form { part: part.to_owned() })?;
+            if given.iter().any(|(other, ..)| *other == key) {
+                let problem = "is set twice".to_owned();
+                return Err(SettingsError::Value { key: key.to_owned(), problem });
+            }
+            given.push((key, value, Cell::new(false)));
+        }
         Ok(Settings { given, asked: Vec::new() })
     }
 
     fn raw(&mut self, key: &'static str) -> Option<&'a str> {
         self.asked.push(key);
-        let (_, value, used) = self.given.iter().rev().find(|(given, ..)| *given == key)?;
+        let (_, value, used) = self.given.iter().find(|(given, ..)| *given == key)?;
         used.set(true);
         Some(value)
     }

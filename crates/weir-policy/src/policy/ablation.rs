@@ -14,6 +14,7 @@ pub(super) const MADD: PolicyInfo = PolicyInfo {
     summary: "smallest effective bottleneck first, MADD on residual capacity, no backfill",
     paper: PAPER,
     claims: Claims { work_conserving: false, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(Ablation::default()),
 };
@@ -23,6 +24,7 @@ pub(super) const PAPER_BACKFILL: PolicyInfo = PolicyInfo {
     summary: "varys with the paper's backfill: per ingress port, in the ratio of rates",
     paper: PAPER,
     claims: Claims { work_conserving: false, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(Ablation { backfill: Some(PortBackfill::default()), ..Ablation::default() }),
 };

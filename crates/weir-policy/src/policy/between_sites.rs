@@ -34,6 +34,7 @@ pub(super) const MRTF: PolicyInfo = PolicyInfo {
     summary: "minimum remaining time first by estimated bandwidth, largest flow group first; for links between sites",
     paper: SIPHON,
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: true,
     parameters: &[ESTIMATE, GROUPS],
     make: |from| {
         let estimate = match from.choice("estimate") {
@@ -77,6 +78,7 @@ pub(super) const LOOKAHEAD: PolicyInfo = PolicyInfo {
     summary: "the best order of the next few coflows at the mean bandwidth, largest flow group first; for links between sites",
     paper: SIPHON,
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: true,
     parameters: &[DEPTH, BREADTH, GROUPS],
     make: |from| Box::new(BetweenSites::new(Box::new(Lookahead::new(reach(from), Draw::Mean)), from)),
 };
@@ -86,6 +88,7 @@ pub(super) const MONTE_CARLO: PolicyInfo = PolicyInfo {
     summary: "the order of the next few coflows that is best most often by simulation, largest flow group first; for links between sites",
     paper: SIPHON,
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: true,
     parameters: &[DEPTH, BREADTH, ROUNDS, DECIDE, SEED, GROUPS],
     make: |from| Box::new(BetweenSites::new(Box::new(monte_carlo(from)), from)),
 };

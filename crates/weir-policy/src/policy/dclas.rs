@@ -58,6 +58,7 @@ pub(super) const WEIGHTED: PolicyInfo = PolicyInfo {
     summary: "discretized least attained service of coflows, queues share links by weight; needs no sizes",
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[QUEUES, EXPONENT, FIRST, SYNC],
     make: |from| Box::new(Weighted::new(settings(from))),
 };
@@ -67,6 +68,7 @@ pub(super) const STRICT: PolicyInfo = PolicyInfo {
     summary: "discretized least attained service of coflows, queue before queue; needs no sizes",
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[QUEUES, EXPONENT, FIRST, SYNC],
     make: |from| by_queues(from, Equals::InTurn),
 };
@@ -76,6 +78,7 @@ pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
     summary: "least attained service of coflows first, equals side by side; needs no sizes",
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[MANY, NARROW, FIRST, SYNC],
     make: |from| by_queues(from, Equals::SideBySide),
 };

@@ -10,6 +10,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "weighted max-min fairness between coflows by progress, with isolation; then backfill",
     paper: "Ghodsi et al., Dominant Resource Fairness, NSDI 2011; Chowdhury et al., HUG, NSDI 2016",
     claims: Claims { work_conserving: true, starvation_free: true },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(FairCoflows::default()),
 };

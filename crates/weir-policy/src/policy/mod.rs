@@ -77,6 +77,9 @@ pub struct PolicyInfo {
     pub paper: &'static str,
     /// What it promises.
     pub claims: Claims,
+    /// Whether it is for links between sites, with relays that may pass flows on: a coordinator, whose hosts send to each
+    /// other, cannot have its plans followed.
+    pub between_sites: bool,
     /// What can be set.
     pub parameters: &'static [Parameter],
     /// Makes a fresh instance.
@@ -164,7 +167,12 @@ mod tests {
     #[test]
     fn unknown_name_is_answered_with_the_known_ones() {
         let error = find("varis").unwrap_err().to_string();
-        assert!(error.starts_with("unknown policy `varis`; known: baraat, clas, "), "{error}");
+        assert!(
+            error.starts_with("unknown policy `varis`; did you mean `varys`? known: baraat, clas, "),
+            "{error}"
+        );
+        let error = find("no-such-one").unwrap_err().to_string();
+        assert!(error.starts_with("unknown policy `no-such-one`; known: baraat, clas, "), "{error}");
     }
 
     #[test]

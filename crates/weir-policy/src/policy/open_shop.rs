@@ -8,6 +8,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "order of the 2-approximation for concurrent open shop, MADD and backfill as in varys",
     paper: "Mastrolilli et al., Minimizing the sum of weighted completion times in a concurrent open shop, ORL 2010",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(CoflowByCoflow::new(Box::<OpenShop>::default())),
 };

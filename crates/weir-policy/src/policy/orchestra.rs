@@ -11,6 +11,7 @@ pub(super) const ORCHESTRA: PolicyInfo = PolicyInfo {
     summary: "coflows in order of arrival, flows within one weighted by size",
     paper: "Chowdhury et al., Managing Data Transfers in Computer Clusters with Orchestra, SIGCOMM 2011, sections 4-5",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(Tiered::new(InTurn, Weigh::BySize)),
 };
@@ -20,6 +21,7 @@ pub(super) const WSS: PolicyInfo = PolicyInfo {
     summary: "weighted shuffle scheduling over all coflows at once, flows weighted by size",
     paper: "Chowdhury et al., Managing Data Transfers in Computer Clusters with Orchestra, SIGCOMM 2011, section 5.3",
     claims: Claims { work_conserving: true, starvation_free: true },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(Tiered::new(Together, Weigh::BySize)),
 };

@@ -11,6 +11,7 @@ pub(super) const SMALLEST_FLOW: PolicyInfo = PolicyInfo {
     summary: "smallest flow first over all coflows, as an ideal pFabric",
     paper: "Alizadeh et al., pFabric, SIGCOMM 2013; the per-flow prioritization of Varys section 7",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(PerFlow(FlowByFlow::new(FlowOrder::SmallestFirst))),
 };
@@ -20,6 +21,7 @@ pub(super) const FLOW_EDF: PolicyInfo = PolicyInfo {
     summary: "earliest deadline first over all flows, then smallest first, as an ideal PDQ",
     paper: "Hong, Caesar, Godfrey, PDQ, SIGCOMM 2012; the per-flow prioritization of Varys section 7.3",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(PerFlow(FlowByFlow::new(FlowOrder::EarliestDeadlineFirst))),
 };
@@ -35,6 +37,7 @@ pub(super) const LOCAL_SMALLEST: PolicyInfo = PolicyInfo {
     summary: "smallest coflow first by what each sender alone has of it, without a coordinator",
     paper: "Chowdhury, Zhong, Stoica, Varys, SIGCOMM 2014, and its talk, the need for coordination; rule ours",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(PerFlow(FlowByFlow::new(FlowOrder::SmallestPartFirst))),
 };

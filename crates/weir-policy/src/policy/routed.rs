@@ -31,6 +31,7 @@ pub(super) const SIPHON: PolicyInfo = PolicyInfo {
     summary: "monte-carlo order, each coflow routed by water-filling as if alone, largest flow group first; for links between sites",
     paper: between_sites::SIPHON,
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: true,
     parameters: &[
         between_sites::DEPTH,
         between_sites::BREADTH,
@@ -53,6 +54,7 @@ pub(super) const SEBF_ROUTED: PolicyInfo = PolicyInfo {
     summary: "smallest effective bottleneck first over all one-relay routes, each coflow routed on what those before it leave; for links between sites",
     paper: "Ours; after Varys (Chowdhury, Zhong, Stoica, SIGCOMM 2014), Siphon's water-filling, and Terra (You, Chowdhury, 2019), which solves linear programs",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: true,
     parameters: &[GROUPS, ROUTES],
     make: |from| Box::new(Routed::together(router(from), between_sites::group_order(from))),
 };

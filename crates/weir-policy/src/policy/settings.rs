@@ -3,7 +3,7 @@
 use super::{Policy, PolicyInfo, known_names, registry};
 use crate::local::local_rule;
 use crate::order::attained::{MAX_QUEUES, QueueSettings};
-use weir_model::{Bytes, Span};
+use weir_model::{Bytes, Span, meant};
 
 /// Bytes below which a size of a setting is taken for a slip: queues and thresholds are far above.
 const LEAST_SIZE: u64 = 1000;
@@ -71,7 +71,7 @@ pub struct Chosen {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownPolicy {
     /// No policy has the name.
-    #[error("unknown policy `{name}`; known: {}", known_names())]
+    #[error("unknown policy `{name}`; {}known: {}", meant(name, registry().iter().map(|info| info.name)), known_names())]
     Name {
         /// The name asked for.
         name: String,
@@ -85,6 +85,22 @@ pub enum UnknownPolicy {
         setting: String,
         /// Names of its parameters.
         known: String,
+    },
+    /// A parameter is set twice: which value holds would be a guess.
+    #[error("policy `{policy}`: `{setting}` is set twice")]
+    Twice {
+        /// The policy.
+        policy: &'static str,
+        /// The parameter.
+        setting: String,
+    },
+    /// Settings that cannot be together.
+    #[error("policy `{policy}`: {reason}")]
+    Together {
+        /// The policy.
+        policy: &'static str,
+        /// Why not.
+        reason: &'static str,
     },
     /// The parameter takes other values.
     #[error("policy `{policy}`: `{text}` is not {expected}")]
@@ -202,6 +218,7 @@ impl Chosen {
             .find(|info| info.name == name)
             .ok_or_else(|| UnknownPolicy::Name { name: name.to_owned() })?;
         let mut settings = Settings::defaults(info.parameters);
+        let mut set = vec![false; info.parameters.len()];
         for part in parts {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             let at = info.parameters.iter().position(|parameter| parameter.name == key).ok_or_else(|| {
@@ -209,12 +226,20 @@ impl Chosen {
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 UnknownPolicy::Setting { policy: info.name, setting: key.to_owned(), known }
             })?;
+            if std::mem::replace(&mut set[at], true) {
+                return Err(UnknownPolicy::Twice { policy: info.name, setting: key.to_owned() });
+            }
             let kind = info.parameters[at].kind;
             settings.0[at].1 = kind.read(value).ok_or_else(|| UnknownPolicy::Value {
                 policy: info.name,
                 text: part.to_owned(),
                 expected: kind.expected(),
             })?;
+        }
+        let is_zero = |name| matches!(settings.value(name), Some(Value::Time(Span::ZERO)));
+        if is_zero("T") && !is_zero("delta") && settings.value("delta").is_some() {
+            let reason = "T=0 leaves no time in which coflows are served in order; take a T above 0, or another policy";
+            return Err(UnknownPolicy::Together { policy: info.name, reason });
         }
         Ok(Chosen { info, name: text.to_owned(), settings })
     }
@@ -252,6 +277,9 @@ mod tests {
         );
         assert_eq!(error("dclas:exponent=1"), "policy `dclas`: `exponent=1` is not a number above 1");
         assert_eq!(error("varys:ancestry=no"), "policy `varys`: `ancestry=no` is not `on` or `off`");
+        assert_eq!(error("varys:delta=1s:delta=2s"), "policy `varys`: `delta` is set twice");
+        assert!(error("varys:T=0:delta=200ms").starts_with("policy `varys`: T=0 leaves no time"));
+        assert!(find("varys:T=0").is_ok(), "without delta, T means nothing");
         let switched = |text: &str| find(text).expect("a policy").settings.switch("ancestry");
         assert_eq!((switched("varys"), switched("varys:ancestry=off")), (true, false));
     }

@@ -11,6 +11,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "smallest effective bottleneck first, MADD on residual capacity, work-conserving backfill",
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 5.3",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[ANCESTRY, DELTA, INTERVAL],
     make: |from| {
         let order: Box<dyn Order> = match from.switch("ancestry") {
@@ -30,6 +31,7 @@ pub(super) const CRITICAL_PATH: PolicyInfo = PolicyInfo {
     summary: "jobs by the longest path of what they still transfer, in a job the longest path first; else as varys",
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 8 (named, not given)",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| {
         let order = AncestorsFirst::new(Box::<CriticalPath>::default());

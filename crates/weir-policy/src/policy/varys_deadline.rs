@@ -12,6 +12,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "coflows with a deadline are let in only if they will meet it; without deadlines as varys",
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 5.4",
     claims: Claims { work_conserving: true, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(VarysDeadline::default()),
 };

@@ -46,6 +46,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     summary: "every coflow with a deadline reserves what its busiest host needs, at all its hosts, to its end",
     paper: "Ballani et al., Oktopus, SIGCOMM 2011, as the reservations of Varys section 7.3",
     claims: Claims { work_conserving: false, starvation_free: false },
+    between_sites: false,
     parameters: &[],
     make: |_| Box::new(VirtualCluster::default()),
 };

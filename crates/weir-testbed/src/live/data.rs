@@ -22,12 +22,17 @@ fn data_bytes<'a>(coflows: impl Iterator<Item = &'a CoflowSpec>) -> Bytes {
 /// [`LiveError::NoRoom`], with what is needed and what there is. Where the operating system does not say what there is,
 /// writing shows it.
 pub fn check_room<'a>(coflows: impl IntoIterator<Item = &'a CoflowSpec>) -> Result<(), LiveError> {
-    let folder = std::env::temp_dir();
-    let needed = data_bytes(coflows.into_iter());
-    let Ok(space) = rustix::fs::statvfs(&folder) else { return Ok(()) };
-    // What others than root may still write.
-    let free = Bytes(space.f_bavail.saturating_mul(space.f_frsize));
-    if needed > free { Err(LiveError::NoRoom { needed, free, folder }) } else { Ok(()) }
+    let (folder, needed) = (std::env::temp_dir(), data_bytes(coflows.into_iter()));
+    match free_room(&folder).filter(|free| needed > *free) {
+        Some(free) => Err(LiveError::NoRoom { needed, free, folder }),
+        None => Ok(()),
+    }
+}
+
+/// What others than root may still write into a folder, where the operating system says it.
+pub fn free_room(folder: &Path) -> Option<Bytes> {
+    let space = rustix::fs::statvfs(folder).ok()?;
+    Some(Bytes(space.f_bavail.saturating_mul(space.f_frsize)))
 }
 
 /// Writes the file for these coflows, of bytes without a pattern.

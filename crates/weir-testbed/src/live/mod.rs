@@ -16,8 +16,8 @@ mod run;
 mod stages;
 mod task;
 
-pub use data::check_room;
-pub use leftovers::end_on_signals;
+pub use data::{check_room, free_room};
+pub use leftovers::{OwnChild, RunFolder, UnfinishedFile, end_on_signals};
 pub use network::Network;
 pub use relays::{RateChange, RelaySetup};
 pub use run::{FlowOutcome, LiveError, LiveOptions, LiveOutcome, run};

@@ -151,8 +151,12 @@ impl Processes {
         &mut self,
         network: &Network,
         role: Role,
-        command: Command,
+        mut command: Command,
     ) -> Result<&mut Child, LiveError> {
+        // That they begin and end is what the run says itself.
+        if std::env::var_os("WEIR_LOG").is_none() {
+            command.env("WEIR_LOG", "warn");
+        }
         let child = leftovers::start_child(|| network.spawn(command))?;
         // Only root may; without it, all are equal.
         let _ = rustix::process::setpriority_process(leftovers::pid_of(&child), role.niceness());

@@ -42,6 +42,7 @@ pub fn generate(name: &str, seed: u64) -> Result<Workload, SyntheticError> {
         return Err(SyntheticError::Unknown { name: plain.to_owned() });
     }
     let mut parameters = Fb2010 { seed, ..Fb2010::default() };
+    let mut said: Vec<&str> = Vec::new();
     for word in words {
         let wrong = |expected: &str| SyntheticError::Parameter {
             word: word.to_owned(),
@@ -52,6 +53,10 @@ pub fn generate(name: &str, seed: u64) -> Result<Workload, SyntheticError> {
             let value = value.parse::<u64>().ok().filter(|value| (1..=limit).contains(value));
             value.ok_or_else(|| wrong(&format!("a whole number from 1 to {limit}")))
         };
+        if said.contains(&key) {
+            return Err(wrong(&format!("needed: {key} is said twice")));
+        }
+        said.push(key);
         match key {
             "hosts" => parameters.hosts = whole(1 << 20)? as u32,
             "coflows" => parameters.coflows = whole(1 << 24)? as usize,
@@ -82,6 +87,10 @@ mod tests {
             (
                 "fb2010,hosts=0",
                 "`hosts=0` in the name of a synthetic workload is not a whole number from 1 to 1048576",
+            ),
+            (
+                "fb2010,hosts=4,hosts=5",
+                "`hosts=5` in the name of a synthetic workload is not needed: hosts is said twice",
             ),
             ("fb2010,hosts", "`hosts` in the name of a synthetic workload is not key=value"),
         ] {

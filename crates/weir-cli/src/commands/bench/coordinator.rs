@@ -6,6 +6,7 @@ use super::load::Load;
 use super::played::PlayedAgent;
 use super::rounds::Rounds;
 use crate::Failure;
+use crate::commands::policies::find_for_hosts;
 use crate::output::percentile;
 use clap::Args;
 use std::cell::RefCell;
@@ -307,7 +308,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
     if !(args.seconds >= 0.1 && args.seconds <= 3600.0) {
         return Err(Failure::Input(format!("--seconds {} is not between 0.1 and 3600", args.seconds)));
     }
-    weir_policy::find(&args.policy).map_err(|error| Failure::Input(error.to_string()))?;
+    find_for_hosts(&args.policy)?;
     // Every session is a socket, here and in the coordinator.
     raise_descriptors()?;
     let (process, address) = match args.coordinator {

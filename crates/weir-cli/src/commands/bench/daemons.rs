@@ -5,29 +5,28 @@ use anyhow::Context;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig};
+use weir_testbed::live::OwnChild;
 
 /// How long a process may take to serve.
 const START_LIMIT: Duration = Duration::from_secs(15);
 /// How often it is looked whether it does.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A process that does not outlive this value.
-pub(super) struct Daemon(Child);
+/// A process that outlives neither this value nor this program.
+pub(super) struct Daemon(OwnChild);
 
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A command of this program for [`Daemon::start`].
+pub(super) fn own_command() -> io::Result<Command> {
+    OwnChild::command(&std::env::current_exe()?)
 }
 
 impl Daemon {
     /// Starts a process without input.
     pub(super) fn start(mut command: Command) -> anyhow::Result<Daemon> {
-        let child = command.stdin(Stdio::null()).spawn();
+        let child = OwnChild::start(command.stdin(Stdio::null()));
         Ok(Daemon(child.with_context(|| format!("{} cannot be started", command.get_program().display()))?))
     }
 
@@ -47,7 +46,7 @@ impl Daemon {
 
     /// Its exit status, if it has ended.
     pub(super) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.0.try_wait()
+        self.0.ended()
     }
 
     pub(super) fn cpu_seconds(&self) -> anyhow::Result<f64> {
@@ -69,7 +68,7 @@ pub(super) fn free_address() -> io::Result<SocketAddr> {
 
 /// Starts `weir coordinator` on an address, silent.
 pub(super) fn coordinator(address: SocketAddr, hosts: u32, options: &[String]) -> anyhow::Result<Daemon> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = own_command()?;
     command.args(["coordinator", "--bypass", "0", "--listen", &address.to_string()]);
     command.args(["--hosts", &hosts.to_string()]).args(options).stderr(Stdio::null());
     Daemon::start_serving(command, || TcpStream::connect(address).is_ok())
@@ -92,7 +91,7 @@ impl AgentPlace {
 
     /// Starts the agent, silent, which may serve all files below `allow`.
     pub(super) fn start(&self, allow: &Path) -> anyhow::Result<Daemon> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = own_command()?;
         command.args(["agent", "--interface", "none", "--host", &self.host.to_string()]);
         command.args(["--listen", &self.address.to_string()]).arg("--spool").arg(&self.spool);
         if let Some(coordinator) = self.coordinator {

@@ -1,5 +1,6 @@
 //! `weir bench deciding`: how long decisions between sites take, and how many rounds decision makers run.
 
+use super::daemons::own_command;
 use crate::Failure;
 use crate::commands::controller::DeciderArgs;
 use crate::commands::sim::thread_cpu_secs;
@@ -7,12 +8,13 @@ use crate::output::{mean, percentile};
 use clap::Args;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Instant;
 use weir_controller::decision::Proposal;
 use weir_controller::maker::{Maker, MakerSettings, Step};
 use weir_controller::records::{CoflowState, RelayRecord, State};
 use weir_controller::store::{RedisStore, Report, Store};
+use weir_testbed::live::OwnChild;
 
 /// Measurements of each link.
 const SAMPLES: usize = 200;
@@ -232,20 +234,19 @@ fn rounds_per_second(args: &DecidingArgs, makers: u64) -> Result<[f64; 2], Failu
         epoch = runtime.block_on(bench_store(url)?.report(&report))?;
     }
     let start = |seed: u64| {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = own_command()?;
         command.args(["bench", "deciding", "--worker-epoch", &epoch.to_string()]);
         command.args(["--coflows", &args.coflows.to_string(), "--sites", &args.sites.to_string()]);
         command.args(["--depth", &args.decider.depth.to_string()]);
         command.args(["--breadth", &args.decider.breadth.to_string()]);
         command.args(["--seconds", &args.seconds.to_string(), "--seed", &seed.to_string()]);
         command.args(args.store.iter().flat_map(|url| ["--store", url]));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
+        OwnChild::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
     };
     let processes = (1..=makers).map(start).collect::<Result<Vec<_>, _>>()?;
     let mut sums = [0.0; 2];
-    for process in processes {
-        let output = process.wait_with_output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
+    for mut process in processes {
+        let said = process.read_to_end()?;
         let mut rates = said.split_whitespace().map_while(|rate| rate.parse::<f64>().ok());
         for sum in &mut sums {
             *sum += rates.next().ok_or_else(|| anyhow::anyhow!("a decision maker failed"))?;

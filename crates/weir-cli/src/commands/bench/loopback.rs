@@ -9,10 +9,10 @@
 //! - `large`: in the page cache, but every byte has to come from memory once;
 //! - `first`: as `large`, and the agent does not know its checksums yet, as of a file nobody got before.
 
-use super::daemons::{AgentPlace, Daemon, free_address};
+use super::daemons::{AgentPlace, Daemon, free_address, own_command};
 use super::receive::Received;
 use crate::Failure;
-use crate::output::{OutputFile, median};
+use crate::output::{Files, median};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
@@ -21,6 +21,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use weir_model::Bytes;
+use weir_proto::limits::MAX_BLOCK_BYTES;
+use weir_testbed::live::{self, OwnChild, RunFolder};
 
 /// Blocks of the `first` kind: more than all rounds can begin.
 const FIRST_BLOCKS: u64 = 4_000;
@@ -83,11 +86,12 @@ pub(crate) fn loopback(args: &LoopbackArgs) -> Result<(), Failure> {
     if args.streams.iter().any(|streams| !(1..=64).contains(streams)) {
         return Err(Failure::Input("--streams takes numbers from 1 to 64".to_owned()));
     }
+    check_room(args.block_mb)?;
     if Command::new("iperf3").arg("--version").stdout(Stdio::null()).status().is_err() {
         return Err(Failure::Input("iperf3 is not installed; it is in the Debian package `iperf3`".into()));
     }
-    let output = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
-    let dir = tempfile::tempdir()?;
+    let output = Files::default().may_write("--json", args.json.as_ref())?;
+    let dir = RunFolder::create()?;
     let bench = Bench::start(args, dir.path())?;
     let mut report = Report {
         schema: 1,
@@ -143,17 +147,31 @@ pub(crate) fn loopback(args: &LoopbackArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The file of large blocks stands in the folder for temporary files.
+fn check_room(block_mb: u64) -> Result<(), Failure> {
+    let refuse = |reason: String| Failure::Input(format!("--block-mb {block_mb}: {reason}"));
+    if block_mb > MAX_BLOCK_BYTES >> 20 {
+        return Err(refuse(format!("a block has at most {} MB", MAX_BLOCK_BYTES >> 20)));
+    }
+    let (needed, folder) = (Bytes(block_mb << 20), std::env::temp_dir());
+    match live::free_room(&folder).filter(|free| *free < needed) {
+        Some(free) => Err(refuse(format!(
+            "needs {needed} in {}, which has {free} free; take less, or name another folder in TMPDIR",
+            folder.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 struct Bench {
     agent: Daemon,
     holder: SocketAddr,
-    program: PathBuf,
     seconds: f64,
 }
 
 impl Bench {
     /// Starts an agent without a coordinator, and puts the blocks.
     fn start(args: &LoopbackArgs, dir: &Path) -> Result<Bench, Failure> {
-        let program = std::env::current_exe()?;
         let data = dir.join("data");
         write_data(&data, args.block_mb)?;
         let place = AgentPlace::new(0, dir, None)?;
@@ -169,7 +187,7 @@ impl Bench {
             }
             Ok::<(), weir_client::Error>(())
         })?;
-        let bench = Bench { agent, holder, program, seconds: args.seconds };
+        let bench = Bench { agent, holder, seconds: args.seconds };
         // One whole get each, so that the agent knows the checksums of these kinds.
         bench.receive(1, "cached-", 1, 0, 0.5)?;
         bench.receive(1, "large-", 1, 0, args.block_mb as f64 / 400.0 + 1.0)?;
@@ -191,7 +209,7 @@ impl Bench {
         start: u64,
         seconds: f64,
     ) -> anyhow::Result<Received> {
-        let mut command = Command::new(&self.program);
+        let mut command = own_command()?;
         command
             .args(["bench", "receive", "--holder", &self.holder.to_string()])
             .args(["--coflow", &COFLOW.to_string(), "--prefix", prefix])
@@ -205,11 +223,11 @@ impl Bench {
     fn iperf3(&self, streams: u64) -> anyhow::Result<Measured> {
         let address = free_address()?;
         let port = address.port().to_string();
-        let mut server = Command::new("iperf3");
+        let mut server = OwnChild::command("iperf3".as_ref())?;
         server.args(["-s", "-1", "-B", "127.0.0.1", "-p", &port]).stdout(Stdio::null());
         let server = Daemon::start_serving(server, || TcpListener::bind(address).is_err())?;
         let seconds = self.seconds.ceil().to_string();
-        let mut client = Command::new("iperf3");
+        let mut client = OwnChild::command("iperf3".as_ref())?;
         client.args(["-c", "127.0.0.1", "-p", &port, "-C", "cubic", "--json"]).args([
             "-P",
             &streams.to_string(),

@@ -3,6 +3,7 @@
 use super::load::{Load, LoadFlow};
 use super::played::PlayedAgent;
 use crate::Failure;
+use crate::commands::policies::find;
 use crate::output::percentile;
 use clap::Args;
 use std::collections::VecDeque;
@@ -158,7 +159,7 @@ impl Cluster {
 }
 
 pub(crate) fn planning(args: &PlanningArgs) -> Result<(), Failure> {
-    let policy = weir_policy::find(&args.policy).map_err(|error| Failure::Input(error.to_string()))?;
+    let policy = find(&args.policy)?;
     if args.flows < args.coflows {
         return Err(Failure::Input(format!("--flows {} is below --coflows {}", args.flows, args.coflows)));
     }

@@ -2,6 +2,7 @@
 
 use super::daemons::{AgentPlace, Daemon, coordinator, free_address, raise_descriptors};
 use crate::Failure;
+use crate::commands::policies::find_for_hosts;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use std::io::Write;
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 use weir_client::{Client, CoflowOptions, GetOptions, StatusReply};
 use weir_model::Rate;
 use weir_proto::limits::MAX_BLOCKS_PER_AGENT;
+use weir_testbed::live::RunFolder;
 
 /// Calls under way at once while everything is set up.
 const CALLS_AT_ONCE: u64 = 64;
@@ -117,9 +119,9 @@ pub(crate) fn restart(args: &RestartArgs) -> Result<(), Failure> {
             args.blocks
         )));
     }
-    weir_policy::find(&args.policy).map_err(|error| Failure::Input(error.to_string()))?;
+    find_for_hosts(&args.policy)?;
     raise_descriptors()?;
-    let dir = tempfile::tempdir()?;
+    let dir = RunFolder::create()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut bed = Bed::start(args, dir.path())?;

@@ -2,7 +2,8 @@
 
 use super::daemons::{AgentPlace, Daemon, coordinator, free_address};
 use crate::Failure;
-use crate::output::{OutputFile, median, table, text};
+use crate::commands::policies::find_for_hosts;
+use crate::output::{Files, median, table, text};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use weir_client::{Client, CoflowOptions, GetOptions};
 use weir_model::Rate;
+use weir_testbed::live::RunFolder;
 
 /// The sender, the slow receiver and the other one.
 const HOSTS: u32 = 3;
@@ -34,7 +36,7 @@ const NEVER: Duration = Duration::from_secs(86_400);
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct SlowReaderArgs {
-    /// Policies, by name; all, unless set
+    /// Policies, by name; all that are not for links between sites, unless set
     #[arg(long, value_name = "NAME[,NAME...]", value_delimiter = ',')]
     policy: Vec<String>,
     /// What the slow receiver reads, in bytes per second; 0: it reads a little and stops
@@ -82,12 +84,13 @@ pub(crate) fn slow_reader(args: &SlowReaderArgs) -> Result<(), Failure> {
     if !(0.1..=600.0).contains(&args.seconds) {
         return Err(Failure::Input(format!("--seconds {}: 0.1 to 600", args.seconds)));
     }
-    let known = || weir_policy::registry().iter().map(|info| info.name.to_owned()).collect();
+    let for_hosts = || weir_policy::registry().iter().filter(|info| !info.between_sites);
+    let known = || for_hosts().map(|info| info.name.to_owned()).collect();
     let policies: Vec<String> = if args.policy.is_empty() { known() } else { args.policy.clone() };
     for name in &policies {
-        weir_policy::find(name).map_err(|error| Failure::Input(format!("--policy: {error}")))?;
+        find_for_hosts(name)?;
     }
-    let output = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
+    let output = Files::default().may_write("--json", args.json.as_ref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rows = policies.iter().map(|policy| {
         let row = runtime.block_on(measure(args, policy))?;
@@ -215,7 +218,7 @@ impl Drop for Reader {
 }
 
 async fn measure(args: &SlowReaderArgs, policy: &str) -> anyhow::Result<Row> {
-    let dir = tempfile::tempdir()?;
+    let dir = RunFolder::create()?;
     let bed = Bed::start(args, policy, dir.path())?;
     let (mut alone, mut beside) = (Vec::new(), vec![Vec::new(); args.reader_rates.len()]);
     for _ in 0..args.rounds {

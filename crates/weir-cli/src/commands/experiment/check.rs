@@ -1,7 +1,9 @@
 //! `weir experiment run --check` and `weir experiment probe`: whether stored results are what the code gives.
 
-use super::{ProbeArgs, chosen, failed, held, results_of, write_numbers};
+use super::written::write_numbers;
+use super::{ProbeArgs, chosen, failed, held, results_of};
 use crate::Failure;
+use crate::output::Files;
 use std::path::Path;
 use weir_experiment::{Experiment, Results, probe_difference};
 
@@ -77,7 +79,7 @@ pub(super) fn probe(args: &ProbeArgs) -> Result<(), Failure> {
             if args.write {
                 // What this build has no policy for keeps its numbers.
                 results.probe.extend(now.clone());
-                write_numbers(&file, &results)?;
+                write_numbers(&Files::default().writes("--write", &file)?, &results)?;
                 println!("{}", file.display());
                 continue;
             }

@@ -1,6 +1,8 @@
 //! `weir experiment live`: the part of an experiment between sites that is repeated with real bytes.
 
+use super::written::{write_numbers, write_text};
 use super::{LiveArgs, check_policies, chosen, failed, load_trace};
+use crate::commands::workload;
 use crate::output::{Provenance, mean, percentile};
 use crate::{Failure, progress};
 use serde::Serialize;
@@ -82,16 +84,20 @@ pub(super) fn live(args: &LiveArgs) -> Result<(), Failure> {
             return Err(Failure::Input(format!("{name} has no live part; siphon-sort has one")));
         };
         check_policies(&name, &experiment)?;
-        let workload = load_trace(&args.trace)?;
+        let source = load_trace(&args.trace)?;
+        let stem = folder.join(format!("live-{}", weir_experiment::stem(source.name())));
+        let mut files = workload::inputs("--trace", &args.trace);
+        let mut file = |ending: &str| files.writes("--write", &stem.with_extension(ending));
+        let written = args.write.then(|| Ok::<_, Failure>([file("json")?, file("md")?])).transpose()?;
         let mut results = LiveResults {
             schema: 1,
             made_by: Provenance::of_experiment(&["experiment", "live", &name, "--trace", &args.trace]),
             point: live.point.clone(),
-            workload: workload.name().to_owned(),
+            workload: source.name().to_owned(),
             runs: Vec::new(),
         };
         for &seed in experiment.live_seeds(live) {
-            let work = experiment.live_work(live, &workload, seed);
+            let work = experiment.live_work(live, &source, seed);
             let work = work.map_err(|error| failed(&name, error))?;
             for policy in &live.policies {
                 let run = run(live, policy, seed, &work, &format!("{policy}, seed {seed}"))?;
@@ -101,10 +107,9 @@ pub(super) fn live(args: &LiveArgs) -> Result<(), Failure> {
         }
         let page = page(&experiment, live, &name, &results);
         println!("\n{page}");
-        if args.write {
-            let stem = folder.join(format!("live-{}", weir_experiment::stem(&results.workload)));
-            std::fs::write(stem.with_extension("json"), serde_json::to_string_pretty(&results)? + "\n")?;
-            std::fs::write(stem.with_extension("md"), page)?;
+        if let Some([numbers, text]) = &written {
+            write_numbers(numbers, &results)?;
+            write_text(text, &page)?;
         }
     }
     Ok(())

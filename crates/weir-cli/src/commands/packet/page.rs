@@ -78,6 +78,16 @@ pub(super) fn page(scenario: &Scenario, runs: &[Run], every: Picos) -> PacketRep
     }
 }
 
+/// What a flow received in the intervals since its beginning, in Mbit/s at their ends in milliseconds. There is nothing
+/// before: a flow that has not begun does not stand still.
+fn points(begins_ms: f64, every_s: f64, bins: &[u64]) -> Vec<(f64, f64)> {
+    let intervals = (1..).zip(bins).map(|(end, bytes)| {
+        let ends_ms = f64::from(end) * every_s * 1e3;
+        (ends_ms, *bytes as f64 * 8e-6 / every_s)
+    });
+    std::iter::once((begins_ms, 0.0)).chain(intervals.filter(|(ends_ms, _)| *ends_ms > begins_ms)).collect()
+}
+
 fn rates(scenario: &Scenario, run: &Run, every: Picos) -> Vec<FlowRate> {
     let secs = every.as_secs();
     let of = |(flow, bins): (&u64, &Vec<u64>)| {
@@ -86,13 +96,25 @@ fn rates(scenario: &Scenario, run: &Run, every: Picos) -> Vec<FlowRate> {
             FlowKind::Deadline { within } => Some((flow.arrival.as_secs() + within.as_secs()) * 1e3),
             FlowKind::Known | FlowKind::Unknown | FlowKind::Planned(_) => None,
         });
-        let mut points = vec![(0.0, 0.0)];
-        let intervals = (1..).zip(bins);
-        points
-            .extend(intervals.map(|(end, bytes)| (f64::from(end) * secs * 1e3, *bytes as f64 * 8e-6 / secs)));
-        let endless = arrival.is_some_and(|flow| flow.size == ENDLESS);
-        let name = format!("flow {}{}", flow + 1, if endless { ", endless" } else { "" });
-        FlowRate { name, deadline_ms, points }
+        let ends = arrival.map_or_else(String::new, |flow| {
+            let endless = if flow.size == ENDLESS { ", endless" } else { "" };
+            format!(": {} to {}{endless}", flow.source.0, flow.destination.0)
+        });
+        let begins_ms = arrival.map_or(0.0, |flow| flow.arrival.as_secs() * 1e3);
+        // Numbered as in JSON and tables.
+        FlowRate { name: format!("flow {flow}{ends}"), deadline_ms, points: points(begins_ms, secs, bins) }
     };
     run.received.by_flow.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flow_is_drawn_from_its_beginning_on() {
+        // It begins after 2.5 intervals of 1 ms, and gets 1250 bytes (10 kbit) in the fourth.
+        assert_eq!(points(2.5, 1e-3, &[0, 0, 0, 1250]), [(2.5, 0.0), (3.0, 0.0), (4.0, 10.0)]);
+        assert_eq!(points(0.0, 1e-3, &[125]), [(0.0, 0.0), (1.0, 1.0)]);
+    }
 }

@@ -10,7 +10,7 @@ mod flows;
 mod forwarder;
 
 use crate::Failure;
-use crate::output::{OutputFile, median};
+use crate::output::{Files, median};
 use clap::Args;
 use flows::{Flows, RelayThread};
 use forwarder::Forwarder;
@@ -71,7 +71,7 @@ pub(crate) fn relay(args: &RelayArgs) -> Result<(), Failure> {
     if !(0.1..=60.0).contains(&args.seconds) {
         return Err(Failure::Input(format!("--seconds {} is not between 0.1 and 60", args.seconds)));
     }
-    let output = args.json.as_deref().map(|path| OutputFile::check(path, "--json")).transpose()?;
+    let output = Files::default().may_write("--json", args.json.as_ref())?;
     let mut report = Report { schema: 1, seconds: args.seconds, rows: Vec::new() };
     let length = Duration::from_secs_f64(args.seconds);
     println!("flows  what                                    Gbit/s    beside   ratio");

@@ -1,0 +1,101 @@
+//! The log, on standard error: which lines (`WEIR_LOG`), and in which form (`WEIR_LOG_FORMAT`). A setting that would silence
+//! everything by a slip is refused.
+
+use crate::Failure;
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing_subscriber::EnvFilter;
+
+const FILTER: &str = "WEIR_LOG";
+const FORMAT: &str = "WEIR_LOG_FORMAT";
+/// Under it daemons say that they begin and end, which is shown unless `WEIR_LOG` says otherwise.
+pub(crate) const PROCESS: &str = "weir::process";
+/// What is shown unless `WEIR_LOG` says otherwise.
+const USUAL: &str = "warn,weir::process=info";
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+/// Modules of Weir that write to the log.
+const MODULES: [&str; 4] = ["weir", "weir_controller", "weir_daemon", "weir_net"];
+
+static IN_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Starts the log. Colours are for terminals.
+pub(crate) fn start() -> Result<(), Failure> {
+    let filter =
+        filter(&variable(FILTER)?).map_err(|reason| Failure::Input(format!("{FILTER}: {reason}")))?;
+    let json = match variable(FORMAT)?.as_str() {
+        "" | "text" => false,
+        "json" => true,
+        other => {
+            return Err(Failure::Input(format!("{FORMAT}: `{other}` is neither text nor json")));
+        }
+    };
+    IN_JSON.store(json, Ordering::Relaxed);
+    let log = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_env_filter(filter);
+    if json {
+        log.json().init()
+    } else {
+        log.init()
+    }
+    Ok(())
+}
+
+/// What ends a daemon: an object as all lines of a log in JSON, or a line for people.
+pub(crate) fn complain(message: &str) {
+    if IN_JSON.load(Ordering::Relaxed) && tracing::enabled!(target: PROCESS, tracing::Level::ERROR) {
+        tracing::error!(target: PROCESS, "{message}");
+    } else {
+        eprintln!("weir: {message}");
+    }
+}
+
+/// A variable's value; nothing where it is not set.
+fn variable(name: &str) -> Result<String, Failure> {
+    match std::env::var(name) {
+        Ok(value) => Ok(value),
+        Err(std::env::VarError::NotPresent) => Ok(String::new()),
+        Err(std::env::VarError::NotUnicode(_)) => Err(Failure::Input(format!("{name} is no text"))),
+    }
+}
+
+/// The filter that a text describes. A word that is no level is a module to the parser, of which all is shown and nothing
+/// of others: `infoo` would silence everything.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    let text = if text.trim().is_empty() { USUAL } else { text };
+    let unknown = text.split(',').map(str::trim).find(|part| {
+        let (module, level) =
+            part.split_once('=').map_or((*part, None), |(module, level)| (module, Some(level)));
+        let is_level = LEVELS.contains(&part.to_ascii_lowercase().as_str());
+        // Modules of other crates are believed if a level is behind them, and so is what names spans.
+        let named = module.split("::").next().unwrap_or_default();
+        let is_module = MODULES.contains(&named) || (level.is_some() && !named.starts_with("weir"));
+        !(is_level || is_module || part.contains(['[', ']', '{', '}']))
+    });
+    if let Some(part) = unknown {
+        return Err(format!(
+            "`{part}` is neither a level ({}) nor of a module ({}), as in weir_daemon=debug",
+            LEVELS.join(", "),
+            MODULES.join(", ")
+        ));
+    }
+    EnvFilter::builder().parse(text).map_err(|error| format!("`{text}`: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_silence_the_log_by_a_slip_is_no_filter() {
+        for good in
+            ["", "info", "WARN", "weir_daemon=debug", "warn,weir_daemon=debug,h2=off", "weir_net", "off"]
+        {
+            assert!(filter(good).is_ok(), "{good}");
+        }
+        for slip in ["infoo", "inf", "warn,weir_deamon=debug", "weir_daemon=infoo", "info,", "verbose"] {
+            assert!(filter(slip).is_err(), "{slip}");
+        }
+    }
+}
