@@ -43,8 +43,8 @@ pub async fn serve(
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let incoming = weir_net::incoming(listener);
     let service = RelayControlServer::new(Service::new(events))
-        .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
-        .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+        .max_decoding_message_size(limits::MAX_RELAY_MESSAGE_BYTES)
+        .max_encoding_message_size(limits::MAX_RELAY_MESSAGE_BYTES);
     let served = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(5)))
         .http2_keepalive_timeout(Some(Duration::from_secs(5)))
