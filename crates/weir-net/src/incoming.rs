@@ -152,7 +152,7 @@ fn incoming_within<L: Listener>(
     let (sender, receiver) = mpsc::channel(1);
     let (places, silent) = (Arc::new(Semaphore::new(places)), Arc::<Silent>::default());
     tokio::spawn(async move {
-        let mut refused: u64 = 0;
+        let (mut refused, mut failed): (u64, u64) = (0, 0);
         while !sender.is_closed() {
             let accepted = tokio::select! {
                 accepted = listener.next() => accepted,
@@ -173,7 +173,10 @@ fn incoming_within<L: Listener>(
                     }
                 },
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a control connection");
+                    failed += 1;
+                    if failed.is_power_of_two() {
+                        tracing::warn!(%error, failed, "cannot accept a control connection");
+                    }
                     silent.make_room();
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                 }

@@ -521,6 +521,8 @@ impl Coordinator {
         }
         coflow.sealed = true;
         coflow.complete = true;
+        // After a restart nobody knows when its last flow was done; whoever asks is told the same from now on.
+        coflow.last_done.get_or_insert(now);
         if coflow.verdict == Verdict::Undecided {
             // All of it had moved before any plan could count it.
             coflow.verdict = Verdict::Admitted;

@@ -4,10 +4,12 @@
 //! milliseconds, and a plan for each would cost every agent hundreds of messages.
 
 mod planning_time;
+mod refusals;
 mod service;
 mod snapshots;
 
 use planning_time::PlanningTimes;
+use refusals::Refusals;
 use service::{Event, Service};
 use snapshots::Snapshots;
 use std::collections::BTreeMap;
@@ -115,6 +117,7 @@ struct Owner {
     /// Of calls that this loop numbers itself: those of `ending`.
     next_ending: u64,
     snapshots: Snapshots,
+    refusals: Refusals,
     batch: Span,
     last_plan: Time,
     planning: PlanningTimes,
@@ -148,6 +151,7 @@ async fn run(
         ending: BTreeMap::new(),
         next_ending: 0,
         snapshots: Snapshots::default(),
+        refusals: Refusals::default(),
         batch: options.batch,
         last_plan: Time::ZERO,
         planning: PlanningTimes::default(),
@@ -220,9 +224,14 @@ impl Owner {
                 match &result {
                     Ok(()) => {
                         tracing::info!(host, address, session = session.0, "agent attached");
+                        self.refusals.forget(host, &address);
                         self.sessions.insert(session, (host, sender));
                     }
-                    Err(error) => tracing::warn!(host, address, %error, "agent refused"),
+                    Err(error) => {
+                        if let Some(times) = self.refusals.note(host, &address) {
+                            tracing::warn!(host, address, times, %error, "agent refused");
+                        }
+                    }
                 }
                 let _ = reply.send(result);
             }
