@@ -43,13 +43,9 @@ impl Cluster {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("data")).unwrap();
         let coordinator = free_port();
-        let (listen, hosts_text) = (coordinator.to_string(), hosts.to_string());
-        let arguments =
-            ["coordinator", "--listen", &listen, "--hosts", &hosts_text, "--link-rate", "400mbit"];
-        let mut command = weir(&[&arguments[..], coordinator_options].concat());
-        command.env("WEIR_LOG", "info").stderr(log(dir.path(), "coordinator"));
-        let processes = vec![Process::spawn(&mut command)];
-        let mut cluster = Cluster { dir, coordinator, agents: Vec::new(), processes };
+        let mut cluster = Cluster { dir, coordinator, agents: Vec::new(), processes: Vec::new() };
+        let process = Process::spawn(&mut cluster.coordinator(hosts, coordinator_options));
+        cluster.processes.push(process);
         for host in 0..hosts {
             let spool = cluster.dir.path().join(format!("spool-{host}"));
             let address = free_port();
@@ -59,6 +55,14 @@ impl Cluster {
         }
         cluster.wait_for_agents();
         cluster
+    }
+
+    fn coordinator(&self, hosts: u32, options: &[&str]) -> Command {
+        let (listen, hosts) = (self.coordinator.to_string(), hosts.to_string());
+        let arguments = ["coordinator", "--listen", &listen, "--hosts", &hosts, "--link-rate", "400mbit"];
+        let mut command = weir(&[&arguments[..], options].concat());
+        command.env("WEIR_LOG", "info").stderr(log(self.dir.path(), "coordinator"));
+        command
     }
 
     fn agent(&self, host: u32) -> Command {
@@ -315,7 +319,9 @@ fn options_that_would_stop_a_cluster_are_refused_in_one_line() {
     for (option, value) in [("--hosts", "4000000000"), ("--hosts", "0")] {
         assert!(coordinator(option, value).contains("--hosts"), "{option} {value}");
     }
-    for (option, value) in [("--lease-ms", "0"), ("--coflow-lease", "-1"), ("--plan-share", "2")] {
+    for (option, value) in
+        [("--lease-ms", "0"), ("--coflow-lease", "-1"), ("--coflow-lease", "2"), ("--plan-share", "2")]
+    {
         let option_value = format!("{option}={value}");
         let said = support::process::refused(&[
             "coordinator",
@@ -358,4 +364,108 @@ fn options_that_would_stop_a_cluster_are_refused_in_one_line() {
     .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("--allow /no/such/folder"), "{said}");
+}
+
+/// A driver with coflows of which each has a block at host 0.
+async fn driver_with_coflows(cluster: &Cluster, coflows: usize) -> (Client, Vec<u64>) {
+    let driver = cluster.client(0);
+    let mut ids = Vec::new();
+    for _ in 0..coflows {
+        let id = coflow(&driver).await;
+        driver.put_bytes(id, "b", b"bytes").await.unwrap();
+        ids.push(id);
+    }
+    (driver, ids)
+}
+
+/// All blocks can be got, and nobody ended anything.
+async fn assert_all_live(cluster: &Cluster, coflows: &[u64]) {
+    for &id in coflows {
+        assert_eq!(cluster.client(1).get_bytes(id, "b", limited()).await.unwrap(), b"bytes");
+    }
+    assert!(!cluster.said("coordinator").contains("nobody cared"), "{}", cluster.said("coordinator"));
+}
+
+#[test]
+fn a_stopped_coordinator_that_goes_on_has_ended_nothing() {
+    let cluster = Cluster::start(2, &["--coflow-lease", "4"]);
+    run(async {
+        let (_driver, coflows) = driver_with_coflows(&cluster, 20).await;
+        cluster.signal(0, Signal::STOP);
+        // Three leases; agents and driver lose their sessions meanwhile.
+        tokio::time::sleep(Duration::from_secs(13)).await;
+        cluster.signal(0, Signal::CONT);
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        assert_all_live(&cluster, &coflows).await;
+    });
+}
+
+#[test]
+fn drivers_keep_coflows_whose_lease_the_coordinator_chose() {
+    let cluster = Cluster::start(2, &["--coflow-lease", "3"]);
+    run(async {
+        let (driver, coflows) = driver_with_coflows(&cluster, 3).await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_all_live(&cluster, &coflows).await;
+        drop(driver);
+    });
+    eventually("without their driver they end", || {
+        cluster.said("coordinator").matches("nobody cared").count() == 3
+    });
+}
+
+#[test]
+fn after_restarts_of_the_coordinator_the_agent_that_was_refused_is_so_again() {
+    let mut cluster = Cluster::start(2, &[]);
+    let mut id = 0;
+    run(async {
+        id = coflow(&cluster.client(0)).await;
+        cluster.client(0).put_bytes(id, "b", b"bytes").await.unwrap();
+    });
+    let spool = cluster.dir.path().join("other");
+    let _second = Process::spawn(&mut cluster.agent_at(0, free_port(), &spool));
+    eventually("the second agent is refused", || cluster.said("other").contains("refused the session"));
+    let right = format!("host=0 address=\"{}\"", cluster.agents[0].0);
+    for round in 1..=3 {
+        cluster.processes[0].kill();
+        cluster.processes[0] = Process::spawn(&mut cluster.coordinator(2, &[]));
+        let attached = || {
+            cluster
+                .said("coordinator")
+                .lines()
+                .filter(|line| line.contains("agent attached") && line.contains(&right))
+                .count()
+        };
+        eventually("the right one attaches", || attached() > round);
+        run(async {
+            assert_eq!(cluster.client(1).get_bytes(id, "b", limited()).await.unwrap(), b"bytes");
+        });
+    }
+    assert!(!cluster.said("other").contains("attached to the coordinator"));
+}
+
+#[test]
+fn connections_that_say_nothing_keep_nobody_from_a_coordinator_with_few_descriptors() {
+    let mut cluster = Cluster::start(2, &[]);
+    cluster.processes[0].kill();
+    let coordinator = cluster.coordinator(2, &[]);
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 512 && exec \"$0\" \"$@\""]);
+    few.arg(coordinator.get_program()).args(coordinator.get_args());
+    few.env("WEIR_LOG", "info").stderr(log(cluster.dir.path(), "coordinator"));
+    cluster.processes[0] = Process::spawn(&mut few);
+    eventually("agents attach", || cluster.said("coordinator").matches("agent attached").count() == 4);
+    let _silent: Vec<TcpStream> =
+        (0..600).map(|_| TcpStream::connect(cluster.coordinator).unwrap()).collect();
+    run(async {
+        for _ in 0..20 {
+            coflow(&cluster.client(1)).await;
+        }
+    });
+    cluster.processes[1].kill();
+    let agent = Process::spawn(&mut cluster.agent(0));
+    cluster.processes[1] = agent;
+    eventually("a restarted agent attaches", || {
+        cluster.said("coordinator").matches("agent attached").count() == 5
+    });
 }

@@ -5,22 +5,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 use weir_proto::v1::coordinator_client::CoordinatorClient;
 use weir_proto::{limits, v1};
 
-/// Longest and shortest time between two renewals: a third of the shortest lease is between them.
+/// Shortest and longest time between two renewals: a third of the shortest lease is between them. The first is also the
+/// time after which a renewal that failed is repeated, so that a host that was cut off is heard soon after it no longer is.
 const RENEWAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// How long one call may take.
+/// How long one call may take at most. One of a short lease has a third of that.
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Coflows that this client registered and did not unregister, with the leases that were asked for.
+/// Coflows that this client registered and did not unregister, with their leases.
 #[derive(Debug, Default)]
 pub(crate) struct Owned(Mutex<Coflows>);
 
 #[derive(Debug, Default)]
 struct Coflows {
+    /// As the coordinator said last; 0 where it said none.
     lease_ms: BTreeMap<u64, u64>,
     /// Whether somebody renews them.
     renewed: bool,
@@ -45,35 +47,77 @@ impl Owned {
         self.coflows().lease_ms.remove(&coflow);
     }
 
-    /// When to renew next.
+    /// Renewals are at most this far apart.
     fn pause(&self) -> Duration {
         let coflows = self.coflows();
         let stated = coflows.lease_ms.values().filter(|&&lease_ms| lease_ms > 0).min();
         let third = stated.map_or(RENEWAL.1, |&lease_ms| Duration::from_millis(lease_ms / 3));
         third.clamp(RENEWAL.0, RENEWAL.1)
     }
+
+    /// What a coordinator answered to a renewal.
+    fn renewed(&self, renewed: &[u64], reply: v1::RenewReply) {
+        let mut coflows = self.coflows();
+        for coflow in reply.ended {
+            coflows.lease_ms.remove(&coflow);
+        }
+        // A coordinator that began anew may keep coflows for a shorter time than the one that registered them.
+        for coflow in renewed.iter().filter(|_| reply.lease_ms > 0) {
+            coflows.lease_ms.entry(*coflow).and_modify(|lease_ms| *lease_ms = reply.lease_ms);
+        }
+    }
 }
 
-/// Renews until the client is gone. A call that fails is repeated with the next renewal.
+/// Renews until the client is gone.
 async fn renew(mut client: CoordinatorClient<Channel>, owned: Weak<Owned>) {
+    let mut last = Instant::now();
     loop {
-        let Some(pause) = owned.upgrade().map(|owned| owned.pause()) else { return };
-        // In short steps: a coflow with a short lease may come meanwhile.
-        for _ in 0..pause.as_secs().max(1) {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            match owned.upgrade() {
-                Some(owned) if owned.pause() >= pause => {}
-                Some(_) => break,
-                None => return,
-            }
-        }
+        // In short steps: a coflow with a short lease may come meanwhile, and the client may go.
+        tokio::time::sleep(RENEWAL.0).await;
         let Some(owned) = owned.upgrade() else { return };
-        let coflows: Vec<u64> = owned.coflows().lease_ms.keys().copied().collect();
-        for coflows in coflows.chunks(limits::MAX_COFLOWS_PER_CALL) {
-            let request = v1::RenewRequest { coflows: coflows.to_vec() };
-            if let Ok(Ok(reply)) = tokio::time::timeout(CALL_LIMIT, client.renew(request)).await {
-                reply.into_inner().ended.into_iter().for_each(|coflow| owned.remove(coflow));
-            }
+        let (began, pause) = (Instant::now(), owned.pause());
+        // What is due within the next step would be late after it.
+        if began.duration_since(last) + RENEWAL.0 / 2 >= pause && renew_all(&mut client, &owned, pause).await
+        {
+            last = began;
         }
+    }
+}
+
+/// One renewal of all coflows; false if some could not be renewed.
+async fn renew_all(client: &mut CoordinatorClient<Channel>, owned: &Owned, limit: Duration) -> bool {
+    let coflows: Vec<u64> = owned.coflows().lease_ms.keys().copied().collect();
+    for coflows in coflows.chunks(limits::MAX_COFLOWS_PER_CALL) {
+        let call = client.renew(v1::RenewRequest { coflows: coflows.to_vec() });
+        let Ok(Ok(reply)) = tokio::time::timeout(limit.min(CALL_LIMIT), call).await else { return false };
+        owned.renewed(coflows, reply.into_inner());
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned(leases: &[(u64, u64)]) -> Owned {
+        let owned = Owned::default();
+        owned.coflows().lease_ms.extend(leases.iter().copied());
+        owned
+    }
+
+    #[test]
+    fn renewals_come_at_a_third_of_the_shortest_lease_that_the_coordinator_told() {
+        let owned = owned(&[(1, 600_000), (2, 20_000), (3, 0)]);
+        // 20 s / 3.
+        assert_eq!(owned.pause(), Duration::from_millis(6_666));
+        owned.remove(2);
+        assert_eq!(owned.pause(), Duration::from_secs(60), "no more than a minute apart");
+        // The coordinator began anew, with leases of 45 s.
+        owned.renewed(&[1, 3], v1::RenewReply { ended: vec![3], lease_ms: 45_000 });
+        assert_eq!(owned.pause(), Duration::from_secs(15));
+        assert_eq!(owned.coflows().lease_ms.keys().copied().collect::<Vec<_>>(), [1]);
+        // One that does not say changes nothing.
+        owned.renewed(&[1], v1::RenewReply::default());
+        assert_eq!(owned.pause(), Duration::from_secs(15));
     }
 }

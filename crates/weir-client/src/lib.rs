@@ -115,10 +115,9 @@ impl Client {
         let coordinator = config.coordinator.clone().map(|address| {
             CoordinatorClient::new(weir_net::coordinator_channel(address)).max_decoding_message_size(bound)
         });
-        let agent = config
-            .agent
-            .clone()
-            .map(|path| AgentClient::new(weir_net::agent_channel(path)).max_encoding_message_size(bound));
+        let agent = config.agent.clone().map(|path| {
+            AgentClient::new(weir_net::agent_channel(path)).max_encoding_message_size(limits::MAX_PUT_BYTES)
+        });
         Client {
             config,
             coordinator,
@@ -133,11 +132,11 @@ impl Client {
     /// Declares a coflow and returns its id. Repeated until the coordinator answers or 10 s have passed;
     /// a repetition never registers twice.
     ///
-    /// The coflow has a lease ([`CoflowOptions::lease_ms`], else the coordinator's). This client and its clones renew it
-    /// for as long as one of them lives; without them it lives on for as long as blocks of it are put and got, and then
+    /// The coflow has a lease ([`CoflowOptions::lease_ms`], else the coordinator's). This client and its clones renew it,
+    /// at a third of the lease, for as long as one of them lives; without them it lives on for as long as blocks of it are put and got, and then
     /// for its lease.
     pub async fn register(&self, options: CoflowOptions) -> Result<u64, Error> {
-        let lease_ms = options.lease_ms;
+        let asked_ms = options.lease_ms;
         let request =
             v1::RegisterRequest { options: Some(options), request_key: rand::random_range(1..=u64::MAX) };
         let client = self.coordinator()?;
@@ -146,6 +145,8 @@ impl Client {
             async move { client.register(request).await }
         })
         .await?;
+        // A coordinator of before it told the lease in force keeps what was asked for.
+        let lease_ms = if reply.lease_ms > 0 { reply.lease_ms } else { asked_ms };
         self.owned.add(&client, reply.coflow, lease_ms);
         Ok(reply.coflow)
     }
@@ -296,7 +297,7 @@ impl Client {
 /// What a controller of relays knows: its relays, coflows in their order, and how fast links between sites were.
 pub async fn controller_status(controller: impl Into<Address>) -> Result<ControllerStatus, Error> {
     let client = RelayControlClient::new(weir_net::coordinator_channel(controller))
-        .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+        .max_decoding_message_size(limits::MAX_RELAY_MESSAGE_BYTES);
     retry(|| {
         let mut client = client.clone();
         async move { client.describe(v1::DescribeControllerRequest {}).await }

@@ -8,6 +8,7 @@ mod redis;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use redis::RedisServer;
+use std::io::Write;
 use std::time::Duration;
 use weir_controller::decision::{Finality, Proposal};
 use weir_controller::store::{EmbeddedStore, Notice, RedisStore, Report, Store};
@@ -34,6 +35,14 @@ fn report(server: &str, documents: &[(&str, Option<&str>)]) -> Report {
     }
 }
 
+/// Tells as a server does: all if what changed is not enough. The epoch since.
+async fn tell(store: &dyn Store, report: &Report) -> u64 {
+    match store.report(report).await.unwrap() {
+        Some(epoch) => epoch,
+        None => store.report(&Report { complete: true, ..report.clone() }).await.unwrap().unwrap(),
+    }
+}
+
 fn proposal(epoch: u64, finality: Finality, maker: &str) -> Proposal {
     let (order, splits) = (vec![epoch, u64::MAX], Vec::new());
     Proposal { epoch, finality, maker: maker.to_owned(), rounds: 7, order, splits, largest_group_first: true }
@@ -49,11 +58,11 @@ fn tally(first: f64) -> Tally {
 #[test]
 fn a_state_gets_a_new_epoch_with_every_change_and_only_then() {
     with_both(async |store| {
-        let first = store.report(&report("a", &[("x", Some("1")), ("y", Some("2"))])).await.unwrap();
-        let second = store.report(&report("b", &[("x", Some("3"))])).await.unwrap();
-        let third = store.report(&report("a", &[("x", None)])).await.unwrap();
+        let first = tell(store, &report("a", &[("x", Some("1")), ("y", Some("2"))])).await;
+        let second = tell(store, &report("b", &[("x", Some("3"))])).await;
+        let third = tell(store, &report("a", &[("x", None)])).await;
         assert!(0 < first && first < second && second < third);
-        assert_eq!(store.report(&report("a", &[])).await.unwrap(), third);
+        assert_eq!(tell(store, &report("a", &[])).await, third);
         let snapshot = store.read().await.unwrap();
         let documents = |server: &str| {
             snapshot.servers[server].iter().map(|(name, text)| format!("{name}{text}")).collect::<Vec<_>>()
@@ -61,7 +70,7 @@ fn a_state_gets_a_new_epoch_with_every_change_and_only_then() {
         assert_eq!((documents("a"), documents("b")), (vec!["y2".to_owned()], vec!["x3".to_owned()]));
         assert_eq!((snapshot.epoch, snapshot.decision), (third, None));
         let none = Report { complete: true, ..report("a", &[]) };
-        assert!(store.report(&none).await.unwrap() > third);
+        assert!(tell(store, &none).await > third);
         assert_eq!(store.read().await.unwrap().servers["a"].len(), 0);
     });
 }
@@ -69,7 +78,7 @@ fn a_state_gets_a_new_epoch_with_every_change_and_only_then() {
 #[test]
 fn a_decision_is_made_once_per_stage_and_never_on_a_state_that_is_over() {
     with_both(async |store| {
-        let epoch = store.report(&report("a", &[("x", Some("1"))])).await.unwrap();
+        let epoch = tell(store, &report("a", &[("x", Some("1"))])).await;
         let propose = async |finality, maker| store.propose(&proposal(epoch, finality, maker)).await.unwrap();
         let first = propose(Finality::Provisional, "one").await.unwrap();
         assert!(first > epoch);
@@ -84,13 +93,13 @@ fn a_decision_is_made_once_per_stage_and_never_on_a_state_that_is_over() {
         let decision = store.read().await.unwrap().decision.unwrap();
         assert_eq!((decision.number, decision.proposal), (last, proposal(epoch, Finality::Final, "other")));
         // A new state, and a decision maker that has not heard of it.
-        let next = store.report(&report("a", &[("x", Some("2"))])).await.unwrap();
+        let next = tell(store, &report("a", &[("x", Some("2"))])).await;
         assert!(next > last);
         assert_eq!(propose(Finality::Final, "one").await, None);
         assert!(store.propose(&proposal(next, Finality::Final, "one")).await.unwrap() > Some(next));
         // A state that is over before anybody decided on it.
-        let skipped = store.report(&report("a", &[("x", Some("3"))])).await.unwrap();
-        store.report(&report("a", &[("x", Some("4"))])).await.unwrap();
+        let skipped = tell(store, &report("a", &[("x", Some("3"))])).await;
+        tell(store, &report("a", &[("x", Some("4"))])).await;
         for finality in [Finality::Provisional, Finality::Final] {
             assert_eq!(store.propose(&proposal(skipped, finality, "one")).await.unwrap(), None);
         }
@@ -100,7 +109,7 @@ fn a_decision_is_made_once_per_stage_and_never_on_a_state_that_is_over() {
 #[test]
 fn tallies_of_all_decision_makers_are_those_of_the_epoch_and_count_once() {
     with_both(async |store| {
-        let epoch = store.report(&report("a", &[("x", Some("1"))])).await.unwrap();
+        let epoch = tell(store, &report("a", &[("x", Some("1"))])).await;
         let share = async |epoch, maker, first| store.share(epoch, maker, &tally(first)).await.unwrap();
         assert_eq!(share(epoch, "one", 1.0).await, Some(vec![tally(1.0)]));
         // What one says replaces what it said before.
@@ -114,7 +123,7 @@ fn tallies_of_all_decision_makers_are_those_of_the_epoch_and_count_once() {
         store.propose(&proposal(epoch, Finality::Final, "one")).await.unwrap().unwrap();
         assert_eq!(share(epoch, "one", 1.0).await, None);
         // Tallies of an epoch that is over are refused, and do not come into the next one.
-        let next = store.report(&report("a", &[("x", Some("2"))])).await.unwrap();
+        let next = tell(store, &report("a", &[("x", Some("2"))])).await;
         assert_eq!(share(epoch, "other", 1.0).await, None);
         assert_eq!(share(next, "one", 5.0).await, Some(vec![tally(5.0)]));
     });
@@ -126,7 +135,7 @@ fn numbers_are_above_what_servers_have_seen_whatever_the_store_forgot() {
         let (number, _) = store.issue(1_000).await.unwrap();
         assert_eq!(number, 1_001);
         let seen = Report { floor: 5_000, ..report("a", &[("x", Some("1"))]) };
-        assert_eq!(store.report(&seen).await.unwrap(), 5_001);
+        assert_eq!(tell(store, &seen).await, 5_001);
         let (number, snapshot) = store.issue(17).await.unwrap();
         assert_eq!((number, snapshot.epoch), (5_002, 5_001));
     });
@@ -136,15 +145,48 @@ fn numbers_are_above_what_servers_have_seen_whatever_the_store_forgot() {
 fn a_server_that_is_not_known_hears_it_and_reports_all() {
     with_both(async |store| {
         assert!(!store.renew("a").await.unwrap().known);
-        store.report(&report("a", &[("x", Some("1")), ("y", Some("2"))])).await.unwrap();
+        tell(store, &report("a", &[("x", Some("1")), ("y", Some("2"))])).await;
         let renewal = store.renew("a").await.unwrap();
         assert_eq!((renewal.known, renewal.decision), (true, 0));
-        let epoch =
-            store.report(&Report { complete: true, ..report("a", &[("z", Some("3"))]) }).await.unwrap();
+        let epoch = tell(store, &Report { complete: true, ..report("a", &[("z", Some("3"))]) }).await;
         let number = store.propose(&proposal(epoch, Finality::Provisional, "one")).await.unwrap();
         assert_eq!(number, Some(store.renew("a").await.unwrap().decision));
         let snapshot = store.read().await.unwrap();
         assert_eq!(snapshot.servers["a"].keys().collect::<Vec<_>>(), ["z"]);
+    });
+}
+
+#[test]
+fn what_changed_alone_registers_no_server_with_a_store_that_forgot_it() {
+    with_both(async |store| {
+        let changes = report("a", &[("x", Some("1"))]);
+        assert_eq!(store.report(&changes).await.unwrap(), None);
+        assert!(!store.renew("a").await.unwrap().known);
+        assert!(
+            store.read().await.unwrap().servers.is_empty(),
+            "a part of what it told is not taken for all"
+        );
+        assert!(store.report(&Report { complete: true, ..changes.clone() }).await.unwrap().is_some());
+        assert!(store.report(&changes).await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn a_redis_that_was_stopped_for_longer_than_servers_live_forgets_none_of_them() {
+    let Some(server) = RedisServer::start() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let store = RedisStore::new(&server.url(), "test:").unwrap();
+        tell(&store, &report("a", &[("x", Some("1"))])).await;
+        tell(&store, &report("b", &[("x", Some("1"))])).await;
+        // It answers nobody for four seconds.
+        let url = server.url();
+        let address = url.trim_start_matches("redis://").trim_end_matches('/');
+        std::net::TcpStream::connect(address).unwrap().write_all(b"CLIENT PAUSE 4000 ALL\r\n").unwrap();
+        tokio::time::sleep(Duration::from_millis(4_100)).await;
+        // The first one that is heard again ends no other.
+        assert!(store.renew("a").await.unwrap().known);
+        assert!(store.renew("b").await.unwrap().known);
     });
 }
 
@@ -154,7 +196,7 @@ fn listeners_hear_of_states_and_decisions() {
         let mut notices = store.listen();
         let mut next = async || tokio::time::timeout(Duration::from_secs(20), notices.recv()).await.unwrap();
         assert_eq!(next().await, Some(Notice::Connected));
-        let epoch = store.report(&report("a", &[("x", Some("1"))])).await.unwrap();
+        let epoch = tell(store, &report("a", &[("x", Some("1"))])).await;
         assert_eq!(next().await, Some(Notice::State));
         store.propose(&proposal(epoch, Finality::Provisional, "one")).await.unwrap();
         assert_eq!(next().await, Some(Notice::Decision));
@@ -170,7 +212,7 @@ fn a_redis_that_comes_back_is_used_again_and_listeners_hear_of_it() {
         let mut notices = store.listen();
         let mut next = async || tokio::time::timeout(Duration::from_secs(20), notices.recv()).await.unwrap();
         assert_eq!(next().await, Some(Notice::Connected));
-        let epoch = store.report(&report("a", &[("x", Some("1"))])).await.unwrap();
+        let epoch = tell(&store, &report("a", &[("x", Some("1"))])).await;
         assert_eq!(next().await, Some(Notice::State));
         server.kill();
         assert!(store.renew("a").await.is_err());
@@ -178,7 +220,7 @@ fn a_redis_that_comes_back_is_used_again_and_listeners_hear_of_it() {
         assert_eq!(next().await, Some(Notice::Connected));
         assert!(!store.renew("a").await.unwrap().known, "it has forgotten all");
         let told = Report { floor: epoch, ..report("a", &[("x", Some("1"))]) };
-        assert!(store.report(&told).await.unwrap() > epoch);
+        assert!(tell(&store, &told).await > epoch);
         assert_eq!(next().await, Some(Notice::State));
     });
 }

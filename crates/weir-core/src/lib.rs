@@ -14,6 +14,7 @@ pub mod agent;
 pub mod coordinator;
 mod id_set;
 mod marks;
+mod portions;
 pub mod relay;
 
 /// How many sequences of arbitrary messages tests draw.

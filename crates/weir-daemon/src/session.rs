@@ -6,6 +6,8 @@ use weir_net::Address;
 
 /// First and longest pause between attempts.
 const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// Longest pause after a session was refused: whoever refuses is there, and says the same again most likely.
+const REFUSED_RETRY: Duration = Duration::from_secs(8);
 /// So many attempts, a second or so, may fail after the start before they are worth a warning.
 const STARTING_FAILURES: u64 = 8;
 
@@ -42,7 +44,7 @@ pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
         match &ended {
             _ if !told => {}
             Ok(()) => tracing::info!(%address, "the {} closed the session; connecting again", A::PEER),
-            Err(status) if status.code() == Code::FailedPrecondition => {
+            Err(status) if is_refusal(status) => {
                 tracing::error!(%address, failures, "the {} refused the session: {}", A::PEER, status.message());
             }
             Err(status) if established => {
@@ -61,6 +63,12 @@ pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
             address = turn.next().unwrap_or(address);
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(RETRY.1);
+        let longest = if ended.is_err_and(|status| is_refusal(&status)) { REFUSED_RETRY } else { RETRY.1 };
+        pause = (pause * 2).min(longest);
     }
+}
+
+/// Whether the peer had the session's reason to say no, rather than not being there.
+fn is_refusal(status: &Status) -> bool {
+    matches!(status.code(), Code::FailedPrecondition | Code::AlreadyExists)
 }

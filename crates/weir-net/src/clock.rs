@@ -1,13 +1,16 @@
 //! The one place of the live system that reads clocks.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{SystemTime, UNIX_EPOCH};
 use weir_model::{Span, Time};
 
-/// Nanoseconds since the Unix epoch that never go back: the wall clock read once, and the monotonic
-/// clock from there. Ages therefore survive a restart of the process.
+/// Nanoseconds since the Unix epoch that never go back: the wall clock read once, and from there the time since the machine
+/// booted, with that in which it was suspended. Ages therefore survive a restart of the process, steps of the wall clock
+/// change nothing, and to a process a suspended machine is like having been stopped: it sees a gap.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    origin: Instant,
+    /// Since the boot, at the start.
+    origin_ns: u64,
     at_origin: Time,
 }
 
@@ -15,17 +18,24 @@ impl Clock {
     /// Reads the wall clock once.
     pub fn start() -> Clock {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { origin: Instant::now(), at_origin: Time::from_nanos(since_epoch.as_nanos() as u64) }
+        Clock {
+            origin_ns: nanos_of(ClockId::Boottime),
+            at_origin: Time::from_nanos(since_epoch.as_nanos() as u64),
+        }
     }
 
     /// Now.
     pub fn now(&self) -> Time {
-        self.at_origin + Span::from_nanos(self.origin.elapsed().as_nanos() as u64)
+        self.at_origin + Span::from_nanos(nanos_of(ClockId::Boottime).saturating_sub(self.origin_ns))
     }
 }
 
 /// Nanoseconds of the machine's monotonic clock, the same for all its processes.
 pub fn monotonic_nanos() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    nanos_of(ClockId::Monotonic)
+}
+
+fn nanos_of(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -1,12 +1,18 @@
 //! Connections of strangers to a gRPC server: so many and no more, and none that says nothing.
+//!
+//! Where there is no room for a new connection, one goes that has not said a word yet: those who speak are not kept out by
+//! those who do not. The oldest one of the address that has most of them goes, so that an address with many takes no place
+//! of others. One whose first word only waits to be read is no silent one.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
@@ -16,28 +22,112 @@ use weir_proto::limits::MAX_CONTROL_CONNECTIONS;
 const FIRST_WORD_LIMIT: Duration = Duration::from_secs(10);
 /// How long to wait after a connection could not be accepted, for want of descriptors most likely.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// How long a connection that made room may take to be closed.
+const CLOSING_LIMIT: Duration = Duration::from_secs(1);
+/// Connections of one address that have not said anything yet; the oldest one makes room for a further one.
+const MAX_SILENT_PER_ADDRESS: usize = 64;
 
 /// What connections come from.
 pub trait Listener: Send + Sync + 'static {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// Accepts one.
-    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+    /// Accepts one. Where it comes from, if that is known.
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<IpAddr>)>> + Send;
 }
 
 impl Listener for tokio::net::TcpListener {
     type Stream = tokio::net::TcpStream;
-    async fn next(&self) -> io::Result<Self::Stream> {
-        let (stream, _) = self.accept().await?;
+    async fn next(&self) -> io::Result<(Self::Stream, Option<IpAddr>)> {
+        let (stream, peer) = self.accept().await?;
         stream.set_nodelay(true)?;
-        Ok(stream)
+        Ok((stream, Some(peer.ip())))
     }
 }
 
 impl Listener for tokio::net::UnixListener {
     type Stream = tokio::net::UnixStream;
-    async fn next(&self) -> io::Result<Self::Stream> {
-        Ok(self.accept().await?.0)
+    async fn next(&self) -> io::Result<(Self::Stream, Option<IpAddr>)> {
+        Ok((self.accept().await?.0, None))
+    }
+}
+
+/// Connections that have not said anything yet, oldest first.
+#[derive(Default)]
+struct Silent(Mutex<SilentOnes>);
+
+#[derive(Default)]
+struct SilentOnes {
+    next: u64,
+    /// Where each comes from, and what closes it by being dropped.
+    waiting: BTreeMap<u64, (Option<IpAddr>, oneshot::Sender<()>)>,
+    counts: BTreeMap<Option<IpAddr>, usize>,
+}
+
+impl SilentOnes {
+    fn remove(&mut self, id: u64) {
+        let Some((peer, _)) = self.waiting.remove(&id) else { return };
+        if let Some(count) = self.counts.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&peer);
+            }
+        }
+    }
+
+    /// Closes the oldest one of an address.
+    fn close_oldest_of(&mut self, peer: Option<IpAddr>) {
+        let oldest = self.waiting.iter().find(|(_, (other, _))| *other == peer).map(|(&id, _)| id);
+        oldest.into_iter().for_each(|id| self.remove(id));
+    }
+}
+
+impl Silent {
+    fn ones(&self) -> MutexGuard<'_, SilentOnes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection has begun.
+    fn add(self: &Arc<Silent>, peer: Option<IpAddr>) -> Unheard {
+        let (closer, closed) = oneshot::channel();
+        let mut ones = self.ones();
+        if ones.counts.get(&peer).is_some_and(|&count| count >= MAX_SILENT_PER_ADDRESS) {
+            ones.close_oldest_of(peer);
+        }
+        let id = ones.next;
+        ones.next += 1;
+        ones.waiting.insert(id, (peer, closer));
+        *ones.counts.entry(peer).or_default() += 1;
+        let limit = Box::pin(tokio::time::sleep(FIRST_WORD_LIMIT));
+        Unheard { id, silent: Arc::clone(self), closed, limit }
+    }
+
+    /// Closes one, of the address that has most of them.
+    fn make_room(&self) {
+        let mut ones = self.ones();
+        if let Some((&peer, _)) = ones.counts.iter().max_by_key(|&(_, &count)| count) {
+            ones.close_oldest_of(peer);
+        }
+    }
+}
+
+/// What a connection has until its first word.
+struct Unheard {
+    id: u64,
+    silent: Arc<Silent>,
+    closed: oneshot::Receiver<()>,
+    limit: Pin<Box<Sleep>>,
+}
+
+impl Unheard {
+    /// Whether it waited long enough, or has to make room.
+    fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        self.limit.as_mut().poll(context).is_ready() || Pin::new(&mut self.closed).poll(context).is_ready()
+    }
+}
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        self.silent.ones().remove(self.id);
     }
 }
 
@@ -45,34 +135,64 @@ impl Listener for tokio::net::UnixListener {
 pub struct Guarded<S> {
     stream: S,
     /// Until it said something.
-    limit: Option<Pin<Box<Sleep>>>,
+    unheard: Option<Unheard>,
     _place: OwnedSemaphorePermit,
 }
 
-/// The connections of a listener, [`MAX_CONTROL_CONNECTIONS`] at a time, or fewer where descriptors are few. One beyond that is closed at once.
+/// The connections of a listener, [`MAX_CONTROL_CONNECTIONS`] at a time, or fewer where descriptors are few. One beyond that
+/// takes the place of a silent one, or is closed at once.
 pub fn incoming<L: Listener>(listener: L) -> ReceiverStream<io::Result<Guarded<L::Stream>>> {
+    incoming_within(listener, crate::connections_within_limit(MAX_CONTROL_CONNECTIONS))
+}
+
+fn incoming_within<L: Listener>(
+    listener: L,
+    places: usize,
+) -> ReceiverStream<io::Result<Guarded<L::Stream>>> {
     let (sender, receiver) = mpsc::channel(1);
-    let places = Arc::new(Semaphore::new(crate::connections_within_limit(MAX_CONTROL_CONNECTIONS)));
+    let (places, silent) = (Arc::new(Semaphore::new(places)), Arc::<Silent>::default());
     tokio::spawn(async move {
+        let (mut refused, mut failed): (u64, u64) = (0, 0);
         while !sender.is_closed() {
             let accepted = tokio::select! {
                 accepted = listener.next() => accepted,
                 () = sender.closed() => return,
             };
-            match (accepted, Arc::clone(&places).try_acquire_owned()) {
-                (Ok(stream), Ok(place)) => {
-                    let limit = Some(Box::pin(tokio::time::sleep(FIRST_WORD_LIMIT)));
-                    let _ = sender.send(Ok(Guarded { stream, limit, _place: place })).await;
-                }
-                (Ok(_), Err(_)) => tracing::warn!("a control connection beyond the bound was closed"),
-                (Err(error), _) => {
-                    tracing::warn!(%error, "cannot accept a control connection");
+            match accepted {
+                Ok((stream, peer)) => match place(&places, &silent).await {
+                    Some(place) => {
+                        let unheard = Some(silent.add(peer));
+                        let _ = sender.send(Ok(Guarded { stream, unheard, _place: place })).await;
+                    }
+                    None => {
+                        refused += 1;
+                        // Whoever is refused comes again at once: not each of them is news.
+                        if refused.is_power_of_two() {
+                            tracing::warn!(refused, "a control connection beyond the bound was closed");
+                        }
+                    }
+                },
+                Err(error) => {
+                    failed += 1;
+                    if failed.is_power_of_two() {
+                        tracing::warn!(%error, failed, "cannot accept a control connection");
+                    }
+                    silent.make_room();
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
             }
         }
     });
     ReceiverStream::new(receiver)
+}
+
+/// A place for a connection, that of a silent one if there is no other.
+async fn place(places: &Arc<Semaphore>, silent: &Silent) -> Option<OwnedSemaphorePermit> {
+    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        return Some(place);
+    }
+    silent.make_room();
+    tokio::time::timeout(CLOSING_LIMIT, Arc::clone(places).acquire_owned()).await.ok()?.ok()
 }
 
 impl<S> Connected for Guarded<S> {
@@ -89,11 +209,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.limit = None;
+            self.unheard = None;
         }
         if read.is_pending()
-            && let Some(limit) = &mut self.limit
-            && limit.as_mut().poll(context).is_ready()
+            && let Some(unheard) = &mut self.unheard
+            && unheard.is_over(context)
         {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
@@ -149,5 +269,64 @@ mod tests {
         assert_eq!(spoken.read_u8().await.unwrap(), b'a');
         let quiet = tokio::time::timeout(FIRST_WORD_LIMIT * 3, spoken.read_u8()).await;
         assert!(quiet.is_err(), "it waits on");
+    }
+
+    /// Reads all that comes, as a server does.
+    fn serve(mut incoming: ReceiverStream<io::Result<Guarded<TcpStream>>>) -> mpsc::Receiver<u8> {
+        let (said, words) = mpsc::channel(16);
+        tokio::spawn(async move {
+            while let Some(Ok(mut connection)) = incoming.next().await {
+                let said = said.clone();
+                tokio::spawn(async move {
+                    while let Ok(word) = connection.read_u8().await {
+                        let _ = said.send(word).await;
+                    }
+                });
+            }
+        });
+        words
+    }
+
+    #[tokio::test]
+    async fn those_who_speak_get_the_places_of_those_who_do_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut words = serve(incoming_within(listener, 4));
+        let mut speaking = Vec::new();
+        let mut silent = Vec::new();
+        for word in 0..4 {
+            for _ in 0..10 {
+                silent.push(TcpStream::connect(address).await.unwrap());
+            }
+            let mut client = TcpStream::connect(address).await.unwrap();
+            client.write_all(&[word]).await.unwrap();
+            // Long before any silent one has waited for ten seconds.
+            let heard = tokio::time::timeout(FIRST_WORD_LIMIT / 2, words.recv()).await;
+            assert_eq!(heard.unwrap(), Some(word), "silent ones gave way");
+            speaking.push(client);
+        }
+        // Four that spoke have all places; none of them goes.
+        for (word, client) in (10..).zip(&mut speaking) {
+            client.write_all(&[word]).await.unwrap();
+            assert_eq!(words.recv().await, Some(word));
+        }
+    }
+
+    #[tokio::test]
+    async fn one_address_has_so_many_silent_connections_and_no_more() {
+        let silent = Arc::<Silent>::default();
+        let (one, other) = (Some(IpAddr::from([10, 0, 0, 1])), Some(IpAddr::from([10, 0, 0, 2])));
+        let mut first = silent.add(other);
+        let mut many: Vec<Unheard> = (0..MAX_SILENT_PER_ADDRESS).map(|_| silent.add(one)).collect();
+        let is_closed =
+            |unheard: &mut Unheard| unheard.closed.try_recv() == Err(oneshot::error::TryRecvError::Closed);
+        assert!(!many.iter_mut().any(is_closed));
+        let _further = silent.add(one);
+        silent.make_room();
+        let closed: Vec<bool> = many.iter_mut().take(3).map(is_closed).collect();
+        assert_eq!(closed, [true, true, false], "the two oldest ones of the address with most");
+        assert!(!is_closed(&mut first));
+        many.clear();
+        assert_eq!(silent.ones().counts.len(), 2, "what is over is not counted");
     }
 }

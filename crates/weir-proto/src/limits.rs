@@ -1,7 +1,19 @@
 //! Named bounds. Reaching one is an error to the caller or a counted, defined event, never a crash.
 
-/// Longest encoded control message in bytes; gRPC refuses longer ones.
-pub const MAX_CONTROL_MESSAGE_BYTES: usize = 64 << 20;
+/// Longest encoded message in bytes between clients, agents and coordinator; gRPC refuses longer ones. What takes longer is
+/// said in several, see [`MAX_PORTION_BYTES`].
+pub const MAX_CONTROL_MESSAGE_BYTES: usize = 4 << 20;
+/// Longest encoded message in bytes between relays and controllers.
+pub const MAX_RELAY_MESSAGE_BYTES: usize = 64 << 20;
+/// Longest encoded `Put` in bytes: it has the checksums of all frames of a block.
+pub const MAX_PUT_BYTES: usize = 64 << 20;
+/// A list that takes more bytes goes on in the next message.
+pub const MAX_PORTION_BYTES: usize = 1 << 20;
+/// Most entries of all lists in one message of an agent: its session ends with a longer one. Agents say far fewer.
+pub const MAX_ENTRIES_RECEIVED: usize = 65_536;
+/// Most bytes of one agent's messages that wait for the coordinator, so that others are heard between them; a longer
+/// message waits alone.
+pub const MAX_SESSION_QUEUED_BYTES: usize = 256 << 10;
 /// Longest block name in bytes of UTF-8.
 pub const MAX_BLOCK_NAME_BYTES: usize = 255;
 /// Most coflows a coordinator keeps live; a further `register` is refused.
@@ -27,6 +39,9 @@ pub const MAX_COMPLETED_RECORDS: usize = 10_000;
 /// that latecomers are told so. Ids between two live coflows are one range, so this is far beyond
 /// [`MAX_LIVE_COFLOWS`]; at the bound the lowest ranges are forgotten. A coordinator forgets none of its own.
 pub const MAX_ENDED_RANGES: usize = 200_000;
+/// Ranges of ids that were unregistered though no agent has told of their coflows: of earlier processes and of hosts that
+/// are away, or never given by anybody. A further one is not remembered; should its coflow come, it ends with its lease.
+pub const MAX_UNSEEN_ENDS: usize = 65_536;
 /// Longest name of a coflow, a tenant or an address in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 1_024;
 /// Longest path of a file in bytes.
@@ -37,6 +52,9 @@ pub const MAX_COFLOWS_PER_CALL: usize = 1_000;
 pub const MAX_BLOCK_BYTES: u64 = 1 << 43;
 /// Longest deadline of a coflow in milliseconds, 365 days.
 pub const MAX_DEADLINE_MS: u64 = 365 * 86_400_000;
+/// Shortest lease of a coflow in milliseconds: clients renew at a third of it, once a second at most. A coordinator takes
+/// no silence of a second and less for that of others, see `weir_core::coordinator`.
+pub const MIN_COFLOW_LEASE_MS: u64 = 3_000;
 /// Longest lease of a coflow in milliseconds, 7 days.
 pub const MAX_COFLOW_LEASE_MS: u64 = 7 * 86_400_000;
 /// Most notes, blocks, flows or ranges in one message of a Hello or of the coordinator.
@@ -44,7 +62,7 @@ pub const MAX_ENTRIES_PER_MESSAGE: usize = 4_096;
 /// Most bytes of messages of agents that wait for the coordinator; their sessions wait beyond that.
 pub const MAX_QUEUED_BYTES: usize = 64 << 20;
 /// Most `Locate` calls that wait at a coordinator; a further one is answered at once, without holders.
-pub const MAX_WAITING_LOCATES: usize = 1_000_000;
+pub const MAX_WAITING_LOCATES: usize = 200_000;
 /// Blocks for which a coordinator remembers whom it told of which holder; told beyond that, it forgets at once.
 pub const MAX_PROMISED_BLOCKS: usize = 10_000;
 /// Most `AwaitAdmission` calls that wait at a coordinator; a further one is answered at once, undecided.

@@ -11,6 +11,7 @@ use weir_daemon::agent::{AgentOptions, InterfaceChoice, SiteRelays};
 use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Wire};
 use weir_model::{Fabric, Rate, Span};
 use weir_net::Address;
+use weir_proto::limits::{MAX_COFLOW_LEASE_MS, MIN_COFLOW_LEASE_MS};
 use weir_testbed::live::UnfinishedFile;
 
 /// Bytes of a Unix socket's path (`sun_path`), without the zero at its end.
@@ -41,8 +42,8 @@ pub(crate) struct CoordinatorArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     lease_ms: u64,
     /// How long a coflow is kept without a sign of life (a renewal by its driver, a put, a get, a flow that moves)
-    /// before it ends as if it had been unregistered, unless its driver asked for more or less; 0: for ever
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(0..=604_800))]
+    /// before it ends as if it had been unregistered, unless its driver asked for more or less; 3 to 604800, 0: for ever
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = coflow_lease)]
     coflow_lease: u64,
     #[command(flatten)]
     control: ControlArgs,
@@ -106,6 +107,18 @@ fn minute_of_millis(text: &str) -> Result<Span, String> {
 /// A time in seconds, an hour at most.
 pub(crate) fn seconds(text: &str) -> Result<Span, String> {
     span(text, 1.0, 3600.0)
+}
+
+/// Seconds of a coflow's lease.
+fn coflow_lease(text: &str) -> Result<u64, String> {
+    let (least, most) = (MIN_COFLOW_LEASE_MS.div_ceil(1000), MAX_COFLOW_LEASE_MS / 1000);
+    let seconds: u64 = text.parse().map_err(|_| "not a whole number".to_owned())?;
+    if seconds > 0 && !(least..=most).contains(&seconds) {
+        return Err(format!(
+            "neither 0 nor between {least} and {most}; drivers could not keep less by renewals"
+        ));
+    }
+    Ok(seconds)
 }
 
 fn span(text: &str, unit_secs: f64, most: f64) -> Result<Span, String> {

@@ -18,7 +18,7 @@ use weir_proto::v1::coordinator_client::CoordinatorClient;
 /// How long one of them stays at most.
 const STAY: Duration = Duration::from_secs(2);
 /// A coflow that a stranger registers, and nobody renews.
-const ORPHAN_LEASE_MS: u64 = 1_000;
+const ORPHAN_LEASE_MS: u64 = 3_000;
 /// No process gives ids from here on.
 const NEVER_GIVEN: u64 = 1 << 63;
 

@@ -50,15 +50,24 @@ pub async fn decide(
 async fn run(mut maker: Maker, store: Arc<dyn Store>) {
     let mut notices = store.listen();
     let mut pause = RETRY.0;
+    let mut failures: u64 = 0;
     loop {
-        match decide_once(&mut maker, store.as_ref()).await {
+        let outcome = decide_once(&mut maker, store.as_ref()).await;
+        if outcome.is_ok() && std::mem::take(&mut failures) > 0 {
+            tracing::info!("the store answers again");
+        }
+        match outcome {
             Ok(Outcome::Over) => pause = RETRY.0,
             Ok(Outcome::Nothing) => {
                 pause = RETRY.0;
                 wait(&mut notices).await;
             }
             Err(error) => {
-                tracing::warn!(%error, "no decisions until it does");
+                // The first failure is news, and so is that it lasts; each of them is not.
+                failures += 1;
+                if failures.is_power_of_two() {
+                    tracing::warn!(%error, failures, "no decisions until it does; relays keep the rules they have");
+                }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(RETRY.1);
             }

@@ -7,6 +7,7 @@
 
 use super::known::{HelloError, Known};
 use super::rules::{At, RuleTable, complete, differences, rules_for};
+use super::undecided::Undecided;
 use crate::decision::Decision;
 use crate::records::{RelayRecord, State};
 use crate::store::{Notice, Renewal, Report, SERVER_LIFETIME, Snapshot};
@@ -20,6 +21,8 @@ use weir_proto::v1::to_relay::Kind as ToRelay;
 const RETRY: (Span, Span) = (Span::from_millis(20), Span::from_millis(500));
 /// Keepalives per lease.
 const KEEPALIVES: u64 = 4;
+/// A server, which renews what it told every second, did not run for so long.
+const PAUSE: Span = Span::from_millis(3_000);
 /// How long a store that may have forgotten all is given to hear it again from every server: each tries again within half
 /// of it.
 pub const FORGETFUL_GRACE: Span = Span::from_millis(1_000);
@@ -67,8 +70,8 @@ pub enum Request {
 /// What the store answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The epoch after a report.
-    Reported(u64),
+    /// The epoch after a report; none if the store has to be told all.
+    Reported(Option<u64>),
     /// After a renewal.
     Renewed(Renewal),
     /// A number for rules, and what there is.
@@ -121,6 +124,10 @@ pub struct ServerCore {
     floor: u64,
     /// Whether the store is to be told all, since it may have lost what it was told.
     tell_all: bool,
+    /// Whether it has what this server told.
+    is_told: bool,
+    undecided: Undecided,
+    ticked: Time,
     report_at: Option<Time>,
     issue_at: Option<Time>,
     renew_at: Time,
@@ -146,6 +153,9 @@ impl ServerCore {
             whole_since: None,
             floor: 0,
             tell_all: true,
+            is_told: false,
+            undecided: Undecided::default(),
+            ticked: now,
             report_at: None,
             issue_at: None,
             renew_at: now,
@@ -312,14 +322,15 @@ impl ServerCore {
             self.expect_forgotten(now);
         }
         match reply {
-            Reply::Reported(epoch) => {
+            Reply::Reported(Some(epoch)) => {
                 self.floor = self.floor.max(epoch);
+                self.is_told = true;
                 self.renewed(now);
             }
+            Reply::Reported(None) => self.forgotten(now),
             Reply::Renewed(renewal) => {
                 if !renewal.known {
-                    self.tell_all = true;
-                    self.expect_forgotten(now);
+                    self.forgotten(now);
                 }
                 if renewal.decision > self.decision.as_ref().map_or(0, |decision| decision.number) {
                     self.issue_within(now, Span::ZERO);
@@ -338,6 +349,9 @@ impl ServerCore {
     /// Tells relays what is new, under this number.
     fn issued(&mut self, now: Time, number: u64, snapshot: Snapshot) {
         self.floor = self.floor.max(number);
+        if self.is_told && !snapshot.servers.contains_key(&self.settings.name) {
+            self.forgotten(now);
+        }
         let told = snapshot.servers.iter().filter(|(_, documents)| !documents.is_empty());
         let told_by: BTreeSet<String> = told.map(|(server, _)| server.clone()).collect();
         if now < self.forgetful_until && !self.is_whole(&told_by, &snapshot) {
@@ -345,10 +359,19 @@ impl ServerCore {
             self.issue_within(now, self.forgetful_until.since(now));
         } else {
             self.told_by = told_by;
+            let epoch = snapshot.epoch;
             self.take_over(snapshot);
+            self.undecided.note(now, epoch, &self.state, self.decision.as_ref());
         }
         self.tell_lists(now);
         self.tell_rules(now, number);
+    }
+
+    /// The store forgot all, without having been away: somebody emptied it.
+    fn forgotten(&mut self, now: Time) {
+        self.tell_all = true;
+        self.is_told = false;
+        self.expect_forgotten(now);
     }
 
     /// The store may have forgotten what servers told it.
@@ -436,6 +459,11 @@ impl ServerCore {
         self.messages.pop_front()
     }
 
+    /// What its operator should know now, once each time.
+    pub fn poll_warning(&mut self, now: Time) -> Option<String> {
+        self.undecided.poll(now)
+    }
+
     /// When there is something to do although nothing happens.
     pub fn next_timeout(&self) -> Time {
         let keepalive = self.sessions.values().map(|session| session.last_message + self.keepalive_after());
@@ -448,6 +476,11 @@ impl ServerCore {
 
     /// Time went on.
     pub fn handle_timeout(&mut self, now: Time) {
+        let gap = now.since(std::mem::replace(&mut self.ticked, now));
+        if gap > PAUSE {
+            // The process did not run: relays could not come back meanwhile.
+            self.known.put_off(gap);
+        }
         self.known.forget_lost(now);
         if self.known.is_changed() {
             self.report_within(now, self.settings.progress_interval);

@@ -249,6 +249,13 @@ impl Known {
         }
     }
 
+    /// Nobody could come back for so long.
+    pub(super) fn put_off(&mut self, gap: Span) {
+        for relay in self.relays.values_mut() {
+            relay.lost = relay.lost.map(|lost| lost + gap);
+        }
+    }
+
     /// Forgets relays that were not attached for [`LOST_RELAY_GRACE`].
     pub(super) fn forget_lost(&mut self, now: Time) {
         let over = |relay: &KnownRelay| relay.lost.is_some_and(|lost| lost + LOST_RELAY_GRACE <= now);

@@ -5,6 +5,7 @@ mod known;
 mod rules;
 mod service;
 mod status;
+mod undecided;
 
 #[cfg(test)]
 mod tests;
@@ -43,8 +44,8 @@ pub async fn serve(
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let incoming = weir_net::incoming(listener);
     let service = RelayControlServer::new(Service::new(events))
-        .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
-        .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+        .max_decoding_message_size(limits::MAX_RELAY_MESSAGE_BYTES)
+        .max_encoding_message_size(limits::MAX_RELAY_MESSAGE_BYTES);
     let served = tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(5)))
         .http2_keepalive_timeout(Some(Duration::from_secs(5)))
@@ -74,8 +75,8 @@ pub enum ServeError {
 
 type Asking = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
-/// Carries a request out.
-fn ask(store: Arc<dyn Store>, server: String, request: Request) -> Asking {
+/// Carries a request out, after so many that failed one after the other.
+fn ask(store: Arc<dyn Store>, server: String, request: Request, failures: u64) -> Asking {
     Box::pin(async move {
         let reply: Result<Reply, StoreError> = match &request {
             Request::Report(report) => store.report(report).await.map(Reply::Reported),
@@ -85,7 +86,11 @@ fn ask(store: Arc<dyn Store>, server: String, request: Request) -> Asking {
             }
         };
         reply.unwrap_or_else(|error| {
-            tracing::warn!(%error, "relays go on with the rules they have");
+            // The first failure is news, and so is that it lasts; each of them is not.
+            let failures = failures + 1;
+            if failures.is_power_of_two() {
+                tracing::warn!(%error, failures, "relays go on with the rules they have");
+            }
             Reply::Failed
         })
     })
@@ -100,6 +105,7 @@ async fn run(settings: ServerSettings, store: Arc<dyn Store>, mut inbox: mpsc::R
     let mut notices = store.listen();
     let mut asking: Option<Asking> = None;
     let mut counts = Counts::default();
+    let mut failures = 0;
     loop {
         let sleep = Duration::from_nanos(core.next_timeout().since(clock.now()).nanos());
         let answer = async {
@@ -115,6 +121,7 @@ async fn run(settings: ServerSettings, store: Arc<dyn Store>, mut inbox: mpsc::R
             },
             reply = answer => {
                 asking = None;
+                failures = if reply == Reply::Failed { failures + 1 } else { 0 };
                 core.handle_reply(clock.now(), reply);
             }
             notice = notices.recv() => match notice {
@@ -129,15 +136,20 @@ async fn run(settings: ServerSettings, store: Arc<dyn Store>, mut inbox: mpsc::R
             handle(&mut core, &mut relays, &clock, event);
         }
         core.handle_timeout(clock.now());
-        if core.counts() != counts {
-            counts = core.counts();
-            tracing::info!(?counts, "what should be rare happened");
+        let counted = core.counts();
+        // A store that is away is told of above, and not with each attempt.
+        if (Counts { failed: counts.failed, ..counted }) != counts {
+            tracing::info!(counts = ?counted, "what should be rare happened");
+            counts = counted;
+        }
+        while let Some(warning) = core.poll_warning(clock.now()) {
+            tracing::warn!("{warning}");
         }
         deliver(&mut core, &mut relays, &clock);
         if asking.is_none()
             && let Some(request) = core.poll_request(clock.now())
         {
-            asking = Some(ask(store.clone(), name.clone(), request));
+            asking = Some(ask(store.clone(), name.clone(), request, failures));
         }
     }
 }

@@ -15,6 +15,8 @@ struct World {
     away: bool,
     /// A server that the store does not answer.
     cut_off: Option<usize>,
+    /// Whether the decision maker is gone.
+    is_undecided: bool,
     servers: Vec<ServerCore>,
     /// By server and session, what the relay heard.
     heard: BTreeMap<(usize, u64), Vec<v1::ToRelay>>,
@@ -51,6 +53,7 @@ impl World {
             ledger: Ledger::default(),
             away: false,
             cut_off: None,
+            is_undecided: false,
             servers: vec![server("one"), server("other")],
             heard: BTreeMap::new(),
             maker: Maker::new("maker".to_owned(), 1, MakerSettings::default()),
@@ -104,7 +107,7 @@ impl World {
     }
 
     fn decide(&mut self) {
-        if !self.away {
+        if !self.away && !self.is_undecided {
             let snapshot = self.ledger.read();
             if snapshot.epoch != self.begun {
                 self.begun = snapshot.epoch;
@@ -122,6 +125,12 @@ impl World {
         for notice in self.ledger.take_notices() {
             self.servers.iter_mut().for_each(|server| server.handle_notice(self.now, notice));
         }
+    }
+
+    /// As by FLUSHALL: nobody hears of it.
+    fn forget_silently(&mut self) {
+        self.ledger = Ledger::default();
+        self.begun = 0;
     }
 
     fn forget_all(&mut self) {
@@ -227,6 +236,79 @@ fn while_the_store_is_away_rules_stay_and_all_is_told_again_when_it_has_forgotte
     // `order` checks that epochs go on to grow, although the store began anew.
     assert_eq!((world.order(0, 1), world.order(1, 1)), (vec![9, 5, 3], vec![9, 5, 3]));
     assert_eq!(world.servers[0].counts().late + world.servers[1].counts().late, 0);
+}
+
+#[test]
+fn a_store_that_was_emptied_is_told_all_again_though_nobody_says_so() {
+    let mut world = two_relays();
+    world.forget_silently();
+    // Progress is reported before anybody asks whether it is known.
+    for moved in 1..=20 {
+        let progress = v1::RelayFlowProgress { key: Some(key(3, 0, 0)), bytes_moved: moved };
+        world.say(0, 1, From::Progress(v1::RelayProgress { flows: vec![progress] }));
+        world.run(100);
+    }
+    let state = State::of(&world.ledger.read().servers);
+    assert_eq!(state.relays.keys().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(state.coflows.keys().collect::<Vec<_>>(), [&3, &5]);
+    world.say(0, 1, From::FlowOpened(opened(key(9, 0, 0), 0, 1, 10)));
+    world.run(100);
+    assert_eq!((world.order(0, 1), world.order(1, 1)), (vec![9, 5, 3], vec![9, 5, 3]));
+}
+
+#[test]
+fn a_store_that_was_stopped_forgets_no_server() {
+    let mut ledger = Ledger::default();
+    let report = |server: &str| crate::store::Report {
+        server: server.to_owned(),
+        complete: true,
+        ..crate::store::Report::default()
+    };
+    let mut now = Time::from_millis(1_000);
+    for server in ["one", "other", "dead"] {
+        ledger.report(now, &report(server)).unwrap();
+    }
+    // Stopped for 20 s; the first that is heard ends nobody. The dead one has three seconds from then on.
+    now = now + Span::from_millis(20_000);
+    for _ in 0..3 {
+        assert!(ledger.renew(now, "one").known && ledger.renew(now, "other").known);
+        assert_eq!(ledger.read().servers.len(), 3);
+        now = now + Span::from_millis(999);
+    }
+    now = now + Span::from_millis(3);
+    ledger.renew(now, "one");
+    assert_eq!(ledger.read().servers.keys().collect::<Vec<_>>(), ["one", "other"]);
+}
+
+#[test]
+fn a_server_that_was_stopped_gives_its_lost_relays_the_time_that_they_had() {
+    let mut world = two_relays();
+    world.servers[0].handle_lost(world.now, SessionId(1));
+    world.run(1_000);
+    world.now = world.now + Span::from_millis(60_000);
+    world.run(LOST_RELAY_GRACE.nanos() / 1_000_000 - 2_000);
+    assert_eq!(world.order(1, 1), [5, 3], "it may come back");
+    world.run(2_000);
+    assert_eq!(world.order(1, 1), [5]);
+}
+
+#[test]
+fn that_nobody_decides_is_said_once_and_so_is_that_somebody_does_again() {
+    let mut world = two_relays();
+    world.run(15_000);
+    assert_eq!(world.servers[0].poll_warning(world.now), None);
+    world.is_undecided = true;
+    world.say(0, 1, From::FlowOpened(opened(key(9, 0, 0), 0, 1, 10)));
+    world.run(9_000);
+    assert_eq!(world.servers[0].poll_warning(world.now), None);
+    world.run(2_000);
+    let warning = world.servers[0].poll_warning(world.now).unwrap();
+    assert!(warning.contains("weir controller decide"), "{warning}");
+    world.run(60_000);
+    assert_eq!(world.servers[0].poll_warning(world.now), None, "once");
+    world.is_undecided = false;
+    world.run(1_000);
+    assert_eq!(world.servers[0].poll_warning(world.now).as_deref(), Some("decisions come again"));
 }
 
 #[test]
@@ -437,8 +519,8 @@ fn a_server_that_saw_the_largest_number_stops_no_store() {
         floor: u64::MAX,
         changes: Vec::new(),
     };
-    let first = ledger.report(Time::from_millis(1), &report);
+    let first = ledger.report(Time::from_millis(1), &report).unwrap();
     report.changes.push(("relay/r".to_owned(), Some("{}".to_owned())));
-    assert!(ledger.report(Time::from_millis(2), &report) > first);
+    assert!(ledger.report(Time::from_millis(2), &report).unwrap() > first);
     assert!(ledger.issue(u64::MAX).0 > first);
 }

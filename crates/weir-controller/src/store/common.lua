@@ -34,11 +34,16 @@ local function prolong(server, lifetime_ms)
   redis.call('HSET', prefix .. 'servers', server, text(now_ms() + lifetime_ms))
 end
 
-local function forget_expired()
-  local found = false
+-- After a pause, in which nobody was heard, every server has a whole lifetime.
+local function forget_expired(lifetime_ms, pause_ms)
+  local found, now = false, now_ms()
+  local paused = now - get('asked') > pause_ms
+  redis.call('SET', prefix .. 'asked', text(now))
   local servers = redis.call('HGETALL', prefix .. 'servers')
   for at = 1, #servers, 2 do
-    if tonumber(servers[at + 1]) <= now_ms() then
+    if paused then
+      prolong(servers[at], lifetime_ms)
+    elseif tonumber(servers[at + 1]) <= now then
       redis.call('DEL', prefix .. 'documents:' .. servers[at])
       redis.call('HDEL', prefix .. 'servers', servers[at])
       found = true

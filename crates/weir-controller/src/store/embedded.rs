@@ -51,7 +51,7 @@ impl Default for EmbeddedStore {
 
 #[tonic::async_trait]
 impl Store for EmbeddedStore {
-    async fn report(&self, report: &Report) -> Result<u64, StoreError> {
+    async fn report(&self, report: &Report) -> Result<Option<u64>, StoreError> {
         Ok(self.with(|ledger| ledger.report(self.clock.now(), report)))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! One counter gives epochs to states, and numbers to decisions and rules: whatever has the greater number came later.
 
-use super::{MAX_NUMBER, Notice, Renewal, Report, SERVER_LIFETIME, Snapshot};
+use super::{MAX_NUMBER, Notice, PAUSE, Renewal, Report, SERVER_LIFETIME, Snapshot};
 use crate::decision::{Decision, Finality, Proposal};
 use crate::records::Documents;
 use std::collections::BTreeMap;
@@ -27,13 +27,18 @@ pub struct Ledger {
     /// Of the current epoch, by decision maker.
     tallies: BTreeMap<String, Tally>,
     decision: Option<Decision>,
+    /// When it was last asked for anything by which servers are forgotten.
+    asked: Time,
     notices: Vec<Notice>,
 }
 
 impl Ledger {
     /// See [`super::Store::report`].
-    pub fn report(&mut self, now: Time, report: &Report) -> u64 {
+    pub fn report(&mut self, now: Time, report: &Report) -> Option<u64> {
         let new = !self.servers.contains_key(&report.server);
+        if new && !report.complete {
+            return None;
+        }
         let server = self.servers.entry(report.server.clone()).or_default();
         server.until = now + SERVER_LIFETIME;
         if report.complete {
@@ -50,7 +55,7 @@ impl Ledger {
         if expired || new || report.complete || !report.changes.is_empty() {
             self.state_changed();
         }
-        self.epoch
+        Some(self.epoch)
     }
 
     /// See [`super::Store::renew`].
@@ -110,6 +115,12 @@ impl Ledger {
     }
 
     fn forget_expired(&mut self, now: Time) -> bool {
+        let asked = std::mem::replace(&mut self.asked, now);
+        if now.since(asked) > PAUSE {
+            // Nobody was heard meanwhile, as where the process was stopped: that is nobody's silence.
+            let until = now + SERVER_LIFETIME;
+            self.servers.values_mut().for_each(|server| server.until = server.until.max(until));
+        }
         let before = self.servers.len();
         self.servers.retain(|_, server| server.until > now);
         self.servers.len() < before

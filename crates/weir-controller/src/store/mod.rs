@@ -20,6 +20,9 @@ use weir_policy::order::tally::{Score, Tally};
 
 /// How long documents of a server stay that does not renew them.
 pub const SERVER_LIFETIME: Span = Span::from_millis(3_000);
+/// A store that was asked for nothing for longer could not be reached, or did not run: servers, which renew three times in
+/// their lifetime, have a whole one from then on.
+pub const PAUSE: Span = Span::from_millis(1_500);
 /// Numbers are exact below this, wherever they are kept: 2^53.
 pub const MAX_NUMBER: u64 = 1 << 53;
 /// Notices that may wait for a listener; one that lags further behind reads the store instead.
@@ -93,8 +96,9 @@ pub enum Notice {
 /// A store. Each call happens at once or not at all, and may be repeated when it failed.
 #[tonic::async_trait]
 pub trait Store: Send + Sync {
-    /// Takes over what a server tells, and answers with the epoch of the state since.
-    async fn report(&self, report: &Report) -> Result<u64, StoreError>;
+    /// Takes over what a server tells, and answers with the epoch of the state since. None: the store has no documents of
+    /// the server, so that what changed says too little. It takes over nothing; the server is to report all.
+    async fn report(&self, report: &Report) -> Result<Option<u64>, StoreError>;
 
     /// Prolongs the life of a server's documents. Those of servers that did not for [`SERVER_LIFETIME`] go, and not
     /// before: what its relays had open is still open, and they are likely to attach to another server meanwhile.

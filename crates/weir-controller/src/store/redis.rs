@@ -3,7 +3,9 @@
 //! Every call is a script, which Redis runs with nothing in between. What the scripts do is [`super::Ledger`]'s; tests
 //! hold both to the same. It is no matter whether Redis keeps anything over a restart.
 
-use super::{MAX_NUMBER, MAX_QUEUED_NOTICES, Notice, Renewal, Report, SERVER_LIFETIME, Snapshot, Store};
+use super::{
+    MAX_NUMBER, MAX_QUEUED_NOTICES, Notice, PAUSE, Renewal, Report, SERVER_LIFETIME, Snapshot, Store,
+};
 use super::{StoreError, decode_tally, encode_tally};
 use crate::decision::{Decision, Proposal};
 use crate::records::Documents;
@@ -12,6 +14,7 @@ use redis::{AsyncConnectionConfig, Client, FromRedisValue, RedisError, Script, S
 use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 use tokio_stream::StreamExt;
+use weir_model::Span;
 use weir_policy::order::tally::Tally;
 
 /// How long connecting may take, and how long an answer.
@@ -50,6 +53,10 @@ impl Scripts {
             propose: script(include_str!("propose.lua")),
         }
     }
+}
+
+fn millis(span: Span) -> u64 {
+    span.nanos() / 1_000_000
 }
 
 /// Epoch, number and text of the last decision, documents by server.
@@ -119,10 +126,13 @@ impl RedisStore {
 
 #[tonic::async_trait]
 impl Store for RedisStore {
-    async fn report(&self, report: &Report) -> Result<u64, StoreError> {
+    async fn report(&self, report: &Report) -> Result<Option<u64>, StoreError> {
         let fill = |script: &mut ScriptInvocation<'_>| {
-            let lifetime_ms = SERVER_LIFETIME.nanos() / 1_000_000;
-            script.arg(&report.server).arg(lifetime_ms).arg(u8::from(report.complete));
+            script
+                .arg(&report.server)
+                .arg(millis(SERVER_LIFETIME))
+                .arg(millis(PAUSE))
+                .arg(u8::from(report.complete));
             script.arg(report.floor.min(MAX_NUMBER));
             for (name, text) in &report.changes {
                 script.arg(name).arg(u8::from(text.is_some())).arg(text.as_deref().unwrap_or_default());
@@ -133,7 +143,7 @@ impl Store for RedisStore {
 
     async fn renew(&self, server: &str) -> Result<Renewal, StoreError> {
         let fill = |script: &mut ScriptInvocation<'_>| {
-            script.arg(server).arg(SERVER_LIFETIME.nanos() / 1_000_000);
+            script.arg(server).arg(millis(SERVER_LIFETIME)).arg(millis(PAUSE));
         };
         let (known, decision): (u8, u64) = self.run(&self.scripts.renew, fill).await?;
         Ok(Renewal { known: known == 1, decision })

@@ -6,15 +6,27 @@ use super::pacer::Pacing;
 use super::state::{Agent, FirstByte, Treatment};
 use std::collections::BTreeSet;
 use weir_model::{Span, Time};
-use weir_proto::v1;
+use weir_proto::{limits, v1};
 
 /// How often flows that should move are reported though they did not.
 pub(super) const FULL_REPORT_INTERVAL: Span = Span::from_nanos(250_000_000);
+
+/// What an agent can say for being its host's, to a coordinator that does not know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    /// Sessions begun by this process.
+    pub(super) sessions: u64,
+    /// When a coordinator took it last, by its clock; 0 if none did, or one refused it since.
+    pub(super) accepted_ns: u64,
+    /// Its host had another agent when it came last.
+    pub(super) refused: bool,
+}
 
 impl Agent {
     /// A session with a coordinator begins: everything it must know comes first.
     pub fn handle_session_up(&mut self, now: Time) {
         self.session = true;
+        self.standing.sessions = self.standing.sessions.saturating_add(1);
         self.epoch = 0;
         self.events.clear();
         self.forget_interface();
@@ -30,6 +42,11 @@ impl Agent {
         self.sent_whole.clear();
         self.forget_interface();
         self.events.clear();
+    }
+
+    /// The coordinator has another agent for this host.
+    pub fn handle_refused(&mut self) {
+        self.standing = Standing { accepted_ns: 0, refused: true, ..self.standing };
     }
 
     /// A message of the coordinator. Stale epochs are dropped and counted.
@@ -62,7 +79,14 @@ impl Agent {
             }
             Some(Kind::CoflowEnding(ending)) => self.settle(now, ending.coflow),
             Some(Kind::Notice(notice)) => self.notices.push_back(notice.text),
-            Some(Kind::Keepalive(_) | Kind::Refused(_)) | None => {}
+            Some(Kind::Accepted(accepted)) => {
+                self.standing = Standing { accepted_ns: accepted.at_ns, refused: false, ..self.standing };
+            }
+            Some(Kind::Refused(refused)) => {
+                self.handle_refused();
+                self.notices.push_back(refused.reason);
+            }
+            Some(Kind::Keepalive(_)) | None => {}
         }
     }
 
@@ -86,8 +110,8 @@ impl Agent {
         let known = &entry.note;
         let same = entry.noted > Time::ZERO
             && known.options == note.options
-            && (known.sealed, known.request_key, &known.refused)
-                == (note.sealed, note.request_key, &note.refused);
+            && (known.sealed, known.request_key, &known.refused, known.admitted)
+                == (note.sealed, note.request_key, &note.refused, note.admitted);
         if same {
             return;
         }
@@ -215,8 +239,8 @@ impl Agent {
         if !self.flows.is_empty() {
             self.expect_report(self.next_full_report);
         }
-        if !flows.is_empty() {
-            self.send(v1::agent_event::Kind::Progress(v1::Progress { flows }));
+        for flows in flows.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
+            self.send(v1::agent_event::Kind::Progress(v1::Progress { flows: flows.to_vec() }));
         }
     }
 

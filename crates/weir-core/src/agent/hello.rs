@@ -5,6 +5,7 @@
 //! Whatever happens meanwhile waits and is told afterwards: a block that was put then may be told twice.
 
 use super::state::{Agent, CoflowEntry};
+use crate::portions::Portion;
 use std::ops::Bound;
 use weir_model::Time;
 use weir_proto::v1::agent_event::Kind;
@@ -46,6 +47,9 @@ impl Agent {
             data_address: self.config.data_address.clone(),
             incarnation: self.config.incarnation,
             spool_identity: self.config.spool_identity,
+            session: self.standing.sessions,
+            accepted_ns: self.standing.accepted_ns,
+            refused: self.standing.refused,
             ..v1::Hello::default()
         };
         self.introduction = Some(Introduction {
@@ -88,7 +92,10 @@ impl Agent {
         let mut part = v1::HelloPart::default();
         let mut room = limits::MAX_ENTRIES_PER_MESSAGE;
         // Notes first: what is told of a coflow afterwards is understood by them.
-        part.coflows = introduction.notes.by_ref().take(room / NOTE_WEIGHT).collect();
+        let mut portion = Portion::of(room / NOTE_WEIGHT);
+        while introduction.notes.as_slice().first().is_some_and(|note| portion.take(note)) {
+            part.coflows.extend(introduction.notes.next());
+        }
         room = room.saturating_sub(part.coflows.len().saturating_mul(NOTE_WEIGHT));
         part.ended = introduction.ended.by_ref().take(room).collect();
         room = room.saturating_sub(part.ended.len());

@@ -8,7 +8,7 @@
 use super::pacer::Pacing;
 use super::state::Agent;
 use weir_model::{Rate, Span, Time};
-use weir_proto::v1;
+use weir_proto::{limits, v1};
 
 /// How often it is looked at which flows do not take what they are offered, and which fell behind.
 pub(super) const LOOK_INTERVAL: Span = Span::from_nanos(50_000_000);
@@ -264,8 +264,8 @@ impl Agent {
             flow,
             bytes_per_s: if usable.is_finite() { usable } else { -1.0 },
         };
-        if !news.is_empty() {
-            let flows = news.into_iter().map(limit).collect();
+        for news in news.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
+            let flows = news.iter().copied().map(limit).collect();
             self.send(v1::agent_event::Kind::Limits(v1::FlowLimits { flows }));
         }
     }

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Bytes, Rate, Span, Time};
 use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
 use weir_policy::order::attained::QueueSettings;
-use weir_proto::v1;
+use weir_proto::{limits, v1};
 
 /// Whatever a coordinator asks for.
 const SHORTEST_REPORT_INTERVAL: Span = Span::from_nanos(1_000_000);
@@ -189,8 +189,8 @@ impl Agent {
         let known =
             untold.into_iter().filter_map(|coflow| Some((coflow, self.coflows.get(&coflow)?.sent_bytes)));
         let coflows: Vec<_> = known.map(|(coflow, bytes)| v1::CoflowAttained { coflow, bytes }).collect();
-        if !coflows.is_empty() {
-            self.send(v1::agent_event::Kind::Attained(v1::Attained { coflows }));
+        for coflows in coflows.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
+            self.send(v1::agent_event::Kind::Attained(v1::Attained { coflows: coflows.to_vec() }));
         }
     }
 

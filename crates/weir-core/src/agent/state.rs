@@ -1,6 +1,6 @@
 //! The agent's state machine.
 
-use super::control::FULL_REPORT_INTERVAL;
+use super::control::{FULL_REPORT_INTERVAL, Standing};
 use super::facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};
 use super::flow::Flow;
 use super::hello::Introduction;
@@ -11,6 +11,7 @@ use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
 use crate::id_set::IdSet;
 use crate::marks::receiver_mark;
+use crate::portions::Portion;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{Span, Time};
 use weir_proto::data::{FRAME_BYTES, Request, Status, frame_count};
@@ -89,6 +90,7 @@ pub struct Agent {
     pub(super) pacer: Pacer,
     next_flow: u64,
     pub(super) session: bool,
+    pub(super) standing: Standing,
     /// What of Hello is still to be said.
     pub(super) introduction: Option<Introduction>,
     /// When coflows that are about to end are settled at the latest.
@@ -139,6 +141,7 @@ impl Agent {
             config,
             next_flow: 1,
             session: false,
+            standing: Standing::default(),
             introduction: None,
             settling: BTreeSet::new(),
             epoch: 0,
@@ -425,7 +428,8 @@ impl Agent {
         if let Some(kind) = self.introduce() {
             return Some(v1::AgentMessage { events: vec![v1::AgentEvent { kind: Some(kind) }] });
         }
-        let count = self.events.len().min(limits::MAX_EVENTS_PER_MESSAGE);
+        let mut portion = Portion::of(limits::MAX_EVENTS_PER_MESSAGE);
+        let count = self.events.iter().take_while(|event| portion.take(*event)).count();
         (count > 0).then(|| v1::AgentMessage { events: self.events.drain(..count).collect() })
     }
 

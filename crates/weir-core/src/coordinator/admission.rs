@@ -26,14 +26,17 @@
 //! # Properties
 //! * Nobody who asks waits longer than they said, or than until the coflow is judged or ends.
 //! * A coflow is refused once and for all: to try again is to register anew.
+//! * One that was let in stays so: it is a promise. Where the policy later sees no way to keep it, for its flows broke off
+//!   and came back behind others, they move as TCP has them move, nothing is stopped, and the record says what was told.
 //!
 //! # Departures
 //! Varys, section 5.4, leaves what becomes of a refused coflow to its framework. The margin is ours: in the paper
 //! a quarter of the coflows that were let in came late in the running system.
 
+use super::callers::Callers;
 use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use weir_model::{CoflowId, Span, Time};
 use weir_policy::Slot;
 use weir_proto::{limits, v1};
@@ -79,6 +82,11 @@ impl CoflowEntry {
         }
     }
 
+    /// Whether its driver may have been told that its deadline was promised.
+    pub(super) fn is_admitted(&self) -> bool {
+        self.admission() == v1::Admission::Admitted
+    }
+
     /// Why it was refused; empty if it was not.
     pub(super) fn refusal(&self) -> String {
         if let Verdict::Refused(reason) = &self.verdict { reason.clone() } else { String::new() }
@@ -102,9 +110,8 @@ pub struct Decision {
 /// Who waits for what is decided.
 #[derive(Debug, Default)]
 pub(super) struct Awaited {
-    /// By coflow, tokens and time limits.
-    waiting: BTreeMap<u64, Vec<(u64, Time)>>,
-    count: usize,
+    /// Calls by coflow.
+    pub(super) waiting: Callers<u64, ()>,
     decisions: VecDeque<Decision>,
     /// Coflows with a deadline in the table that no plan has counted yet.
     unjudged: BTreeSet<u64>,
@@ -114,13 +121,12 @@ impl Coordinator {
     /// Whether a coflow was let in; answered through [`Coordinator::poll_decision`] now or when it is known.
     pub fn handle_await_admission(&mut self, now: Time, token: u64, request: &v1::AdmissionRequest) {
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
-        let awaited = &mut self.awaited;
-        awaited.waiting.entry(request.coflow).or_default().push((token, now + wait));
-        awaited.count = awaited.count.saturating_add(1);
-        let full = awaited.count > limits::MAX_WAITING_ADMISSIONS;
+        let full = self.awaited.waiting.len() >= limits::MAX_WAITING_ADMISSIONS;
         let undecided = self.coflows.get(&request.coflow).map(CoflowEntry::admission);
         if undecided != Some(v1::Admission::Undecided) || full || wait == Span::ZERO {
-            self.answer_awaited(request.coflow);
+            self.answer_call(token, request.coflow);
+        } else {
+            self.awaited.waiting.add(request.coflow, token, now + wait, ());
         }
     }
 
@@ -140,38 +146,23 @@ impl Coordinator {
         }
     }
 
+    fn answer_call(&mut self, token: u64, id: u64) {
+        let reply = self.admission_reply(id);
+        self.awaited.decisions.push_back(Decision { token, reply });
+    }
+
     /// Answers all who wait to know of a coflow.
     pub(super) fn answer_awaited(&mut self, id: u64) {
-        let reply = self.admission_reply(id);
-        for (token, _) in self.awaited.waiting.remove(&id).unwrap_or_default() {
-            self.awaited.count = self.awaited.count.saturating_sub(1);
-            self.awaited.decisions.push_back(Decision { token, reply: reply.clone() });
+        for token in self.awaited.waiting.take(&id).into_keys() {
+            self.answer_call(token, id);
         }
     }
 
     /// Answers those whose time limit has passed.
     pub(super) fn expire_awaited(&mut self, now: Time) {
-        let due = |waiting: &Vec<(u64, Time)>| waiting.iter().any(|&(_, until)| until <= now);
-        let coflows: Vec<u64> =
-            self.awaited.waiting.iter().filter(|(_, waiting)| due(waiting)).map(|(&id, _)| id).collect();
-        for id in coflows {
-            let reply = self.admission_reply(id);
-            let Awaited { waiting, count, decisions, .. } = &mut self.awaited;
-            let Some(waiting) = waiting.get_mut(&id) else { continue };
-            waiting.retain(|&(token, until)| {
-                if until <= now {
-                    *count = count.saturating_sub(1);
-                    decisions.push_back(Decision { token, reply: reply.clone() });
-                }
-                until > now
-            });
+        while let Some((token, id)) = self.awaited.waiting.take_due(now) {
+            self.answer_call(token, *id);
         }
-        self.awaited.waiting.retain(|_, waiting| !waiting.is_empty());
-    }
-
-    /// When the first time limit passes.
-    pub(super) fn next_awaited(&self) -> Option<Time> {
-        self.awaited.waiting.values().flatten().map(|&(_, until)| until).min()
     }
 
     /// The next plan judges a coflow, if it has a deadline.
@@ -193,6 +184,7 @@ impl Coordinator {
                 coflow.verdict = Verdict::Admitted;
                 self.count("coflows_admitted");
                 self.answer_awaited(id);
+                self.tell_note(id);
             }
         }
     }
@@ -211,10 +203,13 @@ impl Coordinator {
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         coflow.outside.extend(keys);
         (coflow.stage, coflow.told) = (Stage::Refused, None);
-        coflow.verdict = Verdict::Refused(reason);
-        let stops = coflow.options.stop_if_refused;
+        let was_admitted = coflow.is_admitted();
+        if !was_admitted {
+            coflow.verdict = Verdict::Refused(reason);
+        }
+        let stops = !coflow.stopped().is_empty();
         let hosts: Vec<u32> = coflow.live.keys().copied().collect();
-        self.count("coflows_refused");
+        self.count(if was_admitted { "admitted_coflows_given_up" } else { "coflows_refused" });
         for host in hosts.into_iter().filter(|_| !stops) {
             self.tell_bypassed(host, id);
         }

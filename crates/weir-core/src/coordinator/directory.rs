@@ -69,13 +69,6 @@ pub struct Answer {
     pub reply: v1::LocateReply,
 }
 
-#[derive(Debug)]
-pub(super) struct Waiting {
-    token: u64,
-    receiver: u32,
-    until: Time,
-}
-
 impl Coordinator {
     /// Declares a coflow and tells the agents of it.
     pub fn handle_register(&mut self, now: Time, request: v1::RegisterRequest) -> Result<u64, RegisterError> {
@@ -86,6 +79,14 @@ impl Coordinator {
         }
         let options = request.options.unwrap_or_default();
         check(&options)?;
+        // Agents may keep notes of shorter ones, that earlier versions took: those are not checked for it.
+        if (1..limits::MIN_COFLOW_LEASE_MS).contains(&options.lease_ms) {
+            let (is, least) = (options.lease_ms, limits::MIN_COFLOW_LEASE_MS);
+            let error = format!(
+                "the lease in milliseconds of a coflow is {is}; at least {least} can be kept by renewals"
+            );
+            return Err(RegisterError::Invalid(error));
+        }
         if self.coflows.len() >= limits::MAX_LIVE_COFLOWS {
             return Err(RegisterError::TooMany);
         }
@@ -128,7 +129,7 @@ impl Coordinator {
 
     /// Whether anybody waits for a block of a coflow.
     pub(super) fn is_waited_for(&self, coflow: u64) -> bool {
-        self.waiting.range((coflow, String::new())..).next().is_some_and(|((other, _), _)| *other == coflow)
+        self.waiting.things_from(&(coflow, String::new())).next().is_some_and(|key| key.0 == coflow)
     }
 
     /// Whether an agent with a session holds a block.
@@ -141,22 +142,24 @@ impl Coordinator {
     pub fn handle_locate(&mut self, now: Time, token: u64, request: v1::LocateRequest) {
         let key = (request.coflow, request.block);
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
-        let full = self.waiting_count >= limits::MAX_WAITING_LOCATES;
+        let full = self.waiting.len() >= limits::MAX_WAITING_LOCATES;
         if full {
             self.count("locates_not_waited_for");
         }
-        self.waiting.entry(key.clone()).or_default().push(Waiting {
-            token,
-            receiver: request.host,
-            until: now + wait,
-        });
-        self.waiting_count = self.waiting_count.saturating_add(1);
         let stopped = self.coflows.get(&key.0).is_some_and(|coflow| !coflow.stopped().is_empty());
         // An id that was never given never gets blocks: whoever waited for one would wait in vain.
         let known = stopped || self.is_held(&key) || self.has_ended(key.0) || self.was_never_given(key.0);
         if known || full || wait == Span::ZERO {
-            self.answer(now, &key);
+            self.answer(now, &key, [(token, request.host)]);
+        } else {
+            self.waiting.add(key, token, now + wait, request.host);
         }
+    }
+
+    /// Nobody waits for the answer to a call any more.
+    pub fn handle_given_up(&mut self, token: u64) {
+        self.waiting.remove(token);
+        self.awaited.waiting.remove(token);
     }
 
     /// The next reply to a `Locate`.
@@ -165,51 +168,37 @@ impl Coordinator {
     }
 
     pub(super) fn answer_waiting(&mut self, now: Time, key: &(u64, String)) {
-        if self.waiting.contains_key(key) {
-            self.answer(now, key);
+        let waiting = self.waiting.take(key);
+        if !waiting.is_empty() {
+            self.answer(now, key, waiting);
         }
     }
 
     /// Answers those whose time limit has passed.
     pub(super) fn expire_waiting(&mut self, now: Time) {
-        for waiting in self.waiting.values_mut() {
-            waiting.retain(|wait| {
-                let keep = wait.until > now;
-                if !keep {
-                    self.waiting_count = self.waiting_count.saturating_sub(1);
-                    let reply = v1::LocateReply::default();
-                    self.answers.push_back(Answer { token: wait.token, reply });
-                }
-                keep
-            });
+        while let Some((token, _)) = self.waiting.take_due(now) {
+            self.answers.push_back(Answer { token, reply: v1::LocateReply::default() });
         }
-        self.waiting.retain(|_, waiting| !waiting.is_empty());
-    }
-
-    pub(super) fn next_expiry(&self) -> Option<Time> {
-        self.waiting.values().flatten().map(|wait| wait.until).min()
     }
 
     /// Answers all who wait for any block of a coflow.
     pub(super) fn answer_all_waiting(&mut self, now: Time, coflow: u64) {
-        let from = self.waiting.range((coflow, String::new())..);
-        let waited: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.0 == coflow).cloned().collect();
-        for key in waited {
-            self.answer(now, &key);
+        let first = (coflow, String::new());
+        let waited = self.waiting.things_from(&first).take_while(|key| key.0 == coflow);
+        for key in waited.cloned().collect::<Vec<_>>() {
+            self.answer_waiting(now, &key);
         }
     }
 
-    /// Answers all who wait for a block.
-    fn answer(&mut self, now: Time, key: &(u64, String)) {
+    /// Answers calls, by token and host of the receiver, for a block.
+    fn answer(&mut self, now: Time, key: &(u64, String), calls: impl IntoIterator<Item = (u64, u32)>) {
         self.advance(now);
         let ended = self.has_ended(key.0) || self.was_never_given(key.0);
         let refused = self.coflows.get(&key.0).map(CoflowEntry::stopped).unwrap_or_default();
-        for wait in self.waiting.remove(key).unwrap_or_default() {
-            self.waiting_count = self.waiting_count.saturating_sub(1);
-            let holders =
-                if refused.is_empty() { self.holders_for(now, key, wait.receiver) } else { Vec::new() };
+        for (token, receiver) in calls {
+            let holders = if refused.is_empty() { self.holders_for(now, key, receiver) } else { Vec::new() };
             let reply = v1::LocateReply { holders, ended, refused: refused.clone() };
-            self.answers.push_back(Answer { token: wait.token, reply });
+            self.answers.push_back(Answer { token, reply });
         }
     }
 }

@@ -9,8 +9,8 @@ use super::state::{Coordinator, SessionId, host_of};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use weir_model::{Span, Time};
-use weir_proto::v1;
 use weir_proto::v1::coordinator_message::Kind;
+use weir_proto::{limits, v1};
 
 /// How long agents may take to say what became of a coflow's flows.
 const SETTLE_LIMIT: Span = Span::from_millis(250);
@@ -38,6 +38,17 @@ struct Ending {
     until: Time,
     /// Hosts that have not settled yet.
     awaited: BTreeSet<u32>,
+}
+
+impl Endings {
+    /// Agents could not be heard for so long: they have as much longer.
+    pub(super) fn put_off(&mut self, gap: Span) {
+        for (&id, ending) in &mut self.by_coflow {
+            self.by_time.remove(&(ending.until, id));
+            ending.until = ending.until + gap;
+            self.by_time.insert((ending.until, id));
+        }
+    }
 }
 
 impl Coordinator {
@@ -117,7 +128,8 @@ impl Coordinator {
 
     /// Whether a coflow has ended. Of those of this process that is known; of others as far as anybody told.
     pub(super) fn has_ended(&self, id: u64) -> bool {
-        if self.is_own(id) { self.ended.contains(id) } else { self.ended_elsewhere.contains(id) }
+        let elsewhere = || self.ended_elsewhere.contains(id) || self.ended_unseen.contains(id);
+        if self.is_own(id) { self.ended.contains(id) } else { elsewhere() }
     }
 
     /// Whether an id would be given by this process and was not yet: whoever names it did not have it from a
@@ -157,7 +169,7 @@ impl Coordinator {
             own_end = own_end.saturating_add(super::IDS_AT_ONCE.saturating_sub(begun));
         }
         self.ended_elsewhere.insert_range(range.first.max(own_end), range.last);
-        self.ended_elsewhere.shrink_to(weir_proto::limits::MAX_ENDED_RANGES);
+        self.ended_elsewhere.shrink_to(limits::MAX_ENDED_RANGES);
     }
 
     /// Ends a coflow, known or not, unless it has ended already or its id was never given.
@@ -167,9 +179,14 @@ impl Coordinator {
         }
         if self.is_own(id) {
             self.ended.insert(id);
-        } else {
+        } else if self.coflows.contains_key(&id) {
             self.ended_elsewhere.insert(id);
-            self.ended_elsewhere.shrink_to(weir_proto::limits::MAX_ENDED_RANGES);
+            self.ended_elsewhere.shrink_to(limits::MAX_ENDED_RANGES);
+        } else if self.ended_unseen.range_count() < limits::MAX_UNSEEN_ENDS {
+            self.ended_unseen.insert(id);
+        } else {
+            // If it was given and a host brings it back, it ends with its lease.
+            self.count("ends_not_remembered");
         }
         self.advance(now);
         let keys = self.coflows.get(&id).map(|coflow| coflow.flows.clone()).unwrap_or_default();

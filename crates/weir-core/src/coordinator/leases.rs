@@ -10,9 +10,10 @@
 //! lease ends is ended as if it had been unregistered.
 //!
 //! # Properties
-//! * No coflow ends while a flow of it is open or somebody waits for a block of it.
-//! * A lease counts from the moment this process hears of the coflow: the time that a coordinator was away costs no
-//!   coflow its life.
+//! * No coflow ends while a flow of it has bytes to move or somebody waits for a block of it. A flow whose bytes were all
+//!   sent begins the lease anew then, and no longer keeps it: its receiver may never acknowledge.
+//! * A lease counts from the moment this process hears of the coflow: the time that a coordinator was away, was stopped,
+//!   or could not hear (`pauses`) costs no coflow its life.
 
 use super::state::Coordinator;
 use weir_model::{Span, Time};
@@ -21,14 +22,22 @@ use weir_proto::{limits, v1};
 impl Coordinator {
     /// The owner of coflows is alive.
     pub fn handle_renew(&mut self, now: Time, request: &v1::RenewRequest) -> v1::RenewReply {
-        let mut ended = Vec::new();
+        let (mut ended, mut shortest) = (Vec::new(), 0);
         for &id in request.coflows.iter().take(limits::MAX_COFLOWS_PER_CALL) {
             self.renew(now, id);
             if self.has_ended(id) || self.was_never_given(id) {
                 ended.push(id);
             }
+            shortest =
+                [shortest, self.lease_ms(id)].into_iter().filter(|&lease_ms| lease_ms > 0).min().unwrap_or(0);
         }
-        v1::RenewReply { ended }
+        v1::RenewReply { ended, lease_ms: shortest }
+    }
+
+    /// The lease of a live coflow in milliseconds; 0 if it has none.
+    pub fn lease_ms(&self, id: u64) -> u64 {
+        let lease = self.coflows.get(&id).map(|coflow| coflow.lease(self.config.coflow_lease));
+        lease.filter(|&lease| lease != Span::MAX).map_or(0, |lease| lease.nanos() / 1_000_000)
     }
 
     /// Something shows that somebody cares for a coflow.
@@ -45,15 +54,16 @@ impl Coordinator {
 
     /// Ends the coflows that nobody cared for.
     pub(super) fn expire_coflows(&mut self, now: Time) {
+        let heard_since = self.heard_since();
         while let Some(&(at, id)) = self.expiries.first().filter(|&&(at, _)| at <= now) {
             self.expiries.remove(&(at, id));
-            let waited_for = self.is_waited_for(id);
+            let waited_for = self.is_waited_for(id) || self.has_bytes_to_move(id);
             let Some(coflow) = self.coflows.get_mut(&id) else { continue };
             let lease = coflow.lease(self.config.coflow_lease);
-            if !coflow.flows.is_empty() || waited_for {
+            if waited_for {
                 coflow.renewed = now;
             }
-            let until = coflow.renewed + lease;
+            let until = coflow.renewed.max(heard_since) + lease;
             if until > now {
                 self.expiries.insert((until, id));
                 continue;
@@ -62,6 +72,12 @@ impl Coordinator {
             self.expired.push_back(id);
             self.end(now, id);
         }
+    }
+
+    /// Where senders decide sizes are not known: every open flow counts.
+    fn has_bytes_to_move(&self, id: u64) -> bool {
+        let flows = self.coflows.get(&id).into_iter().flat_map(|coflow| &coflow.flows);
+        flows.filter_map(|key| self.flows.get(key)).any(|flow| flow.left() > 0)
     }
 
     /// When the first lease may end.

@@ -2,6 +2,7 @@
 
 mod admission;
 mod ancestry;
+mod callers;
 mod differences;
 mod directory;
 mod ending;
@@ -10,12 +11,14 @@ mod giving;
 mod holders;
 mod leases;
 mod outbox;
+mod pauses;
 mod planning;
 mod readiness;
 mod senders;
 mod sessions;
 mod state;
 mod status;
+mod sweeping;
 mod witnesses;
 
 pub use admission::{DeadlineMargin, Decision};

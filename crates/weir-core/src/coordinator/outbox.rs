@@ -12,6 +12,7 @@
 
 use super::state::{CoflowEntry, Coordinator, SessionId};
 use crate::id_set::IdSet;
+use crate::portions::Portion;
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::Time;
 use weir_proto::v1::coordinator_message::Kind;
@@ -76,10 +77,7 @@ impl EndedLog {
 impl Coordinator {
     /// A host is to have the note of a coflow from now on.
     pub(super) fn takes_part(&mut self, host: u32, id: u64) {
-        let Some(coflow) = self.coflows.get_mut(&id) else { return };
-        if coflow.knowing.insert(host) {
-            let known = coflow.knowing.len();
-            self.note_witnesses(id, known);
+        if self.note_knowing(host, id) {
             self.tell_host(host, id);
         }
     }
@@ -103,10 +101,13 @@ impl Coordinator {
         }
     }
 
-    /// A coflow ended: those who know of it hear so at once, all others with their next keepalive.
+    /// A coflow ended: those who know of it hear so at once, all others with their next keepalive. Of one that nobody told
+    /// of no agent with a session knows: those that come and do hear so then.
     pub(super) fn tell_end(&mut self, id: u64, known: Option<&CoflowEntry>) {
-        self.ended_log.push(id);
-        self.witnesses.forget(id);
+        if known.is_some() || self.is_own(id) {
+            self.ended_log.push(id);
+        }
+        self.witnesses.forget(id, known.iter().flat_map(|coflow| &coflow.knowing));
         for &host in known.iter().flat_map(|coflow| &coflow.knowing) {
             if let Some(&session) = self.hosts.get(&host) {
                 self.tell_of_end(session, id);
@@ -158,10 +159,7 @@ impl Coordinator {
         let (notes, bypassed): (Vec<u64>, Vec<u64>) =
             (notes.into_iter().collect(), bypassed.into_iter().collect());
         let any = !notes.is_empty() || !bypassed.is_empty() || ended.range_count() > 0;
-        for ids in notes.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
-            let notes = ids.iter().filter_map(|&id| self.note(now, id)).collect();
-            self.send(now, session, Kind::CoflowNotes(v1::CoflowNotes { notes }));
-        }
+        self.send_notes(now, session, &notes);
         let ranges: Vec<v1::IdRange> = ended.ranges().collect();
         for ranges in ranges.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
             self.send(now, session, Kind::CoflowsEnded(v1::CoflowsEnded { ranges: ranges.to_vec() }));
@@ -171,6 +169,22 @@ impl Coordinator {
             self.send(now, session, Kind::Plan(plan));
         }
         any
+    }
+
+    fn send_notes(&mut self, now: Time, session: SessionId, ids: &[u64]) {
+        let (mut notes, mut portion) = (Vec::new(), Portion::of(limits::MAX_ENTRIES_PER_MESSAGE));
+        for note in ids.iter().filter_map(|&id| self.note(now, id)).collect::<Vec<_>>() {
+            if !portion.take(&note) {
+                let notes = std::mem::take(&mut notes);
+                self.send(now, session, Kind::CoflowNotes(v1::CoflowNotes { notes }));
+                portion = Portion::of(limits::MAX_ENTRIES_PER_MESSAGE);
+                portion.take(&note);
+            }
+            notes.push(note);
+        }
+        if !notes.is_empty() {
+            self.send(now, session, Kind::CoflowNotes(v1::CoflowNotes { notes }));
+        }
     }
 
     /// What a later coordinator would need to know of a coflow.
@@ -186,6 +200,7 @@ impl Coordinator {
             moving_age_ns: 0,
             request_key: entry.request_key,
             refused: entry.refusal(),
+            admitted: entry.is_admitted(),
         })
     }
 }

@@ -15,11 +15,14 @@ const REPEATS_AT_ONCE: usize = 32;
 impl Coordinator {
     /// Lets time pass: keepalives, time limits, the policy's own wake-ups.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.notice_pause(now);
         self.expire_waiting(now);
         self.expire_awaited(now);
         self.end_gathering(now);
         self.expire_endings(now);
         self.expire_coflows(now);
+        self.expire_arrivals(now);
+        self.sweep(now);
         self.choose_late_witnesses(now);
         let quiet: Vec<SessionId> = self
             .agents
@@ -49,15 +52,16 @@ impl Coordinator {
         }
     }
 
-    /// When to call [`Coordinator::handle_timeout`] if nothing happens before.
+    /// When to call [`Coordinator::handle_timeout`] if nothing happens before. A call that comes much later means that the
+    /// process did not run (`pauses`).
     pub fn next_timeout(&self) -> Option<Time> {
         let keepalive =
             self.agents.values().map(|agent| agent.last_message + self.keepalive_interval()).min();
         let moving = self.agents.values().filter(|agent| !agent.flows.is_empty());
         let repeat = moving.filter_map(|agent| agent.planned).min().map(|at| at + self.config.lease);
-        let waits = [self.next_expiry(), self.next_awaited(), self.next_ready()];
+        let waits = [self.waiting.next_due(), self.awaited.waiting.next_due(), self.next_ready()];
         let ends = [self.next_ending(), self.next_coflow_expiry(), self.next_late_witnesses()];
-        let waits = waits.into_iter().chain(ends);
+        let waits = waits.into_iter().chain(ends).chain([self.next_tick()]);
         [keepalive, repeat, self.policy_wakeup()].into_iter().chain(waits).flatten().min()
     }
 

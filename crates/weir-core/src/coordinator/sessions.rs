@@ -4,9 +4,14 @@
 //! would leave out flows that nobody has told of yet.
 //!
 //! # One host, two agents
-//! A host has one agent. One that comes back is known by the identity of its spool and replaces its own older session,
-//! which nobody may have noticed the end of. Another agent that was given the same host is refused for as long as the
-//! first one's session lives, and both are told.
+//! A host has one agent. One that comes back is known by the identity of its spool and the incarnation of its process, and
+//! replaces its own older session, which nobody may have noticed the end of. Another agent that was given the same host,
+//! or a copy of its spool, is refused for as long as the first one's session lives, and both are told. So is a new process
+//! of the same agent, until the connection of the one before is found dead.
+//!
+//! A coordinator that begins anew does not know which of two agents was its host's. Agents say it: when a coordinator last
+//! took them, and whether they were refused since. One that was refused is taken only after the other one had time to come
+//! back, and within a minute after the start the one that was taken before replaces one that was not.
 
 use super::directory::Held;
 use super::outbox::Outbox;
@@ -20,16 +25,29 @@ use weir_proto::data::Identity;
 use weir_proto::v1::coordinator_message::Kind;
 use weir_proto::{limits, v1};
 
+/// So long after its start a coordinator takes no agent that another one refused for its host.
+const REFUSED_WAIT: Span = Span::from_millis(10_000);
+/// So long after its start an agent that was its host's before replaces one that was not.
+const RETURN_LIMIT: Span = Span::from_millis(60_000);
+/// So long after one part of a Hello the next one is there, or its session is over: it keeps the host from others.
+const PART_LIMIT: Span = Span::from_millis(10_000);
+/// And so long after the first part all are.
+const HELLO_LIMIT: Span = Span::from_millis(300_000);
 /// How often an agent is told that another one says it is its host.
 const NOTICE_INTERVAL: Span = Span::from_millis(60_000);
 
 /// What is known of an agent while its Hello comes in.
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
-    /// Coflows that it named.
+    /// Coflows that it named,
     named: BTreeSet<u64>,
+    /// and those that it has the note of.
+    noted: BTreeSet<u64>,
     /// Coflows of which it knows that they ended.
     ended: IdSet,
+    /// When its first part came, and its last one.
+    began: Time,
+    heard: Time,
 }
 
 impl Coordinator {
@@ -57,8 +75,11 @@ impl Coordinator {
             host: hello.host,
             data_address: hello.data_address,
             spool_identity: hello.spool_identity,
+            incarnation: hello.incarnation,
+            number: hello.session,
+            claim_ns: hello.accepted_ns,
             noticed: None,
-            arrival: Some(Box::default()),
+            arrival: Some(Box::new(Arrival { began: now, heard: now, ..Arrival::default() })),
             blocks: 0,
             flows: BTreeSet::new(),
             last_message: now,
@@ -84,17 +105,38 @@ impl Coordinator {
 
     /// Ends the session that an agent which is back had before; refuses one that is not the host's.
     fn make_room_for(&mut self, now: Time, hello: &v1::Hello) -> Result<(), HelloError> {
+        let started = self.started(now);
         let Some((&old, agent)) = self.hosts.get(&hello.host).and_then(|old| self.agents.get_key_value(old))
         else {
-            return Ok(());
+            // Nobody else is here; but one may be on its way.
+            let awaited = hello.refused && now < started + REFUSED_WAIT;
+            return if awaited { Err(HelloError::Awaited { host: hello.host }) } else { Ok(()) };
         };
         let (known, new) = (agent.spool_identity, hello.spool_identity);
-        if known == new || known == 0 || new == 0 {
+        let is_same = (known, agent.incarnation) == (new, hello.incarnation);
+        if is_same && hello.session < agent.number {
+            return Err(HelloError::Late(hello.host));
+        }
+        // Agents of before there were identities have none.
+        if is_same || known == 0 || new == 0 {
             self.handle_session_lost(now, old);
             self.closed.push_back(old);
             return Ok(());
         }
+        let unsettled = agent.arrival.is_some() || now < started + RETURN_LIMIT;
         let address = agent.data_address.clone();
+        if unsettled && hello.accepted_ns > agent.claim_ns {
+            let reason = format!(
+                "the agent at {} was host {} before, and is again; this one, at {address}, is not. Give each host a number \
+                 and a spool of its own.",
+                hello.data_address, hello.host
+            );
+            self.send(now, old, Kind::Refused(v1::Refused { reason }));
+            self.count("agents_replaced_by_those_of_before");
+            self.handle_session_lost(now, old);
+            self.closed.push_back(old);
+            return Ok(());
+        }
         if agent.noticed.is_none_or(|at| at + NOTICE_INTERVAL <= now) {
             let text = format!(
                 "another agent, at {}, says that it is host {} too; it was refused. Give each host a number of its own.",
@@ -114,9 +156,12 @@ impl Coordinator {
         let Some(agent) = self.agents.get_mut(&session) else { return };
         let host = agent.host;
         let Some(arrival) = &mut agent.arrival else { return self.count("messages_out_of_place") };
+        arrival.heard = now;
         for range in &part.ended {
             arrival.ended.insert_range(range.first, range.last);
         }
+        let noted = part.coflows.iter().filter(|note| note.options.is_some());
+        arrival.noted.extend(noted.map(|note| note.coflow));
         arrival.named.extend(part.coflows.iter().map(|note| note.coflow));
         arrival.named.extend(part.blocks.iter().map(|block| block.coflow));
         arrival.named.extend(part.flows.iter().map(|flow| flow.coflow));
@@ -134,6 +179,8 @@ impl Coordinator {
         }
         if part.last {
             self.finish_hello(now, session);
+        } else {
+            self.expect_witnesses(now);
         }
     }
 
@@ -142,7 +189,7 @@ impl Coordinator {
         let Some(arrival) = self.agents.get_mut(&session).and_then(|agent| agent.arrival.take()) else {
             return;
         };
-        let Arrival { named, ended: known } = *arrival;
+        let Arrival { named, noted, ended: known, .. } = *arrival;
         for coflow in named {
             if self.has_ended(coflow) {
                 self.tell_of_end(session, coflow);
@@ -155,7 +202,8 @@ impl Coordinator {
             news.into_iter().for_each(|range| agent.outbox.ended.insert_range(range.first, range.last));
             agent.outbox.is_urgent = true;
         }
-        self.become_witness(now, session);
+        self.send(now, session, Kind::Accepted(v1::Accepted { at_ns: now.nanos() }));
+        self.become_witness(now, session, &noted);
         // Plans that were made meanwhile left the agent out.
         self.forget_told(session);
         self.want_plan(now);
@@ -198,10 +246,28 @@ impl Coordinator {
             self.drop_flow(key);
         }
         self.nobody_settles_at(now, agent.host);
+        self.note_away(now, agent.host);
+        self.sweep_later(now);
         self.want_plan(now);
     }
 
-    /// The next session that the driver is to close: an agent's newer one took its place.
+    /// Ends sessions of which the rest of the Hello does not come.
+    pub(super) fn expire_arrivals(&mut self, now: Time) {
+        let heard_since = self.heard_since();
+        let late = |arrival: &Arrival| {
+            arrival.heard.max(heard_since) + PART_LIMIT <= now
+                || arrival.began.max(heard_since) + HELLO_LIMIT <= now
+        };
+        let late = |agent: &AgentEntry| agent.arrival.as_deref().is_some_and(late);
+        let sessions = self.agents.iter().filter(|(_, agent)| late(agent)).map(|(&session, _)| session);
+        for session in sessions.collect::<Vec<_>>() {
+            self.count("hellos_unfinished");
+            self.handle_session_lost(now, session);
+            self.closed.push_back(session);
+        }
+    }
+
+    /// The next session that the driver is to close: an agent's newer one took its place, or its Hello did not end.
     pub fn poll_closed(&mut self) -> Option<SessionId> {
         self.closed.pop_front()
     }
@@ -209,6 +275,8 @@ impl Coordinator {
     /// Takes over what an agent kept of a coflow that an earlier process, or this one, registered.
     fn restore_coflow(&mut self, now: Time, host: u32, note: v1::CoflowNote) {
         let (id, key) = (note.coflow, note.request_key);
+        // An agent that serves flows of a coflow, and never heard its note, names it all the same.
+        let is_noted = note.options.is_some();
         let options = note.options.unwrap_or_default();
         if self.was_never_given(id) || super::directory::check(&options).is_err() {
             return self.count("notes_refused");
@@ -226,7 +294,7 @@ impl Coordinator {
             return;
         }
         let Some(entry) = self.coflows.get_mut(&id) else { return };
-        let was_unknown = std::mem::take(&mut entry.adopted);
+        let was_unknown = is_noted && std::mem::take(&mut entry.adopted);
         if was_unknown {
             (entry.options, entry.registered, entry.request_key) = (options, registered, key);
             if key != 0 {
@@ -234,7 +302,11 @@ impl Coordinator {
             }
         }
         entry.sealed |= note.sealed;
-        if !note.refused.is_empty() && matches!(entry.stage, Stage::Bypassed | Stage::Refused) {
+        if note.admitted && entry.verdict == Verdict::Undecided {
+            entry.verdict = Verdict::Admitted;
+        }
+        let undecided = entry.verdict == Verdict::Undecided;
+        if undecided && !note.refused.is_empty() && matches!(entry.stage, Stage::Bypassed | Stage::Refused) {
             (entry.stage, entry.verdict) = (Stage::Refused, Verdict::Refused(note.refused.clone()));
         }
         if note.moving_age_ns > 0 {
@@ -242,10 +314,12 @@ impl Coordinator {
             entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
         }
         let before = entry.done.insert(host, (note.done_flows, note.done_bytes)).unwrap_or_default();
-        let news = entry.sealed != note.sealed || entry.refusal() != note.refused;
-        entry.knowing.insert(host);
-        let knowing = entry.knowing.len();
-        self.note_witnesses(id, knowing);
+        let news = entry.sealed != note.sealed
+            || entry.refusal() != note.refused
+            || entry.is_admitted() != note.admitted;
+        if is_noted {
+            self.note_knowing(host, id);
+        }
         self.note_served(host, id, note.done_bytes.saturating_sub(before.1));
         self.note_attained(host, id, note.done_bytes);
         if was_unknown {
@@ -259,14 +333,19 @@ impl Coordinator {
     /// A block was put at an agent.
     pub(super) fn handle_block(&mut self, now: Time, session: SessionId, block: v1::BlockAdded) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
-        if block.block.len() > limits::MAX_BLOCK_NAME_BYTES || block.size > limits::MAX_BLOCK_BYTES {
+        let named = (1..=limits::MAX_BLOCK_NAME_BYTES).contains(&block.block.len());
+        if !named || block.size > limits::MAX_BLOCK_BYTES {
             return self.count("messages_out_of_place");
         }
         if self.has_ended(block.coflow) {
             self.tell_of_end(session, block.coflow);
             return self.count("blocks_of_ended_coflows");
         }
-        if self.was_never_given(block.coflow) || !self.adopt(now, block.coflow) {
+        let full = self
+            .agents
+            .get(&session)
+            .is_some_and(|agent| agent.blocks >= limits::MAX_BLOCKS_PER_AGENT as u64);
+        if full || self.was_never_given(block.coflow) || !self.adopt(now, block.coflow) {
             return self.count("blocks_not_listed");
         }
         let held = Held { session, host, size: block.size, identity: Identity::from_wire(&block.identity) };

@@ -1,15 +1,18 @@
 //! State and events of the coordinator.
 
 use super::admission::{Awaited, DeadlineMargin, Verdict};
+use super::callers::Callers;
 use super::differences::{Places, Told};
-use super::directory::{Answer, Blocks, Waiting};
+use super::directory::{Answer, Blocks};
 use super::ending::Endings;
 use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
 use super::outbox::{EndedLog, Outbox};
+use super::pauses::Hearing;
 use super::readiness::{Demand, Stage};
 use super::senders::{Heard, Senders, UNKNOWN_SIZE};
 use super::sessions::Arrival;
+use super::sweeping::Sweep;
 use super::witnesses::Witnesses;
 use crate::id_set::IdSet;
 use crate::marks::receiver_mark;
@@ -62,10 +65,10 @@ pub enum HelloError {
         /// Hosts of the fabric.
         hosts: u32,
     },
-    /// Another agent, with another spool, has a session for its host.
+    /// Another agent, with another spool or a copy of its spool, has a session for its host.
     #[error(
-        "host {host} has an agent already, at {address}; check the --host of both. If that agent is gone, this one is \
-         taken once its connection is found dead, in ten seconds or so"
+        "host {host} has an agent already, at {address}; check the --host and the spools of both, of which none may be a \
+         copy. If that agent is gone, this one is taken once its connection is found dead, in ten seconds or so"
     )]
     Taken {
         /// What the agent said.
@@ -73,6 +76,17 @@ pub enum HelloError {
         /// Data address of the other agent.
         address: String,
     },
+    /// It was refused for another agent before, and this process has just begun: that one has time to come back.
+    #[error(
+        "host {host} had another agent when this one came last; the coordinator has begun anew and waits ten seconds for it"
+    )]
+    Awaited {
+        /// What the agent said.
+        host: u32,
+    },
+    /// It came late: the same agent has a session that it began after this one.
+    #[error("host {0} has a newer session of this agent")]
+    Late(u32),
     /// Its address is longer than a name may be.
     #[error("an agent's address has at most {max} bytes, not {0}", max = limits::MAX_NAME_BYTES)]
     Address(usize),
@@ -84,6 +98,12 @@ pub(super) struct AgentEntry {
     pub(super) data_address: String,
     /// Of the spool that the agent keeps its blocks in; 0 if it did not say.
     pub(super) spool_identity: u64,
+    /// Of its process,
+    pub(super) incarnation: u64,
+    /// and which of its sessions this is.
+    pub(super) number: u64,
+    /// When a coordinator had taken it before, as it said; 0 if none had.
+    pub(super) claim_ns: u64,
     /// When it was last told that another agent says it is its host.
     pub(super) noticed: Option<Time>,
     /// Until all parts of its Hello are there.
@@ -222,22 +242,27 @@ pub struct Coordinator {
     /// Blocks by coflow and name.
     pub(super) directory: BTreeMap<u64, Blocks>,
     pub(super) promises: Promises,
+    pub(super) sweep: Sweep,
     pub(super) request_keys: BTreeMap<u64, u64>,
     pub(super) next_coflow: u64,
     /// Coflows of this process that have ended: there are no more gaps than live ones.
     pub(super) ended: IdSet,
     /// Coflows of other processes that have ended, as anybody told; bounded.
     pub(super) ended_elsewhere: IdSet,
+    /// Coflows that were unregistered here and that no agent has told of; bounded apart, for anybody can name ids that
+    /// nobody gave.
+    pub(super) ended_unseen: IdSet,
     pub(super) ended_log: EndedLog,
     pub(super) endings: Endings,
     /// When leases of coflows may end.
     pub(super) expiries: BTreeSet<(Time, u64)>,
     pub(super) expired: VecDeque<u64>,
     pub(super) witnesses: Witnesses,
+    pub(super) hearing: Hearing,
     /// Sessions that newer ones of the same agents replaced.
     pub(super) closed: VecDeque<SessionId>,
-    pub(super) waiting: BTreeMap<(u64, String), Vec<Waiting>>,
-    pub(super) waiting_count: usize,
+    /// Receivers that wait for blocks, with their hosts.
+    pub(super) waiting: Callers<(u64, String), u32>,
     pub(super) answers: VecDeque<Answer>,
     pub(super) awaited: Awaited,
     pub(super) messages: VecDeque<(SessionId, v1::CoordinatorMessage)>,
@@ -300,17 +325,19 @@ impl Coordinator {
             next_flow: 0,
             directory: BTreeMap::new(),
             promises: Promises::default(),
+            sweep: Sweep::default(),
             request_keys: BTreeMap::new(),
             ended: IdSet::default(),
             ended_elsewhere: IdSet::default(),
+            ended_unseen: IdSet::default(),
             ended_log: EndedLog::default(),
             endings: Endings::default(),
             expiries: BTreeSet::new(),
             expired: VecDeque::new(),
             witnesses: Witnesses::default(),
+            hearing: Hearing::default(),
             closed: VecDeque::new(),
-            waiting: BTreeMap::new(),
-            waiting_count: 0,
+            waiting: Callers::default(),
             answers: VecDeque::new(),
             awaited: Awaited::default(),
             messages: VecDeque::new(),
@@ -378,9 +405,13 @@ impl Coordinator {
         }
         self.advance(now);
         let (mut ended, mut off) = (None, false);
+        let mut moved = BTreeSet::new();
         for report in &progress.flows {
             let key = flow_key(host, report.flow);
             let Some(flow) = self.flows.get_mut(&key) else { continue };
+            if report.sent > flow.sent {
+                moved.insert(flow.coflow);
+            }
             flow.sent = report.sent.min(flow.size);
             let left = flow.left();
             let Some(at) = flow.at else { continue };
@@ -398,6 +429,7 @@ impl Coordinator {
                 self.table.set_remaining(at, left);
             }
         }
+        moved.into_iter().for_each(|coflow| self.renew(now, coflow));
         if off {
             // Rates that were made for other amounts are wrong. Reports come in bursts: one plan for several.
             self.count("corrections");
@@ -489,6 +521,8 @@ impl Coordinator {
         }
         coflow.sealed = true;
         coflow.complete = true;
+        // After a restart nobody knows when its last flow was done; whoever asks is told the same from now on.
+        coflow.last_done.get_or_insert(now);
         if coflow.verdict == Verdict::Undecided {
             // All of it had moved before any plan could count it.
             coflow.verdict = Verdict::Admitted;

@@ -2,12 +2,15 @@
 
 use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator};
+use crate::portions::Portion;
 use weir_model::{CoflowId, LinkId, Span, Time};
 use weir_policy::Slot;
 use weir_proto::{limits, v1};
 
 /// Completed coflows in one status reply.
 const COMPLETED_SHOWN: usize = 20;
+/// Bytes of live coflows in one status reply: the rest of a message is for hosts, counters and completed ones.
+const MAX_SHOWN_BYTES: usize = 3 * limits::MAX_PORTION_BYTES;
 /// A link with less than this share of its capacity left counts as fully used.
 const FULL: f64 = 0.99;
 
@@ -16,34 +19,20 @@ impl Coordinator {
     pub fn status(&mut self, now: Time) -> v1::StatusReply {
         self.advance(now);
         let (by_slot, used) = self.rates_shown();
-        let live = self.coflows.iter().filter(|(_, coflow)| !coflow.complete);
-        let coflows = live.take(limits::MAX_COFLOWS_SHOWN).map(|(&id, coflow)| {
-            let slot = self.table.find_coflow(CoflowId(id));
-            let outside = coflow.outside.iter().filter_map(|key| self.flows.get(key));
-            let left = slot.map_or(0.0, |slot| self.bytes_left(slot))
-                + outside.map(|flow| flow.left() as f64).sum::<f64>();
-            let rate = slot.map_or(0.0, |slot| by_slot[slot.0 as usize]);
-            // Where senders decide, what is left is not known and counts as nothing.
-            let (left, moved) = match &self.senders {
-                Some(_) => (0.0, coflow.attained_bytes()),
-                None => (left, coflow.done_bytes()),
-            };
-            v1::CoflowStatus {
-                coflow: id,
-                name: coflow.options.name.clone(),
-                live_flows: coflow.live_flows(),
-                done_flows: coflow.done_flows(),
-                bytes_left: left as u64,
-                bytes_total: (left as u64).saturating_add(moved),
-                rate_bytes_per_s: rate,
-                waits_for: self.waits_for(coflow, slot, rate, &used),
-                age_s: now.since(coflow.registered).as_secs(),
-                sealed: coflow.sealed,
-                bypassed: coflow.stage == Stage::Bypassed && coflow.opened > 0,
-                admission: coflow.admission().into(),
-                refusal: coflow.refusal(),
+        let mut room = Portion::within(limits::MAX_COFLOWS_SHOWN, MAX_SHOWN_BYTES);
+        let (mut coflows, mut hidden): (Vec<v1::CoflowStatus>, u64) = (Vec::new(), 0);
+        for (&id, coflow) in self.coflows.iter().filter(|(_, coflow)| !coflow.complete) {
+            if hidden > 0 {
+                hidden = hidden.saturating_add(1);
+                continue;
             }
-        });
+            let row = self.coflow_status(now, id, coflow, &by_slot, &used);
+            if room.take(&row) {
+                coflows.push(row);
+            } else {
+                hidden = 1;
+            }
+        }
         v1::StatusReply {
             // Only its process has a clock to measure with.
             planning: None,
@@ -65,8 +54,8 @@ impl Coordinator {
                     }
                 })
                 .collect(),
-            coflows: coflows.collect(),
-            hidden_coflows: self.hidden_coflows(),
+            coflows,
+            hidden_coflows: hidden,
             completed: self.completed.iter().take(COMPLETED_SHOWN).cloned().collect(),
             counters: self
                 .counters
@@ -107,10 +96,39 @@ impl Coordinator {
         (by_slot, used)
     }
 
-    /// Live coflows that a status has no room for.
-    pub(super) fn hidden_coflows(&self) -> u64 {
-        let live = self.coflows.values().filter(|coflow| !coflow.complete).count();
-        live.saturating_sub(limits::MAX_COFLOWS_SHOWN) as u64
+    fn coflow_status(
+        &self,
+        now: Time,
+        id: u64,
+        coflow: &CoflowEntry,
+        by_slot: &[f64],
+        used: &[(f64, Option<Slot>)],
+    ) -> v1::CoflowStatus {
+        let slot = self.table.find_coflow(CoflowId(id));
+        let outside = coflow.outside.iter().filter_map(|key| self.flows.get(key));
+        let left = slot.map_or(0.0, |slot| self.bytes_left(slot))
+            + outside.map(|flow| flow.left() as f64).sum::<f64>();
+        let rate = slot.map_or(0.0, |slot| by_slot[slot.0 as usize]);
+        // Where senders decide, what is left is not known and counts as nothing.
+        let (left, moved) = match &self.senders {
+            Some(_) => (0.0, coflow.attained_bytes()),
+            None => (left, coflow.done_bytes()),
+        };
+        v1::CoflowStatus {
+            coflow: id,
+            name: coflow.options.name.clone(),
+            live_flows: coflow.live_flows(),
+            done_flows: coflow.done_flows(),
+            bytes_left: left as u64,
+            bytes_total: (left as u64).saturating_add(moved),
+            rate_bytes_per_s: rate,
+            waits_for: self.waits_for(coflow, slot, rate, used),
+            age_s: now.since(coflow.registered).as_secs(),
+            sealed: coflow.sealed,
+            bypassed: coflow.stage == Stage::Bypassed && coflow.opened > 0,
+            admission: coflow.admission().into(),
+            refusal: coflow.refusal(),
+        }
     }
 
     fn bytes_left(&self, slot: Slot) -> f64 {
@@ -131,6 +149,10 @@ impl Coordinator {
     ) -> String {
         match (slot, coflow.stage) {
             (None, Stage::Gathering(_)) => return "the rest of the flows it announced".to_owned(),
+            (None, Stage::Refused) if coflow.is_admitted() => {
+                return "its own bytes: its deadline cannot be kept any more and it is left to TCP"
+                    .to_owned();
+            }
             (None, Stage::Refused) if coflow.options.stop_if_refused => {
                 return format!("its driver: it was refused ({})", coflow.refusal());
             }

@@ -2,7 +2,7 @@
 
 use super::facts::HopId;
 use super::hops::HopState;
-use super::state::{ALIVE_INTERVAL, Relay};
+use super::state::{ALIVE_INTERVAL, PAUSE, Relay};
 use std::collections::BTreeMap;
 use weir_model::{Span, Time};
 use weir_proto::relay::FlowKey;
@@ -80,6 +80,9 @@ impl<P> Relay<P> {
     /// Lets time pass.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.next_alive <= now {
+            if self.next_alive + PAUSE <= now {
+                self.heard_since = now;
+            }
             self.next_alive = now + ALIVE_INTERVAL;
             self.keep_alive(now);
             self.redial(now);

@@ -20,6 +20,8 @@ pub const ALIVE_INTERVAL: Span = Span::from_millis(1_000);
 pub const SILENCE_LIMIT: Span = Span::from_millis(10_000);
 /// A receiver and its flow wait so long for each other.
 pub const WAIT_LIMIT: Span = Span::from_millis(10_000);
+/// A relay that looks at its flows every [`ALIVE_INTERVAL`] did not run for so long: what others said waits to be read.
+pub(super) const PAUSE: Span = Span::from_millis(3_000);
 
 /// A relay. `P` is a message's payload. Call order: see the crate's documentation. Whenever a connection to a next
 /// hop or a receiver can take a message, ask [`Relay::poll_message`] or [`Relay::poll_delivery`] for it.
@@ -49,6 +51,8 @@ pub struct Relay<P> {
     pub(super) reports: VecDeque<v1::FromRelay>,
     pub(super) counters: RelayCounters,
     pub(super) next_alive: Time,
+    /// What was not heard before counts for nobody: the process did not run.
+    pub(super) heard_since: Time,
     pub(super) next_progress: Time,
     pub(super) next_samples: Time,
 }
@@ -75,6 +79,7 @@ impl<P> Relay<P> {
             reports: VecDeque::new(),
             counters: RelayCounters::default(),
             next_alive: Time::ZERO,
+            heard_since: Time::ZERO,
             next_progress: Time::ZERO,
             next_samples: Time::ZERO,
         }
@@ -433,15 +438,16 @@ impl<P> Relay<P> {
     /// Keeps flows alive at those who know them; gives up what was not heard of, and what waits too long.
     pub(super) fn keep_alive(&mut self, now: Time) {
         let mut silent = Vec::new();
+        let heard_since = self.heard_since;
         for (&key, flow) in &self.flows {
             let heard = |incoming: &Incoming| {
                 let relayed = incoming.kind == UpstreamKind::Relay && incoming.ended.is_none();
-                !relayed || now.since(incoming.heard) < SILENCE_LIMIT
+                !relayed || now.since(incoming.heard.max(heard_since)) < SILENCE_LIMIT
             };
             let unwanted = match &flow.way {
                 Way::Deliver(delivery) => {
                     let wanted = delivery.subscriber.is_some() || delivery.reassembly.is_complete();
-                    !wanted && delivery.wait_until <= now
+                    !wanted && delivery.wait_until.max(heard_since + WAIT_LIMIT) <= now
                 }
                 Way::Forward(_) => false,
             };
@@ -459,7 +465,8 @@ impl<P> Relay<P> {
         for key in silent {
             self.give_up(key);
         }
-        let late = self.waiting.iter().filter(|(_, (_, until))| *until <= now);
+        let late =
+            self.waiting.iter().filter(|(_, (_, until))| (*until).max(heard_since + WAIT_LIMIT) <= now);
         for (key, subscriber) in late.map(|(&key, &(subscriber, _))| (key, subscriber)).collect::<Vec<_>>() {
             self.waiting.remove(&key);
             self.subscriptions.remove(&subscriber);

@@ -225,6 +225,7 @@ impl Running {
                     self.session = None;
                     self.agent.handle_session_lost();
                 }
+                Ok(Command::Refused) => self.agent.handle_refused(),
                 Ok(Command::Coordinator(message)) => {
                     self.agent.handle_coordinator(now, message);
                     while let Some(notice) = self.agent.poll_notice() {

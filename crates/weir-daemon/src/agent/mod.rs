@@ -140,6 +140,8 @@ pub(crate) enum Command {
     Latencies(oneshot::Sender<Latencies>),
     SessionUp(mpsc::Sender<v1::AgentMessage>, v1::TermsReply),
     SessionLost,
+    /// The host has another agent.
+    Refused,
     Coordinator(v1::CoordinatorMessage),
     Stop,
 }

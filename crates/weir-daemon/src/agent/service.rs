@@ -48,7 +48,7 @@ pub(super) async fn serve(
     });
     let places = Places { spool: spool.clone(), allow };
     let service = Service { host: options.host, places, data_address, relays, commands };
-    let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+    let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_PUT_BYTES);
     tonic::transport::Server::builder()
         .add_service(server)
         .serve_with_incoming(weir_net::incoming(listener))

@@ -25,7 +25,7 @@ impl Attach for Commands {
         let (sender, outbound) = mpsc::channel::<v1::AgentMessage>(limits::MAX_QUEUED_MESSAGES);
         // The thread writes Hello first, so the coordinator has all before the stream is answered.
         self.send(Command::SessionUp(sender, terms)).await;
-        let result = async {
+        let result: Result<(), tonic::Status> = async {
             let mut inbound = client.attach(ReceiverStream::new(outbound)).await?.into_inner();
             *established = true;
             tracing::info!(%address, "attached to the coordinator");
@@ -37,6 +37,9 @@ impl Attach for Commands {
             Ok(())
         }
         .await;
+        if matches!(&result, Err(status) if status.code() == tonic::Code::AlreadyExists) {
+            self.send(Command::Refused).await;
+        }
         self.send(Command::SessionLost).await;
         result
     }

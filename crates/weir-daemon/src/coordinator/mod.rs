@@ -4,10 +4,14 @@
 //! milliseconds, and a plan for each would cost every agent hundreds of messages.
 
 mod planning_time;
+mod refusals;
 mod service;
+mod snapshots;
 
 use planning_time::PlanningTimes;
+use refusals::Refusals;
 use service::{Event, Service};
+use snapshots::Snapshots;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
@@ -79,10 +83,11 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
     let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
-    let mut owner = tokio::spawn(run(options, inbox, Alarm::new()?));
+    let (given_up, gone) = mpsc::unbounded_channel();
+    let mut owner = tokio::spawn(run(options, inbox, gone, Alarm::new()?));
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let incoming = weir_net::incoming(listener);
-    let service = CoordinatorServer::new(Service::new(events))
+    let service = CoordinatorServer::new(Service::new(events, given_up))
         .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
         .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
     let served = tonic::transport::Server::builder()
@@ -109,7 +114,10 @@ struct Owner {
     locating: BTreeMap<u64, oneshot::Sender<v1::LocateReply>>,
     awaiting: BTreeMap<u64, oneshot::Sender<v1::AdmissionReply>>,
     ending: BTreeMap<u64, oneshot::Sender<Option<v1::CoflowRecord>>>,
-    next_token: u64,
+    /// Of calls that this loop numbers itself: those of `ending`.
+    next_ending: u64,
+    snapshots: Snapshots,
+    refusals: Refusals,
     batch: Span,
     last_plan: Time,
     planning: PlanningTimes,
@@ -118,6 +126,7 @@ struct Owner {
 async fn run(
     options: CoordinatorOptions,
     mut inbox: mpsc::Receiver<Event>,
+    mut gone: mpsc::UnboundedReceiver<u64>,
     alarm: Alarm,
 ) -> std::io::Result<()> {
     let clock = Clock::start();
@@ -140,14 +149,17 @@ async fn run(
         locating: BTreeMap::new(),
         awaiting: BTreeMap::new(),
         ending: BTreeMap::new(),
-        next_token: 0,
+        next_ending: 0,
+        snapshots: Snapshots::default(),
+        refusals: Refusals::default(),
         batch: options.batch,
         last_plan: Time::ZERO,
         planning: PlanningTimes::default(),
     };
     loop {
         let next_plan = owner.core.plan_due().map(|due| due.max(owner.last_plan + owner.batch));
-        let wake = owner.core.next_timeout().into_iter().chain(next_plan).min();
+        let next_snapshot = owner.snapshots.next_due();
+        let wake = owner.core.next_timeout().into_iter().chain(next_plan).chain(next_snapshot).min();
         let timer = async {
             match wake {
                 Some(at) => alarm.wait(at.since(clock.now())).await,
@@ -159,7 +171,12 @@ async fn run(
                 Some(event) => owner.handle(event),
                 None => return Ok(()),
             },
+            Some(token) = gone.recv() => owner.give_up(token),
             expired = timer => expired?,
+        }
+        for _ in 0..MAX_EVENTS_AT_ONCE {
+            let Ok(token) = gone.try_recv() else { break };
+            owner.give_up(token);
         }
         for _ in 0..MAX_EVENTS_AT_ONCE {
             let Ok(event) = inbox.try_recv() else { break };
@@ -174,30 +191,30 @@ impl Owner {
         let now = self.clock.now();
         match event {
             Event::Register(request, reply) => {
-                let _ = reply.send(self.core.handle_register(now, request));
+                let registered = self.core.handle_register(now, request);
+                let told = |coflow| v1::RegisterReply { coflow, lease_ms: self.core.lease_ms(coflow) };
+                let _ = reply.send(registered.map(told));
             }
             Event::Seal(coflow, reply) => {
                 let _ = reply.send(self.core.handle_seal(now, coflow));
             }
             Event::Unregister(coflow, reply) => {
-                self.next_token += 1;
-                self.ending.insert(self.next_token, reply);
-                self.core.handle_unregister(now, self.next_token, coflow);
+                self.next_ending += 1;
+                self.ending.insert(self.next_ending, reply);
+                self.core.handle_unregister(now, self.next_ending, coflow);
             }
-            Event::Locate(request, reply) => {
-                self.next_token += 1;
-                self.locating.insert(self.next_token, reply);
-                self.core.handle_locate(now, self.next_token, request);
+            // That a caller is gone may be heard before its call was read.
+            Event::Locate(_, _, reply) if reply.is_closed() => {}
+            Event::AwaitAdmission(_, _, reply) if reply.is_closed() => {}
+            Event::Locate(token, request, reply) => {
+                self.locating.insert(token, reply);
+                self.core.handle_locate(now, token, request);
             }
-            Event::AwaitAdmission(request, reply) => {
-                self.next_token += 1;
-                self.awaiting.insert(self.next_token, reply);
-                self.core.handle_await_admission(now, self.next_token, &request);
+            Event::AwaitAdmission(token, request, reply) => {
+                self.awaiting.insert(token, reply);
+                self.core.handle_await_admission(now, token, &request);
             }
-            Event::Status(reply) => {
-                let planning = Some(self.planning.summary());
-                let _ = reply.send(v1::StatusReply { planning, ..self.core.status(now) });
-            }
+            Event::Status(reply) => self.snapshots.ask(reply),
             Event::Terms(reply) => {
                 let _ = reply.send(self.core.terms());
             }
@@ -207,9 +224,14 @@ impl Owner {
                 match &result {
                     Ok(()) => {
                         tracing::info!(host, address, session = session.0, "agent attached");
+                        self.refusals.forget(host, &address);
                         self.sessions.insert(session, (host, sender));
                     }
-                    Err(error) => tracing::warn!(host, address, %error, "agent refused"),
+                    Err(error) => {
+                        if let Some(times) = self.refusals.note(host, &address) {
+                            tracing::warn!(host, address, times, %error, "agent refused");
+                        }
+                    }
                 }
                 let _ = reply.send(result);
             }
@@ -224,6 +246,13 @@ impl Owner {
                 self.core.handle_session_lost(now, session);
             }
         }
+    }
+
+    /// The caller of what takes long is gone.
+    fn give_up(&mut self, token: u64) {
+        self.locating.remove(&token);
+        self.awaiting.remove(&token);
+        self.core.handle_given_up(token);
     }
 
     /// Plans once and delivers everything that came of the last events.
@@ -251,7 +280,11 @@ impl Owner {
         }
         while let Some(session) = self.core.poll_closed() {
             if let Some((host, _)) = self.sessions.remove(&session) {
-                tracing::info!(host, session = session.0, "agent is back; its older session is closed");
+                tracing::info!(
+                    host,
+                    session = session.0,
+                    "a session is closed: its host's agent has a newer one, or is another"
+                );
             }
         }
         while let Some(coflow) = self.core.poll_expired() {
@@ -271,6 +304,13 @@ impl Owner {
             if let Some(reply) = self.locating.remove(&answer.token) {
                 let _ = reply.send(answer.reply);
             }
+        }
+        if self.snapshots.next_due().is_some_and(|due| due <= now) {
+            let before = self.clock.now();
+            let planning = Some(self.planning.summary());
+            let snapshot = v1::StatusReply { planning, ..self.core.status(before) };
+            let after = self.clock.now();
+            self.snapshots.answer(snapshot, after, after.since(before));
         }
     }
 }

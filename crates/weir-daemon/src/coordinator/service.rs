@@ -13,15 +13,18 @@ use weir_core::coordinator::{HelloError, RegisterError, SealError, SessionId};
 use weir_proto::v1::coordinator_server;
 use weir_proto::{Message as _, limits, v1};
 
+/// Status calls that are answered together, at most.
+const MAX_STATUS_CALLS: usize = 64;
 /// How long the first message of a session may take.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) enum Event {
-    Register(v1::RegisterRequest, oneshot::Sender<Result<u64, RegisterError>>),
+    Register(v1::RegisterRequest, oneshot::Sender<Result<v1::RegisterReply, RegisterError>>),
     Seal(u64, oneshot::Sender<Result<(), SealError>>),
     Unregister(u64, oneshot::Sender<Option<v1::CoflowRecord>>),
-    Locate(v1::LocateRequest, oneshot::Sender<v1::LocateReply>),
-    AwaitAdmission(v1::AdmissionRequest, oneshot::Sender<v1::AdmissionReply>),
+    /// With a number of its own, under which it may be given up.
+    Locate(u64, v1::LocateRequest, oneshot::Sender<v1::LocateReply>),
+    AwaitAdmission(u64, v1::AdmissionRequest, oneshot::Sender<v1::AdmissionReply>),
     Status(oneshot::Sender<v1::StatusReply>),
     Terms(oneshot::Sender<v1::TermsReply>),
     SessionUp(
@@ -32,21 +35,44 @@ pub(super) enum Event {
     ),
     Renew(v1::RenewRequest, oneshot::Sender<v1::RenewReply>),
     /// With the room that it takes while it waits.
-    Message(SessionId, v1::AgentMessage, OwnedSemaphorePermit),
+    Message(SessionId, v1::AgentMessage, [OwnedSemaphorePermit; 2]),
     SessionLost(SessionId),
 }
 
 pub(super) struct Service {
     events: mpsc::Sender<Event>,
     next_session: Arc<AtomicU64>,
+    next_token: AtomicU64,
+    /// Numbers of calls whose callers are gone: one for each call that waits, so no more than may wait.
+    given_up: mpsc::UnboundedSender<u64>,
+    /// Status calls that wait; others wait for them.
+    status_calls: Semaphore,
     /// Bytes of agents' messages that may wait for the state machine.
     room: Arc<Semaphore>,
 }
 
 impl Service {
-    pub(super) fn new(events: mpsc::Sender<Event>) -> Service {
-        let room = Arc::new(Semaphore::new(limits::MAX_QUEUED_BYTES));
-        Service { events, next_session: Arc::new(AtomicU64::new(1)), room }
+    pub(super) fn new(events: mpsc::Sender<Event>, given_up: mpsc::UnboundedSender<u64>) -> Service {
+        Service {
+            events,
+            given_up,
+            next_session: Arc::new(AtomicU64::new(1)),
+            next_token: AtomicU64::new(1),
+            status_calls: Semaphore::new(MAX_STATUS_CALLS),
+            room: Arc::new(Semaphore::new(limits::MAX_QUEUED_BYTES)),
+        }
+    }
+
+    /// Asks what may take as long as the caller says. A caller that goes away meanwhile is told of.
+    async fn ask_patiently<T>(
+        &self,
+        event: impl FnOnce(u64, oneshot::Sender<T>) -> Event,
+    ) -> Result<T, Status> {
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let mut caller = Caller { token, given_up: Some(&self.given_up) };
+        let answer = self.ask(|reply| event(token, reply)).await;
+        caller.given_up = None;
+        answer
     }
 
     async fn ask<T>(&self, event: impl FnOnce(oneshot::Sender<T>) -> Event) -> Result<T, Status> {
@@ -57,6 +83,21 @@ impl Service {
     }
 }
 
+/// Whoever made a call: this value is dropped with it.
+struct Caller<'a> {
+    token: u64,
+    /// None once the call was answered.
+    given_up: Option<&'a mpsc::UnboundedSender<u64>>,
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        if let Some(given_up) = self.given_up {
+            let _ = given_up.send(self.token);
+        }
+    }
+}
+
 #[tonic::async_trait]
 impl coordinator_server::Coordinator for Service {
     async fn register(
@@ -64,7 +105,7 @@ impl coordinator_server::Coordinator for Service {
         request: Request<v1::RegisterRequest>,
     ) -> Result<Response<v1::RegisterReply>, Status> {
         match self.ask(|reply| Event::Register(request.into_inner(), reply)).await? {
-            Ok(coflow) => Ok(Response::new(v1::RegisterReply { coflow })),
+            Ok(reply) => Ok(Response::new(reply)),
             Err(error @ RegisterError::TooMany) => Err(Status::resource_exhausted(error.to_string())),
             Err(error) => Err(Status::invalid_argument(error.to_string())),
         }
@@ -103,7 +144,7 @@ impl coordinator_server::Coordinator for Service {
             let most = limits::MAX_BLOCK_NAME_BYTES;
             return Err(Status::invalid_argument(format!("a block's name has at most {most} bytes")));
         }
-        Ok(Response::new(self.ask(|reply| Event::Locate(request, reply)).await?))
+        Ok(Response::new(self.ask_patiently(|token, reply| Event::Locate(token, request, reply)).await?))
     }
 
     async fn await_admission(
@@ -111,10 +152,14 @@ impl coordinator_server::Coordinator for Service {
         request: Request<v1::AdmissionRequest>,
     ) -> Result<Response<v1::AdmissionReply>, Status> {
         let request = request.into_inner();
-        Ok(Response::new(self.ask(|reply| Event::AwaitAdmission(request, reply)).await?))
+        Ok(Response::new(
+            self.ask_patiently(|token, reply| Event::AwaitAdmission(token, request, reply)).await?,
+        ))
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        let place = self.status_calls.acquire().await;
+        let _place = place.map_err(|_| Status::unavailable("the coordinator is shutting down"))?;
         Ok(Response::new(self.ask(Event::Status).await?))
     }
 
@@ -132,20 +177,43 @@ impl coordinator_server::Coordinator for Service {
         let first = tokio::time::timeout(HELLO_LIMIT, inbound.message()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("no Hello came within the time limit"))?;
         let first = first?.and_then(|message| message.events.into_iter().next());
+        if first.as_ref().is_some_and(|first| entries_of(first) > limits::MAX_ENTRIES_RECEIVED) {
+            let most = limits::MAX_ENTRIES_RECEIVED;
+            return Err(Status::invalid_argument(format!("a message has at most {most} entries")));
+        }
         let Some(v1::agent_event::Kind::Hello(hello)) = first.and_then(|event| event.kind) else {
             return Err(Status::failed_precondition("the first message of a session is Hello"));
         };
         let session = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
         let (sender, outbound) = mpsc::channel(limits::MAX_QUEUED_MESSAGES);
-        self.ask(|reply| Event::SessionUp(session, Box::new(hello), sender, reply))
-            .await?
-            .map_err(|refused| Status::failed_precondition(refused.to_string()))?;
+        self.ask(|reply| Event::SessionUp(session, Box::new(hello), sender, reply)).await?.map_err(
+            |refused| match refused {
+                HelloError::Taken { .. } | HelloError::Awaited { .. } => {
+                    Status::already_exists(refused.to_string())
+                }
+                _ => Status::failed_precondition(refused.to_string()),
+            },
+        )?;
         let (events, room) = (self.events.clone(), Arc::clone(&self.room));
         tokio::spawn(async move {
+            // What waits of one agent, so that it does not hold up all others.
+            let own_room = Arc::new(Semaphore::new(limits::MAX_SESSION_QUEUED_BYTES));
             while let Ok(Some(message)) = inbound.message().await {
-                let bytes = message.encoded_len().clamp(1, limits::MAX_QUEUED_BYTES) as u32;
-                let Ok(permit) = Arc::clone(&room).acquire_many_owned(bytes).await else { return };
-                if events.send(Event::Message(session, message, permit)).await.is_err() {
+                let entries = entries(&message);
+                if entries > limits::MAX_ENTRIES_RECEIVED {
+                    let most = limits::MAX_ENTRIES_RECEIVED;
+                    tracing::warn!(
+                        session = session.0,
+                        "a message of {entries} entries, more than {most}: the session is closed"
+                    );
+                    break;
+                }
+                let bytes = message.encoded_len();
+                let own = bytes.clamp(1, limits::MAX_SESSION_QUEUED_BYTES) as u32;
+                let Ok(own) = Arc::clone(&own_room).acquire_many_owned(own).await else { return };
+                let all = bytes.clamp(1, limits::MAX_QUEUED_BYTES) as u32;
+                let Ok(all) = Arc::clone(&room).acquire_many_owned(all).await else { return };
+                if events.send(Event::Message(session, message, [own, all])).await.is_err() {
                     return;
                 }
             }
@@ -153,4 +221,28 @@ impl coordinator_server::Coordinator for Service {
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))
     }
+}
+
+/// What handling a message takes time for.
+fn entries(message: &v1::AgentMessage) -> usize {
+    message.events.iter().map(entries_of).sum()
+}
+
+fn entries_of(event: &v1::AgentEvent) -> usize {
+    use v1::agent_event::Kind;
+    let listed = match &event.kind {
+        Some(Kind::Hello(hello)) => {
+            let ended = hello.ended.len() + hello.ended_ranges.len();
+            hello.coflows.len() + hello.blocks.len() + hello.flows.len() + ended
+        }
+        Some(Kind::HelloPart(part)) => {
+            part.coflows.len() + part.blocks.len() + part.flows.len() + part.ended.len()
+        }
+        Some(Kind::Progress(progress)) => progress.flows.len(),
+        Some(Kind::Interface(report)) => report.own.len(),
+        Some(Kind::Attained(attained)) => attained.coflows.len(),
+        Some(Kind::Limits(limits)) => limits.flows.len(),
+        _ => 0,
+    };
+    listed + 1
 }

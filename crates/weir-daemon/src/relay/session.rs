@@ -20,8 +20,8 @@ impl Attach for Commands {
 
     async fn attach(&self, address: Address, established: &mut bool) -> Result<(), tonic::Status> {
         let mut client = RelayControlClient::new(weir_net::coordinator_channel(address))
-            .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
-            .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+            .max_decoding_message_size(limits::MAX_RELAY_MESSAGE_BYTES)
+            .max_encoding_message_size(limits::MAX_RELAY_MESSAGE_BYTES);
         let (sender, outbound) = mpsc::channel::<v1::FromRelay>(limits::MAX_QUEUED_MESSAGES);
         // The thread writes Hello first, so the controller has all before the stream is answered.
         self.send(Command::SessionUp(sender)).await;

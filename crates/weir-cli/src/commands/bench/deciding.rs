@@ -231,7 +231,7 @@ fn rounds_per_second(args: &DecidingArgs, makers: u64) -> Result<[f64; 2], Failu
     if let Some(url) = &args.store {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let report = Report { server: "bench".to_owned(), complete: true, ..Report::default() };
-        epoch = runtime.block_on(bench_store(url)?.report(&report))?;
+        epoch = runtime.block_on(bench_store(url)?.report(&report))?.unwrap_or(epoch);
     }
     let start = |seed: u64| {
         let mut command = own_command()?;

@@ -142,3 +142,30 @@ fn waiting_for_a_verdict_ends_at_its_limit_or_with_the_coflow() {
     let without = pair.register(1);
     assert_eq!(admission(&mut pair, without, 60_000).unwrap().0, Admission::NoDeadline);
 }
+
+#[test]
+fn a_coflow_that_was_let_in_stays_so_though_its_flows_break_off_and_the_policy_has_no_more_room() {
+    let mut pair = deadlines(DeadlineMargin::NONE);
+    let first = register(&mut pair, 0, 10_000, true);
+    // 5 of the 10 MB that the link carries until then.
+    let broken = pair.open(first, "a", 5_000_000, 0, 1);
+    assert_eq!(admission(&mut pair, first, 60_000), Some((Admission::Admitted, String::new())));
+    pair.agents[0].handle_closed(broken, false);
+    pair.settle();
+    // Another one is promised 9 of them meanwhile. Its receiver asks again, and there is no room.
+    let second = register(&mut pair, 1, 10_000, false);
+    pair.open(second, "b", 9_000_000, 0, 1);
+    assert_eq!(admission(&mut pair, second, 60_000).unwrap().0, Admission::Admitted);
+    let again = pair.ask(first, "a", 0, 1);
+    pair.settle();
+    assert_eq!(pair.rate(0, again), TCP, "its bytes move, and nothing is stopped");
+    assert_eq!(status(&mut pair, first).admission(), Admission::Admitted);
+    assert!(status(&mut pair, first).waits_for.contains("cannot be kept"));
+    // A coordinator that begins anew hears so from the agents, and judges nothing anew.
+    super::attacks::restart(&mut pair, 1 << 40);
+    assert_eq!(status(&mut pair, first).admission(), Admission::Admitted);
+    pair.finish(0, again, 5_000_000);
+    pair.coordinator.handle_seal(pair.now, first).unwrap();
+    let record = pair.unregister(first).unwrap();
+    assert_eq!((record.admission(), record.met), (Admission::Admitted, true));
+}

@@ -174,3 +174,28 @@ fn hosts_outside_the_fabric_and_other_versions_are_refused() {
     let hello = v1::Hello { version: 2, host: 0, ..v1::Hello::default() };
     assert!(coordinator.handle_hello(Time::ZERO, SessionId(1), hello).is_err());
 }
+
+#[test]
+fn a_call_that_was_given_up_takes_no_room_and_is_not_answered() {
+    let mut pair = Pair::new(2);
+    let options = v1::CoflowOptions { deadline_ms: 60_000, ..v1::CoflowOptions::default() };
+    let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
+    let coflow = pair.coordinator.handle_register(pair.now, request).unwrap();
+    for token in 1..=3 {
+        let request = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 600_000, host: 1 };
+        pair.coordinator.handle_locate(pair.now, token, request);
+        let request = v1::AdmissionRequest { coflow, wait_ms: 600_000 };
+        pair.coordinator.handle_await_admission(pair.now, token + 10, &request);
+    }
+    for token in [1, 3, 11, 13, 99] {
+        pair.coordinator.handle_given_up(token);
+    }
+    assert_eq!((pair.coordinator.waiting.len(), pair.coordinator.awaited.waiting.len()), (1, 1));
+    // It keeps no coflow alive either, and the others are answered.
+    assert!(pair.coordinator.is_waited_for(coflow));
+    pair.open(coflow, "b", 5, 0, 1);
+    assert_eq!(pair.coordinator.poll_answer().map(|answer| answer.token), Some(2));
+    assert_eq!(pair.coordinator.poll_decision().map(|decision| decision.token), Some(12));
+    assert_eq!((pair.coordinator.poll_answer(), pair.coordinator.poll_decision()), (None, None));
+    assert!(!pair.coordinator.is_waited_for(coflow));
+}

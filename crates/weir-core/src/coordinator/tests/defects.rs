@@ -133,3 +133,17 @@ fn rates_follow_what_is_left_and_not_the_whole_size() {
     assert_rate(pair.rate(0, ahead), CAPACITY * 0.25 / 1.24);
     assert_rate(pair.rate(1, behind), CAPACITY * 0.99 / 1.24);
 }
+
+#[test]
+fn a_completed_coflow_has_one_completion_time_whenever_it_is_asked_for() {
+    let mut pair = Pair::new(2);
+    let coflow = pair.register(1);
+    let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
+    pair.finish(0, flow, 1_000_000);
+    pair.wait(3_000);
+    super::attacks::restart(&mut pair, 1 << 40);
+    let shown = pair.coordinator.status(pair.now).completed[0].cct_s;
+    pair.wait(5_000);
+    assert_eq!(pair.coordinator.status(pair.now).completed[0].cct_s, shown);
+    assert_eq!(pair.unregister(coflow).unwrap().cct_s, shown);
+}

@@ -4,15 +4,19 @@ mod admission;
 mod ancestry;
 mod attacks;
 mod calls;
+mod claims;
 mod defects;
 mod differences;
 mod foreign;
 mod holders;
 mod noise;
+mod pauses;
 mod readiness;
 mod repair;
 mod senders;
+mod sizes;
 mod slow;
+mod witnesses;
 
 use super::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
@@ -185,9 +189,16 @@ impl Pair {
         }
     }
 
+    /// Lets time pass for everybody, a second at a time: to a coordinator a longer step is one that it did not run in.
     fn wait(&mut self, millis: u64) {
-        self.now = self.now + Span::from_millis(millis);
-        self.settle();
+        let end = self.now + Span::from_millis(millis);
+        loop {
+            self.now = end.min(self.now + Span::from_millis(1_000));
+            self.settle();
+            if self.now == end {
+                return;
+            }
+        }
     }
 
     fn register(&mut self, flows: u64) -> u64 {

@@ -48,7 +48,7 @@ prop_compose! {
         coflow in id(), options in prop::option::of(options()), age_ns in number(), sealed: bool, done_flows in number(),
         done_bytes in number(), moving_age_ns in number(), request_key in 0u64..3, refused in name(),
     ) -> v1::CoflowNote {
-        v1::CoflowNote { coflow, options, age_ns, sealed, done_flows, done_bytes, moving_age_ns, request_key, refused }
+        v1::CoflowNote { coflow, options, age_ns, sealed, done_flows, done_bytes, moving_age_ns, request_key, refused, admitted: sealed }
     }
 }
 

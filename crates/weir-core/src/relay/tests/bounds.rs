@@ -75,7 +75,7 @@ fn flows_without_receivers_hold_a_bounded_number_of_bytes_and_the_one_that_moves
     assert_eq!(gone, (1..=952).map(key).collect::<Vec<_>>());
     assert_eq!(relay.counters().crowded_out, 952);
     // Once they are over nothing is counted as held.
-    relay.handle_timeout(now + Span::from_millis(60_000));
+    (1..=60).for_each(|second| relay.handle_timeout(now + Span::from_millis(second * 1_000)));
     relay.handle_subscriber_closed(subscriber);
     assert_eq!(relay.held(), 0);
 }

@@ -153,14 +153,40 @@ fn a_flow_whose_upstream_is_silent_is_given_up() {
     let subscriber = network.begin(0, 0, 1, BYTES);
     network.run(300);
     assert!(network.receivers[&subscriber].bytes > 0);
-    let now = network.now + SILENCE_LIMIT + Span::from_millis(2_000);
-    network.relays[1].handle_timeout(now);
+    for second in 1..=12 {
+        network.relays[1].handle_timeout(network.now + Span::from_millis(second * 1_000));
+    }
+    let mut told = None;
     while let Some(action) = network.relays[1].poll_action() {
         if let super::super::facts::Action::ToSubscriber { header, .. } = action {
-            assert_eq!(header.kind, weir_proto::relay::Kind::Reset);
+            told = Some(header.kind);
         }
     }
+    assert_eq!(told, Some(weir_proto::relay::Kind::Reset));
     assert_eq!(network.relays[1].counters().reset, 1);
+}
+
+/// What upstreams said while the relay was stopped waits in its sockets.
+#[test]
+fn a_relay_that_was_stopped_gives_no_flow_up_for_what_it_did_not_hear() {
+    let mut network = Network::new(2, 3);
+    let subscriber = network.begin(0, 0, 1, BYTES);
+    network.run(300);
+    let waiting = SubscriberId(77);
+    network.receivers.insert(waiting, Default::default());
+    let now = network.now;
+    network.relays[1].handle_subscribe(now, waiting, key(77));
+    network.relays[1].handle_timeout(now);
+    network.now = now + SILENCE_LIMIT + WAIT_LIMIT;
+    network.relays[1].handle_timeout(network.now);
+    network.act();
+    assert!(!network.receivers[&subscriber].reset && !network.receivers[&waiting].reset);
+    // From then on silence counts.
+    let resets = |network: &Network| network.relays[1].counters().reset;
+    for second in 1..=11 {
+        network.relays[1].handle_timeout(network.now + Span::from_millis(second * 1_000));
+        assert_eq!(resets(&network), u64::from(second >= 10), "after {second} s");
+    }
 }
 
 const URGENT: u64 = 20 * MESSAGE as u64;

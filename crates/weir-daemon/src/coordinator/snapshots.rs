@@ -1,0 +1,65 @@
+//! Who asks for the status: all that wait get one snapshot, made after they asked.
+//!
+//! A snapshot of many coflows takes a while, in which nobody is planned for. So the next one is made only after many times
+//! as long as the last one took: whoever looks at the status in a loop does so at the pace of the coordinator.
+
+use tokio::sync::oneshot;
+use weir_model::{Span, Time};
+use weir_proto::v1;
+
+/// Between two snapshots so many times as long passes as one takes, with which its answers are encoded too.
+const PAUSE_PER_SNAPSHOT: u64 = 20;
+
+/// Calls that wait for a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    asking: Vec<oneshot::Sender<v1::StatusReply>>,
+    /// The next one is made no sooner.
+    not_before: Time,
+}
+
+impl Snapshots {
+    pub(super) fn ask(&mut self, reply: oneshot::Sender<v1::StatusReply>) {
+        self.asking.retain(|reply| !reply.is_closed());
+        self.asking.push(reply);
+    }
+
+    /// When the next one is to be made, if anybody asked.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        (!self.asking.is_empty()).then_some(self.not_before)
+    }
+
+    /// Answers all with what was made until `now`, in so much time.
+    pub(super) fn answer(&mut self, snapshot: v1::StatusReply, now: Time, taken: Span) {
+        self.not_before = now + Span::from_nanos(taken.nanos().saturating_mul(PAUSE_PER_SNAPSHOT));
+        for reply in self.asking.drain(..) {
+            let _ = reply.send(snapshot.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_wait_share_a_snapshot_and_the_next_waits_for_long() {
+        let mut snapshots = Snapshots::default();
+        assert_eq!(snapshots.next_due(), None, "nobody asked");
+        let (mut replies, mut answers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
+        replies.drain(..).for_each(|reply| snapshots.ask(reply));
+        let now = Time::from_millis(1_000);
+        assert!(snapshots.next_due().unwrap() <= now);
+        let snapshot = v1::StatusReply { epoch: 7, ..v1::StatusReply::default() };
+        snapshots.answer(snapshot, now, Span::from_millis(10));
+        assert!(answers.iter_mut().all(|answer| answer.try_recv().unwrap().epoch == 7));
+        let (reply, gone) = oneshot::channel();
+        snapshots.ask(reply);
+        assert_eq!(snapshots.next_due(), Some(Time::from_millis(1_200)));
+        // Who gave up is not answered, nor a reason to make one.
+        drop(gone);
+        let (reply, _waits) = oneshot::channel();
+        snapshots.ask(reply);
+        assert_eq!(snapshots.asking.len(), 1);
+    }
+}
