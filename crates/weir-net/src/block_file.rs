@@ -1,7 +1,9 @@
 //! A block's bytes in a file: which file it is, checksums of its frames, and sending without copying.
 //!
-//! Nothing here waits for a disk but [`open`](BlockFile::open) and [`FrameReader::read`], which are for threads that may
-//! wait. Whoever sends asks first whether a frame is in memory ([`BlockFile::is_in_memory`]).
+//! Nothing here waits for a disk but [`open_regular`] and [`FrameReader::read`], which are for threads that may wait. Whoever
+//! sends asks first whether a frame is in memory ([`BlockFile::is_in_memory`]). Files on a [`Medium`] that is not this
+//! machine's own take no other call: their frames are read into memory of this process and sent from there. They should be
+//! closed on threads that may wait too.
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -48,21 +50,51 @@ pub struct FileStamp {
     pub links: u64,
 }
 
+/// What a file system keeps its files on, as far as that says which calls return at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// Memory alone.
+    Memory,
+    /// Disks of this machine: what the kernel has in memory can be told from what it has not.
+    Disk,
+    /// Another machine, or another process (FUSE): any call may take as long as that likes.
+    Elsewhere,
+}
+
+impl Medium {
+    fn of(file: &File) -> Medium {
+        let Ok(found) = rustix::fs::fstatfs(file) else { return Medium::Elsewhere };
+        match found.f_type as u64 & 0xffff_ffff {
+            // tmpfs, ramfs.
+            0x0102_1994 | 0x8584_58f6 => Medium::Memory,
+            // ext2 to ext4, xfs, btrfs, f2fs, overlayfs, zfs, bcachefs, squashfs, erofs.
+            0xef53 | 0x5846_5342 | 0x9123_683e | 0xf2f5_2010 | 0x794c_7630 | 0x2fc1_2fc1 | 0xca45_1a4e
+            | 0x7371_7368 | 0xe0f5_e1e2 => Medium::Disk,
+            _ => Medium::Elsewhere,
+        }
+    }
+}
+
+/// A regular file that was opened for reading. Clones share it.
+#[derive(Clone, Debug)]
+pub struct OpenedFile {
+    /// The file.
+    pub file: Arc<File>,
+    /// Which one it is.
+    pub stamp: FileStamp,
+    /// What it is on.
+    pub medium: Medium,
+}
+
 /// Opens a regular file for reading. No part of the path may be a symbolic link, so what was found to be below an
 /// allowed directory is opened there or not at all. A FIFO or a device is an error and holds up nobody.
-pub fn open_regular(path: &Path) -> io::Result<(File, FileStamp)> {
+pub fn open_regular(path: &Path) -> io::Result<OpenedFile> {
     let opened = match rustix::fs::openat2(CWD, path, OPENED, Mode::empty(), RESOLVED) {
         // Kernels before 5.6, and some sandboxes.
         Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(CWD, path, OPENED, Mode::empty()),
         opened => opened,
     };
     stamped(File::from(opened?))
-}
-
-/// The same if it takes no disk, because the kernel knows the whole path; `None` if it might.
-pub fn open_regular_now(path: &Path) -> Option<io::Result<(File, FileStamp)>> {
-    let opened = rustix::fs::openat2(CWD, path, OPENED, Mode::empty(), RESOLVED | ResolveFlags::CACHED);
-    Some(stamped(File::from(opened.ok()?)))
 }
 
 const OPENED: OFlags = OFlags::RDONLY
@@ -72,14 +104,15 @@ const OPENED: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY);
 const RESOLVED: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 
-fn stamped(file: File) -> io::Result<(File, FileStamp)> {
+fn stamped(file: File) -> io::Result<OpenedFile> {
     let data = file.metadata()?;
     if !data.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     let modified_ns = data.mtime().saturating_mul(1_000_000_000).saturating_add(data.mtime_nsec());
     let stamp = FileStamp { inode: data.ino(), modified_ns, length: data.len(), links: data.nlink() };
-    Ok((file, stamp))
+    let medium = Medium::of(&file);
+    Ok(OpenedFile { file: Arc::new(file), stamp, medium })
 }
 
 /// What is known of the checksums of a block's frames. It outlives the open file: clones share it.
@@ -130,18 +163,18 @@ pub struct BlockFile {
     start: u64,
     size: u64,
     checksums: FrameChecksums,
-    /// It lies in a file system without a disk.
-    is_in_ram: bool,
+    medium: Medium,
 }
-
-/// What `statfs` says of a file system in memory.
-const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
 impl BlockFile {
     /// A block of `size` bytes from `start` of an open file that is long enough.
-    pub fn new(file: File, start: u64, size: u64, checksums: FrameChecksums) -> BlockFile {
-        let is_in_ram = rustix::fs::fstatfs(&file).is_ok_and(|found| found.f_type == TMPFS);
-        BlockFile { file: Arc::new(file), start, size, checksums, is_in_ram }
+    pub fn new(opened: &OpenedFile, start: u64, size: u64, checksums: FrameChecksums) -> BlockFile {
+        BlockFile { file: Arc::clone(&opened.file), start, size, checksums, medium: opened.medium }
+    }
+
+    /// Whether its frames can be sent by [`BlockFile::send`]; else they are to be read first.
+    pub fn is_sendable(&self) -> bool {
+        self.medium != Medium::Elsewhere
     }
 
     /// Length of the block in bytes.
@@ -157,8 +190,10 @@ impl BlockFile {
     /// Whether the frame at `offset` can be sent without waiting for a disk, as far as its end tells. Where the kernel
     /// does not say, it can.
     pub fn is_in_memory(&self, offset: u64) -> bool {
-        if self.is_in_ram {
-            return true;
+        match self.medium {
+            Medium::Memory => return true,
+            Medium::Disk => {}
+            Medium::Elsewhere => return false,
         }
         let last = frame_length(self.size, offset).saturating_sub(1);
         let mut byte = [0; 1];
@@ -169,13 +204,17 @@ impl BlockFile {
 
     /// The checksum of the frame at `offset`, if the kernel has all of it in memory and says so.
     pub fn checksum_now(&self, offset: u64, buffer: &mut Vec<u8>) -> Option<u32> {
+        if !self.is_sendable() {
+            return None;
+        }
         let length = frame_length(self.size, offset) as usize;
         if buffer.len() < length {
             buffer.resize(length, 0);
         }
         let bytes = &mut buffer[..length];
         let at = self.start.saturating_add(offset);
-        let flags = if self.is_in_ram { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
+        let flags =
+            if self.medium == Medium::Memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
         let read = rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(bytes)], at, flags);
         (read == Ok(length)).then(|| checksum(bytes))
     }
@@ -183,7 +222,7 @@ impl BlockFile {
     /// Reads the frame at `offset`, on a thread that may wait for a disk.
     pub fn reader(&self, offset: u64) -> FrameReader {
         let (file, length) = (Arc::clone(&self.file), frame_length(self.size, offset));
-        FrameReader { file, at: self.start.saturating_add(offset), length }
+        FrameReader { file, at: self.start.saturating_add(offset), length, keep: !self.is_sendable() }
     }
 
     /// Hands at most `count` bytes from `offset` to a socket without copying them through the process.
@@ -204,14 +243,24 @@ pub struct FrameReader {
     file: Arc<File>,
     at: u64,
     length: u64,
+    keep: bool,
+}
+
+/// A frame that was read.
+#[derive(Debug)]
+pub struct FrameRead {
+    /// Its checksum.
+    pub checksum: u32,
+    /// Its bytes, if they are to be sent from here: the kernel has those of other files.
+    pub bytes: Option<Vec<u8>>,
 }
 
 impl FrameReader {
     /// Reads the frame and computes its checksum; its bytes are in memory then.
-    pub fn read(&self) -> io::Result<u32> {
+    pub fn read(&self) -> io::Result<FrameRead> {
         let mut bytes = vec![0; self.length as usize];
         self.file.read_exact_at(&mut bytes, self.at)?;
-        Ok(checksum(&bytes))
+        Ok(FrameRead { checksum: checksum(&bytes), bytes: self.keep.then_some(bytes) })
     }
 }
 
@@ -240,14 +289,28 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, b"..123456789").unwrap();
-        let (file, stamp) = open_regular(&path).unwrap();
-        assert_eq!((stamp.length, stamp.links), (11, 1));
-        let block = BlockFile::new(file, 2, 9, FrameChecksums::new(9, &[]));
-        assert!(block.is_in_memory(0));
+        let opened = open_regular(&path).unwrap();
+        assert_eq!((opened.stamp.length, opened.stamp.links), (11, 1));
+        let block = BlockFile::new(&opened, 2, 9, FrameChecksums::new(9, &[]));
+        assert_eq!(block.is_in_memory(0), block.is_sendable());
         // Where a file system does not say what it has in memory, nothing is read at once.
         let now = block.checksum_now(0, &mut Vec::new());
         assert!(now.is_none_or(|sum| sum == 0xe306_9283), "{now:?}");
-        assert_eq!(block.reader(0).read().unwrap(), 0xe306_9283);
+        assert_eq!(block.reader(0).read().unwrap().checksum, 0xe306_9283);
+        // As if it were another machine's.
+        let block = BlockFile::new(
+            &OpenedFile { medium: Medium::Elsewhere, ..opened },
+            2,
+            9,
+            FrameChecksums::new(9, &[]),
+        );
+        assert!(!block.is_in_memory(0) && block.checksum_now(0, &mut Vec::new()).is_none());
+        assert_eq!(block.reader(0).read().unwrap().bytes.as_deref(), Some(&b"123456789"[..]));
+    }
+
+    #[test]
+    fn what_the_kernel_makes_up_is_on_no_disk() {
+        assert_eq!(Medium::of(&File::open("/proc/self/stat").unwrap()), Medium::Elsewhere);
     }
 
     #[test]
@@ -262,7 +325,6 @@ mod tests {
         assert!(open_regular(&dir.join("real/file")).is_ok());
         for bad in ["link", "linked/file", "fifo", "real", "nothing"] {
             assert!(open_regular(&dir.join(bad)).is_err(), "{bad}");
-            assert!(open_regular_now(&dir.join(bad)).is_none_or(|opened| opened.is_err()), "{bad}");
         }
     }
 
@@ -272,7 +334,7 @@ mod tests {
         let size = weir_proto::limits::MAX_BLOCK_BYTES;
         // Not every file system has files of this length: any is long enough to show that no table is made.
         let _ = file.set_len(size);
-        let block = BlockFile::new(file, 0, size, FrameChecksums::new(size, &[]));
+        let block = BlockFile::new(&stamped(file).unwrap(), 0, size, FrameChecksums::new(size, &[]));
         assert_eq!(block.checksums().get(frame_count(size) - 1), None);
     }
 }

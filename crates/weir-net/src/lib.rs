@@ -12,6 +12,7 @@ mod clock;
 mod descriptors;
 mod incoming;
 mod interface;
+mod mounts;
 mod pipe;
 mod poller;
 mod relay_socket;
@@ -20,13 +21,15 @@ mod socket;
 pub use address::{Address, AddressError};
 pub use alarm::Alarm;
 pub use block_file::{
-    BlockFile, FileStamp, FrameChecksums, FrameReader, SendOutcome, checksum, open_regular, open_regular_now,
+    BlockFile, FileStamp, FrameChecksums, FrameRead, FrameReader, Medium, OpenedFile, SendOutcome, checksum,
+    open_regular,
 };
 pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, monotonic_nanos};
 pub use descriptors::{connections_within_limit, raise_descriptor_limit};
 pub use incoming::{Guarded, Listener, incoming};
 pub use interface::{Interface, InterfaceCounters};
+pub use mounts::{FileSystem, Mounts};
 pub use pipe::{Filled, Payload, PipePool};
 pub use poller::{Event, Poller, Waker};
 pub use relay_socket::{connected, dial, limit_rate, send, tune_relay};

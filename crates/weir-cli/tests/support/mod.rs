@@ -4,6 +4,7 @@
 #![expect(dead_code, reason = "each test uses a part")]
 
 pub(crate) mod chance;
+pub(crate) mod hanging_disk;
 pub(crate) mod process;
 #[path = "../../../weir-client/tests/support/proxy.rs"]
 pub(crate) mod proxy;

@@ -1,19 +1,21 @@
 //! Blocks that are being read: their open files, shared by all who read one, and what is known of their frames.
 
 use super::connection::Reading;
-use super::jobs::Job;
+use super::jobs::{Job, Open};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
 use std::rc::{Rc, Weak};
 use weir_core::agent::{BlockEntry, FileStamp, Place};
-use weir_net::{BlockFile, FrameChecksums};
+use weir_net::{BlockFile, FrameChecksums, FrameRead};
 use weir_proto::data::{FRAME_BYTES, frame_count};
 
 /// Frames that are read ahead of the one that a flow is at.
 const FRAMES_AHEAD: u64 = 4;
+/// Frames of a block in memory of this process, of files whose frames cannot be sent from where they are, besides one for each
+/// connection that waits.
+const COPIES: usize = 6;
 
 /// A block of this name within this coflow.
 pub(super) type Key = (u64, String);
@@ -25,6 +27,10 @@ pub(super) struct Served {
     /// The file that it is in.
     pub(super) place: Place,
     pub(super) file: BlockFile,
+    /// Closes it, where that may take long.
+    _open: Open,
+    /// Frames that were read and are to be sent from memory, the last ones.
+    copies: RefCell<BTreeMap<u64, Rc<Vec<u8>>>>,
     /// Frames that are being read.
     pending: RefCell<BTreeSet<u64>>,
     /// Whether some frame was not in memory.
@@ -34,9 +40,26 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// The checksum of the frame at `offset`, if the frame's bytes are in memory. If not, it is read, and those after it;
-    /// the connection waits.
-    pub(super) fn frame(&self, reading: &mut Reading<'_>, offset: u64) -> Option<u32> {
+    /// The frame at `offset`, if its bytes are in memory. If not, it is read, and those after it; the connection waits.
+    pub(super) fn frame(&self, reading: &mut Reading<'_>, offset: u64) -> Option<Frame> {
+        if self.file.is_sendable() {
+            return self.frame_of_file(reading, offset).map(|checksum| Frame { checksum, copy: None });
+        }
+        let frame = offset / FRAME_BYTES;
+        let copy = self.copies.borrow_mut().remove(&frame);
+        let ready = copy.zip(self.file.checksums().get(frame));
+        if ready.is_none() {
+            self.read(reading, frame);
+            self.waiting.borrow_mut().insert(reading.connection);
+        }
+        if frame + 1 < frame_count(self.file.size()) && !self.copies.borrow().contains_key(&(frame + 1)) {
+            self.read(reading, frame + 1);
+        }
+        ready.map(|(copy, checksum)| Frame { checksum, copy: Some(copy) })
+    }
+
+    /// The checksum of a frame that can be sent from where it is.
+    fn frame_of_file(&self, reading: &mut Reading<'_>, offset: u64) -> Option<u32> {
         let frame = offset / FRAME_BYTES;
         let known = self.file.checksums().get(frame);
         let pending = self.pending.borrow().contains(&frame);
@@ -88,10 +111,28 @@ impl Served {
     }
 
     /// A frame was read, or could not be. Returns the connections that waited for it.
-    pub(super) fn settle(&self, frame: u64) -> BTreeSet<u64> {
+    pub(super) fn settle(&self, frame: u64, read: Option<FrameRead>) -> BTreeSet<u64> {
         self.pending.borrow_mut().remove(&frame);
-        std::mem::take(&mut self.waiting.borrow_mut())
+        let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
+        if let Some(bytes) = read.and_then(|read| read.bytes) {
+            let mut copies = self.copies.borrow_mut();
+            copies.insert(frame, Rc::new(bytes));
+            // What was read ahead for a receiver that left, first.
+            while copies.len() > COPIES + waiting.len() {
+                let first = copies.keys().copied().find(|&other| other != frame);
+                first.and_then(|first| copies.remove(&first));
+            }
+        }
+        waiting
     }
+}
+
+/// A frame that can be sent.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) checksum: u32,
+    /// Its bytes, if they are not sent from the file.
+    pub(super) copy: Option<Rc<Vec<u8>>>,
 }
 
 /// All blocks that anybody asked for.
@@ -118,7 +159,7 @@ impl Blocks {
     }
 
     /// Takes a file that was opened for a block.
-    pub(super) fn opened(&mut self, block: &BlockEntry, file: File) -> Rc<Served> {
+    pub(super) fn opened(&mut self, block: &BlockEntry, open: Open) -> Rc<Served> {
         let key = (block.coflow, block.block.clone());
         if let Some(served) = self.open_now(&key) {
             return served;
@@ -133,9 +174,18 @@ impl Blocks {
         if asked.place != place {
             (asked.place, asked.checksums) = (place.clone(), new());
         }
-        let file = BlockFile::new(file, block.offset, block.size, asked.checksums.clone());
+        let file = BlockFile::new(&open.opened, block.offset, block.size, asked.checksums.clone());
         let (pending, waiting) = (RefCell::default(), RefCell::default());
-        let served = Rc::new(Served { key, place, file, pending, is_from_disk: Cell::new(false), waiting });
+        let served = Rc::new(Served {
+            _open: open,
+            copies: RefCell::default(),
+            key,
+            place,
+            file,
+            pending,
+            is_from_disk: Cell::new(false),
+            waiting,
+        });
         asked.served = Rc::downgrade(&served);
         served
     }

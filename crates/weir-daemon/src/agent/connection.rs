@@ -1,6 +1,6 @@
 //! One data connection at the serving side: request in, frames out (on it, or to a relay), acknowledgement in.
 
-use super::blocks::{Key, Served};
+use super::blocks::{Frame, Key, Served};
 use super::jobs::Jobs;
 use super::outlet::{Outlet, Upload};
 use std::io::{self, Read};
@@ -50,6 +50,10 @@ pub(super) struct Serving {
     frame_end: u64,
     /// End of what is written as one: a frame, or a message to a relay.
     piece_end: u64,
+    /// The frame at hand, if it is not sent from the file.
+    copy: Option<Rc<Vec<u8>>>,
+    /// When bytes were written last.
+    wrote: Time,
 }
 
 #[derive(Debug)]
@@ -167,21 +171,23 @@ impl Connection {
         let mut chunk = [0; INPUT_BYTES];
         loop {
             match self.outlet.stream.read(&mut chunk) {
-                // What came before the end still counts: a receiver may acknowledge and exit.
-                Ok(0) => {
-                    return match self.next_input() {
-                        Input::Nothing => Input::Ended,
-                        input => input,
-                    };
-                }
+                Ok(0) => return self.last_input(),
                 Ok(count) => self.input.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.next_input(),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Input::Ended,
+                // What came before still counts: a receiver may acknowledge, or say what was wrong, and leave with bytes unread.
+                Err(_) => return self.last_input(),
             }
             if self.input.len() > INPUT_BYTES {
                 return Input::Ended;
             }
+        }
+    }
+
+    fn last_input(&mut self) -> Input {
+        match self.next_input() {
+            Input::Nothing => Input::Ended,
+            input => input,
         }
     }
 
@@ -225,6 +231,11 @@ impl Connection {
         Ok(Input::Request(request, self.path.take()))
     }
 
+    /// Whether all was handed to the socket so long ago.
+    pub(super) fn is_finished(&self, now: Time, ago: Span) -> bool {
+        self.finished() && self.serving.as_ref().is_some_and(|serving| now.since(serving.wrote) > ago)
+    }
+
     fn finished(&self) -> bool {
         let outlet = self.upload.as_ref().map_or(&self.outlet, |upload| &upload.outlet);
         outlet.output.is_empty()
@@ -248,7 +259,8 @@ impl Connection {
     ) {
         let size = block.file.size();
         let status = if upload.is_some() { Status::Relayed } else { Status::Accepted };
-        self.serving = Some(Serving { flow, block, offset, frame_end: offset, piece_end: offset });
+        let (frame_end, piece_end, wrote) = (offset, offset, self.active);
+        self.serving = Some(Serving { flow, block, offset, frame_end, piece_end, copy: None, wrote });
         self.upload = upload;
         let response = Response { status, size, identity };
         self.outlet.output.extend_from_slice(&response.encode_for(self.version));
@@ -279,9 +291,10 @@ impl Connection {
             let Some(serving) = self.serving.as_mut().filter(|_| count > 0) else {
                 return Ok(Wrote::Bytes(sent));
             };
-            match serving.block.file.send(&outlet.stream, serving.offset, count)? {
+            match serving.send(&outlet.stream, count)? {
                 SendOutcome::Sent(count) => {
                     serving.offset += count;
+                    serving.wrote = reading.now;
                     sent += count;
                 }
                 SendOutcome::WouldBlock => return Ok(Wrote::Blocked(sent)),
@@ -294,6 +307,19 @@ impl Connection {
 }
 
 impl Serving {
+    /// Hands at most `count` bytes to a socket, all of them of the frame at hand.
+    fn send(&self, stream: &TcpStream, count: u64) -> io::Result<SendOutcome> {
+        let Some(copy) = &self.copy else { return self.block.file.send(stream, self.offset, count) };
+        let at = (self.offset % FRAME_BYTES) as usize;
+        let bytes = copy.get(at..).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(count as usize)];
+        if bytes.is_empty() {
+            return Ok(SendOutcome::Truncated);
+        }
+        let sent = weir_net::send(stream, bytes, false)?;
+        Ok(sent.map_or(SendOutcome::WouldBlock, |sent| SendOutcome::Sent(sent as u64)))
+    }
+
     /// At the end of a piece, puts what leads the next one into the output, or returns false if its frame must be read
     /// first: the frame's header where one begins, and before it the message's where it goes to a relay.
     fn begin_piece(
@@ -309,7 +335,8 @@ impl Serving {
         let mut frame = None;
         if self.offset == self.frame_end {
             let length = frame_length(size, self.offset);
-            let Some(checksum) = self.block.frame(reading, self.offset) else { return false };
+            let Some(Frame { checksum, copy }) = self.block.frame(reading, self.offset) else { return false };
+            self.copy = copy;
             frame = Some(FrameHeader { length: length as u32, checksum }.encode());
             self.frame_end = self.offset + length;
         }

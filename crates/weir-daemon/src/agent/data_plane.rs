@@ -1,10 +1,11 @@
 //! The data-plane thread: sockets on one side, the agent's state machine on the other. It waits for nobody: files are
-//! opened, read and removed by others ([`Jobs`]).
+//! opened, read, closed and removed by others ([`Jobs`]), and the journal is written by another ([`Scribe`]).
 
 use super::blocks::{Blocks, Key};
 use super::connection::{Connection, Input};
 use super::jobs::{Job, Jobs};
-use super::journal::Journal;
+use super::journal::{FACTS_AT_ONCE, Journal};
+use super::scribe::{Outcome, Scribe};
 use super::spool::{Spool, Strays};
 use super::uploads::Uploads;
 use super::{Command, SiteRelays};
@@ -14,8 +15,8 @@ use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
-use weir_core::agent::{Agent, AgentConfig, InterfaceBytes, JournalEntry, Place, PutError};
+use tokio::sync::mpsc;
+use weir_core::agent::{Agent, AgentConfig, FactCursor, InterfaceBytes, JournalEntry, PutError};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
 use weir_proto::data::Status;
@@ -34,11 +35,10 @@ const SWEEP_INTERVAL: Span = Span::from_millis(600_000);
 const SILENT_LIMIT: Span = Span::from_millis(10_000);
 /// and one that asks for nothing more after this.
 const IDLE_LIMIT: Span = Span::from_millis(60_000);
+/// A receiver that was sent everything has this time to say that it has it.
+const ACKNOWLEDGEMENT_LIMIT: Span = Span::from_millis(60_000);
 /// A file that is not open after this time is answered for as unreadable.
 const OPEN_LIMIT: Span = Span::from_millis(10_000);
-
-/// A put that waits for the journal: its block, the file, and where its answer goes.
-type Put = (Key, Place, oneshot::Sender<Result<(), PutError>>);
 
 /// What the thread has of the operating system.
 pub(super) struct Edge {
@@ -88,7 +88,8 @@ impl DataPlane {
     /// Runs until told to stop.
     pub(super) fn run(self) -> io::Result<()> {
         let Edge { clock, listener, poller, runtime, interface, batch, relays } = self.edge;
-        let jobs = Jobs::new(runtime, poller.waker());
+        let waker = poller.waker();
+        let jobs = Jobs::new(runtime, waker.clone());
         Running {
             clock,
             batch,
@@ -98,7 +99,8 @@ impl DataPlane {
             listener,
             poller,
             inbox: self.inbox,
-            journal: self.journal,
+            scribe: Scribe::start(self.journal, waker)?,
+            cursor: FactCursor::default(),
             spool: self.blocks,
             _lock: self.lock,
             jobs,
@@ -132,7 +134,9 @@ pub(super) struct Running {
     listener: TcpListener,
     pub(super) poller: Poller,
     inbox: mpsc::Receiver<Command>,
-    journal: Journal,
+    scribe: Scribe,
+    /// How far facts were read off for a journal that is written anew.
+    cursor: FactCursor,
     /// Where blocks from memory are.
     spool: PathBuf,
     _lock: File,
@@ -158,12 +162,16 @@ impl Running {
         let mut events = Vec::new();
         loop {
             if !self.take_commands() {
+                let entries = self.take_journal();
+                self.scribe.add(entries);
+                self.scribe.end();
                 return Ok(());
             }
             for event in events.drain(..) {
                 self.handle_event(event);
             }
             self.take_jobs();
+            self.take_written();
             if std::mem::take(&mut self.accept_again) {
                 self.accept();
             }
@@ -181,25 +189,29 @@ impl Running {
     fn timeout(&self) -> Option<Span> {
         let now = self.clock.now();
         let message = self.agent.has_message().then(|| self.last_message + self.batch);
-        let look = (!self.connections.is_empty() || self.journal.waits() || self.jobs.wait())
+        let look = (!self.connections.is_empty() || self.scribe.waits() || self.jobs.wait())
             .then_some(self.next_look);
-        let rewrite = self.journal.wants_rewriting().then_some(now);
+        let write = self.scribe.is_due().then_some(now);
         let accept = self.accept_again.then(|| now + Span::from_millis(5));
         let sweep = Some(self.next_sweep.max(self.next_look));
         let more = (!self.inbox.is_empty()).then_some(now);
-        let times = [self.agent.next_timeout(), message, look, rewrite, accept, sweep, more];
+        let times = [self.agent.next_timeout(), message, look, write, accept, sweep, more];
         times.into_iter().flatten().min().map(|at| coalesce(at.since(now)))
     }
 
     fn take_commands(&mut self) -> bool {
-        let mut puts = Vec::new();
         for _ in 0..COMMANDS_PER_TURN {
             let now = self.clock.now();
             match self.inbox.try_recv() {
                 Ok(Command::Put(block, reply)) => {
                     let (key, place) = ((block.coflow, block.block.clone()), block.place());
-                    match self.agent.handle_put(*block) {
-                        Ok(()) => puts.push((key, place, reply)),
+                    let noted = if self.scribe.is_behind() {
+                        Err(PutError::NoSpace("its disk does not answer".to_owned()))
+                    } else {
+                        self.agent.handle_put(*block)
+                    };
+                    match noted {
+                        Ok(()) => self.scribe.add_put((key, place, reply)),
                         refused => _ = reply.send(refused),
                     }
                 }
@@ -236,40 +248,42 @@ impl Running {
                 Err(mpsc::error::TryRecvError::Empty) => break,
             }
         }
-        self.answer_puts(puts);
         true
     }
 
-    /// Writes the journal and answers puts: what was answered for must survive.
-    fn answer_puts(&mut self, puts: Vec<Put>) {
-        let entries = self.take_journal();
-        if puts.is_empty() {
-            return self.journal.append(&entries);
-        }
-        let Err(error) = self.journal.append_put(&entries) else {
-            return puts.into_iter().for_each(|(.., reply)| _ = reply.send(Ok(())));
-        };
-        let (new, others): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|entry| matches!(entry, JournalEntry::Put(_)));
-        self.journal.append(&others);
-        let new: Vec<(Key, Place)> = new
-            .into_iter()
-            .filter_map(|entry| {
-                let JournalEntry::Put(block) = entry else { return None };
-                let place = block.place();
-                Some(((block.coflow, block.block), place))
-            })
-            .collect();
-        for (key, place, reply) in puts {
-            let refused = new.iter().any(|(of, at)| *of == key && *at == place);
-            if refused {
-                self.agent.drop_places(&key, |held| held.place() == place);
+    /// Takes what came of the journal, and answers puts: what was answered for must survive.
+    fn take_written(&mut self) {
+        while let Some(Outcome { puts, refused }) = self.scribe.poll() {
+            let Some((new, reason)) = refused else {
+                puts.into_iter().for_each(|(.., reply)| _ = reply.send(Ok(())));
+                continue;
+            };
+            // What happened before is to be written down; that these files are dropped is not, for they never were.
+            let before = self.take_journal();
+            self.scribe.add(before);
+            for (key, place, reply) in puts {
+                let is_refused = new.iter().any(|(of, at)| *of == key && *at == place);
+                if is_refused {
+                    self.agent.drop_places(&key, |held| held.place() == place);
+                }
+                let _ = reply.send(if is_refused { Err(PutError::NoSpace(reason.clone())) } else { Ok(()) });
             }
-            let _ = reply.send(if refused { Err(PutError::NoSpace(error.to_string())) } else { Ok(()) });
+            self.take_journal();
+            self.discard();
         }
-        // They were never written.
-        while self.agent.poll_journal().is_some() {}
-        self.discard();
+    }
+
+    /// Hands on what is to be written down.
+    fn write_down(&mut self) {
+        let entries = self.take_journal();
+        self.scribe.add(entries);
+        let (agent, cursor) = (&self.agent, &mut self.cursor);
+        self.scribe.begin(|from_the_first| {
+            if from_the_first {
+                *cursor = FactCursor::default();
+            }
+            agent.facts(cursor, FACTS_AT_ONCE)
+        });
     }
 
     /// What is to be written down, and what follows from it here.
@@ -410,18 +424,13 @@ impl Running {
 
     /// Looks, now and then, at what takes too long.
     fn look(&mut self) {
-        if self.journal.wants_rewriting() {
-            self.journal.rewrite(&self.agent);
-        }
         let now = self.clock.now();
         if now < self.next_look {
             return;
         }
         self.next_look = now + LOOK_INTERVAL;
         self.jobs.start(now);
-        if self.journal.waits() {
-            self.journal.try_again();
-        }
+        self.scribe.count(self.agent.most_facts());
         if self.next_sweep <= now {
             self.next_sweep = now + SWEEP_INTERVAL;
             self.jobs.add(now, Job::Sweep(self.spool.clone()));
@@ -431,6 +440,7 @@ impl Running {
             let quiet = now.since(connection.active);
             match connection.flow() {
                 Some(flow) if connection.is_opening() && quiet > OPEN_LIMIT => late.push((token, flow)),
+                Some(_) if connection.is_finished(now, ACKNOWLEDGEMENT_LIMIT) => over.push(token),
                 Some(_) => {}
                 None if quiet > if connection.has_spoken { IDLE_LIMIT } else { SILENT_LIMIT } => {
                     over.push(token)
@@ -476,8 +486,7 @@ impl Running {
 
     /// Hands on what the state machine has to say.
     fn deliver(&mut self) {
-        let entries = self.take_journal();
-        self.journal.append(&entries);
+        self.write_down();
         self.discard();
         while let Some(flow) = self.agent.poll_abort() {
             if let Some(token) = self.by_flow.get(&flow).copied() {

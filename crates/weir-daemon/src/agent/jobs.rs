@@ -1,28 +1,34 @@
-//! Work on files, on threads of its own: opening, reading frames, removing. A disk that is slow, or a file that hangs,
-//! must hold up nobody but those who wait for that file.
+//! Work on files, on threads of its own: opening, reading frames, closing, removing. A disk that is slow, or a file that
+//! hangs, must hold up nobody but those who wait for that file.
 //!
-//! A few jobs run at once. One that takes long does not count among them, so that one file that hangs does not stop the
-//! others; but no more than [`MOST_THREADS`] hang at any time.
+//! Each file system has places of its own, so that one that hangs keeps no other waiting. A few jobs run at once on each. One
+//! that takes long does not count among them, so that one file that hangs does not stop the others beside it; but no more
+//! than [`MOST_OF_ONE`] hang on one file system, and [`MOST_THREADS`] in all.
 
 use super::blocks::Key;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
-use std::sync::mpsc;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
 use tokio::runtime::Handle;
 use weir_core::agent::Place;
 use weir_model::{Span, Time};
-use weir_net::{FileStamp, FrameReader, Waker};
+use weir_net::{FileSystem, FrameRead, FrameReader, Medium, Mounts, OpenedFile, Waker};
 
-/// Jobs that run at once, as long as none takes long.
+/// Jobs that run at once on a file system, as long as none takes long.
 const AT_ONCE: usize = 4;
 /// A job that takes longer does not count among those.
 const LONG: Span = Span::from_millis(500);
-/// Most jobs that run, long ones counted.
-const MOST_THREADS: usize = 64;
+/// Most jobs that run on one file system, long ones counted,
+const MOST_OF_ONE: usize = 16;
+/// and on all.
+const MOST_THREADS: usize = 128;
 /// Files that one job removes.
 const REMOVED_AT_ONCE: usize = 64;
+/// How often it is looked at what is mounted, while there is work.
+const MOUNTS_INTERVAL: Span = Span::from_millis(1_000);
 
 /// What is to be done.
 pub(super) enum Job {
@@ -30,10 +36,14 @@ pub(super) enum Job {
     Open { connection: u64, flow: u64, path: PathBuf },
     /// Reads a frame of a block, so that its checksum is known and its bytes are in memory.
     Read { block: Key, place: Place, frame: u64, reader: FrameReader },
+    /// Closes a file that may take its time.
+    Close(PathBuf, Arc<File>),
     /// Removes files.
     Remove(Vec<PathBuf>),
-    /// Looks for spooled files that nobody wrote to for an hour.
+    /// Looks for files of blocks in a directory.
     Sweep(PathBuf),
+    /// Looks what is mounted.
+    Mounts,
 }
 
 /// What came of it.
@@ -41,27 +51,53 @@ pub(super) enum Done {
     Opened {
         connection: u64,
         flow: u64,
-        result: io::Result<(File, FileStamp)>,
+        result: io::Result<Open>,
     },
     Read {
         block: Key,
         place: Place,
         frame: u64,
-        result: io::Result<u32>,
+        result: io::Result<FrameRead>,
     },
     Removed,
     /// All spooled files.
     Swept(Vec<PathBuf>),
+    /// Nothing that anybody waits for.
+    Nothing,
+    Mounts(io::Result<Mounts>),
+}
+
+/// An open file. One whose closing may take long is closed by a job.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) opened: OpenedFile,
+    path: PathBuf,
+    closing: mpsc::Sender<Job>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.opened.medium == Medium::Elsewhere {
+            let _ =
+                self.closing.send(Job::Close(std::mem::take(&mut self.path), Arc::clone(&self.opened.file)));
+        }
+    }
 }
 
 impl Job {
-    fn run(self) -> Done {
+    fn run(self, closing: &mpsc::Sender<Job>) -> Done {
         match self {
             Job::Open { connection, flow, path } => {
-                Done::Opened { connection, flow, result: weir_net::open_regular(&path) }
+                let result = weir_net::open_regular(&path);
+                let closing = closing.clone();
+                Done::Opened { connection, flow, result: result.map(|opened| Open { opened, path, closing }) }
             }
             Job::Read { block, place, frame, reader } => {
                 Done::Read { block, place, frame, result: reader.read() }
+            }
+            Job::Close(_, file) => {
+                drop(file);
+                Done::Nothing
             }
             Job::Remove(paths) => {
                 for path in paths {
@@ -73,9 +109,27 @@ impl Job {
                 }
                 Done::Removed
             }
-            Job::Sweep(spool) => Done::Swept(super::spool::files(&spool)),
+            Job::Sweep(blocks) => Done::Swept(super::spool::files(&blocks)),
+            Job::Mounts => Done::Mounts(Mounts::read()),
         }
     }
+
+    /// Something on the file system that it works on.
+    fn path(&self) -> &Path {
+        match self {
+            Job::Open { path, .. } | Job::Close(path, _) | Job::Sweep(path) => path,
+            Job::Read { place, .. } => Path::new(&place.path),
+            Job::Remove(paths) => paths.first().map_or(Path::new("/"), PathBuf::as_path),
+            Job::Mounts => Path::new("/proc"),
+        }
+    }
+}
+
+/// A job that runs.
+struct Running {
+    path: PathBuf,
+    on: FileSystem,
+    began: Time,
 }
 
 /// Jobs that wait and run.
@@ -85,12 +139,17 @@ pub(super) struct Jobs {
     /// What came of each, by its number.
     done: mpsc::Sender<(u64, Done)>,
     inbox: mpsc::Receiver<(u64, Done)>,
-    /// Opening and reading, in order; each connection has a few at most.
-    waiting: VecDeque<Job>,
-    /// Files that are to be removed when nothing else waits.
+    /// Files that nobody reads any more.
+    closing: (mpsc::Sender<Job>, mpsc::Receiver<Job>),
+    mounts: Mounts,
+    next_mounts: Time,
+    /// Opening, reading and closing, in order; each connection has a few at most.
+    waiting: BTreeMap<FileSystem, VecDeque<Job>>,
+    /// The file system that had its turn last.
+    last: FileSystem,
+    /// Files that are to be removed when nothing else waits there.
     doomed: VecDeque<PathBuf>,
-    /// When each job that runs began.
-    running: BTreeMap<u64, Time>,
+    running: BTreeMap<u64, Running>,
     next: u64,
     removing: bool,
 }
@@ -104,7 +163,11 @@ impl Jobs {
             waker,
             done,
             inbox,
-            waiting: VecDeque::new(),
+            closing: mpsc::channel(),
+            mounts: Mounts::read().unwrap_or_default(),
+            next_mounts: Time::ZERO,
+            waiting: BTreeMap::new(),
+            last: FileSystem::default(),
             doomed: VecDeque::new(),
             running: BTreeMap::new(),
             next: 0,
@@ -113,8 +176,12 @@ impl Jobs {
     }
 
     pub(super) fn add(&mut self, now: Time, job: Job) {
-        self.waiting.push_back(job);
+        self.queue(job);
         self.start(now);
+    }
+
+    fn queue(&mut self, job: Job) {
+        self.waiting.entry(self.mounts.of(job.path())).or_default().push_back(job);
     }
 
     /// Removes a file when there is time.
@@ -128,36 +195,76 @@ impl Jobs {
         let (id, done) = self.inbox.try_recv().ok()?;
         self.running.remove(&id);
         self.removing &= !matches!(done, Done::Removed);
+        let done = match done {
+            Done::Mounts(Ok(mounts)) => {
+                self.sort_by(mounts);
+                Done::Nothing
+            }
+            done => done,
+        };
         self.start(now);
         Some(done)
     }
 
+    /// Other file systems are mounted: what waits and runs counts for the one that it is on.
+    fn sort_by(&mut self, mounts: Mounts) {
+        self.mounts = mounts;
+        let waiting = std::mem::take(&mut self.waiting);
+        waiting.into_values().flatten().for_each(|job| self.queue(job));
+        self.running.values_mut().for_each(|running| running.on = self.mounts.of(&running.path));
+    }
+
     /// Starts what may run. To be called now and then: a job that takes long makes room for another.
     pub(super) fn start(&mut self, now: Time) {
-        while self.has_room(now)
-            && let Some(job) = self.next_job()
-        {
-            let (id, done, waker) = (self.next, self.done.clone(), self.waker.clone());
-            self.next += 1;
-            self.running.insert(id, now);
-            self.runtime.spawn_blocking(move || {
-                let _ = done.send((id, job.run()));
-                waker.wake();
-            });
+        while let Ok(job) = self.closing.1.try_recv() {
+            self.queue(job);
+        }
+        if self.wait() && self.next_mounts <= now {
+            self.next_mounts = now + MOUNTS_INTERVAL;
+            self.spawn(now, Job::Mounts);
+        }
+        while let Some(job) = self.next_job(now) {
+            self.spawn(now, job);
         }
     }
 
-    fn has_room(&self, now: Time) -> bool {
-        let short = self.running.values().filter(|&&began| now.since(began) < LONG).count();
-        short < AT_ONCE && self.running.len() < MOST_THREADS
+    fn spawn(&mut self, now: Time, job: Job) {
+        let (id, done, waker, closing) =
+            (self.next, self.done.clone(), self.waker.clone(), self.closing.0.clone());
+        self.next += 1;
+        let path = job.path().to_owned();
+        let on = self.mounts.of(&path);
+        self.running.insert(id, Running { path, on, began: now });
+        self.runtime.spawn_blocking(move || {
+            let _ = done.send((id, job.run(&closing)));
+            waker.wake();
+        });
     }
 
-    fn next_job(&mut self) -> Option<Job> {
-        if let Some(job) = self.waiting.pop_front() {
-            return Some(job);
+    fn has_room(&self, now: Time, on: FileSystem) -> bool {
+        let here = self.running.values().filter(|running| running.on == on);
+        let (all, short) = here.fold((0, 0), |(all, short), running| {
+            (all + 1, short + usize::from(now.since(running.began) < LONG))
+        });
+        short < AT_ONCE && all < MOST_OF_ONE && self.running.len() < MOST_THREADS
+    }
+
+    /// The first job of the next file system that has room.
+    fn next_job(&mut self, now: Time) -> Option<Job> {
+        let after = self.waiting.range((Bound::Excluded(self.last), Bound::Unbounded));
+        let mut turns = after.chain(self.waiting.range(..=self.last)).map(|(&on, _)| on);
+        if let Some(on) = turns.find(|&on| self.has_room(now, on)) {
+            self.last = on;
+            let jobs = self.waiting.get_mut(&on)?;
+            let job = jobs.pop_front();
+            if jobs.is_empty() {
+                self.waiting.remove(&on);
+            }
+            return job;
         }
         // One at a time: removing takes the directory's lock, which opening and creating files need too.
-        if self.removing || self.doomed.is_empty() {
+        let on = self.mounts.of(self.doomed.front()?);
+        if self.removing || self.waiting.contains_key(&on) || !self.has_room(now, on) {
             return None;
         }
         self.removing = true;

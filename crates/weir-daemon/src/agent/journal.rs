@@ -1,5 +1,6 @@
 //! The journal: what must survive the process, a line each, appended as it happens, and written anew without what has
-//! ended whenever most of it is dead; at once if it is when the agent starts.
+//! ended whenever most of it is dead and it is large or has no room; at once if it is when the agent starts. All calls
+//! wait for the disk: `scribe` makes them on a thread of its own.
 //!
 //! # Format
 //! Version 2: a header line, then lines of a CRC-32C in eight hexadecimal digits, a blank, and a JSON object, which the
@@ -19,6 +20,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use weir_core::agent::{Agent, FactCursor, JournalEntry};
 
 /// Its name, in the directory of the agent's own files.
@@ -26,10 +28,14 @@ pub(super) const FILE: &str = "journal.jsonl";
 const NEW_FILE: &str = "journal.jsonl.new";
 /// Room on the disk that is kept for everything but puts.
 const RESERVE_BYTES: u64 = 1 << 20;
-/// A journal is written anew once it has twice the length it had, and this much more.
+/// A journal that is mostly dead is written anew once it has this length, or has no room,
 const SLACK_BYTES: u64 = 16 << 20;
-/// Facts that are written at once into a new journal, so that nobody waits long.
-const FACTS_AT_ONCE: usize = 1_000;
+/// and so many lines.
+const SLACK_LINES: usize = 1_000;
+/// Facts that are written at once into a new journal.
+pub(super) const FACTS_AT_ONCE: usize = 1_000;
+/// A journal that could not be written anew is tried again after this time.
+const REWRITE_AGAIN: Duration = Duration::from_secs(30);
 /// Bytes that are read at once.
 const READ_BYTES: usize = 1 << 20;
 /// Entries that are handed on together,
@@ -42,10 +48,12 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 pub(super) struct Journal {
     spool: PathBuf,
     log: Log,
-    /// Length after it was last written anew.
-    begun: u64,
-    /// A new journal in the making.
-    rewriting: Option<(Log, FactCursor)>,
+    /// Lines that it has.
+    lines: usize,
+    /// A new journal in the making, its lines, and whether it has any facts yet.
+    rewriting: Option<(Log, usize, bool)>,
+    /// When writing it anew failed last.
+    failed: Option<Instant>,
     /// Lines that had no room.
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
@@ -87,11 +95,25 @@ impl Log {
         }
         Ok(())
     }
+
+    /// Gives back the room that was set aside beyond the end.
+    fn give_back(&mut self) {
+        if self.reserved.is_some_and(|reserved| reserved > self.length)
+            && self.file.set_len(self.length).is_ok()
+        {
+            self.reserved = Some(0);
+        }
+    }
 }
 
 impl Journal {
     /// Hands on what is there and opens it for appending.
     pub(super) fn open(spool: &Path, hear: impl FnMut(JournalEntry)) -> io::Result<(Journal, JournalLines)> {
+        // What an earlier process was writing anew when it was killed.
+        match std::fs::remove_file(spool.join(NEW_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let path = spool.join(FILE);
         let found = read(&path, hear)?;
         let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
@@ -102,8 +124,9 @@ impl Journal {
         let mut journal = Journal {
             spool: spool.to_owned(),
             log,
-            begun: length,
+            lines: found.sound + found.damaged.len(),
             rewriting: None,
+            failed: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             failing: false,
@@ -119,7 +142,7 @@ impl Journal {
     pub(super) fn append_put(&mut self, entries: &[JournalEntry]) -> io::Result<()> {
         self.write_waiting()?;
         self.log.reserve()?;
-        self.write(lines(entries)?)
+        self.write(lines(entries)?, entries.len())
     }
 
     /// Appends facts that hold whether there is room or not; without, they wait.
@@ -154,14 +177,21 @@ impl Journal {
         }
     }
 
-    /// Whether something waits for room: then [`Journal::try_again`] is worth a call now and then.
+    /// Whether something waits for room: then [`Journal::look_after`] is worth a call now and then.
     pub(super) fn waits(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Writes what waited for room, if there is some by now.
-    pub(super) fn try_again(&mut self) {
+    /// Writes what waited for room, if there is some by now, and begins to write the journal anew if most of it is dead.
+    /// `live`: no more facts than these hold now.
+    pub(super) fn look_after(&mut self, live: usize) {
         let _ = self.write_waiting();
+        let is_dead = self.lines > live.saturating_mul(2).saturating_add(SLACK_LINES);
+        let is_large = self.log.length > SLACK_BYTES || self.log.reserve().is_err();
+        let may = self.failed.is_none_or(|failed| failed.elapsed() > REWRITE_AGAIN);
+        if is_dead && is_large && may && self.rewriting.is_none() {
+            self.begin_anew();
+        }
     }
 
     fn write_waiting(&mut self) -> io::Result<()> {
@@ -171,7 +201,9 @@ impl Journal {
                 return Err(error);
             }
             self.waiting_bytes -= lines.len();
-            self.also(&lines);
+            let count = count_lines(&lines);
+            self.lines += count;
+            self.also(&lines, count);
         }
         if std::mem::take(&mut self.failing) {
             tracing::warn!(spool = %self.spool.display(), "the journal is written again");
@@ -179,77 +211,92 @@ impl Journal {
         Ok(())
     }
 
-    fn write(&mut self, lines: Vec<u8>) -> io::Result<()> {
+    fn write(&mut self, lines: Vec<u8>, count: usize) -> io::Result<()> {
         self.log.append(&lines)?;
-        self.also(&lines);
+        self.lines += count;
+        self.also(&lines, count);
         Ok(())
     }
 
     /// A journal in the making gets what the old one gets; if it cannot, it is given up.
-    fn also(&mut self, lines: &[u8]) {
-        if let Some((new, _)) = &mut self.rewriting
-            && new.append(lines).is_err()
-        {
-            self.give_up_rewriting();
+    fn also(&mut self, lines: &[u8], count: usize) {
+        let Some((new, all, _)) = &mut self.rewriting else { return };
+        *all += count;
+        if let Err(error) = new.append(lines) {
+            self.give_up(&error);
         }
     }
 
-    fn give_up_rewriting(&mut self) {
+    fn give_up(&mut self, error: &io::Error) {
+        if self.failed.is_none() {
+            tracing::warn!(%error, "the journal could not be written anew; it goes on to grow");
+        }
         self.rewriting = None;
-        self.begun = self.log.length;
+        self.failed = Some(Instant::now());
         let _ = std::fs::remove_file(self.spool.join(NEW_FILE));
-    }
-
-    /// Whether most of the journal is dead, or a new one is in the making.
-    pub(super) fn wants_rewriting(&self) -> bool {
-        self.rewriting.is_some() || self.log.length > 2 * self.begun + SLACK_BYTES
     }
 
     /// Frees what is dead of the journal that was found, if that is most of it: the disk may be full.
     pub(super) fn begin(&mut self, found: &JournalLines, agent: &Agent) {
-        let (lines, live) = (found.sound + found.damaged.len(), agent.most_facts());
-        if found.damaged.is_empty() && lines <= 2 * live {
-            self.begun = (self.begun as f64 * (live as f64 / lines.max(1) as f64).min(1.0)) as u64;
+        if found.damaged.is_empty() && self.lines <= agent.most_facts().saturating_mul(2) {
             return;
         }
-        while !self.rewrite(agent) {}
-    }
-
-    /// Goes on to write the journal anew; true once that is done, or was given up.
-    pub(super) fn rewrite(&mut self, agent: &Agent) -> bool {
-        match self.rewrite_some(agent) {
-            Ok(over) => over,
-            Err(error) => {
-                tracing::warn!(%error, "the journal could not be written anew; it goes on to grow");
-                self.give_up_rewriting();
-                true
-            }
+        self.begin_anew();
+        let mut cursor = FactCursor::default();
+        while self.rewriting.is_some() {
+            self.go_on(&agent.facts(&mut cursor, FACTS_AT_ONCE));
         }
     }
 
-    fn rewrite_some(&mut self, agent: &Agent) -> io::Result<bool> {
+    /// Whether a journal in the making wants facts; if so, whether from the first on.
+    pub(super) fn wants_facts(&self) -> Option<bool> {
+        self.rewriting.as_ref().map(|(.., has_facts)| !has_facts)
+    }
+
+    /// Begins a new journal.
+    fn begin_anew(&mut self) {
+        // What is set aside for the old one may be all the room there is.
+        self.log.give_back();
         let path = self.spool.join(NEW_FILE);
-        let (mut new, mut cursor) = match self.rewriting.take() {
-            Some(rewriting) => rewriting,
-            None => {
-                let file =
-                    OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&path)?;
+        let begun =
+            OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path).and_then(|file| {
                 let mut new = Log { file, length: 0, reserved: Some(0) };
                 new.append(format!("{HEADER}\n").as_bytes())?;
-                (new, FactCursor::default())
-            }
-        };
-        let facts = agent.facts(&mut cursor, FACTS_AT_ONCE);
-        if !facts.is_empty() {
-            new.append(&lines(&facts)?)?;
-            self.rewriting = Some((new, cursor));
-            return Ok(false);
+                Ok(new)
+            });
+        match begun {
+            Ok(new) => self.rewriting = Some((new, 0, false)),
+            Err(error) => self.give_up(&error),
         }
-        std::fs::rename(&path, self.spool.join(FILE))?;
-        self.begun = new.length;
-        self.log = new;
-        Ok(true)
     }
+
+    /// Goes on to write the journal anew with the next facts; none: that was all, and the new one takes the old one's place.
+    pub(super) fn go_on(&mut self, facts: &[JournalEntry]) {
+        let Some((new, all, has_facts)) = &mut self.rewriting else { return };
+        *has_facts = true;
+        let done = if facts.is_empty() {
+            std::fs::rename(self.spool.join(NEW_FILE), self.spool.join(FILE)).map(|()| true)
+        } else {
+            *all += facts.len();
+            lines(facts).and_then(|lines| new.append(&lines)).map(|()| false)
+        };
+        match done {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Some((new, all, _)) = self.rewriting.take() {
+                    (self.log, self.lines, self.failed) = (new, all, None);
+                }
+                // It may have had no room beside the old one.
+                let _ = self.write_waiting();
+            }
+            Err(error) => self.give_up(&error),
+        }
+    }
+}
+
+/// Lines that end in these bytes.
+fn count_lines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// Hands on what a journal says. One of another version is put aside.
@@ -376,6 +423,60 @@ mod tests {
     }
 
     #[test]
+    fn any_bit_of_the_first_line_may_change_and_no_block_is_lost() {
+        for bit in 0..8 * HEADER.len() {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut journal, _, _) = open(dir.path());
+            journal.append_put(&[put(1, "a"), put(1, "b")]).unwrap();
+            let path = dir.path().join(FILE);
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, &bytes).unwrap();
+            // A newline in it makes two lines of one.
+            assert_eq!(open(dir.path()).2, [put(1, "a"), put(1, "b")], "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_journal_of_another_version_is_put_aside_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = b"{\"weir_journal\":3}\nwhatever it may be\n";
+        std::fs::write(dir.path().join(FILE), other).unwrap();
+        let (_, found, heard) = open(dir.path());
+        assert!(found.other_version && heard.is_empty());
+        assert_eq!(std::fs::read(dir.path().join("journal.other-version")).unwrap(), other);
+    }
+
+    #[test]
+    fn what_a_killed_process_was_writing_anew_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(NEW_FILE), vec![0; 1000]).unwrap();
+        open(dir.path());
+        assert!(!dir.path().join(NEW_FILE).exists());
+    }
+
+    #[test]
+    fn a_journal_that_is_mostly_dead_and_large_is_written_anew_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut journal, _, _) = open(dir.path());
+        let path = "x".repeat(4_000);
+        let long = |number: u32| match put(1, &number.to_string()) {
+            JournalEntry::Put(block) => JournalEntry::Put(BlockEntry { path: path.clone(), ..block }),
+            other => other,
+        };
+        let puts: Vec<_> = (0..5_000).map(long).collect();
+        journal.append_put(&puts).unwrap();
+        journal.look_after(5_000);
+        assert_eq!(journal.wants_facts(), None, "all of it lives");
+        journal.look_after(1_500);
+        assert_eq!(journal.wants_facts(), Some(true));
+        journal.go_on(&puts[..1]);
+        assert_eq!(journal.wants_facts(), Some(false));
+        journal.go_on(&[]);
+        assert_eq!(entries(dir.path()), puts[..1]);
+    }
+
+    #[test]
     fn a_journal_of_version_1_is_read_and_gone_on_with() {
         let dir = tempfile::tempdir().unwrap();
         let old = r#"{"Put":{"coflow":1,"block":"a","path":"/p","offset":0,"size":1,"spooled":false,"frame_checksums":[]}}"#;
@@ -406,7 +507,10 @@ mod tests {
             journal.append(std::slice::from_ref(&entry));
             agent.restore(entry);
         }
-        while !journal.rewrite(&agent) {
+        journal.begin_anew();
+        let mut cursor = FactCursor::default();
+        while journal.rewriting.is_some() {
+            journal.go_on(&agent.facts(&mut cursor, 2));
             // What happens meanwhile is in both.
             let more = done(1, 9);
             journal.append(std::slice::from_ref(&more));

@@ -19,7 +19,8 @@ pub struct JournalLines {
     pub whole: u64,
     /// Whether it ends in half a line, which nobody was answered for.
     pub torn: bool,
-    /// Whether its first line is of a version that is not known here; then nothing more of it was read.
+    /// Whether its first line is of a version that is not known here, and nothing else can be read: then nothing of it counts.
+    /// Lines that can be read are of a journal whose first line is damaged. A later version has to write its lines otherwise.
     pub other_version: bool,
 }
 
@@ -28,7 +29,7 @@ impl JournalLines {
     /// bytes are, they are at worst damaged lines.
     pub fn read(mut reader: impl BufRead, mut hear: impl FnMut(JournalEntry)) -> io::Result<JournalLines> {
         let mut found = JournalLines::default();
-        let mut line = Vec::new();
+        let (mut line, mut is_unknown) = (Vec::new(), false);
         for number in 1.. {
             line.clear();
             let length = reader.read_until(b'\n', &mut line)?;
@@ -37,10 +38,7 @@ impl JournalLines {
                 break;
             }
             let known = line == HEADER.as_bytes() || line == HEADER_1.as_bytes();
-            if number == 1 && !known && line.starts_with(b"{\"weir_journal\":") {
-                found.other_version = true;
-                break;
-            }
+            is_unknown |= number == 1 && !known && line.starts_with(b"{\"weir_journal\":");
             found.whole += length as u64;
             if number == 1 && known {
                 continue;
@@ -52,6 +50,9 @@ impl JournalLines {
                 }
                 None => found.damaged.push(number),
             }
+        }
+        if is_unknown && found.sound == 0 {
+            found = JournalLines { other_version: true, ..JournalLines::default() };
         }
         Ok(found)
     }

@@ -1,6 +1,6 @@
 //! The agent process of one host.
 //!
-//! One thread owns the state machine, all data connections and the journal (`data_plane`). The async side
+//! One thread owns the state machine and all data connections (`data_plane`), another the journal (`scribe`). The async side
 //! keeps a session with the coordinator and serves the host's tasks on a Unix socket; it reaches the
 //! thread through a queue of `Command`s and never blocks it.
 
@@ -12,6 +12,8 @@ mod jobs;
 mod journal;
 mod journal_lines;
 mod outlet;
+mod places;
+mod scribe;
 mod service;
 mod serving;
 mod session;
@@ -20,8 +22,10 @@ mod uploads;
 
 pub use journal_lines::{JournalLines, journal_lines};
 
+use rustix::process::Signal;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError};
 use weir_model::{Rate, Span};
@@ -173,6 +177,8 @@ pub async fn serve(
         Some(address) => address.clone(),
         None => listener.local_addr()?.into(),
     };
+    // A limit on the size of files (ulimit -f) is a disk without room, and no reason to end: what a handler takes does not.
+    let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let clock = Clock::start();
     let interface = options.interface.open(options.coordinator.as_ref())?;
     let config = AgentConfig {

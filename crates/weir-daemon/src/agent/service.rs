@@ -1,147 +1,92 @@
 //! The agent's face to the tasks of its host: gRPC on a Unix socket.
 
 use super::blocks::{is_of_the_file, is_unchanged};
+use super::places::Places;
 use super::spool::Spool;
 use super::{AgentOptions, Command, Commands};
 use anyhow::Context;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tonic::{Request, Response, Status};
-use weir_core::agent::{BlockEntry, FileStamp, PutError};
+use weir_core::agent::{BlockEntry, PutError};
 use weir_net::Address;
 use weir_proto::data::Identity;
 use weir_proto::v1::agent_server::{Agent, AgentServer};
 use weir_proto::{limits, v1};
 
-/// How long finding the file of a put may take.
-const FILE_LIMIT: Duration = Duration::from_secs(8);
+/// How often it is looked whether the socket is still there.
+const SOCKET_INTERVAL: Duration = Duration::from_secs(1);
 
 struct Service {
     host: u32,
-    places: Places,
+    places: Arc<Places>,
     data_address: Address,
     relays: Option<v1::RelaysOfHost>,
     commands: Commands,
 }
 
-/// Serves until an error. A socket left by an earlier process is replaced.
+/// Serves until an error. A socket left by an earlier process is replaced, and one that somebody removed is made again.
 pub(super) async fn serve(
     options: &AgentOptions,
     spool: &Spool,
     data_address: Address,
     commands: Commands,
 ) -> anyhow::Result<()> {
-    let path = spool.socket();
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path)?;
-    if let Some(group) = options.group {
-        super::spool::open_to(&path, group, super::SOCKET_MODE)?;
-    }
-    let allow: Vec<PathBuf> =
-        options.allow.iter().map(|path| allowed(path)).collect::<anyhow::Result<_>>()?;
     let relays = options.relays.as_ref().map(|relays| v1::RelaysOfHost {
         site: relays.site,
         addresses: relays.addresses.iter().map(SocketAddr::to_string).collect(),
     });
-    let places = Places { spool: spool.clone(), allow };
+    let places = Places::new(spool, &options.allow)?;
     let service = Service { host: options.host, places, data_address, relays, commands };
     let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_PUT_BYTES);
-    tonic::transport::Server::builder()
-        .add_service(server)
-        .serve_with_incoming(weir_net::incoming(listener))
-        .await?;
-    Ok(())
-}
-
-/// A directory below which files may be served.
-fn allowed(path: &Path) -> anyhow::Result<PathBuf> {
-    let found = path.canonicalize().with_context(|| format!("--allow {}", path.display()))?;
-    anyhow::ensure!(found.is_dir(), "--allow {} is not a directory", path.display());
-    Ok(found)
-}
-
-/// What a put may name: the spool's own blocks, and files below directories that may be served.
-#[derive(Clone)]
-struct Places {
-    spool: Spool,
-    allow: Vec<PathBuf>,
-}
-
-impl Places {
-    /// The file that holds a block, if it may be served and is long enough. Waits for the disk.
-    fn file_of(&self, put: &v1::PutRequest) -> Result<(PathBuf, FileStamp), Status> {
-        let path = self.resolve(put)?;
-        let (_, found) = weir_net::open_regular(&path).map_err(|error| unopened(&path, &error))?;
-        let end = put.offset.checked_add(put.size);
-        if end.is_none_or(|end| end > found.length) {
-            return Err(Status::out_of_range(format!(
-                "{} has {} bytes; the block would need {} from {}",
-                path.display(),
-                found.length,
-                put.size,
-                put.offset
-            )));
+    let path = spool.socket();
+    let mut serving = JoinSet::new();
+    loop {
+        let listener = bind(&path, options.group)?;
+        let inode = inode_of(&path).await;
+        let (removed, is_removed) = oneshot::channel::<()>();
+        let router = tonic::transport::Server::builder().add_service(server.clone());
+        // Who is connected to a socket that was removed is served to the end of his calls, and comes again.
+        serving.spawn(router.serve_with_incoming_shutdown(weir_net::incoming(listener), async {
+            let _ = is_removed.await;
+        }));
+        loop {
+            tokio::select! {
+                Some(ended) = serving.join_next() => ended??,
+                () = tokio::time::sleep(SOCKET_INTERVAL) => {}
+            }
+            if inode_of(&path).await != inode {
+                break;
+            }
         }
-        if put.spooled && found.links != 1 {
-            return Err(Status::permission_denied(format!("{} has other names too", path.display())));
-        }
-        let weir_net::FileStamp { inode, modified_ns, length, .. } = found;
-        Ok((path, FileStamp { inode, modified_ns, length }))
-    }
-
-    /// The file a put names, if it may be served.
-    fn resolve(&self, put: &v1::PutRequest) -> Result<PathBuf, Status> {
-        if put.path.len() > limits::MAX_PATH_BYTES {
-            let most = limits::MAX_PATH_BYTES;
-            return Err(Status::invalid_argument(format!("a path has at most {most} bytes")));
-        }
-        if put.spooled {
-            return if super::spool::is_block_name(&put.path) {
-                Ok(self.spool.blocks.join(&put.path))
-            } else {
-                Err(Status::invalid_argument(
-                    "a spooled block is named by its file name alone: 32 hexadecimal digits and `.block`",
-                ))
-            };
-        }
-        let named = Path::new(&put.path);
-        let path = named.canonicalize().map_err(|error| unopened(named, &error))?;
-        // Whatever else may be served: links that members of a group make there lead nowhere.
-        if path.starts_with(&self.spool.top) {
-            return Err(Status::permission_denied(format!("{} is the agent's own file", path.display())));
-        }
-        if self.allow.iter().any(|allowed| path.starts_with(allowed)) {
-            Ok(path)
-        } else {
-            Err(Status::permission_denied(format!(
-                "{} is not below a directory this agent may serve (its --allow)",
-                path.display()
-            )))
-        }
+        tracing::warn!(path = %path.display(), "the agent's socket was removed; making it again");
+        drop(removed);
     }
 }
 
-/// Why a put has no file: for good, or because of the machine, which the task may try again.
-fn unopened(path: &Path, error: &std::io::Error) -> Status {
-    let reason = format!("{}: {error}", path.display());
-    if is_of_the_file(error) { Status::not_found(reason) } else { Status::unavailable(reason) }
+/// A new socket at a path.
+fn bind(path: &Path, group: Option<u32>) -> anyhow::Result<UnixListener> {
+    let _ = std::fs::remove_file(path);
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    if let Some(group) = group {
+        super::spool::open_to(path, group, super::SOCKET_MODE)?;
+    }
+    Ok(listener)
+}
+
+/// What is at a path, if anything is.
+async fn inode_of(path: &Path) -> Option<u64> {
+    tokio::fs::symlink_metadata(path).await.ok().map(|found| found.ino())
 }
 
 impl Service {
-    /// Finds the file of a put on a thread that may wait for it.
-    async fn file_of(&self, put: &v1::PutRequest) -> Result<(PathBuf, FileStamp), Status> {
-        let (places, named) =
-            (self.places.clone(), v1::PutRequest { frame_checksums: Vec::new(), ..put.clone() });
-        let found = tokio::task::spawn_blocking(move || places.file_of(&named));
-        match tokio::time::timeout(FILE_LIMIT, found).await {
-            Ok(found) => found.map_err(|error| Status::internal(error.to_string()))?,
-            Err(_) => Err(Status::unavailable(format!("{} could not be opened in time", put.path))),
-        }
-    }
-
     /// Has a block noted, and its note written down.
     async fn note(&self, entry: &BlockEntry) -> Result<Result<(), PutError>, Status> {
         let (reply, answer) = oneshot::channel();
@@ -155,20 +100,28 @@ impl Service {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::Places(entry.coflow, entry.block.clone(), reply)).await;
         let places = answer.await.unwrap_or_default();
-        let looked = tokio::task::spawn_blocking(move || {
-            let is_lost = |place: &BlockEntry| match weir_net::open_regular(Path::new(&place.path)) {
-                Ok((_, found)) => !is_unchanged(place, found),
-                Err(error) => is_of_the_file(&error),
-            };
-            places.into_iter().filter(is_lost).collect::<Vec<_>>()
-        });
-        let Ok(Ok(lost)) = tokio::time::timeout(FILE_LIMIT, looked).await else { return false };
-        for place in &lost {
-            tracing::warn!(path = place.path, coflow = place.coflow, "a block's file is not what was put");
-            let gone = Command::PlaceGone(place.coflow, place.block.clone(), place.place());
-            self.commands.send(gone).await;
+        let mut any = false;
+        for place in places {
+            let path = PathBuf::from(&place.path);
+            let looked = self.places.slots.run(&path, move || {
+                let is_lost = match weir_net::open_regular(Path::new(&place.path)) {
+                    Ok(opened) => !is_unchanged(&place, opened.stamp),
+                    Err(error) => is_of_the_file(&error),
+                };
+                (place, is_lost)
+            });
+            if let Ok((place, true)) = looked.await {
+                tracing::warn!(
+                    path = place.path,
+                    coflow = place.coflow,
+                    "a block's file is not what was put"
+                );
+                let gone = Command::PlaceGone(place.coflow, place.block.clone(), place.place());
+                self.commands.send(gone).await;
+                any = true;
+            }
         }
-        !lost.is_empty()
+        any
     }
 
     async fn has_ended(&self, coflow: u64) -> bool {
@@ -188,7 +141,7 @@ impl Agent for Service {
         if put.size > limits::MAX_BLOCK_BYTES {
             return Err(Status::invalid_argument(PutError::TooLarge(put.size).to_string()));
         }
-        let (path, stamp) = match self.file_of(&put).await {
+        let (path, stamp) = match self.places.file_of(&put).await {
             Ok(found) => found,
             // The file may be gone because its coflow is: then that is the reason to give.
             Err(_) if self.has_ended(put.coflow).await => {

@@ -4,12 +4,12 @@
 use super::blocks::{Key, is_of_the_file, is_unchanged};
 use super::connection::{Connection, Opening, Reading, Wrote};
 use super::data_plane::Running;
-use super::jobs::{Done, Job};
+use super::jobs::{Done, Job, Open};
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
 use weir_core::agent::{Pacing, Place};
-use weir_net::FileStamp;
+use weir_net::FrameRead;
 use weir_proto::data::{Request, Status};
 use weir_proto::relay::RelayPath;
 
@@ -35,8 +35,6 @@ impl Running {
         connection.open(Opening { opened, request, path });
         if known.is_some() {
             self.serve(token, flow, None);
-        } else if let Some(result) = weir_net::open_regular_now(&file) {
-            self.file_opened(token, flow, result);
         } else {
             // It writes nothing before its file is open.
             self.agent.handle_blocked(now, flow);
@@ -46,13 +44,14 @@ impl Running {
 
     /// Takes what came of work on files.
     pub(super) fn take_jobs(&mut self) {
+        self.jobs.start(self.clock.now());
         while let Some(done) = self.jobs.poll(self.clock.now()) {
             match done {
                 Done::Opened { connection, flow, result } => self.file_opened(connection, flow, result),
                 Done::Read { block, place, frame, result } => {
                     self.frame_read(&block, &place, frame, result);
                 }
-                Done::Removed => {}
+                Done::Removed | Done::Nothing | Done::Mounts(_) => {}
                 Done::Swept(mut paths) => {
                     let now = self.clock.now();
                     paths.retain(|path| !path.to_str().is_some_and(|path| self.agent.owns(path)));
@@ -64,7 +63,7 @@ impl Running {
         }
     }
 
-    fn file_opened(&mut self, token: u64, flow: u64, result: io::Result<(std::fs::File, FileStamp)>) {
+    fn file_opened(&mut self, token: u64, flow: u64, result: io::Result<Open>) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some(opening) = connection.take_opening(flow) else { return };
         let block = opening.opened.block.clone();
@@ -74,7 +73,7 @@ impl Running {
             return self.close(token);
         }
         match result {
-            Ok((file, found)) if is_unchanged(&block, found) => self.serve(token, flow, Some(file)),
+            Ok(open) if is_unchanged(&block, open.opened.stamp) => self.serve(token, flow, Some(open)),
             Err(error) if is_out_of_descriptors(&error) => {
                 // Idle connections make room, and the receiver asks again.
                 self.close_idle();
@@ -104,7 +103,7 @@ impl Running {
     }
 
     /// Begins to send, from a file that was just opened or that others read already.
-    fn serve(&mut self, token: u64, flow: u64, file: Option<std::fs::File>) {
+    fn serve(&mut self, token: u64, flow: u64, file: Option<Open>) {
         let now = self.clock.now();
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some(Opening { opened, request, path }) = connection.take_opening(flow) else { return };
@@ -152,20 +151,21 @@ impl Running {
     }
 
     /// A frame's checksum is known: whoever waited for it goes on.
-    fn frame_read(&mut self, key: &Key, place: &Place, frame: u64, result: io::Result<u32>) {
+    fn frame_read(&mut self, key: &Key, place: &Place, frame: u64, result: io::Result<FrameRead>) {
         // What was read of a file that counts no more says nothing of the one that does.
         let Some(known) = self.blocks.checksums(key, place) else { return };
         // Nobody reads it any more where its receiver left because of this frame.
         let served = self.blocks.open_now(key).filter(|served| served.place == *place);
         let changed = match &result {
-            Ok(checksum) => !known.note(frame, *checksum),
+            Ok(read) => !known.note(frame, read.checksum),
             Err(error) => {
                 tracing::warn!(coflow = key.0, block = key.1, %error, "a block's file cannot be read now");
                 error.kind() == io::ErrorKind::UnexpectedEof
             }
         };
         let sound = result.is_ok() && !changed;
-        let waiting = served.map(|served| served.settle(frame)).unwrap_or_default();
+        let read = result.ok().filter(|_| sound);
+        let waiting = served.map(|served| served.settle(frame, read)).unwrap_or_default();
         if changed {
             tracing::warn!(coflow = key.0, block = key.1, "the file of a block changed while it was read");
             self.agent.handle_changed(key.0, &key.1, place);

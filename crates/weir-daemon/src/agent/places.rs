@@ -1,0 +1,203 @@
+//! Where the files of puts may be, and how many are looked for at once.
+
+use super::blocks::is_of_the_file;
+use super::spool::Spool;
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tonic::Status;
+use weir_core::agent::FileStamp;
+use weir_net::{FileSystem, Mounts};
+use weir_proto::{limits, v1};
+
+/// How long finding the file of a put may take.
+const FILE_LIMIT: Duration = Duration::from_secs(8);
+/// Files that are looked for at once on a file system. One that hangs keeps its own puts waiting, and no others.
+const AT_ONCE: usize = 16;
+/// How often it is looked at what is mounted.
+const MOUNTS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A directory below which files may be served.
+fn allowed(path: &Path) -> anyhow::Result<PathBuf> {
+    let found = path.canonicalize().with_context(|| format!("--allow {}", path.display()))?;
+    anyhow::ensure!(found.is_dir(), "--allow {} is not a directory", path.display());
+    Ok(found)
+}
+
+/// What a put may name: the spool's own blocks, and files below directories that may be served.
+pub(super) struct Places {
+    pub(super) spool: Spool,
+    allow: Vec<PathBuf>,
+    pub(super) slots: Slots,
+}
+
+impl Places {
+    /// Errors name the directory that cannot be used.
+    pub(super) fn new(spool: &Spool, allow: &[PathBuf]) -> anyhow::Result<Arc<Places>> {
+        let allow = allow.iter().map(|path| allowed(path)).collect::<anyhow::Result<_>>()?;
+        Ok(Arc::new(Places { spool: spool.clone(), allow, slots: Slots::default() }))
+    }
+
+    /// The file of a put, found on a thread that may wait for it.
+    pub(super) async fn file_of(
+        self: &Arc<Self>,
+        put: &v1::PutRequest,
+    ) -> Result<(PathBuf, FileStamp), Status> {
+        let named = v1::PutRequest { frame_checksums: Vec::new(), ..put.clone() };
+        let path = if put.spooled { self.spool.blocks.clone() } else { PathBuf::from(&put.path) };
+        let places = Arc::clone(self);
+        match self.slots.run(&path, move || places.find(&named)).await {
+            Ok(found) => found,
+            Err(TooLong) => Err(Status::unavailable(format!("{} could not be opened in time", put.path))),
+        }
+    }
+
+    /// The file that holds a block, if it may be served and is long enough. Waits for the disk.
+    fn find(&self, put: &v1::PutRequest) -> Result<(PathBuf, FileStamp), Status> {
+        let path = self.resolve(put)?;
+        let found = weir_net::open_regular(&path).map_err(|error| unopened(&path, &error))?.stamp;
+        let end = put.offset.checked_add(put.size);
+        if end.is_none_or(|end| end > found.length) {
+            return Err(Status::out_of_range(format!(
+                "{} has {} bytes; the block would need {} from {}",
+                path.display(),
+                found.length,
+                put.size,
+                put.offset
+            )));
+        }
+        if put.spooled && found.links != 1 {
+            return Err(Status::permission_denied(format!("{} has other names too", path.display())));
+        }
+        let weir_net::FileStamp { inode, modified_ns, length, .. } = found;
+        Ok((path, FileStamp { inode, modified_ns, length }))
+    }
+
+    /// The file a put names, if it may be served.
+    fn resolve(&self, put: &v1::PutRequest) -> Result<PathBuf, Status> {
+        if put.path.len() > limits::MAX_PATH_BYTES {
+            let most = limits::MAX_PATH_BYTES;
+            return Err(Status::invalid_argument(format!("a path has at most {most} bytes")));
+        }
+        if put.spooled {
+            return if super::spool::is_block_name(&put.path) {
+                Ok(self.spool.blocks.join(&put.path))
+            } else {
+                Err(Status::invalid_argument(
+                    "a spooled block is named by its file name alone: 32 hexadecimal digits and `.block`",
+                ))
+            };
+        }
+        let named = Path::new(&put.path);
+        let path = named.canonicalize().map_err(|error| unopened(named, &error))?;
+        // Whatever else may be served: links that members of a group make there lead nowhere.
+        if path.starts_with(&self.spool.top) {
+            return Err(Status::permission_denied(format!("{} is the agent's own file", path.display())));
+        }
+        if self.allow.iter().any(|allowed| path.starts_with(allowed)) {
+            Ok(path)
+        } else {
+            Err(Status::permission_denied(format!(
+                "{} is not below a directory this agent may serve (its --allow)",
+                path.display()
+            )))
+        }
+    }
+}
+
+/// Why a put has no file: for good, or because of the machine, which the task may try again.
+fn unopened(path: &Path, error: &std::io::Error) -> Status {
+    let reason = format!("{}: {error}", path.display());
+    if is_of_the_file(error) { Status::not_found(reason) } else { Status::unavailable(reason) }
+}
+
+/// A file system did not answer in time.
+pub(super) struct TooLong;
+
+/// Places at which files are worked on, some for each file system.
+#[derive(Default)]
+pub(super) struct Slots(Mutex<Mounted>);
+
+#[derive(Default)]
+struct Mounted {
+    mounts: Mounts,
+    looked: Option<Instant>,
+    slots: BTreeMap<FileSystem, Arc<Semaphore>>,
+}
+
+impl Slots {
+    /// Runs what may wait for a file system, on a thread of its own, and waits for it for some seconds. What takes longer
+    /// keeps its place until it ends.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        path: &Path,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, TooLong> {
+        let slots = self.of(path);
+        let done = async {
+            let slot = slots.acquire_owned().await.map_err(|_| TooLong)?;
+            let running = tokio::task::spawn_blocking(move || {
+                let done = work();
+                drop(slot);
+                done
+            });
+            running.await.map_err(|_| TooLong)
+        };
+        tokio::time::timeout(FILE_LIMIT, done).await.map_err(|_| TooLong)?
+    }
+
+    fn of(&self, path: &Path) -> Arc<Semaphore> {
+        let mut mounted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if mounted.looked.is_none_or(|looked| looked.elapsed() > MOUNTS_INTERVAL) {
+            mounted.looked = Some(Instant::now());
+            mounted.mounts = Mounts::read().unwrap_or_default();
+            // What was mounted once, and is not any more, is forgotten.
+            mounted.slots.retain(|_, slots| slots.available_permits() < AT_ONCE);
+        }
+        let on = mounted.mounts.of(path);
+        let slots = mounted.slots.entry(on).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE)));
+        Arc::clone(slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn what_is_not_the_files_fault_may_be_tried_again() {
+        let code = |errno: Errno| unopened(Path::new("/f"), &errno.into()).code();
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::STALE] {
+            assert_eq!(code(errno), tonic::Code::Unavailable, "{errno:?}");
+        }
+        for errno in [Errno::NOENT, Errno::NOTDIR, Errno::ACCESS, Errno::LOOP] {
+            assert_eq!(code(errno), tonic::Code::NotFound, "{errno:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_hangs_on_a_file_system_keeps_its_places_and_others_are_told_in_time() {
+        let slots = Slots::default();
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        let path = Path::new("/");
+        for _ in 0..AT_ONCE {
+            let wait = Arc::clone(&wait);
+            let hangs = slots.run(path, move || {
+                let _ = wait.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            });
+            assert!(hangs.await.is_err());
+        }
+        assert!(slots.run(path, || ()).await.is_err(), "all places are taken");
+        assert!(slots.run(Path::new("/proc/self"), || ()).await.is_ok(), "those of another are not");
+        drop(go_on);
+        while slots.of(path).available_permits() < AT_ONCE {
+            tokio::task::yield_now().await;
+        }
+        assert!(slots.run(path, || ()).await.is_ok());
+    }
+}

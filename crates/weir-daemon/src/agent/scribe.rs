@@ -1,0 +1,225 @@
+//! The journal's thread. A disk that takes twenty seconds for a write holds up those who wait for that write, and neither
+//! flows nor requests.
+//!
+//! # Approach
+//! One batch is under way at a time; what happens meanwhile goes together as the next. Puts are answered when their batch is
+//! on the disk. A journal that is written anew gets facts between two batches, after all that happened before they were
+//! read off.
+//!
+//! # A put that has no room
+//! Of a batch that could not be written its puts are refused and taken back, and later ones of the same file that wait, for they
+//! rest on the first. All else waits in the journal for room.
+
+use super::blocks::Key;
+use super::journal::Journal;
+use std::io;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use weir_core::agent::{JournalEntry, Place, PutError};
+use weir_net::Waker;
+
+/// Entries that may wait while a batch is under way; beyond them puts are refused.
+const MAX_WAITING: usize = 65_536;
+/// So many times that, older entries are dropped: the disk has not answered for very long.
+const DROPPED_BEYOND: usize = 16;
+/// How long the end of the process waits for the last batches.
+const END_LIMIT: Duration = Duration::from_secs(2);
+
+/// A put that waits for the journal: its block, the file, and where its answer goes.
+pub(super) type Put = (Key, Place, oneshot::Sender<Result<(), PutError>>);
+
+/// Files that are new in a batch, with their blocks.
+type NewPlaces = Vec<(Key, Place)>;
+
+/// What the thread is given.
+struct Batch {
+    entries: Vec<JournalEntry>,
+    /// Whether puts wait for it.
+    has_puts: bool,
+    /// Facts for a journal that is written anew, if one is; empty once all were read off.
+    facts: Option<Vec<JournalEntry>>,
+    /// No more facts than these hold now, if that was counted.
+    live: Option<usize>,
+}
+
+/// What came of a batch.
+struct Written {
+    result: io::Result<()>,
+    /// Whether the journal is written anew: facts are wanted, from the first if it has just begun.
+    wants_facts: Option<bool>,
+    /// Whether something waits for room.
+    waits: bool,
+}
+
+/// What is to be done about a batch that is over.
+pub(super) struct Outcome {
+    pub(super) puts: Vec<Put>,
+    /// The files that puts of the batch named, if it could not be written, and why.
+    pub(super) refused: Option<(NewPlaces, String)>,
+}
+
+pub(super) struct Scribe {
+    batches: Option<mpsc::Sender<Batch>>,
+    written: mpsc::Receiver<Written>,
+    thread: Option<JoinHandle<()>>,
+    entries: Vec<JournalEntry>,
+    puts: Vec<Put>,
+    /// The puts of the batch that is under way, and the files that are new in it.
+    under_way: Option<(Vec<Put>, NewPlaces)>,
+    wants_facts: Option<bool>,
+    waits: bool,
+    live: Option<usize>,
+}
+
+impl Scribe {
+    /// Starts the thread, which wakes whoever waits for it.
+    pub(super) fn start(mut journal: Journal, waker: Waker) -> io::Result<Scribe> {
+        let (batches, inbox) = mpsc::channel::<Batch>();
+        let (outbox, written) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("weir-journal".to_owned()).spawn(move || {
+            while let Ok(batch) = inbox.recv() {
+                let written = write(&mut journal, batch);
+                let _ = outbox.send(written);
+                waker.wake();
+            }
+        })?;
+        Ok(Scribe {
+            batches: Some(batches),
+            written,
+            thread: Some(thread),
+            entries: Vec::new(),
+            puts: Vec::new(),
+            under_way: None,
+            wants_facts: None,
+            waits: false,
+            live: None,
+        })
+    }
+
+    /// Whether so much waits that no put should be added.
+    pub(super) fn is_behind(&self) -> bool {
+        self.entries.len() >= MAX_WAITING
+    }
+
+    /// Adds what happened.
+    pub(super) fn add(&mut self, entries: Vec<JournalEntry>) {
+        self.entries.extend(entries);
+        let most = MAX_WAITING * DROPPED_BEYOND;
+        if self.entries.len() > most && self.puts.is_empty() {
+            let dropped = self.entries.len() - most / 2;
+            self.entries.drain(..dropped);
+            tracing::error!(dropped, "the journal's disk does not answer; facts are lost with the process");
+        }
+    }
+
+    /// Adds a put whose entries were added, or are about to be.
+    pub(super) fn add_put(&mut self, put: Put) {
+        self.puts.push(put);
+    }
+
+    /// Says how many facts there are at most: the journal is written anew when most of it is dead.
+    pub(super) fn count(&mut self, live: usize) {
+        self.live = Some(live);
+    }
+
+    /// Begins the next batch, if none is under way and there is something to do. `facts` reads off some more facts, from the
+    /// first if it is told so.
+    pub(super) fn begin(&mut self, facts: impl FnOnce(bool) -> Vec<JournalEntry>) {
+        let retries = self.waits && self.live.is_some();
+        let is_due = !self.entries.is_empty() || !self.puts.is_empty() || self.live.is_some() || retries;
+        if self.under_way.is_some() || !(is_due || self.wants_facts.is_some()) {
+            return;
+        }
+        let entries = std::mem::take(&mut self.entries);
+        let puts = std::mem::take(&mut self.puts);
+        let place = |entry: &JournalEntry| match entry {
+            JournalEntry::Put(block) => Some(((block.coflow, block.block.clone()), block.place())),
+            _ => None,
+        };
+        let new = if puts.is_empty() { Vec::new() } else { entries.iter().filter_map(place).collect() };
+        let batch = Batch {
+            has_puts: !puts.is_empty(),
+            facts: self.wants_facts.take().map(facts),
+            live: self.live.take(),
+            entries,
+        };
+        self.under_way = Some((puts, new));
+        let sent = self.batches.as_ref().map(|batches| batches.send(batch));
+        if !matches!(sent, Some(Ok(()))) {
+            // The thread is gone: it panicked. Nothing can be promised any more.
+            tracing::error!("the journal's thread is gone");
+        }
+    }
+
+    /// The batch that is over, if one is.
+    pub(super) fn poll(&mut self) -> Option<Outcome> {
+        let written = match self.written.try_recv() {
+            Ok(written) => written,
+            Err(mpsc::TryRecvError::Empty) => return None,
+            Err(mpsc::TryRecvError::Disconnected) => {
+                let result = Err(io::Error::other("the journal's thread is gone"));
+                self.under_way.as_ref()?;
+                Written { result, wants_facts: None, waits: false }
+            }
+        };
+        (self.wants_facts, self.waits) = (written.wants_facts, written.waits);
+        let (mut puts, new) = self.under_way.take()?;
+        let refused = written.result.err().map(|error| (new, error.to_string()));
+        if let Some((new, _)) = &refused {
+            // Those of the same file that came meanwhile rest on what was not written.
+            let rest = |(key, place, _): &Put| new.iter().any(|(of, at)| of == key && at == place);
+            puts.extend(self.puts.extract_if(.., |put| rest(put)));
+        }
+        Some(Outcome { puts, refused })
+    }
+
+    /// Whether something waits for room on the disk: then the journal should be looked after now and then.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// Whether a batch could begin at once.
+    pub(super) fn is_due(&self) -> bool {
+        self.under_way.is_none() && (self.wants_facts.is_some() || !self.entries.is_empty())
+    }
+
+    /// Writes what is left, as far as the disk does so in time. Puts that wait are not answered.
+    pub(super) fn end(mut self) {
+        let end = std::time::Instant::now() + END_LIMIT;
+        let left = || end.saturating_duration_since(std::time::Instant::now());
+        if self.under_way.is_some() {
+            let _ = self.written.recv_timeout(left());
+            self.under_way = None;
+        }
+        self.wants_facts = None;
+        self.begin(|_| Vec::new());
+        if self.under_way.is_some() {
+            let _ = self.written.recv_timeout(left());
+        }
+        drop(self.batches.take());
+        if let Some(thread) = self.thread.take_if(|thread| !left().is_zero() || thread.is_finished()) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn write(journal: &mut Journal, batch: Batch) -> Written {
+    let Batch { entries, has_puts, facts, live } = batch;
+    let result = if has_puts {
+        journal.append_put(&entries).inspect_err(|_| {
+            let is_put = |entry: &JournalEntry| matches!(entry, JournalEntry::Put(_));
+            let others: Vec<_> = entries.into_iter().filter(|entry| !is_put(entry)).collect();
+            journal.append(&others);
+        })
+    } else {
+        journal.append(&entries);
+        Ok(())
+    };
+    facts.into_iter().for_each(|facts| journal.go_on(&facts));
+    if let Some(live) = live {
+        journal.look_after(live);
+    }
+    Written { result, wants_facts: journal.wants_facts(), waits: journal.waits() }
+}
