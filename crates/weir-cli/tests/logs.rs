@@ -115,3 +115,32 @@ fn a_status_of_a_port_that_nobody_listens_at_names_the_reason_and_not_the_transp
         );
     }
 }
+
+#[test]
+fn a_status_asked_of_another_daemon_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let spool = dir.path().join("spool");
+    let spool = spool.to_str().unwrap();
+    let any = "127.0.0.1:0";
+    for (arguments, who) in [
+        (&["coordinator", "--listen", any, "--hosts", "2", "--link-rate", "1gbit"][..], "controller"),
+        (&["controller", "--listen", any][..], "coordinator"),
+        (
+            &["agent", "--listen", any, "--host", "0", "--spool", spool, "--interface", "none"][..],
+            "coordinator",
+        ),
+    ] {
+        let mut command = weir(arguments);
+        command.env_remove("WEIR_LOG").env("WEIR_LOG_FORMAT", "json").stderr(Stdio::piped());
+        let mut process = Process::spawn(&mut command);
+        let mut line = String::new();
+        BufReader::new(process.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let begins = message(&line);
+        let address = begins.split([' ', ',']).find(|word| word.starts_with("127.0.0.1:")).unwrap();
+        let output = weir(&["status", &format!("--{who}"), address]).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.starts_with(&format!("weir: what listens at {address} ")), "{said}");
+        assert!(said.contains(&format!("give --{who} the address")), "{said}");
+    }
+}

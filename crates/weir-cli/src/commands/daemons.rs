@@ -316,7 +316,7 @@ fn check_spool(spool: &Path) -> Result<(), Failure> {
     match UnfinishedFile::create_in(spool) {
         // An agent starts on a full disk too, and refuses puts until there is room.
         Err(error) if !matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
-            Err(refuse(format!("nothing can be written there: {error}")))
+            Err(refuse(format!("nothing can be written there: {}", std::io::Error::from(error.kind()))))
         }
         _ => Ok(()),
     }

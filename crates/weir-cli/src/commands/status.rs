@@ -49,7 +49,7 @@ impl Peer {
         match self {
             Peer::Coordinator(address, client) => {
                 reach("coordinator", address).await?;
-                let reply = client.status().await.map_err(|error| silent("coordinator", address, &error))?;
+                let reply = client.status().await.map_err(|error| other("coordinator", address, &error))?;
                 Ok(render(&reply))
             }
             Peer::Controller(address) => {
@@ -94,6 +94,21 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
             };
         }
     })
+}
+
+/// Why what listens at an address did not answer the question.
+fn other(who: &str, address: &Address, error: &weir_client::Error) -> Failure {
+    use weir_client::Error::{Refused, Unreachable};
+    match error {
+        // It speaks the protocol and does not know the question.
+        Refused(reason) if reason.is_empty() => Failure::Run(anyhow::anyhow!(
+            "what listens at {address} is another daemon of Weir and no {who}: give --{who} the address that it says in its log"
+        )),
+        Unreachable(reason) => Failure::Run(anyhow::anyhow!(
+            "what listens at {address} does not speak as a {who} does ({reason}): give --{who} the address that it says in its log"
+        )),
+        error => silent(who, address, error),
+    }
 }
 
 fn silent(who: &str, address: &Address, error: &dyn std::error::Error) -> Failure {

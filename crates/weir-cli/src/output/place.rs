@@ -129,7 +129,8 @@ fn new_file(path: &Path) -> Result<(Place, Identity), String> {
 /// Whether another file can be made beside that one.
 fn check_folder(file: &Path) -> Result<(), String> {
     let folder = folder(file);
-    let refused = |error: io::Error| format!("{}: {error}", folder.display());
+    // The error itself names the file that was tried, of which nobody else knows.
+    let refused = |error: io::Error| format!("{}: {}", folder.display(), io::Error::from(error.kind()));
     weir_testbed::live::UnfinishedFile::create_in(folder).map(drop).map_err(refused)
 }
 

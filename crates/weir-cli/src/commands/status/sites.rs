@@ -1,6 +1,6 @@
 //! What the controller of relays knows, as text.
 
-use super::silent;
+use super::other;
 use crate::Failure;
 use crate::output::{percentile, table, text};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use weir_model::{Bytes, Rate};
 pub(super) async fn ask(controller: &Address) -> Result<ControllerStatus, Failure> {
     weir_client::controller_status(controller.clone())
         .await
-        .map_err(|error| silent("controller", controller, &error))
+        .map_err(|error| other("controller", controller, &error))
 }
 
 pub(super) fn render(status: &ControllerStatus) -> String {
