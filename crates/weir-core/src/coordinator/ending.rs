@@ -172,6 +172,20 @@ impl Coordinator {
         self.ended_elsewhere.shrink_to(limits::MAX_ENDED_RANGES);
     }
 
+    /// Ends a coflow of another process that no agent has told of: most likely its hosts are away, or nobody ever gave the
+    /// id. There is nothing to plan anew.
+    fn end_unseen(&mut self, now: Time, id: u64) {
+        if self.ended_unseen.range_count() < limits::MAX_UNSEEN_ENDS {
+            self.ended_unseen.insert(id);
+        } else {
+            // If it was given and a host brings it back, it ends with its lease.
+            self.count("ends_not_remembered");
+        }
+        self.answer_all_waiting(now, id);
+        self.answer_awaited(id);
+        self.tell_end(id, None);
+    }
+
     /// Ends a coflow, known or not, unless it has ended already or its id was never given.
     pub(super) fn end(&mut self, now: Time, id: u64) {
         if self.was_never_given(id) || self.has_ended(id) {
@@ -182,11 +196,8 @@ impl Coordinator {
         } else if self.coflows.contains_key(&id) {
             self.ended_elsewhere.insert(id);
             self.ended_elsewhere.shrink_to(limits::MAX_ENDED_RANGES);
-        } else if self.ended_unseen.range_count() < limits::MAX_UNSEEN_ENDS {
-            self.ended_unseen.insert(id);
         } else {
-            // If it was given and a host brings it back, it ends with its lease.
-            self.count("ends_not_remembered");
+            return self.end_unseen(now, id);
         }
         self.advance(now);
         let keys = self.coflows.get(&id).map(|coflow| coflow.flows.clone()).unwrap_or_default();

@@ -28,6 +28,8 @@ use weir_proto::{limits, v1};
 const MAX_QUEUED_EVENTS: usize = 4_096;
 /// Events taken in before plans and replies go out, at most: a flood of them must not hold those up.
 const MAX_EVENTS_AT_ONCE: usize = 512;
+/// And bytes of agents' messages among them.
+const MAX_BYTES_AT_ONCE: usize = limits::MAX_PORTION_BYTES;
 
 /// A plan that takes longer is told.
 const SLOW_PLAN: Span = Span::from_millis(500);
@@ -178,9 +180,14 @@ async fn run(
             let Ok(token) = gone.try_recv() else { break };
             owner.give_up(token);
         }
+        let mut room = MAX_BYTES_AT_ONCE;
         for _ in 0..MAX_EVENTS_AT_ONCE {
             let Ok(event) = inbox.try_recv() else { break };
+            room = room.saturating_sub(event.bytes());
             owner.handle(event);
+            if room == 0 {
+                break;
+            }
         }
         owner.settle();
     }

@@ -39,6 +39,13 @@ pub(super) enum Event {
     SessionLost(SessionId),
 }
 
+impl Event {
+    /// Of an agent's message: handling it takes as long as it is long.
+    pub(super) fn bytes(&self) -> usize {
+        if let Event::Message(_, _, [_, all]) = self { all.num_permits() } else { 0 }
+    }
+}
+
 pub(super) struct Service {
     events: mpsc::Sender<Event>,
     next_session: Arc<AtomicU64>,

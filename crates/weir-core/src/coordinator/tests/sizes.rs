@@ -1,6 +1,6 @@
 //! Messages are no longer than their readers take, whatever is in them.
 
-use super::attacks::restart;
+use super::attacks::{journalled, restart};
 use super::*;
 use weir_proto::{Message, limits};
 
@@ -14,7 +14,7 @@ fn longest(said: &[Said]) -> usize {
 
 #[test]
 fn no_message_is_longer_than_its_reader_takes_though_all_names_and_lists_are_as_long_as_they_may_be() {
-    let mut pair = Pair::new(3);
+    let mut pair = Pair::new(7);
     let long = "n".repeat(limits::MAX_NAME_BYTES);
     let parents: Vec<u64> = (0..limits::MAX_COFLOWS_PER_CALL as u64).map(|at| u64::MAX - at).collect();
     let options =
@@ -25,7 +25,10 @@ fn no_message_is_longer_than_its_reader_takes_though_all_names_and_lists_are_as_
         pair.coordinator.handle_register(pair.now, request).unwrap();
     }
     pair.settle();
+    pair.agents.iter_mut().for_each(|agent| _ = journalled(agent));
     restart(&mut pair, 1 << 40);
+    pair.wait(400_000);
+    assert!(pair.agents.iter_mut().all(|agent| journalled(agent) == 0), "nothing of it is news to anybody");
     assert!(longest(&pair.said) <= limits::MAX_PORTION_BYTES + (1 << 19), "{}", longest(&pair.said));
     let known = pair.coordinator.coflows.values().filter(|coflow| !coflow.adopted).count();
     assert_eq!(known, 1_000, "all of it arrived");
