@@ -41,9 +41,28 @@ fn restarts_are_measured_until_everything_is_known_again() {
 }
 
 #[test]
+fn a_peer_at_its_worst_is_measured_beside_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("worst.json");
+    let arguments = ["bench", "worst-peer", "--coflows", "20", "--seconds", "0.5"];
+    let said = succeed(&[&arguments[..], &["--json", json.to_str().unwrap()]].concat());
+    let report: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5, "{said}");
+    for row in rows {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        assert!(number("calls") > 0.0 && number("call_p50_ms") > 0.0, "{row}");
+        assert!(number("call_p50_ms") <= number("call_p95_ms"), "{row}");
+        assert!(number("call_p95_ms") <= number("call_max_ms"), "{row}");
+        assert!(said.contains(row["peer"].as_str().unwrap()), "{said}");
+    }
+}
+
+#[test]
 fn measurements_that_cannot_be_are_refused() {
     assert!(refused(&["bench", "slow-reader", "--policy", "nobody"]).contains("--policy"));
     assert!(refused(&["bench", "slow-reader", "--seconds", "0"]).contains("--seconds"));
+    assert!(refused(&["bench", "worst-peer", "--seconds", "0"]).contains("--seconds"));
     assert!(refused(&["bench", "restart", "--flows", "9", "--coflows", "8"]).contains("--flows 9"));
     assert!(refused(&["bench", "restart", "--agents", "2", "--holders", "3"]).contains("--holders 3"));
     let many = ["bench", "restart", "--agents", "2", "--blocks", "2000001", "--flows", "0"];

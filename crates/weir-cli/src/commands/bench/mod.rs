@@ -14,6 +14,7 @@ mod rounds;
 mod routing;
 mod sites;
 mod slow_reader;
+mod worst_peer;
 
 use crate::Failure;
 use clap::Subcommand;
@@ -38,6 +39,8 @@ pub(crate) enum BenchCommand {
     Restart(restart::RestartArgs),
     /// What a receiver that reads slowly, or stops, costs the others on its uplink
     SlowReader(slow_reader::SlowReaderArgs),
+    /// What one peer at its worst costs the calls and the flows of others
+    WorstPeer(worst_peer::WorstPeerArgs),
     /// The receiving process of `weir bench loopback`
     #[command(hide = true)]
     Receive(receive::ReceiveArgs),
@@ -54,6 +57,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Relay(args) => relay::relay(&args),
         BenchCommand::Restart(args) => restart::restart(&args),
         BenchCommand::SlowReader(args) => slow_reader::slow_reader(&args),
+        BenchCommand::WorstPeer(args) => worst_peer::worst_peer(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }
 }
