@@ -6,8 +6,20 @@ use crate::output::cell;
 use std::io::Write;
 
 /// Fields of a flow, in this order.
-const COLUMNS: [&str; 10] =
-    ["id", "arrival_s", "source", "destination", "bytes", "kind", "fct_s", "ideal_s", "deadline_s", "met"];
+const COLUMNS: [&str; 12] = [
+    "id",
+    "arrival_s",
+    "source",
+    "destination",
+    "bytes",
+    "kind",
+    "fct_s",
+    "ideal_s",
+    "deadline_s",
+    "met",
+    "retransmitted",
+    "timeouts",
+];
 
 pub(super) fn write(output: &mut dyn Write, runs: &[Run]) -> Result<(), Failure> {
     let mut writer = csv::Writer::from_writer(output);
