@@ -32,7 +32,7 @@ impl Client {
         loop {
             let wait = end.saturating_duration_since(Instant::now()).min(WAIT);
             let request = v1::AdmissionRequest { coflow, wait_ms: wait.as_millis() as u64 };
-            let reply = retry(|| {
+            let reply = retry(self.coordinator_name(), || {
                 let mut client = client.clone();
                 async move { client.await_admission(request).await }
             })

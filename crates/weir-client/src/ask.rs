@@ -114,7 +114,7 @@ impl BlockReader {
         let reply = call.map_err(|_| Obstacle::Again("the coordinator does not answer".to_owned()))?;
         let reply = reply.map_err(|status| {
             if error::is_transient(&status) {
-                Obstacle::Again(format!("coordinator: {}", status.message()))
+                Obstacle::Again(format!("coordinator: {}", error::said(&status)))
             } else {
                 Obstacle::Final(GetError::NotLocated(status.message().to_owned()))
             }

@@ -31,14 +31,22 @@ pub enum Error {
     Memory(#[from] std::io::Error),
 }
 
-impl From<Status> for Error {
-    fn from(status: Status) -> Error {
-        if is_transient(&status) {
-            Error::Unreachable(status.message().to_owned())
+impl Error {
+    /// What a peer answered, or why it could not.
+    pub(crate) fn of(peer: &str, status: &Status) -> Error {
+        if is_transient(status) {
+            Error::Unreachable(format!("{peer}: {}", said(status)))
         } else {
             Error::Refused(status.message().to_owned())
         }
     }
+}
+
+/// Why a call failed: of a connection that could not be made or broke, what the system says of it.
+pub(crate) fn said(status: &Status) -> String {
+    let first = std::error::Error::source(status);
+    let last = std::iter::successors(first, |error| error.source()).last();
+    last.map_or_else(|| status.message().to_owned(), ToString::to_string)
 }
 
 /// Whether the same call may succeed later.

@@ -140,7 +140,7 @@ impl Client {
         let request =
             v1::RegisterRequest { options: Some(options), request_key: rand::random_range(1..=u64::MAX) };
         let client = self.coordinator()?;
-        let reply = retry(|| {
+        let reply = retry(self.coordinator_name(), || {
             let (mut client, request) = (client.clone(), request.clone());
             async move { client.register(request).await }
         })
@@ -154,7 +154,7 @@ impl Client {
     /// Says that no more flows will join the coflow.
     pub async fn seal(&self, coflow: u64) -> Result<(), Error> {
         let client = self.coordinator()?;
-        retry(|| {
+        retry(self.coordinator_name(), || {
             let mut client = client.clone();
             async move { client.seal(v1::SealRequest { coflow }).await }
         })
@@ -166,7 +166,7 @@ impl Client {
     /// if the coordinator did not know it.
     pub async fn unregister(&self, coflow: u64) -> Result<Option<CoflowRecord>, Error> {
         let client = self.coordinator()?;
-        let reply = retry(|| {
+        let reply = retry(self.coordinator_name(), || {
             let mut client = client.clone();
             async move { client.unregister(v1::UnregisterRequest { coflow }).await }
         })
@@ -180,7 +180,8 @@ impl Client {
         let mut client = self.coordinator()?;
         let call = client.status(v1::StatusRequest {});
         match tokio::time::timeout(CALL_LIMIT, call).await {
-            Ok(reply) => Ok(reply.map_err(Error::from)?.into_inner()),
+            Ok(Ok(reply)) => Ok(reply.into_inner()),
+            Ok(Err(status)) => Err(Error::of(&self.coordinator_name(), &status)),
             Err(_) => Err(Error::TimeLimit),
         }
     }
@@ -259,7 +260,7 @@ impl Client {
 
     async fn put(&self, put: v1::PutRequest) -> Result<(), Error> {
         let client = self.agent()?;
-        retry(|| {
+        retry(self.agent_name(), || {
             let (mut client, put) = (client.clone(), put.clone());
             async move { client.put(put).await }
         })
@@ -278,11 +279,20 @@ impl Client {
     /// Facts about this host's agent, and how long control took there.
     pub async fn describe(&self) -> Result<DescribeReply, Error> {
         let client = self.agent()?;
-        retry(|| {
+        retry(self.agent_name(), || {
             let mut client = client.clone();
             async move { client.describe(v1::DescribeRequest {}).await }
         })
         .await
+    }
+
+    /// As errors have it.
+    fn coordinator_name(&self) -> String {
+        self.config.coordinator.as_ref().map_or_else(String::new, |at| format!("the coordinator at {at}"))
+    }
+
+    fn agent_name(&self) -> String {
+        self.config.agent.as_ref().map_or_else(String::new, |at| format!("the agent at {}", at.display()))
     }
 
     fn coordinator(&self) -> Result<CoordinatorClient<Channel>, Error> {
@@ -296,30 +306,34 @@ impl Client {
 
 /// What a controller of relays knows: its relays, coflows in their order, and how fast links between sites were.
 pub async fn controller_status(controller: impl Into<Address>) -> Result<ControllerStatus, Error> {
+    let controller = controller.into();
+    let name = format!("the controller at {controller}");
     let client = RelayControlClient::new(weir_net::coordinator_channel(controller))
         .max_decoding_message_size(limits::MAX_RELAY_MESSAGE_BYTES);
-    retry(|| {
+    retry(name, || {
         let mut client = client.clone();
         async move { client.describe(v1::DescribeControllerRequest {}).await }
     })
     .await
 }
 
-/// Repeats a call that may be repeated while its peer is away, within [`CALL_LIMIT`].
-async fn retry<T, F>(mut call: impl FnMut() -> F) -> Result<T, Error>
+/// Repeats a call that may be repeated while its peer is away, within [`CALL_LIMIT`]. `peer`: as errors name it.
+async fn retry<T, F>(peer: String, mut call: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
 {
     let end = Instant::now() + CALL_LIMIT;
+    let mut obstacle = None;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         match tokio::time::timeout(left, call()).await {
             Ok(Ok(reply)) => return Ok(reply.into_inner()),
             Ok(Err(status)) if error::is_transient(&status) && left > CALL_RETRY => {
+                obstacle = Some(Error::of(&peer, &status));
                 tokio::time::sleep(CALL_RETRY).await;
             }
-            Ok(Err(status)) => return Err(status.into()),
-            Err(_) => return Err(Error::TimeLimit),
+            Ok(Err(status)) => return Err(Error::of(&peer, &status)),
+            Err(_) => return Err(obstacle.unwrap_or(Error::TimeLimit)),
         }
     }
 }

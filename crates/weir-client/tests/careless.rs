@@ -348,3 +348,23 @@ async fn a_call_whose_caller_is_gone_is_forgotten_by_the_coordinator() {
     }
     assert_eq!(live().await, 0, "long before the ten minutes are over that its call was to wait");
 }
+
+#[tokio::test]
+async fn who_cannot_be_reached_and_why_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let socket = dir.path().join("agent.sock");
+    let client =
+        Client::new(ClientConfig { coordinator: Some(nobody.into()), agent: Some(socket.clone()), host: 0 });
+    let said = client.status().await.unwrap_err().to_string();
+    assert!(
+        said.contains(&format!("the coordinator at {nobody}: ")) && said.contains("refused (os error"),
+        "{said}"
+    );
+    let (put, registered) =
+        tokio::join!(client.put_bytes(1, "b", b"x"), client.register(CoflowOptions::default()));
+    let said = put.unwrap_err().to_string();
+    assert!(said.contains(&format!("the agent at {}: No such file", socket.display())), "{said}");
+    let said = registered.unwrap_err().to_string();
+    assert!(said.contains(&format!("the coordinator at {nobody}: ")), "{said}");
+}
