@@ -1,6 +1,8 @@
 //! Every decoder of bytes from a socket. What decodes encodes to the same again.
 
-use weir_proto::data::{FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response};
+use weir_proto::data::{
+    FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, decode_nak, encode_nak,
+};
 use weir_proto::relay::{HEADER_BYTES, HELLO_BYTES, Header, Hello, OPEN_BYTES, Open, RelayPath};
 
 fn front<const N: usize>(data: &[u8]) -> Option<&[u8; N]> {
@@ -30,6 +32,9 @@ pub fn run(data: &[u8]) {
     }
     if let Some(Ok(open)) = front::<OPEN_BYTES>(data).map(Open::decode) {
         assert_eq!(Open::decode(&open.encode()), Ok(open));
+    }
+    if let Some(Some(frame)) = decode_nak(data) {
+        assert_eq!(decode_nak(&encode_nak(frame)), Some(Some(frame)));
     }
     let _ = RelayPath::decode(data);
     if let Ok(note) = weir_proto::decode_note(data) {

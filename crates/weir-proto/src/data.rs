@@ -336,6 +336,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn what_is_said_of_a_damaged_frame_survives_the_wire_byte_by_byte() {
+        let bytes = encode_nak(0x0102_0304_0506_0708);
+        assert_eq!(bytes, [0x15, 8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(decode_nak(&bytes[..0]), None);
+        for cut in 1..bytes.len() {
+            assert_eq!(decode_nak(&bytes[..cut]), Some(None), "{cut} bytes");
+        }
+        assert_eq!(decode_nak(&bytes), Some(Some(0x0102_0304_0506_0708)));
+        assert_eq!(decode_nak(&[ACK]), None);
+    }
+
     proptest! {
         #[test]
         fn requests_survive_the_wire_byte_by_byte(
