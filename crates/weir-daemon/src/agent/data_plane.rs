@@ -29,6 +29,8 @@ const SHORTEST_SLEEP: Span = Span::from_nanos(500_000);
 const COMMANDS_PER_TURN: usize = 256;
 /// How often it is looked at which connections are idle, which files take long, and what has no room.
 const LOOK_INTERVAL: Span = Span::from_millis(500);
+/// How often it is counted how much of the journal lives.
+const COUNT_INTERVAL: Span = Span::from_millis(5_000);
 /// How often the spool is looked through for files of dead tasks.
 const SWEEP_INTERVAL: Span = Span::from_millis(600_000);
 /// A connection that never asked for anything is closed after this time,
@@ -115,6 +117,7 @@ impl DataPlane {
             accept_again: false,
             last_message: Time::ZERO,
             next_look: Time::ZERO,
+            next_count: Time::ZERO,
             next_sweep: Time::ZERO,
             strays: Strays::default(),
         }
@@ -153,6 +156,7 @@ pub(super) struct Running {
     accept_again: bool,
     last_message: Time,
     next_look: Time,
+    next_count: Time,
     next_sweep: Time,
     pub(super) strays: Strays,
 }
@@ -430,7 +434,10 @@ impl Running {
         }
         self.next_look = now + LOOK_INTERVAL;
         self.jobs.start(now);
-        self.scribe.count(self.agent.most_facts());
+        if self.scribe.waits() || self.next_count <= now {
+            self.next_count = now + COUNT_INTERVAL;
+            self.scribe.count(self.agent.most_facts());
+        }
         if self.next_sweep <= now {
             self.next_sweep = now + SWEEP_INTERVAL;
             self.jobs.add(now, Job::Sweep(self.spool.clone()));
