@@ -1,10 +1,12 @@
-//! Coordinator, agents and receivers are killed with SIGKILL while bytes move, and started again.
+//! Coordinator, agents and receivers are killed with SIGKILL while bytes move, and started again; they and a driver are
+//! stopped with SIGSTOP, one or all, often for longer than the leases of the coflows.
 //!
 //! Every round draws hosts, coflows, blocks, gets and misfortunes from its seed and plays them on real
 //! processes over loopback. It demands that every get returns exactly the bytes that were put (compared
 //! one by one), that a receiver killed and started again gets its blocks again, that a dead receiver's
 //! flows end, that the coordinator knows all coflows and blocks again and no others, that everything ends
-//! in time, and that no process, block or file is left.
+//! in time, and that no process, block or file is left. No coflow of a driver that lives may end; one whose
+//! driver alone was stopped for longer than its lease may.
 //!
 //! A few rounds run with every `cargo test`. All 200, with their summary:
 //!
@@ -19,8 +21,8 @@
 mod rounds;
 mod support;
 
-use rounds::receiver;
 use rounds::round::play;
+use rounds::{driver, receiver};
 use support::chance::fill;
 use support::verdict::{Failure, Tally, play_all};
 
@@ -36,7 +38,15 @@ fn receiver_process() {
 }
 
 #[test]
-fn rounds_of_kills_lose_nothing() {
+#[ignore = "a driver of the rounds below, which start it"]
+fn driver_process() {
+    if let Ok(orders) = std::env::var(driver::ORDERS) {
+        driver::run(&orders);
+    }
+}
+
+#[test]
+fn rounds_of_kills_and_stops_lose_nothing() {
     play_all(USUAL_ROUNDS, round);
 }
 

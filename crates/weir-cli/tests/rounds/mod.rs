@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+pub(crate) mod driver;
 pub(crate) mod plan;
 pub(crate) mod processes;
 pub(crate) mod receiver;

@@ -1,8 +1,18 @@
 //! What one round does, drawn from its seed alone.
 
 use crate::support::chance::Chance;
-use weir_client::Pattern;
+use std::time::Duration;
+use weir_client::{CoflowOptions, Pattern};
 use weir_proto::data::FRAME_BYTES;
+use weir_proto::limits::MIN_COFLOW_LEASE_MS;
+
+/// A driver that is silent for no longer loses nothing: it renews at a third of the lease, and the coordinator may be stopped
+/// for another third unnoticed.
+const HARMLESS_SILENCE_MS: u64 = MIN_COFLOW_LEASE_MS / 3 - 200;
+/// How long all gets may take in a round in which nothing is stopped.
+const GET_LIMIT: Duration = Duration::from_secs(40);
+/// In how many rounds of a hundred something is stopped.
+const ROUNDS_WITH_STOPS: u64 = 25;
 
 /// A round's hosts, coflows, blocks, gets and misfortunes.
 #[derive(Clone, Debug)]
@@ -25,6 +35,10 @@ pub(crate) struct Plan {
 pub(crate) struct Coflow {
     /// Declares its number of flows; otherwise its driver seals it.
     pub(crate) counted: bool,
+    /// Its driver is a process of its own, which may be stopped; otherwise it is the round itself.
+    pub(crate) apart: bool,
+    /// Asks for the shortest lease; otherwise it has the coordinator's, which is as short.
+    pub(crate) own_lease: bool,
     pub(crate) pattern: Pattern,
 }
 
@@ -65,6 +79,29 @@ pub(crate) enum What {
     KillUntilOthersEnd(u32),
     /// The driver ends this coflow while it moves.
     Unregister(usize),
+    /// SIGSTOP, and SIGCONT after so many milliseconds.
+    Stop(Stopped, u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    One(Victim),
+    /// The driver that is a process of its own.
+    Driver,
+    /// All processes, as on a machine that is suspended.
+    All,
+}
+
+impl Stopped {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Stopped::One(Victim::Coordinator) => "coordinator stopped",
+            Stopped::One(Victim::Agent(_)) => "agent stopped",
+            Stopped::One(Victim::Receiver(_)) => "receiver stopped",
+            Stopped::Driver => "driver stopped",
+            Stopped::All => "all stopped",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,9 +115,11 @@ impl Plan {
     pub(crate) fn draw(seed: u64) -> Plan {
         let chance = &mut Chance::new(seed);
         let hosts = chance.between(2, 3) as u32;
-        let coflows: Vec<Coflow> = (0..chance.between(2, 5))
+        let mut coflows: Vec<Coflow> = (0..chance.between(2, 5))
             .map(|_| Coflow {
                 counted: chance.percent(50),
+                apart: false,
+                own_lease: false,
                 pattern: chance.of(&[Pattern::Any, Pattern::Shuffle, Pattern::Broadcast]),
             })
             .collect();
@@ -109,13 +148,49 @@ impl Plan {
             }
         }
         let total = gets.iter().map(|get| blocks[get.block].size).sum();
-        let events = events(chance, hosts, coflows.len(), &gets, total);
+        let mut events = events(chance, hosts, coflows.len(), &gets, total);
         let link_rate = chance.of(&["300mbit", "600mbit", "1gbit"]);
         let lease_ms = chance.of(&[120, 400, 1000]);
         // All coflows, none of them, and such as outgrow the bound while they move.
         let bypass = chance.of(&["0", "0", "0.01", "0.25"]);
         let ready_wait = chance.of(&["0", "3", "500"]);
+        for coflow in &mut coflows {
+            (coflow.apart, coflow.own_lease) = (chance.percent(50), chance.percent(50));
+        }
+        if chance.percent(ROUNDS_WITH_STOPS) {
+            events.extend((0..chance.between(1, 3)).map(|_| stop(chance, hosts, total)));
+            events.sort_by_key(|event| event.at_bytes);
+        }
         Plan { hosts, link_rate, lease_ms, bypass, ready_wait, coflows, blocks, gets, events }
+    }
+
+    /// Options of a coflow.
+    pub(crate) fn options(&self, index: usize) -> CoflowOptions {
+        let coflow = &self.coflows[index];
+        let flows = self.gets.iter().filter(|get| self.blocks[get.block].coflow == index).count();
+        CoflowOptions {
+            name: format!("coflow-{index}"),
+            pattern: coflow.pattern.into(),
+            flows: if coflow.counted { flows as u64 } else { 0 },
+            lease_ms: if coflow.own_lease { MIN_COFLOW_LEASE_MS } else { 0 },
+            ..CoflowOptions::default()
+        }
+    }
+
+    /// Whether the driver that is a process of its own is silent for so long that its coflows may end: while all others
+    /// run, nothing tells it from one that died. A machine that is suspended costs nobody a coflow.
+    pub(crate) fn may_end_unasked(&self, coflow: usize) -> bool {
+        let silent = |event: &Event| matches!(event.what, What::Stop(Stopped::Driver, millis) if millis > HARMLESS_SILENCE_MS);
+        self.coflows[coflow].apart && self.events.iter().any(silent)
+    }
+
+    /// How long gets may take: what is stopped takes its time.
+    pub(crate) fn get_limit(&self) -> Duration {
+        let stopped = self.events.iter().map(|event| match event.what {
+            What::Stop(_, millis) => millis,
+            _ => 0,
+        });
+        GET_LIMIT + Duration::from_millis(stopped.sum())
     }
 }
 
@@ -155,4 +230,26 @@ fn events(chance: &mut Chance, hosts: u32, coflows: usize, gets: &[Get], total: 
     }
     events.sort_by_key(|event| event.at_bytes);
     events
+}
+
+/// Mostly for about a lease, and for more than an agent or a receiver is waited for.
+fn stop(chance: &mut Chance, hosts: u32, total: u64) -> Event {
+    let mut host = || chance.below(u64::from(hosts)) as u32;
+    let (agent, receiver) = (Victim::Agent(host()), Victim::Receiver(host()));
+    let who = match chance.below(20) {
+        0..=6 => Stopped::One(Victim::Coordinator),
+        7..=11 => Stopped::One(agent),
+        12..=14 => Stopped::One(receiver),
+        15..=17 => Stopped::Driver,
+        _ => Stopped::All,
+    };
+    let millis = match (chance.below(10), who) {
+        (0 | 1, _) | (2..=4, Stopped::Driver) => chance.between(100, HARMLESS_SILENCE_MS),
+        // A put and a call wait 10 s for their answer: agents are not stopped for longer.
+        (9, Stopped::One(Victim::Coordinator | Victim::Receiver(_)) | Stopped::Driver) => {
+            chance.between(6_000, 14_000)
+        }
+        _ => chance.between(HARMLESS_SILENCE_MS, 6_000),
+    };
+    Event { at_bytes: chance.below(total * 85 / 100 + 1), what: What::Stop(who, millis) }
 }

@@ -1,17 +1,19 @@
 //! The processes of a round: started, killed, started again at the same address, and ended.
 
-use super::plan::{Plan, Victim};
+use super::driver;
+use super::plan::{Plan, Stopped, Victim};
 use super::receiver::{ENTRY, ORDERS, Orders, Said};
 use crate::support::process::{Process, weir};
 use crate::support::redis::free_address;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use tokio::sync::mpsc;
+use weir_proto::limits::MIN_COFLOW_LEASE_MS;
 
 /// What a receiver said, and which one of a host's receivers it was.
 pub(crate) struct Heard {
@@ -30,6 +32,7 @@ pub(crate) struct Processes {
     coordinator: Option<Process>,
     agents: BTreeMap<u32, Process>,
     receivers: BTreeMap<u32, (u64, Process)>,
+    driver: Option<Process>,
     next_life: u64,
     said: mpsc::UnboundedSender<Heard>,
 }
@@ -45,6 +48,7 @@ impl Processes {
             ("--lease-ms", plan.lease_ms.to_string()),
             ("--bypass", plan.bypass.to_owned()),
             ("--ready-wait", plan.ready_wait.to_owned()),
+            ("--coflow-lease", (MIN_COFLOW_LEASE_MS / 1_000).to_string()),
         ];
         let processes = Processes {
             dir: dir.to_owned(),
@@ -54,6 +58,7 @@ impl Processes {
             coordinator: None,
             agents: BTreeMap::new(),
             receivers: BTreeMap::new(),
+            driver: None,
             next_life: 0,
             said,
         };
@@ -85,22 +90,12 @@ impl Processes {
 
     /// Starts a receiver and returns the number of this life of it.
     pub(crate) fn start_receiver(&mut self, orders: &Orders) -> u64 {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args([ENTRY, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-            .env(ORDERS, serde_json::to_string(orders).unwrap())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit());
-        let mut process = Process::spawn(&mut command);
-        let output = process.0.stdout.take().unwrap();
+        let (process, output) = child(ENTRY, ORDERS, &serde_json::to_string(orders).unwrap());
         self.next_life += 1;
         let (host, life, said) = (orders.host, self.next_life, self.said.clone());
         std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                // The test harness prints lines of its own, and does not end the last of them.
-                let line = line.find('{').map_or("", |at| &line[at..]);
-                if let Ok(message) = serde_json::from_str(line)
+            for line in output.lines().map_while(Result::ok) {
+                if let Some(message) = message(&line)
                     && said.send(Heard { host, life, said: message }).is_err()
                 {
                     return;
@@ -109,6 +104,37 @@ impl Processes {
         });
         self.receivers.insert(host, (life, process));
         life
+    }
+
+    /// Starts the driver that is a process of its own, and returns its coflows once it has registered them.
+    pub(crate) fn start_driver(&mut self, seed: u64) -> Vec<u64> {
+        let orders = driver::Orders { seed, coordinator: self.coordinator_address };
+        let (process, output) =
+            child(driver::ENTRY, driver::ORDERS, &serde_json::to_string(&orders).unwrap());
+        self.driver = Some(process);
+        let said = output.lines().map_while(Result::ok).find_map(|line| message(&line));
+        said.map_or_else(Vec::new, |driver::Registered { coflows }| coflows)
+    }
+
+    /// Sends a signal to those that run; tells whether any does.
+    pub(crate) fn signal(&self, whom: Stopped, signal: Signal) -> bool {
+        let processes: Vec<&Process> = match whom {
+            Stopped::One(Victim::Coordinator) => self.coordinator.iter().collect(),
+            Stopped::One(Victim::Agent(host)) => self.agents.get(&host).into_iter().collect(),
+            Stopped::One(Victim::Receiver(host)) => {
+                self.receivers.get(&host).map(|(_, process)| process).into_iter().collect()
+            }
+            Stopped::Driver => self.driver.iter().collect(),
+            Stopped::All => {
+                let receivers = self.receivers.values().map(|(_, process)| process);
+                let daemons = self.coordinator.iter().chain(self.agents.values());
+                daemons.chain(receivers).chain(&self.driver).collect()
+            }
+        };
+        for process in &processes {
+            let _ = kill_process(Pid::from_child(&process.0), signal);
+        }
+        !processes.is_empty()
     }
 
     pub(crate) fn kill_coordinator(&mut self) {
@@ -147,6 +173,9 @@ impl Processes {
         for (host, (_, process)) in std::mem::take(&mut self.receivers) {
             end(format!("receiver {host}"), process, None);
         }
+        if let Some(process) = self.driver.take() {
+            end("driver".to_owned(), process, None);
+        }
         for (host, process) in std::mem::take(&mut self.agents) {
             end(format!("agent {host}"), process, Some(Signal::TERM));
         }
@@ -167,4 +196,23 @@ impl Processes {
     pub(crate) fn log(&self) -> PathBuf {
         self.dir.join("log")
     }
+}
+
+/// A child that is a test of this program, with its orders, and what it says.
+fn child(entry: &str, variable: &str, orders: &str) -> (Process, BufReader<ChildStdout>) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([entry, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(variable, orders)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit());
+    let mut process = Process::spawn(&mut command);
+    let output = process.0.stdout.take().unwrap();
+    (process, BufReader::new(output))
+}
+
+/// The message of a line: the test harness prints lines of its own, and does not end the last of them.
+fn message<T: serde::de::DeserializeOwned>(line: &str) -> Option<T> {
+    serde_json::from_str(&line[line.find('{')?..]).ok()
 }

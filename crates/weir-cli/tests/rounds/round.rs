@@ -1,24 +1,25 @@
 //! One round: a small workload on real processes, of which some are killed while its bytes move.
 
-use super::plan::{Event, Plan, Victim, What};
+use super::plan::{Event, Plan, Stopped, Victim, What};
 use super::processes::{Heard, Processes};
 use super::receiver::{self, Orders, Said};
 use crate::support::chance::fill;
 use crate::support::verdict::{Failure, Tally};
+use rustix::process::Signal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
-use weir_client::{Client, ClientConfig, CoflowOptions, GetError, GetOptions, StatusReply};
+use weir_client::{Client, ClientConfig, Error, GetError, GetOptions, StatusReply};
 
-/// A round that takes longer hangs.
-const ROUND_LIMIT: Duration = Duration::from_secs(20);
-/// A receiver gives a get up a little before that, and says why.
-const GET_LIMIT: Duration = Duration::from_secs(17);
+/// A round that takes so much longer than a get may hangs: a receiver gives a get up before that, and says why.
+const BEYOND_GETS: Duration = Duration::from_secs(3);
+/// A call that was not answered in its time is made again after this.
+const CALL_AGAIN: Duration = Duration::from_millis(100);
 /// How long the coordinator may take to have the state that follows from what happened.
-const STATE_LIMIT: Duration = Duration::from_secs(5);
+const STATE_LIMIT: Duration = Duration::from_secs(20);
 
 struct Round {
     plan: Plan,
@@ -33,8 +34,11 @@ struct Round {
     arrived: u64,
     events: Vec<Event>,
     restarts: Vec<(Instant, Victim)>,
+    /// Those that are stopped, and when they go on.
+    stopped: Vec<(Instant, Stopped)>,
     parked: BTreeSet<u32>,
-    work: JoinSet<Result<(), String>>,
+    /// A put that was told that its coflow has ended says which one that is.
+    work: JoinSet<Result<Option<usize>, String>>,
     end: Instant,
     tally: Tally,
 }
@@ -54,6 +58,7 @@ pub(crate) async fn play(seed: u64, dir: &Path) -> Result<Tally, Failure> {
         .collect();
     let mut round = Round {
         events: plan.events.iter().rev().copied().collect(),
+        end: Instant::now() + plan.get_limit() + BEYOND_GETS,
         plan,
         processes,
         heard,
@@ -63,12 +68,12 @@ pub(crate) async fn play(seed: u64, dir: &Path) -> Result<Tally, Failure> {
         ended: BTreeSet::new(),
         arrived: 0,
         restarts: Vec::new(),
+        stopped: Vec::new(),
         parked: BTreeSet::new(),
         work: JoinSet::new(),
-        end: Instant::now() + ROUND_LIMIT,
         tally: Tally::default(),
     };
-    let result = round.play(dir).await;
+    let result = round.play(seed, dir).await;
     if result.is_err() {
         let log = std::fs::read_to_string(round.processes.log()).unwrap_or_default();
         let status = timeout(Duration::from_secs(1), round.clients[0].status()).await;
@@ -84,10 +89,12 @@ pub(crate) async fn play(seed: u64, dir: &Path) -> Result<Tally, Failure> {
 }
 
 impl Round {
-    async fn play(&mut self, dir: &Path) -> Result<(), Failure> {
-        self.start(dir).await?;
+    async fn play(&mut self, seed: u64, dir: &Path) -> Result<(), Failure> {
+        self.start(seed, dir).await?;
         while !self.over() {
-            let wake = self.restarts.iter().map(|&(at, _)| at).min().unwrap_or(self.end).min(self.end);
+            let restarts = self.restarts.iter().map(|&(at, _)| at);
+            let wake = restarts.chain(self.stopped.iter().map(|&(at, _)| at)).min();
+            let wake = wake.unwrap_or(self.end).min(self.end);
             match timeout_at(wake, self.heard.recv()).await {
                 Ok(Some(heard)) => self.hear(heard)?,
                 Ok(None) => unreachable!("the sender lives in this round"),
@@ -95,9 +102,10 @@ impl Round {
                 Err(_) => {}
             }
             while let Some(done) = self.work.try_join_next() {
-                done.unwrap().map_err(Failure::Lost)?;
+                self.check_done(done.unwrap())?;
             }
             self.start_again();
+            self.go_on();
             self.let_events_happen();
             self.bring_back_parked().await?;
         }
@@ -106,24 +114,22 @@ impl Round {
         self.finish().await
     }
 
-    async fn start(&mut self, dir: &Path) -> Result<(), Failure> {
+    async fn start(&mut self, seed: u64, dir: &Path) -> Result<(), Failure> {
         self.processes.start_coordinator();
         for host in 0..self.plan.hosts {
             self.processes.start_agent(host);
         }
         let hosts = self.plan.hosts as usize;
         self.wait_for("all agents at the coordinator", |status| status.agents.len() == hosts).await?;
+        let mut apart = self.processes.start_driver(seed).into_iter();
         for (index, coflow) in self.plan.coflows.iter().enumerate() {
-            let blocks = &self.plan.blocks;
-            let flows = self.plan.gets.iter().filter(|get| blocks[get.block].coflow == index).count();
-            let options = CoflowOptions {
-                name: format!("coflow-{index}"),
-                pattern: coflow.pattern.into(),
-                flows: if coflow.counted { flows as u64 } else { 0 },
-                ..CoflowOptions::default()
+            let id = if coflow.apart {
+                apart.next().ok_or_else(|| Failure::Hang("the driver registered nothing".to_owned()))?
+            } else {
+                let id = self.clients[0].register(self.plan.options(index)).await;
+                id.map_err(|error| Failure::Hang(format!("register: {error}")))?
             };
-            let id = self.clients[0].register(options).await;
-            self.coflows.push(id.map_err(|error| Failure::Hang(format!("register: {error}")))?);
+            self.coflows.push(id);
         }
         for host in 0..self.plan.hosts {
             self.start_receiver(host);
@@ -152,7 +158,7 @@ impl Round {
             .collect();
         if !gets.is_empty() {
             let coordinator = Some(self.processes.coordinator_address);
-            let limit_ms = GET_LIMIT.as_millis() as u64;
+            let limit_ms = self.plan.get_limit().as_millis() as u64;
             self.processes.start_receiver(&Orders { host, coordinator, gets, limit_ms });
         }
     }
@@ -182,8 +188,8 @@ impl Round {
                     client.put_file(coflow, &block.name, &path, offset, block.size).await
                 };
                 match put {
-                    Ok(()) => Ok(()),
-                    Err(error) if error.to_string().contains("has ended") => Ok(()),
+                    Ok(()) => Ok(None),
+                    Err(error) if error.to_string().contains("has ended") => Ok(Some(block.coflow)),
                     Err(error) => Err(format!("put {}: {error}", block.name)),
                 }
             });
@@ -200,7 +206,7 @@ impl Round {
                 return Ok(());
             }
             Said::Got(index) => (index, true),
-            Said::Ended(index) if self.ended.contains(&self.coflow_of(index)) => (index, false),
+            Said::Ended(index) if self.may_be_over(self.coflow_of(index)) => (index, false),
             Said::Ended(index) => {
                 return Err(Failure::Lost(format!("get {index}: its coflow has not ended")));
             }
@@ -217,6 +223,20 @@ impl Round {
 
     fn coflow_of(&self, get: usize) -> usize {
         self.plan.blocks[self.plan.gets[get].block].coflow
+    }
+
+    /// Whether a coflow may have ended: its driver ended it, or was taken to have died.
+    fn may_be_over(&self, coflow: usize) -> bool {
+        self.ended.contains(&coflow) || self.plan.may_end_unasked(coflow)
+    }
+
+    fn check_done(&self, done: Result<Option<usize>, String>) -> Result<(), Failure> {
+        match done.map_err(Failure::Lost)? {
+            Some(coflow) if !self.may_be_over(coflow) => {
+                Err(Failure::Lost(format!("a put was told that coflow-{coflow} has ended, which has not")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Events whose byte count is reached; once nothing moves any more, all that are left.
@@ -236,7 +256,26 @@ impl Round {
                     self.parked.insert(host);
                 }
                 What::Unregister(coflow) => self.unregister(coflow),
+                What::Stop(whom, millis) => self.stop(whom, millis),
             }
+        }
+    }
+
+    fn stop(&mut self, whom: Stopped, millis: u64) {
+        if self.processes.signal(whom, Signal::STOP) {
+            self.stopped.push((Instant::now() + Duration::from_millis(millis), whom));
+            *self.tally.events.entry(whom.name()).or_default() += 1;
+        }
+    }
+
+    /// Who was stopped for long enough goes on.
+    fn go_on(&mut self) {
+        let now = Instant::now();
+        let (due, later) = self.stopped.drain(..).partition(|&(at, _)| at <= now);
+        self.stopped = later;
+        let due: Vec<(Instant, Stopped)> = due;
+        for (_, whom) in due {
+            self.processes.signal(whom, Signal::CONT);
         }
     }
 
@@ -263,9 +302,18 @@ impl Round {
     fn unregister(&mut self, coflow: usize) {
         self.ended.insert(coflow);
         *self.tally.events.entry("coflow ended while it moved").or_default() += 1;
-        let (client, id) = (self.clients[0].clone(), self.coflows[coflow]);
+        let (client, id, end) = (self.clients[0].clone(), self.coflows[coflow], self.end);
         self.work.spawn(async move {
-            client.unregister(id).await.map(|_| ()).map_err(|error| format!("unregister: {error}"))
+            loop {
+                match client.unregister(id).await {
+                    Ok(_) => return Ok(None),
+                    // The coordinator may be stopped for longer than a call waits.
+                    Err(Error::TimeLimit | Error::Unreachable(_)) if Instant::now() < end => {
+                        tokio::time::sleep(CALL_AGAIN).await;
+                    }
+                    Err(error) => return Err(format!("unregister: {error}")),
+                }
+            }
         });
     }
 
@@ -296,7 +344,8 @@ impl Round {
 
     /// A dead receiver's flows must end without it: only then does it come back.
     async fn bring_back_parked(&mut self) -> Result<(), Failure> {
-        if self.parked.is_empty() || !self.restarts.is_empty() || !self.others_returned() {
+        let all_run = self.restarts.is_empty() && self.stopped.is_empty();
+        if self.parked.is_empty() || !all_run || !self.others_returned() {
             return Ok(());
         }
         self.wait_for("the capacity of a dead receiver's flows is free again", idle).await?;
@@ -309,6 +358,7 @@ impl Round {
     fn over(&self) -> bool {
         self.events.is_empty()
             && self.restarts.is_empty()
+            && self.stopped.is_empty()
             && self.parked.is_empty()
             && self.returned.len() == self.plan.gets.len()
     }
@@ -331,10 +381,10 @@ impl Round {
             .await
             .map_err(|_| Failure::Hang("a put or unregister".to_owned()))?
         {
-            done.unwrap().map_err(Failure::Lost)?;
+            self.check_done(done.unwrap())?;
         }
         for (index, coflow) in self.plan.coflows.iter().enumerate() {
-            if !coflow.counted && !self.ended.contains(&index) {
+            if !coflow.counted && !self.may_be_over(index) {
                 let sealed = self.clients[0].seal(self.coflows[index]).await;
                 sealed.map_err(|error| Failure::Left(format!("seal: {error}")))?;
             }
@@ -344,21 +394,34 @@ impl Round {
 
     /// The coordinator, killed or not, knows all coflows and blocks there are, and no others.
     async fn check_state(&mut self) -> Result<(), Failure> {
-        let live = |coflow: &usize| !self.ended.contains(coflow);
-        let ids: BTreeSet<u64> =
-            (0..self.coflows.len()).filter(live).map(|index| self.coflows[index]).collect();
-        let blocks: Vec<u64> = (0..self.plan.hosts)
-            .map(|host| {
-                let held = self.plan.blocks.iter().filter(|block| block.host == host && live(&block.coflow));
-                held.count() as u64
-            })
-            .collect();
-        self.wait_for(&format!("coflows {ids:?} and blocks {blocks:?}, and nothing moving"), |status| {
+        let ids = |counts: &dyn Fn(usize) -> bool| -> BTreeSet<u64> {
+            let counted = (0..self.coflows.len()).filter(|&index| counts(index));
+            counted.map(|index| self.coflows[index]).collect()
+        };
+        let blocks = |counts: &dyn Fn(usize) -> bool| -> Vec<u64> {
+            let held = |host| {
+                let blocks = self.plan.blocks.iter().filter(|block| block.host == host);
+                blocks.filter(|block| counts(block.coflow)).count() as u64
+            };
+            (0..self.plan.hosts).map(held).collect()
+        };
+        let (live, surely) =
+            (|index: usize| !self.ended.contains(&index), |index: usize| !self.may_be_over(index));
+        let (most, least) = (ids(&live), ids(&surely));
+        let (most_held, least_held) = (blocks(&live), blocks(&surely));
+        let what = format!("coflows {least:?} to {most:?}, blocks {least_held:?} to {most_held:?}, all idle");
+        self.wait_for(&what, |status| {
             let shown: BTreeSet<u64> = status.coflows.iter().map(|coflow| coflow.coflow).collect();
             let known: BTreeSet<u64> =
                 status.completed.iter().map(|record| record.coflow).chain(shown.iter().copied()).collect();
-            let held: Vec<u64> = status.agents.iter().map(|agent| agent.blocks).collect();
-            idle(status) && shown.is_subset(&ids) && ids.is_subset(&known) && held == blocks
+            let bounds = least_held.iter().zip(&most_held);
+            let held = status.agents.len() == self.plan.hosts as usize
+                && status
+                    .agents
+                    .iter()
+                    .zip(bounds)
+                    .all(|(agent, (least, most))| (least..=most).contains(&&agent.blocks));
+            idle(status) && shown.is_subset(&most) && least.is_subset(&known) && held
         })
         .await
     }
@@ -383,7 +446,7 @@ impl Round {
         for (index, &coflow) in self.coflows.iter().enumerate() {
             let record = self.clients[0].unregister(coflow).await;
             let record = record.map_err(|error| Failure::Hang(format!("unregister: {error}")))?;
-            if record.is_none() && !self.ended.contains(&index) {
+            if record.is_none() && !self.may_be_over(index) {
                 return Err(Failure::Left(format!("coflow {coflow} was not known any more")));
             }
         }

@@ -46,11 +46,12 @@ pub struct ByWhole {
 #[derive(Clone, Copy)]
 struct Known {
     coflow: u64,
+    stay: u64,
     flows: usize,
     key: f64,
 }
 
-const UNKNOWN: Known = Known { coflow: u64::MAX, flows: usize::MAX, key: 0.0 };
+const UNKNOWN: Known = Known { coflow: u64::MAX, stay: u64::MAX, flows: usize::MAX, key: 0.0 };
 
 impl ByWhole {
     /// The order by `key`.
@@ -89,10 +90,10 @@ impl Order for ByWhole {
         known.resize(view.slot_bound(), UNKNOWN);
         keyed.sort(view, sorted, |slot, coflow| {
             let known = &mut known[slot.0 as usize];
-            let (id, flows) = (coflow.id().0, coflow.flows().len());
-            if (known.coflow, known.flows) != (id, flows) {
+            let (id, stay, flows) = (coflow.id().0, coflow.stay(), coflow.flows().len());
+            if (known.coflow, known.stay, known.flows) != (id, stay, flows) {
                 let key = key_of(*key, view, coflow, inverse_capacity);
-                *known = Known { coflow: id, flows, key };
+                *known = Known { coflow: id, stay, flows, key };
             }
             known.key
         });

@@ -57,6 +57,7 @@ pub struct FlowGroups {
 #[derive(Clone, Debug, Default)]
 struct Known {
     coflow: u64,
+    stay: u64,
     /// How many flows it had, ended ones too.
     flows: usize,
     sorted: Vec<u32>,
@@ -104,8 +105,9 @@ impl FlowGroups {
 impl Known {
     /// The live flows in order, sorted anew if some joined.
     fn follow(&mut self, view: &CoflowTable, coflow: &Coflow, order: GroupOrder) -> &[u32] {
-        if (self.coflow, self.flows) != (coflow.id().0, coflow.flows().len()) {
-            *self = Known { coflow: coflow.id().0, flows: coflow.flows().len(), sorted: Vec::new() };
+        let (id, stay, flows) = (coflow.id().0, coflow.stay(), coflow.flows().len());
+        if (self.coflow, self.stay, self.flows) != (id, stay, flows) {
+            *self = Known { coflow: id, stay, flows, sorted: Vec::new() };
             self.sort(view, coflow, order);
         }
         self.sorted.retain(|&flow| coflow.flows()[flow as usize].live());

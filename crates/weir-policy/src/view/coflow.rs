@@ -178,6 +178,7 @@ pub struct Coflow {
     pub(super) sent: f64,
     /// Keys of this coflow's entries in the table of flow ids.
     pub(super) id_ranges: Vec<u64>,
+    stay: u64,
     raises: u64,
     /// Changes to sums since they were last computed from the flows.
     roundings: usize,
@@ -201,7 +202,8 @@ pub struct Coflow {
 }
 
 impl Coflow {
-    pub(super) fn new(id: CoflowId, arrival: Time, hosts: usize, links: usize) -> Coflow {
+    /// `stay` is a number that no coflow of this id had before.
+    pub(super) fn new(id: CoflowId, arrival: Time, hosts: usize, links: usize, stay: u64) -> Coflow {
         Coflow {
             id,
             arrival,
@@ -215,7 +217,8 @@ impl Coflow {
             paced: None,
             sent: 0.0,
             id_ranges: Vec::new(),
-            raises: 0,
+            stay,
+            raises: stay,
             roundings: 0,
             cancelled: false,
             links: Vec::new(),
@@ -276,10 +279,17 @@ impl Coflow {
         self.live_flows
     }
     /// Rises whenever a sum may have grown (relative to [`Coflow::scale`]): while it stays the same, flows
-    /// have only moved and ended.
+    /// have only moved and ended. A coflow that is taken out of the table and put in again under its id begins above
+    /// all numbers that it had: its flows are others.
     #[inline]
     pub fn raises(&self) -> u64 {
         self.raises
+    }
+    /// With its id, tells a coflow from the same one before it was taken out of the table and put in again: its flows are
+    /// others then, and begin at index 0 again.
+    #[inline]
+    pub fn stay(&self) -> u64 {
+        self.stay
     }
     /// Remaining demand on a link divided by [`Coflow::scale`].
     #[inline]

@@ -78,6 +78,8 @@ pub struct CoflowTable {
     live_flows: usize,
     /// Live coflows with a place or ancestors stated.
     related: usize,
+    /// Above [`Coflow::raises`] of all coflows that were removed.
+    raises: u64,
     pub(super) moving: Moving,
     pub(super) changes: Changes,
 }
@@ -98,6 +100,7 @@ impl CoflowTable {
             form: Form::Drains,
             live_flows: 0,
             related: 0,
+            raises: 0,
             moving: Moving::default(),
             changes: Changes::default(),
         }
@@ -177,7 +180,7 @@ impl CoflowTable {
     /// Adds a coflow whose flows get consecutive ids from `first_flow`. Panics if the coflow or one of
     /// the ids is already live.
     pub fn insert(&mut self, spec: &CoflowSpec, first_flow: FlowId, fabric: &Fabric) -> Slot {
-        let mut coflow = Box::new(Coflow::new(spec.id, spec.arrival, self.hosts, self.links));
+        let mut coflow = Box::new(Coflow::new(spec.id, spec.arrival, self.hosts, self.links, self.raises));
         coflow.weight = spec.weight;
         coflow.deadline = spec.deadline;
         coflow.dependencies.clone_from(&spec.dependencies);
@@ -314,6 +317,7 @@ impl CoflowTable {
     pub fn remove(&mut self, slot: Slot) {
         let coflow = self.slots[slot.0 as usize].take().expect("a slot in use");
         self.moving.stop(slot);
+        self.raises = self.raises.max(coflow.raises() + 1);
         self.related -= usize::from(coflow.is_related());
         self.changes.disturbed = true;
         for flow in coflow.flows.iter().filter(|flow| flow.live) {
