@@ -3,7 +3,7 @@
 # themselves, so that nothing is fetched when all of them are there.
 #
 #   install-deps.sh          a Rust toolchain, and the programs that shape links
-#   install-deps.sh test     these, and Redis
+#   install-deps.sh test     these, Redis, and what makes, mounts and freezes a file system
 #   install-deps.sh rust     a Rust toolchain with rustfmt and clippy
 #   install-deps.sh solver   a Rust toolchain, and what it takes to build the solver for linear programs
 set -eu
@@ -33,6 +33,9 @@ iperf3  iperf3
 '
 [ "${1:-}" != test ] || needed="$needed
 redis-server redis-server
+mkfs.ext4    e2fsprogs
+fsfreeze     util-linux
+mount        mount
 "
 [ "${1:-}" != solver ] || needed='
 cmake   cmake
