@@ -1,6 +1,7 @@
 //! A cluster under load: a coordinator and agents as processes, with thousands of coflows that nobody has finished.
 
 use super::clocks::Clocks;
+use super::member;
 use crate::support::chance::{Chance, fill};
 use crate::support::process::{Process, weir};
 use crate::support::redis::free_address;
@@ -10,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -32,6 +34,8 @@ const POLICIES: &[&str] =
 const CALLS_AT_ONCE: usize = 64;
 /// Their lease, and that of the rounds' coflows: long enough for everything that is stopped or away here.
 const LEASE_MS: u64 = 120_000;
+/// What is in a file that nobody put.
+const PRECIOUS: &[u8] = &[b'!'; 4_096];
 /// How long the cluster may take to be whole again after what happened.
 const WHOLE_LIMIT: Duration = Duration::from_secs(40);
 /// How often it is looked whether it is.
@@ -68,6 +72,8 @@ pub(crate) struct Bed {
     pub(crate) clients: Vec<Client>,
     running: BTreeMap<Daemon, Process>,
     idle: Vec<Idle>,
+    /// Whether agents are open to a group, of which others are members: that takes root.
+    pub(crate) has_members: bool,
 }
 
 impl Bed {
@@ -88,7 +94,9 @@ impl Bed {
             clients: Vec::new(),
             running: BTreeMap::new(),
             idle: Vec::new(),
+            has_members: rustix::process::geteuid().is_root(),
         };
+        bed.make_place_for_members();
         bed.clients = (0..HOSTS).map(|host| bed.client(host)).collect();
         bed.launch(Daemon::Coordinator, false);
         (0..HOSTS).for_each(|host| bed.launch(Daemon::Agent(host), false));
@@ -114,6 +122,59 @@ impl Bed {
     /// Where tasks have their files.
     pub(crate) fn data(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    /// Files that members may reach, and one that they may not.
+    fn make_place_for_members(&self) {
+        let open = |path: &Path, mode| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        if !self.has_members {
+            eprintln!("SKIPPED: members of a group, who are other users: they take root");
+            return;
+        }
+        open(self.dir.path(), 0o755);
+        let orders = self.orders_of_member(0, 0, 0);
+        std::fs::create_dir(&orders.shared).unwrap();
+        open(&orders.shared, 0o1777);
+        for (path, mode) in [(&orders.precious, 0o600), (&orders.common, 0o666)] {
+            std::fs::write(path, PRECIOUS).unwrap();
+            open(path, mode);
+        }
+        // Others may not come by where this program is.
+        std::fs::copy(std::env::current_exe().unwrap(), self.member_program()).unwrap();
+    }
+
+    pub(crate) fn member_program(&self) -> PathBuf {
+        self.dir.path().join("member")
+    }
+
+    /// What a member is to do to the agent of a host.
+    pub(crate) fn orders_of_member(&self, host: u32, coflow: u64, seed: u64) -> member::Orders {
+        member::Orders {
+            seed,
+            coordinator: self.coordinator,
+            spool: self.spool(host),
+            shared: self.data().join("shared"),
+            precious: self.dir.path().join("precious"),
+            common: self.dir.path().join("common"),
+            coflow,
+        }
+    }
+
+    /// The file of the agents' user is as it was, and has no other name.
+    pub(crate) fn check_precious(&self) -> Result<(), Failure> {
+        if !self.has_members {
+            return Ok(());
+        }
+        let path = self.orders_of_member(0, 0, 0).precious;
+        let found = std::fs::symlink_metadata(&path).unwrap();
+        let kept =
+            found.is_file() && found.nlink() == 1 && found.uid() == 0 && found.mode() & 0o7777 == 0o600;
+        if kept && std::fs::read(&path).is_ok_and(|bytes| bytes == PRECIOUS) {
+            return Ok(());
+        }
+        Err(Failure::Wrong("the file of the agents' user is not what it was".to_owned()))
     }
 
     /// Registers the coflows that nobody finishes, and puts their blocks.
@@ -166,6 +227,9 @@ impl Bed {
         let arguments = ["agent", "--host", &number, "--listen", &listen, "--coordinator", &coordinator];
         let mut command = self.command(&arguments, &Daemon::Agent(host).name());
         command.arg("--spool").arg(spool).arg("--allow").arg(self.data());
+        if self.has_members {
+            command.args(["--group", &member::GROUP.to_string()]);
+        }
         command
     }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod bed;
 pub(crate) mod clocks;
+pub(crate) mod member;
 pub(crate) mod plan;
 pub(crate) mod receiver;
 pub(crate) mod round;

@@ -71,6 +71,8 @@ pub(crate) enum What {
     HostTwice(u32, u64),
     /// Somebody says what he should not.
     Stranger(Stranger, u64),
+    /// A member of the group that the agent of a host is open to plants files, and takes some away.
+    Member(u32, u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +102,7 @@ impl What {
             What::Stranger(Stranger::Liar, _) => "lying agent",
             What::Stranger(Stranger::Calls, _) => "forged calls",
             What::Stranger(Stranger::Requests, _) => "forged requests",
+            What::Member(..) => "member planting files",
         }
     }
 }
@@ -134,6 +137,10 @@ impl Plan {
         let mut misfortunes: Vec<Misfortune> = (0..chance.between(2, 5))
             .map(|_| Misfortune { at_bytes: chance.below(total * 85 / 100 + 1), what: what(chance, &blocks) })
             .collect();
+        if chance.percent(60) {
+            let at_bytes = chance.below(total * 85 / 100 + 1);
+            misfortunes.push(Misfortune { at_bytes, what: What::Member(host(chance), chance.next()) });
+        }
         misfortunes.sort_by_key(|misfortune| misfortune.at_bytes);
         Plan { coflows, blocks, gets, misfortunes }
     }

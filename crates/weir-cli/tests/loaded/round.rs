@@ -1,6 +1,7 @@
 //! One round: a few coflows among thousands, while daemons, disks, clocks, files and strangers do what they should not.
 
 use super::bed::{Bed, Daemon, HOSTS, register};
+use super::member;
 use super::plan::{Plan, What};
 use super::receiver::{Got, Receiver};
 use super::strangers::Victims;
@@ -8,7 +9,7 @@ use crate::support::chance::{Chance, fill};
 use crate::support::process::Process;
 use crate::support::verdict::{Failure, Tally};
 use rustix::process::Signal;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +39,8 @@ enum Remedy {
 enum Done {
     Put(usize),
     Got(usize, Got),
+    /// What a member of a host's group did.
+    Misbehaved(u32, member::Report),
 }
 
 struct Round<'a> {
@@ -52,6 +55,8 @@ struct Round<'a> {
     remedies: Vec<(Instant, Remedy)>,
     work: JoinSet<Result<Done, Failure>>,
     gets_left: usize,
+    /// Blocks that members put, by host: some of them are gone.
+    of_members: BTreeMap<u32, u64>,
     strangers: JoinSet<()>,
     arrived: Arc<AtomicU64>,
     end: Instant,
@@ -71,6 +76,7 @@ pub(crate) async fn play(bed: &mut Bed, seed: u64) -> Result<Tally, Failure> {
         suffered: Vec::new(),
         remedies: Vec::new(),
         work: JoinSet::new(),
+        of_members: BTreeMap::new(),
         strangers: JoinSet::new(),
         arrived: Arc::default(),
         end: Instant::now() + LIMIT,
@@ -115,6 +121,7 @@ impl Round<'_> {
             ended.map_err(|error| Failure::Hang(format!("unregister: {error}")))?;
         }
         self.bed.check_whole(&[], &[]).await?;
+        self.bed.check_precious()?;
         self.bed.check_running()
     }
 
@@ -175,6 +182,12 @@ impl Round<'_> {
                 return Ok(());
             }
             Done::Got(get, got) => (get, got),
+            Done::Misbehaved(host, report) => {
+                *self.of_members.entry(host).or_default() += report.put;
+                self.tally.gets += report.gets;
+                self.tally.bytes += report.bytes;
+                return report.wrong.into_iter().next().map_or(Ok(()), |how| Err(Failure::Wrong(how)));
+            }
         };
         self.gets_left -= 1;
         let block = self.plan.gets[get].block;
@@ -225,6 +238,16 @@ impl Round<'_> {
                     blocks.map(|(index, block)| (self.coflows[block.coflow], Round::name(index))).collect();
                 let victims = Victims::new(self.bed, coflows, seed as u32 % HOSTS);
                 self.strangers.spawn(async move { victims.trouble(who, seed).await });
+            }
+            What::Member(..) if !self.bed.has_members => return Ok(()),
+            What::Member(host, seed) => {
+                let orders = self.bed.orders_of_member(host, self.coflows[0], seed);
+                let program = self.bed.member_program();
+                let sent = tokio::task::spawn_blocking(move || member::send(&program, &orders));
+                self.work.spawn(async move {
+                    let report = sent.await.unwrap().map_err(Failure::Ended)?;
+                    Ok(Done::Misbehaved(host, report))
+                });
             }
         }
         self.suffered.push((self.arrived.load(Ordering::Relaxed), what));
@@ -277,14 +300,17 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// At least and at most so many blocks at each host: one whose file was replaced may be gone.
+    /// At least and at most so many blocks at each host: one whose file was replaced may be gone, and those of members.
     fn blocks(&self) -> Vec<(u64, u64)> {
         let count = |host, counts: &dyn Fn(usize) -> bool| {
             let blocks = self.plan.blocks.iter().enumerate();
             blocks.filter(|&(index, block)| block.host == host && counts(index)).count() as u64
         };
         (0..HOSTS)
-            .map(|host| (count(host, &|index| !self.replaced.contains(&index)), count(host, &|_| true)))
+            .map(|host| {
+                let of_members = self.of_members.get(&host).copied().unwrap_or(0);
+                (count(host, &|index| !self.replaced.contains(&index)), count(host, &|_| true) + of_members)
+            })
             .collect()
     }
 }
