@@ -368,3 +368,29 @@ async fn who_cannot_be_reached_and_why_is_said() {
     let said = registered.unwrap_err().to_string();
     assert!(said.contains(&format!("the coordinator at {nobody}: ")), "{said}");
 }
+
+/// Whoever gets a block may say that a frame was wrong; the agent believes its file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_lies_about_a_frame_takes_no_block_away() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use weir_proto::data::{Identity, RESPONSE_BYTES, Request, Response, Status, encode_nak};
+    let cluster = Cluster::start(2);
+    let (coflow, bytes) = (cluster.coflow().await, vec![7; 600_000]);
+    cluster.clients[0].put_bytes(coflow, "b", &bytes).await.unwrap();
+    for frame in [0, 1, 2, 3, u64::MAX] {
+        let (identity, block) = (Identity::UNKNOWN, "b".to_owned());
+        let request = Request { coflow, offset: 0, destination: 1, group: 0, identity, block };
+        let mut stream = tokio::net::TcpStream::connect(cluster.agents[0]).await.unwrap();
+        stream.write_all(&request.encode()).await.unwrap();
+        let mut answer = [0; RESPONSE_BYTES];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(Response::decode(&answer).unwrap().status, Status::Accepted);
+        stream.write_all(&encode_nak(frame)).await.unwrap();
+        // The agent closes, and reads the frame again.
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        assert!(rest.len() < 700_000, "{frame}");
+        assert!(cluster.get(coflow, "b").await.unwrap() == bytes, "{frame}");
+    }
+    assert!(cluster.clients[0].status().await.unwrap().agents.iter().any(|agent| agent.blocks == 1));
+}

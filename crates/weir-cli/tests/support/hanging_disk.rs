@@ -86,6 +86,8 @@ impl HangingDisk {
 impl Drop for HangingDisk {
     fn drop(&mut self) {
         self.go_on();
+        // An agent may still have a file open there.
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }
 

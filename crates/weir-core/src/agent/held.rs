@@ -74,15 +74,15 @@ impl Agent {
     }
 
     /// The files of a block, the one that is served first.
-    pub fn places(&self, coflow: u64, block: &str) -> Vec<BlockEntry> {
+    pub fn places(&self, coflow: u64, block: &str) -> impl Iterator<Item = &BlockEntry> {
         let key = (coflow, block.to_owned());
         let spares = self.spares.get(&key).into_iter().flatten();
-        self.blocks.get(&key).into_iter().chain(spares).cloned().collect()
+        self.blocks.get(&key).into_iter().chain(spares)
     }
 
     /// Whether a block is held in this file.
     pub fn holds(&self, coflow: u64, block: &str, place: &Place) -> bool {
-        self.places(coflow, block).iter().any(|held| held.place() == *place)
+        self.places(coflow, block).any(|held| held.path == place.path && held.stamp == place.stamp)
     }
 
     /// Some files of a block count no more, and it may be put again if no other one is left. True if that is so and it was
@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn paths(agent: &Agent) -> Vec<String> {
-        agent.places(1, "b").into_iter().map(|place| place.path).collect()
+        agent.places(1, "b").map(|place| place.path.clone()).collect()
     }
 
     fn journal(agent: &mut Agent) -> Vec<JournalEntry> {
@@ -232,7 +232,7 @@ mod tests {
         // The task ran again, and wrote its file anew.
         agent.handle_put(put("/a", 8, 2)).unwrap();
         assert!(agent.handle_changed(1, "b", &put("/a", 7, 1).place()), "the new one is held");
-        assert_eq!(agent.places(1, "b"), [put("/a", 8, 2)]);
+        assert_eq!(agent.places(1, "b").collect::<Vec<_>>(), [&put("/a", 8, 2)]);
     }
 
     #[test]

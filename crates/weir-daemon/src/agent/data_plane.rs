@@ -223,7 +223,7 @@ impl Running {
                     let _ = reply.send(self.agent.has_ended(coflow));
                 }
                 Ok(Command::Places(coflow, block, reply)) => {
-                    let _ = reply.send(self.agent.places(coflow, &block));
+                    let _ = reply.send(self.agent.places(coflow, &block).cloned().collect());
                 }
                 Ok(Command::PlaceGone(coflow, block, place)) => {
                     self.agent.handle_changed(coflow, &block, &place);

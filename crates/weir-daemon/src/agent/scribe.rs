@@ -22,8 +22,8 @@ use weir_net::Waker;
 
 /// Entries that may wait while a batch is under way; beyond them puts are refused.
 const MAX_WAITING: usize = 65_536;
-/// So many times that, older entries are dropped: the disk has not answered for very long.
-const DROPPED_BEYOND: usize = 16;
+/// Beyond so many times that, older entries other than puts are dropped: the disk has not answered for very long.
+const DROPPED_BEYOND: usize = 4;
 /// How long the end of the process waits for the last batches.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
@@ -107,9 +107,16 @@ impl Scribe {
     pub(super) fn add(&mut self, entries: Vec<JournalEntry>) {
         self.entries.extend(entries);
         let most = MAX_WAITING * DROPPED_BEYOND;
-        if self.entries.len() > most && self.puts.is_empty() {
-            let dropped = self.entries.len() - most / 2;
-            self.entries.drain(..dropped);
+        if self.entries.len() > most {
+            // Puts are still to be answered for, and are no more than may wait.
+            let mut left = self.entries.len() - most / 2;
+            let before = self.entries.len();
+            self.entries.retain(|entry| {
+                let dropped = left > 0 && !matches!(entry, JournalEntry::Put(_));
+                left -= usize::from(dropped);
+                !dropped
+            });
+            let dropped = before - self.entries.len();
             tracing::error!(dropped, "the journal's disk does not answer; facts are lost with the process");
         }
     }
@@ -222,4 +229,80 @@ fn write(journal: &mut Journal, batch: Batch) -> Written {
         journal.look_after(live);
     }
     Written { result, wants_facts: journal.wants_facts(), waits: journal.waits() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_core::agent::BlockEntry;
+    use weir_net::Poller;
+
+    fn put(name: &str) -> BlockEntry {
+        BlockEntry {
+            coflow: 1,
+            block: name.to_owned(),
+            path: format!("/{name}"),
+            offset: 0,
+            size: 1,
+            spooled: false,
+            frame_checksums: Vec::new(),
+            stamp: None,
+            identity: weir_proto::data::Identity::drawn([3; 16]),
+        }
+    }
+
+    fn scribe(own: &std::path::Path) -> (Scribe, Poller) {
+        let poller = Poller::new().unwrap();
+        let (journal, _) = Journal::open(own, |_| {}).unwrap();
+        (Scribe::start(journal, poller.waker()).unwrap(), poller)
+    }
+
+    fn outcome(scribe: &mut Scribe) -> Outcome {
+        loop {
+            if let Some(outcome) = scribe.poll() {
+                return outcome;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn what_waits_for_a_disk_that_does_not_answer_is_bounded_and_no_put_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut scribe, _poller) = scribe(dir.path());
+        scribe.add(vec![JournalEntry::Ended(1)]);
+        scribe.begin(|_| Vec::new());
+        // As long as it is not asked what came of it, that batch is under way.
+        scribe.add(vec![JournalEntry::Put(put("a"))]);
+        let (reply, mut answer) = oneshot::channel();
+        scribe.add_put(((1, "a".to_owned()), put("a").place(), reply));
+        for first in (0..6 * MAX_WAITING as u64).step_by(10_000) {
+            scribe.add((first..first + 10_000).map(JournalEntry::Ended).collect());
+            assert!(scribe.entries.len() <= MAX_WAITING * DROPPED_BEYOND);
+        }
+        assert!(scribe.is_behind());
+        assert_eq!(scribe.entries[0], JournalEntry::Put(put("a")));
+        assert!(outcome(&mut scribe).refused.is_none());
+        scribe.begin(|_| Vec::new());
+        let written = outcome(&mut scribe);
+        assert!(answer.try_recv().is_err(), "whoever takes the outcome answers");
+        assert_eq!((written.puts.len(), written.refused.is_none()), (1, true));
+        scribe.end();
+        let mut heard = Vec::new();
+        Journal::open(dir.path(), |entry| heard.push(entry)).unwrap();
+        assert!(heard.contains(&JournalEntry::Put(put("a"))));
+    }
+
+    #[test]
+    fn what_was_added_last_is_written_before_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut scribe, _poller) = scribe(dir.path());
+        scribe.add(vec![JournalEntry::Ended(1)]);
+        scribe.begin(|_| Vec::new());
+        scribe.add(vec![JournalEntry::Ended(2)]);
+        scribe.end();
+        let mut heard = Vec::new();
+        Journal::open(dir.path(), |entry| heard.push(entry)).unwrap();
+        assert_eq!(heard, [JournalEntry::Ended(1), JournalEntry::Ended(2)]);
+    }
 }

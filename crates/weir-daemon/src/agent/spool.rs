@@ -251,6 +251,19 @@ mod tests {
     }
 
     #[test]
+    fn a_spool_that_belongs_to_another_user_is_refused_and_left_as_it_is() {
+        if !rustix::process::geteuid().is_root() {
+            assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped for want of rights");
+            return eprintln!("SKIPPED: giving a folder to another user takes root");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(64_126), None).unwrap();
+        let error = Spool::prepare(dir.path(), None).unwrap_err().to_string();
+        assert!(error.contains("belongs to user 64126"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn files_of_an_earlier_version_are_taken_over_and_planted_ones_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let precious = dir.path().join("precious");
