@@ -82,7 +82,7 @@ fn coordinator(policy: u8) -> Vec<u8> {
 
 fn agent(choice: u8) -> Vec<u8> {
     use v1::coordinator_message::Kind;
-    let said = |epoch, kind| v1::CoordinatorMessage { epoch, lease_ms: 1000, kind: Some(kind) };
+    let said = |epoch, kind| v1::CoordinatorMessage { epoch, lease_ms: 1000, heard_ns: 0, kind: Some(kind) };
     let note = v1::CoflowNote { coflow: 2, request_key: 7, ..v1::CoflowNote::default() };
     let plan = v1::Plan {
         complete: true,

@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) {
             agent.handle_sent(now, transmit.flow, transmit.bytes.min(100_000));
             agent.handle_blocked(now, transmit.flow);
         }
-        while agent.poll_message().is_some() {}
+        while agent.poll_message(now).is_some() {}
         // What is journalled can be read again.
         while let Some(entry) = agent.poll_journal() {
             let text = serde_json(&entry);

@@ -11,6 +11,10 @@ use weir_proto::{limits, v1};
 /// How often flows that should move are reported though they did not.
 pub(super) const FULL_REPORT_INTERVAL: Span = Span::from_nanos(250_000_000);
 
+/// A coordinator that says something hears so often at most what the agent's clock shows: twice as often as it says something
+/// when it has nothing to say.
+const CLOCKS_PER_LEASE: u64 = 8;
+
 /// What an agent can say for being its host's, to a coordinator that does not know.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
@@ -60,7 +64,7 @@ impl Agent {
         if self.lease_end.is_none() {
             self.disturb();
         }
-        self.lease_end = Some(now + Span::from_millis(message.lease_ms));
+        self.renew_lease(now, &message);
         match message.kind {
             Some(Kind::Plan(plan)) => {
                 self.apply(now, &plan);
@@ -88,6 +92,26 @@ impl Agent {
             }
             Some(Kind::Keepalive(_)) | None => {}
         }
+    }
+
+    /// A message renews the lease from when its coordinator heard of this agent last, so one that was long on its way
+    /// does not pass for a new one.
+    fn renew_lease(&mut self, now: Time, message: &v1::CoordinatorMessage) {
+        let lease = Span::from_millis(message.lease_ms);
+        if message.heard_ns == 0 {
+            self.lease_end = Some(now + lease);
+            return;
+        }
+        self.lease_end = Some(Time::from_nanos(message.heard_ns).min(now) + lease);
+        let enough = Span::from_nanos(lease.nanos() / CLOCKS_PER_LEASE);
+        self.owes_clock |= now.since(self.clock_told) >= enough;
+    }
+
+    /// What this agent's clock shows, as the coordinator is told; never 0.
+    pub(super) fn tell_clock(&mut self, now: Time) -> u64 {
+        self.owes_clock = false;
+        self.clock_told = now;
+        now.nanos().max(1)
     }
 
     /// Coflows have ended. Only what is new goes to the journal.

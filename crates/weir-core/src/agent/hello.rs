@@ -63,9 +63,10 @@ impl Agent {
     }
 
     /// The next part of the introduction, if it is not over.
-    pub(super) fn introduce(&mut self) -> Option<Kind> {
+    pub(super) fn introduce(&mut self, now: Time) -> Option<Kind> {
         let mut introduction = self.introduction.take()?;
-        let part = self.next_part(&mut introduction);
+        let mut part = self.next_part(&mut introduction);
+        part.clock_ns = self.tell_clock(now);
         let first = introduction.hello.take();
         if !part.last {
             self.introduction = Some(introduction);
@@ -78,6 +79,7 @@ impl Agent {
                 flows: part.flows,
                 ended_ranges: part.ended,
                 more: !part.last,
+                clock_ns: part.clock_ns,
                 ..hello
             }),
         })

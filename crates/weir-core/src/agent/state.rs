@@ -97,6 +97,10 @@ pub struct Agent {
     pub(super) settling: BTreeSet<(Time, u64)>,
     pub(super) epoch: u64,
     pub(super) lease_end: Option<Time>,
+    /// When the coordinator was last told what the clock shows,
+    pub(super) clock_told: Time,
+    /// and whether it is to be told anew.
+    pub(super) owes_clock: bool,
     /// A coflow that no plan named is bypassed while fewer bytes of it are known here.
     pub(super) bypass_bytes: u64,
     /// How long the coordinator may wait for the announced flows of a coflow.
@@ -146,6 +150,8 @@ impl Agent {
             settling: BTreeSet::new(),
             epoch: 0,
             lease_end: None,
+            clock_told: Time::ZERO,
+            owes_clock: false,
             bypass_bytes: 0,
             ready_wait: Span::ZERO,
             next_report: Time::MAX,
@@ -420,13 +426,18 @@ impl Agent {
 
     /// Whether there is something to say to the coordinator.
     pub fn has_message(&self) -> bool {
-        self.introduction.is_some() || !self.events.is_empty()
+        self.introduction.is_some() || !self.events.is_empty() || (self.session && self.owes_clock)
     }
 
     /// The next message for the coordinator. Events that wait go together: call it seldom.
-    pub fn poll_message(&mut self) -> Option<v1::AgentMessage> {
-        if let Some(kind) = self.introduce() {
+    pub fn poll_message(&mut self, now: Time) -> Option<v1::AgentMessage> {
+        if let Some(kind) = self.introduce(now) {
             return Some(v1::AgentMessage { events: vec![v1::AgentEvent { kind: Some(kind) }] });
+        }
+        if self.session && self.owes_clock {
+            let at_ns = self.tell_clock(now);
+            self.events
+                .push_front(v1::AgentEvent { kind: Some(v1::agent_event::Kind::Clock(v1::Clock { at_ns })) });
         }
         let mut portion = Portion::of(limits::MAX_EVENTS_PER_MESSAGE);
         let count = self.events.iter().take_while(|event| portion.take(*event)).count();

@@ -107,7 +107,12 @@ impl Coordinator {
         agent.last_message = now;
         self.epoch = self.epoch.saturating_add(1);
         let lease_ms = self.config.lease.nanos() / 1_000_000;
-        let message = v1::CoordinatorMessage { epoch: self.epoch, lease_ms, kind: Some(kind) };
+        let message = v1::CoordinatorMessage {
+            epoch: self.epoch,
+            lease_ms,
+            heard_ns: agent.clock_ns,
+            kind: Some(kind),
+        };
         self.messages.push_back((session, message));
         self.count("coordinator_messages");
     }

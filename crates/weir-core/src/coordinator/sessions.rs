@@ -83,6 +83,7 @@ impl Coordinator {
             blocks: 0,
             flows: BTreeSet::new(),
             last_message: now,
+            clock_ns: 0,
             planned: None,
             latest_flow: 0,
             completed: None,
@@ -98,6 +99,7 @@ impl Coordinator {
             blocks: hello.blocks,
             flows: hello.flows,
             last: !hello.more,
+            clock_ns: hello.clock_ns,
         };
         self.handle_hello_part(now, session, part);
         Ok(())
@@ -151,8 +153,21 @@ impl Coordinator {
         Err(HelloError::Taken { host: hello.host, address })
     }
 
+    /// What an agent's clock showed when it said so: its leases count from then. If that was a lease after the last time, it
+    /// believed nothing of what it was told in between.
+    fn hear_clock(&mut self, now: Time, session: SessionId, at_ns: u64) {
+        let Some(agent) = self.agents.get_mut(&session) else { return };
+        let before = agent.clock_ns;
+        agent.clock_ns = before.max(at_ns);
+        if before != 0 && at_ns.saturating_sub(before) >= self.config.lease.nanos() {
+            self.forget_told(session);
+            self.want_plan(now);
+        }
+    }
+
     /// The next part of a Hello.
     pub(super) fn handle_hello_part(&mut self, now: Time, session: SessionId, part: v1::HelloPart) {
+        self.hear_clock(now, session, part.clock_ns);
         let Some(agent) = self.agents.get_mut(&session) else { return };
         let host = agent.host;
         let Some(arrival) = &mut agent.arrival else { return self.count("messages_out_of_place") };
@@ -229,6 +244,7 @@ impl Coordinator {
                 Some(Kind::BlockGone(gone)) => self.handle_block_gone(session, &gone),
                 Some(Kind::HelloPart(part)) => self.handle_hello_part(now, session, part),
                 Some(Kind::Settled(settled)) => self.handle_settled(now, session, settled.coflow),
+                Some(Kind::Clock(clock)) => self.hear_clock(now, session, clock.at_ns),
                 Some(Kind::Limits(limits)) => self.handle_limits(now, session, &limits),
                 Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
             }

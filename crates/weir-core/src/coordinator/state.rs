@@ -111,6 +111,8 @@ pub(super) struct AgentEntry {
     pub(super) blocks: u64,
     pub(super) flows: BTreeSet<u64>,
     pub(super) last_message: Time,
+    /// What it said last of its clock; 0 if it said nothing.
+    pub(super) clock_ns: u64,
     /// When it was last sent a plan that repeats everything.
     pub(super) planned: Option<Time>,
     /// The latest of its flows, by its own ids.

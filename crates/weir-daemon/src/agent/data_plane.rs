@@ -506,7 +506,7 @@ impl Running {
         }
         self.last_message = now;
         while self.may_say_more()
-            && let Some(message) = self.agent.poll_message()
+            && let Some(message) = self.agent.poll_message(now)
         {
             if let Some(session) = &self.session
                 && let Err(error) = session.try_send(message)

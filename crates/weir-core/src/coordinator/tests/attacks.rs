@@ -213,6 +213,7 @@ fn the_largest_ids_crash_nobody_and_the_next_ids_go_on() {
         let message = v1::CoordinatorMessage {
             epoch: u64::MAX - 3 + number,
             lease_ms: u64::MAX,
+            heard_ns: u64::MAX - number,
             kind: Some(v1::coordinator_message::Kind::CoflowsEnded(ended)),
         };
         pair.agents[0].handle_coordinator(pair.now, message);

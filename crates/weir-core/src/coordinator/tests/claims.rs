@@ -30,7 +30,7 @@ impl Rival {
     fn come(&mut self, now: Time, coordinator: &mut Coordinator) -> Result<(), HelloError> {
         self.session.0 += 1;
         self.agent.handle_session_up(now);
-        let message = self.agent.poll_message().unwrap();
+        let message = self.agent.poll_message(now).unwrap();
         let Some(Kind::Hello(hello)) = message.events.into_iter().next().unwrap().kind else {
             panic!("no Hello")
         };
@@ -161,7 +161,7 @@ fn a_hello_that_comes_late_replaces_no_newer_session() {
     let now = Time::from_millis(1_000_000);
     let mut agent = Rival::new(7, 1);
     agent.agent.handle_session_up(now);
-    let message = agent.agent.poll_message().unwrap();
+    let message = agent.agent.poll_message(now).unwrap();
     let Some(Kind::Hello(early)) = message.events.into_iter().next().unwrap().kind else {
         panic!("no Hello")
     };

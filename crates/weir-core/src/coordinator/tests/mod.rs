@@ -9,6 +9,7 @@ mod defects;
 mod differences;
 mod foreign;
 mod holders;
+mod leases;
 mod noise;
 mod pauses;
 mod readiness;
@@ -43,7 +44,7 @@ struct Pair {
 #[derive(Clone, Debug, PartialEq)]
 enum Said {
     Agent(usize, v1::AgentMessage),
-    Coordinator(v1::CoordinatorMessage),
+    Coordinator(Box<v1::CoordinatorMessage>),
 }
 
 /// Nothing is bypassed, and nothing waits for gets that are missing.
@@ -159,7 +160,7 @@ impl Pair {
                     let waited = if self.path_is_full { 0 } else { self.now.nanos() };
                     self.agents[host].handle_waited(self.now, flow, Span::from_nanos(waited));
                 }
-                while let Some(message) = self.agents[host].poll_message() {
+                while let Some(message) = self.agents[host].poll_message(self.now) {
                     let Some(session) = self.sessions[host] else { continue };
                     idle = false;
                     self.said.push(Said::Agent(host, message.clone()));
@@ -178,7 +179,7 @@ impl Pair {
             idle &= !(plans && self.coordinator.poll_plan(self.now));
             while let Some((session, message)) = self.coordinator.poll_message() {
                 if let Some(host) = self.sessions.iter().position(|&other| other == Some(session)) {
-                    self.said.push(Said::Coordinator(message.clone()));
+                    self.said.push(Said::Coordinator(Box::new(message.clone())));
                     self.agents[host].handle_coordinator(self.now, message);
                     idle = false;
                 }
@@ -345,7 +346,7 @@ fn stale_epochs_are_dropped_and_counted() {
         ..v1::Plan::default()
     };
     let kind = Some(v1::coordinator_message::Kind::Plan(pause));
-    let message = v1::CoordinatorMessage { epoch: 1, lease_ms: 1000, kind };
+    let message = v1::CoordinatorMessage { epoch: 1, lease_ms: 1000, heard_ns: 0, kind };
     let now = pair.now;
     pair.agents[0].handle_coordinator(now, message);
     assert_rate(pair.rate(0, flow), CAPACITY);

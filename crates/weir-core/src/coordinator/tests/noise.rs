@@ -79,16 +79,19 @@ fn event() -> impl Strategy<Value = Kind> {
         prop::collection::vec(flow_opened(), 0..3),
         prop::collection::vec(range(), 0..3),
         any::<bool>(),
+        number(),
     );
-    let part = part.prop_map(|(coflows, blocks, flows, ended, last)| v1::HelloPart {
+    let part = part.prop_map(|(coflows, blocks, flows, ended, last, clock_ns)| v1::HelloPart {
         coflows,
         blocks,
         flows,
         ended,
         last,
+        clock_ns,
     });
     prop_oneof![
         block_added().prop_map(Kind::BlockAdded),
+        number().prop_map(|at_ns| Kind::Clock(v1::Clock { at_ns })),
         flow_opened().prop_map(Kind::FlowOpened),
         (id(), number(), any::<bool>(), any::<bool>()).prop_map(
             |(flow, sent, done, again)| Kind::FlowClosed(v1::FlowClosed { flow, sent, done, again })
@@ -213,23 +216,24 @@ proptest! {
 
     #[test]
     fn an_agent_survives_any_coordinator(
-        messages in prop::collection::vec((any::<u64>(), number(), message()), 1..40),
+        messages in prop::collection::vec((any::<u64>(), number(), number(), message()), 1..40),
     ) {
         let mut pair = Pair::new(2);
         let coflow = pair.register(1);
         let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
         let agent = &mut pair.agents[0];
         let mut now = pair.now;
-        for (at, (wait, lease_ms, kind)) in (0u64..).zip(messages) {
+        for (at, (wait, lease_ms, heard_ns, kind)) in (0u64..).zip(messages) {
             now = now + Span::from_nanos(wait % 2_000_000_000);
-            agent.handle_coordinator(now, v1::CoordinatorMessage { epoch: (1 << 60) + at, lease_ms, kind: Some(kind) });
+            let (epoch, kind) = ((1 << 60) + at, Some(kind));
+            agent.handle_coordinator(now, v1::CoordinatorMessage { epoch, lease_ms, heard_ns, kind });
             agent.handle_timeout(now);
             while let Some(transmit) = agent.poll_transmit(now) {
                 agent.handle_sent(now, transmit.flow, 0);
                 agent.handle_blocked(now, transmit.flow);
             }
             agent.handle_writable(now, flow);
-            while agent.poll_message().is_some() {}
+            while agent.poll_message(now).is_some() {}
             while agent.poll_journal().is_some() {}
             agent.next_timeout();
         }
@@ -316,7 +320,10 @@ fn what_a_flow_earns_stays_a_number_whatever_it_is_given() {
         let grants = vec![v1::FlowGrant { flow, bytes_per_s: f64::MAX }];
         let plan = v1::Plan { complete, coflows, grants, latest_flow: flow, uplink, ..v1::Plan::default() };
         let kind = Some(v1::coordinator_message::Kind::Plan(plan));
-        agent.handle_coordinator(pair.now, v1::CoordinatorMessage { epoch, lease_ms: 10_000, kind });
+        agent.handle_coordinator(
+            pair.now,
+            v1::CoordinatorMessage { epoch, lease_ms: 10_000, heard_ns: 0, kind },
+        );
     }
     for _ in 0..20 {
         pair.now = pair.now + Span::from_millis(50);

@@ -227,7 +227,7 @@ fn gets_of_a_coflow_that_announced_more_share_a_plan() {
     let get = |pair: &mut Pair, name: &str, from: usize| {
         pair.agents[from].handle_put(block(coflow, name, 1_000_000)).unwrap();
         pair.agents[from].handle_request(pair.now, &request(coflow, 0, 2, name)).unwrap();
-        while let Some(message) = pair.agents[from].poll_message() {
+        while let Some(message) = pair.agents[from].poll_message(pair.now) {
             let session = pair.sessions[from].unwrap();
             pair.coordinator.handle_agent(pair.now, session, message);
         }

@@ -44,7 +44,8 @@ fn a_flow_that_came_after_the_plan_was_made_waits_for_the_next() {
     };
     let kind = Some(v1::coordinator_message::Kind::Plan(plan));
     let now = pair.now;
-    pair.agents[0].handle_coordinator(now, v1::CoordinatorMessage { epoch: 1000, lease_ms: 1000, kind });
+    pair.agents[0]
+        .handle_coordinator(now, v1::CoordinatorMessage { epoch: 1000, lease_ms: 1000, heard_ns: 0, kind });
     assert_rate(pair.rate(0, first), 500_000.0);
     assert_rate(pair.rate(0, second), 0.0);
 }

@@ -118,7 +118,7 @@ fn witnesses_that_take_long_to_introduce_themselves_are_waited_for() {
     for host in witnesses(&pair, coflow) {
         pair.agents[host].handle_session_lost();
         pair.agents[host].handle_session_up(pair.now);
-        let message = pair.agents[host].poll_message().unwrap();
+        let message = pair.agents[host].poll_message(pair.now).unwrap();
         let Some(v1::agent_event::Kind::Hello(hello)) = message.events.into_iter().next().unwrap().kind
         else {
             panic!("the first message is Hello")
