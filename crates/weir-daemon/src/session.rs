@@ -45,16 +45,16 @@ pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
             _ if !told => {}
             Ok(()) => tracing::info!(%address, "the {} closed the session; connecting again", A::PEER),
             Err(status) if is_refusal(status) => {
-                tracing::error!(%address, failures, "the {} refused the session: {}", A::PEER, status.message());
+                tracing::error!(%address, failures, "the {} refused the session: {}", A::PEER, said(status));
             }
             Err(status) if established => {
-                tracing::warn!(%address, "lost the {}: {}; connecting again", A::PEER, status.message());
+                tracing::warn!(%address, "lost the {}: {}; connecting again", A::PEER, said(status));
             }
             Err(status) if is_starting => {
-                tracing::info!(%address, failures, "no session with the {} yet: {}", A::PEER, status.message());
+                tracing::info!(%address, failures, "no session with the {} yet: {}", A::PEER, said(status));
             }
             Err(status) => {
-                tracing::warn!(%address, failures, "no session with the {}: {}", A::PEER, status.message());
+                tracing::warn!(%address, failures, "no session with the {}: {}", A::PEER, said(status));
             }
         }
         if established {
@@ -66,6 +66,11 @@ pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
         let longest = if ended.is_err_and(|status| is_refusal(&status)) { REFUSED_RETRY } else { RETRY.1 };
         pause = (pause * 2).min(longest);
     }
+}
+
+/// Why a session failed, in words: some failures of the transport have none of their own.
+fn said(status: &Status) -> &str {
+    if status.message().is_empty() { status.code().description() } else { status.message() }
 }
 
 /// Whether the peer had the session's reason to say no, rather than not being there.

@@ -197,6 +197,17 @@ struct Watch<'a> {
     flows: Option<FlowRecorder>,
 }
 
+impl Watch<'_> {
+    /// A coflow left: one step of the bar, and how far simulated time is.
+    fn went_on(&self, coflow: &CoflowRecord) {
+        self.bar.inc(1);
+        if !self.bar.is_hidden() {
+            let now = coflow.arrival + coflow.cct;
+            self.bar.set_message(format!(", {:.1} s simulated", now.since(Time::ZERO).as_secs()));
+        }
+    }
+}
+
 impl Observer for Watch<'_> {
     fn planned(&mut self, table: &CoflowTable, plan: &Plan, arrived: &[Slot]) {
         if let Some(recorder) = &mut self.flows {
@@ -220,13 +231,13 @@ impl Observer for Watch<'_> {
         }
     }
     fn coflow_completed(&mut self, coflow: &CoflowRecord) {
-        self.bar.inc(1);
+        self.went_on(coflow);
         if let Some(recorder) = &mut self.flows {
             recorder.coflow_completed(coflow);
         }
     }
     fn coflow_refused(&mut self, coflow: &CoflowRecord) {
-        self.bar.inc(1);
+        self.went_on(coflow);
         if let Some(recorder) = &mut self.flows {
             recorder.coflow_refused(coflow);
         }
