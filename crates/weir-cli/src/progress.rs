@@ -10,7 +10,8 @@ const TICK: Duration = Duration::from_millis(500);
 pub(crate) fn bar(total: u64, label: impl Into<String>, unit: &str) -> ProgressBar {
     // indicatif draws nothing where standard error is no terminal.
     let bar = ProgressBar::new(total);
-    let template = format!("{{prefix:12}} {{bar:40}} {{pos}}/{{len}} {unit}, {{elapsed}}, {{eta}} left{{msg}}");
+    let template =
+        format!("{{prefix:12}} {{bar:40}} {{pos}}/{{len}} {unit}, {{elapsed}}, {{eta}} left{{msg}}");
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }

@@ -107,7 +107,7 @@ fn the_document_has_every_field_of_an_experiment_and_who_made_it() {
     let (trace, folder) = (staged(dir.path()), dir.path().join("mine"));
     std::fs::create_dir(&folder).expect("a folder");
     let text = "title = \"t\"\nsource = \"s\"\nwhy = \"w\"\nbaseline = \"fair\"\npolicies = [\"fair\"]\n\
-                show = [\"avg\"]\nplot = { measure = \"avg\" }\n";
+                show = [\"avg\"]\nplot = { measure = \"avg\" }\nseeds = [1, 2]\nsetup = { jitter = 1.0 }\n";
     std::fs::write(folder.join("experiment.toml"), text).expect("an experiment");
     let [trace, dir] = [&trace, &dir.path().to_owned()].map(|path| path.to_string_lossy().into_owned());
     succeed(&["experiment", "run", "mine", "--dir", &dir, "--trace", &trace]);
@@ -123,6 +123,9 @@ fn the_document_has_every_field_of_an_experiment_and_who_made_it() {
     let command = ["experiment", "run", "mine", "--trace", "t.txt"].map(Value::from);
     assert_eq!(results["made_by"]["command"], Value::from(command.to_vec()));
     let page = std::fs::read_to_string(folder.join("t-txt.md")).expect("a page");
-    assert!(page.contains("Made by: `weir experiment run mine --trace t.txt`, seed 1 (version "), "{page}");
+    assert!(
+        page.contains("Made by: `weir experiment run mine --trace t.txt`, seeds 1, 2 (version "),
+        "{page}"
+    );
     assert!(!page.contains(&dir));
 }

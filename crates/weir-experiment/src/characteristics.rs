@@ -126,7 +126,7 @@ pub(crate) fn curves(results: &Results, measure: &str) -> Results {
         let of_curve = |curve: &str| {
             let value = measured?.measures.get(&format!("{curve} up to {bound}"))?;
             let measures = Measures::from([(measure.to_owned(), *value)]);
-            Some(PolicyResult { policy: curve.to_owned(), measures, links: Vec::new() })
+            Some(PolicyResult { policy: curve.to_owned(), measures, ..PolicyResult::default() })
         };
         let alike = CURVES.iter().filter(|(curve, _)| bounds_of(curve).as_ref() == Some(&bounds));
         let policies = alike.filter_map(|(curve, _)| of_curve(curve)).collect();
@@ -160,7 +160,7 @@ mod tests {
         );
         assert!((measures["bytes up to 10 GB"] - 100.0 / 3.0).abs() < 1e-9);
         assert_eq!(measures["skew of 2 to 10 flows"], 0.0);
-        let measured = PolicyResult { policy: String::new(), measures, links: Vec::new() };
+        let measured = PolicyResult { measures, ..PolicyResult::default() };
         let point = PointResult { policies: vec![measured], ..PointResult::default() };
         let results = Results { points: vec![point], ..Results::default() };
         let drawn = curves(&results, "length up to 1 MB");

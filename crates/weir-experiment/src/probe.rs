@@ -106,6 +106,7 @@ fn reduced(experiment: &Experiment) -> Experiment {
         }
         if let Some(packets) = &mut setup.packets {
             packets.flows = packets.flows.map(|flows| flows.min(FLOWS));
+            packets.measured = None;
             if let Some(coflows) = &mut packets.coflows {
                 coflows.large = coflows.large.min(LARGE_COFLOWS);
             }

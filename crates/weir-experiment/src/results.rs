@@ -68,12 +68,16 @@ pub struct PointResult {
 }
 
 /// Numbers of one policy.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyResult {
     /// Its name, with settings; `workload` where the workload itself is measured.
     pub policy: String,
     /// Means over seeds, to six significant digits.
     pub measures: Measures,
+    /// What the experiment shows, seed by seed in their order, where there are several; rows of one seed had the same work, so
+    /// they compare in pairs. None in files of versions that did not keep it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_seed: BTreeMap<String, Vec<f64>>,
     /// The use of every link between sites, where the experiment asks for it; means likewise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<LinkUse>,

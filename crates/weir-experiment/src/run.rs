@@ -6,6 +6,7 @@ use crate::sites::{LinkUse, Traffic, add_links, least_average_secs};
 use crate::spec::WORKLOAD;
 use crate::workload::{Work, prepare};
 use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results, Source};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_model::Time;
@@ -173,7 +174,12 @@ fn measure_workload(
         }
         let mut sums = means(&measured);
         sums.values_mut().for_each(|value| *value = six_digits(*value));
-        let policies = vec![PolicyResult { policy: WORKLOAD.to_owned(), measures: sums, links: Vec::new() }];
+        let policies = vec![PolicyResult {
+            policy: WORKLOAD.to_owned(),
+            measures: sums,
+            by_seed: by_seed(experiment, &measured),
+            links: Vec::new(),
+        }];
         points.push(PointResult::of(experiment, point, policies));
     }
     Ok(Results::of(experiment, workload.name(), points))
@@ -246,6 +252,7 @@ fn collect(experiment: &Experiment, workload: &Source, done: Vec<(Task, Done)>) 
                 add_links(&mut links, &own.links, experiment.seeds.len());
                 measured.push(measures);
             }
+            let by_seed = by_seed(experiment, &measured);
             let mut sums = means(&measured);
             let of_sites = point.setup.over(&experiment.setup).sites.is_some().then_some("factor avg +-");
             confidence(&mut sums, &measured, experiment.show.iter().map(String::as_str).chain(of_sites));
@@ -257,11 +264,21 @@ fn collect(experiment: &Experiment, workload: &Source, done: Vec<(Task, Done)>) 
             for link in &mut links {
                 (link.gb, link.used) = (six_digits(link.gb), six_digits(link.used));
             }
-            PolicyResult { policy: policy.clone(), measures: sums, links }
+            PolicyResult { policy: policy.clone(), measures: sums, by_seed, links }
         });
         PointResult::of(experiment, point, policies.collect())
     });
     Results::of(experiment, workload.name(), points.collect())
+}
+
+/// What an experiment shows of a row, seed by seed, where there are several and each has it.
+pub(crate) fn by_seed(experiment: &Experiment, measured: &[Measures]) -> BTreeMap<String, Vec<f64>> {
+    let of_each = |name: &String| {
+        let values: Vec<f64> =
+            measured.iter().filter_map(|own| own.get(name).copied().map(six_digits)).collect();
+        (values.len() == measured.len()).then(|| (name.clone(), values))
+    };
+    if measured.len() < 2 { BTreeMap::new() } else { experiment.show.iter().filter_map(of_each).collect() }
 }
 
 /// Rounded to six significant digits, so that the last digits of sums are no difference.

@@ -63,13 +63,27 @@ impl Flow {
     }
 }
 
+/// A flow whose last byte has not arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) number: u64,
+    pub(crate) arrival: FlowArrival,
+    pub(crate) received: u64,
+}
+
+impl Open {
+    fn of(flow: &Flow) -> Open {
+        Open { number: flow.number, arrival: flow.arrival, received: flow.receiver.bytes }
+    }
+}
+
 /// All flows that may still be named by a packet or an event, by place; places are used again.
 #[derive(Default)]
 pub(crate) struct Flows {
     table: Vec<Option<Flow>>,
     free: Vec<u32>,
-    /// What those were that were given up and forgotten, and how many bytes had arrived.
-    stopped: Vec<(FlowArrival, u64)>,
+    /// Those that were given up and forgotten.
+    stopped: Vec<Open>,
 }
 
 impl Flows {
@@ -110,17 +124,17 @@ impl Flows {
         let entry = &mut self.table[place as usize];
         if let Some(flow) = entry.take_if(|flow| flow.is_over()) {
             if !flow.sender.is_done() {
-                self.stopped.push((flow.arrival, flow.receiver.bytes));
+                self.stopped.push(Open::of(&flow));
             }
             self.free.push(place);
         }
     }
 
-    /// Those whose last byte has not arrived, and how many bytes have.
-    pub(crate) fn unfinished(&self) -> impl Iterator<Item = (&FlowArrival, u64)> {
+    /// Those whose last byte has not arrived.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = Open> {
         let open = |flow: &&Flow| flow.receiver.bytes < flow.arrival.size.0.max(1);
-        let live = self.live().filter(open).map(|flow| (&flow.arrival, flow.receiver.bytes));
-        live.chain(self.stopped.iter().map(|(flow, received)| (flow, *received)))
+        let live = self.live().filter(open).map(Open::of);
+        live.chain(self.stopped.iter().copied())
     }
 
     /// Those that are live.

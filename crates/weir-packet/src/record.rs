@@ -53,6 +53,8 @@ pub(crate) fn infeasible(flow: &FlowArrival, ideal: Picos) -> bool {
 /// A flow whose last byte had not arrived when a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unfinished {
+    /// As of [`FlowRecord`].
+    pub number: u64,
     /// What it is.
     pub flow: FlowArrival,
     /// As of [`FlowRecord`].

@@ -8,6 +8,7 @@
 //! small, ports know of what waits without looking at packets, and packets are read ahead of their events.
 
 mod asking;
+mod delayed;
 mod spans;
 
 pub(crate) use asking::Requests;
@@ -18,13 +19,14 @@ use crate::flow::{Flow, Flows};
 use crate::observer::{FlowSeen, Observer, PacketSeen};
 use crate::packet::{Kind, Packet, Packets, Word};
 use crate::port::{Allocator, Memory, Port, PortCounts};
-use crate::receiver::{Acknowledging, Held};
+use crate::receiver::Acknowledging;
 use crate::record::{FlowRecord, RunCounts, Unfinished};
 use crate::sender::{Answer, HEADER_BYTES, Sender};
 use crate::time::Picos;
 use crate::topology::Topology;
 use crate::transport::{Network, Setup, Transport};
 use spans::{reach, spacing};
+use std::ops::Range;
 use weir_trace::FlowArrival;
 
 /// Acknowledgements go before all that is not in the first class.
@@ -50,6 +52,14 @@ pub struct Simulation<'a> {
     flows: Flows,
     now: Picos,
     counts: RunCounts,
+    awaited: Option<Awaited>,
+}
+
+/// Flows with which a run ends.
+struct Awaited {
+    numbers: Range<u64>,
+    /// How many of them are to come or under way.
+    left: u64,
 }
 
 impl<'a> Simulation<'a> {
@@ -80,6 +90,7 @@ impl<'a> Simulation<'a> {
             flows: Flows::default(),
             now: Picos::ZERO,
             counts: RunCounts::default(),
+            awaited: None,
         };
         simulation.await_arrival();
         simulation
@@ -93,10 +104,17 @@ impl<'a> Simulation<'a> {
         self.observer = Some(observer);
     }
 
+    /// Lets the run end when the last byte of each flow with these numbers has arrived, whatever else is under way then:
+    /// flows that are measured are to meet others until they are done.
+    pub fn end_with(&mut self, numbers: Range<u64>) {
+        let left = numbers.end.saturating_sub(numbers.start);
+        self.awaited = Some(Awaited { numbers, left });
+    }
+
     /// Runs until nothing is left to happen or `until`, whichever comes first, and gives every flow to `sink` when its
     /// last byte has arrived.
     pub fn run(&mut self, until: Picos, sink: &mut dyn FnMut(FlowRecord)) -> RunCounts {
-        loop {
+        while self.awaited.as_ref().is_none_or(|awaited| awaited.left > 0) {
             let Some(event) = self.events.pop() else {
                 if !self.events.open_next() {
                     break;
@@ -145,10 +163,11 @@ impl<'a> Simulation<'a> {
 
     /// Flows that have begun and whose last byte has not arrived, those that were stopped too.
     pub fn unfinished(&self) -> impl Iterator<Item = Unfinished> {
-        self.flows.unfinished().map(|(flow, received)| Unfinished {
-            flow: *flow,
-            ideal: ideal(flow, self.topology, &self.network),
-            received: weir_model::Bytes(received),
+        self.flows.unfinished().map(|open| Unfinished {
+            number: open.number,
+            flow: open.arrival,
+            ideal: ideal(&open.arrival, self.topology, &self.network),
+            received: weir_model::Bytes(open.received),
         })
     }
 
@@ -434,6 +453,9 @@ impl<'a> Simulation<'a> {
             if flow.receiver.bytes == flow.arrival.size.0.max(1) {
                 let record = flow.record(self.now, self.topology, &self.network);
                 self.counts.finished += 1;
+                if let Some(awaited) = &mut self.awaited {
+                    awaited.left -= u64::from(awaited.numbers.contains(&record.number));
+                }
                 sink(record);
             }
         }
@@ -444,65 +466,6 @@ impl<'a> Simulation<'a> {
         } else {
             self.reply(place, &packet, in_order, expected);
         }
-    }
-
-    /// With delayed acknowledgements: answers now, or later with others.
-    fn reply(&mut self, place: u32, packet: &Packet, in_order: bool, expected: u32) {
-        let held = Held { segment: packet.segment, expected, marked: packet.marked, sent: packet.sent };
-        let last = expected >= self.flows.get(packet.flow).sender.segments;
-        let reply = self.flows.get_mut(packet.flow).receiver.reply(held, in_order && !last);
-        if let Some(before) = reply.held {
-            self.acknowledge_held(packet.flow, &before);
-        }
-        if reply.now {
-            self.acknowledge(place, expected, 1);
-        } else {
-            self.packets.remove(place);
-            self.flows.get_mut(packet.flow).in_network -= 1;
-        }
-        if let (true, Acknowledging::Delayed(span)) = (reply.wait, self.setup.acknowledging) {
-            let until = self.now + span;
-            let receiver = &mut self.flows.get_mut(packet.flow).receiver;
-            receiver.hold_until = until;
-            if !receiver.hold_set {
-                receiver.hold_set = true;
-                self.push(until, What::DelayedAck, packet.flow);
-            }
-        }
-    }
-
-    fn on_delayed_ack(&mut self, place: u32) {
-        let receiver = &mut self.flows.get_mut(place).receiver;
-        if receiver.hold_until > self.now {
-            let at = receiver.hold_until;
-            self.push(at, What::DelayedAck, place);
-            return;
-        }
-        receiver.hold_set = false;
-        if let Some(held) = receiver.release() {
-            self.acknowledge_held(place, &held);
-        }
-        self.flows.forget_if_over(place);
-    }
-
-    fn acknowledge_held(&mut self, place: u32, held: &Held) {
-        self.flows.get_mut(place).in_network += 1;
-        let packet = self.packets.add(Packet {
-            sent: held.sent,
-            rank: 0,
-            flow: place,
-            segment: held.segment,
-            expected: 0,
-            bytes: ACK_BYTES,
-            covers: 1,
-            kind: Kind::Data,
-            word: Word::None,
-            class: ACK_CLASS,
-            marked: held.marked,
-            hop: 0,
-            route: Default::default(),
-        });
-        self.acknowledge(packet, held.expected, 1);
     }
 
     /// Makes a packet that has come to its end the acknowledgement of itself.

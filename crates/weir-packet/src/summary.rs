@@ -227,7 +227,7 @@ mod tests {
         let mut gathered = Gathered::default();
         for (within_ms, received) in [(10, 3_000_000), (100, 1_000_000)] {
             let (flow, ideal) = (flow(within_ms, 5_000_000), Picos::from_millis(5));
-            let open = Unfinished { flow, ideal, received: Bytes(received) };
+            let open = Unfinished { number: 0, flow, ideal, received: Bytes(received) };
             gathered.add_unfinished(&open, Picos::from_millis(20));
         }
         let summary = gathered.summary();

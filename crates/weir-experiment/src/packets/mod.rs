@@ -8,7 +8,7 @@ mod coflows;
 pub use coflows::CoflowTraffic;
 
 use crate::measure::{Described, INTERVAL, RATIO, half_width};
-use crate::run::{RunError, six_digits};
+use crate::run::{RunError, by_seed, six_digits};
 use crate::runs::Runs;
 use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results};
 use rayon::prelude::*;
@@ -34,6 +34,9 @@ pub struct PacketSetup {
     pub load: Option<f64>,
     /// Number of flows.
     pub flows: Option<u64>,
+    /// Flows that are measured, by number in order of arrival, from one to before another; all unless said. Before them
+    /// queues fill up, and a run ends when they are done: flows that arrive later keep its links busy until then.
+    pub measured: Option<(u64, u64)>,
     /// Share of bytes with deadlines.
     pub deadline_bytes: Option<f64>,
     /// How large flows with deadlines are, if not as others.
@@ -92,16 +95,21 @@ pub(crate) const MEASURES: &[Described] = &[
     ("dropped", "packets dropped", "per million packet-hops"),
 ];
 
-/// A factor that compares a measure with the baseline's, or how far a mean over seeds is known.
-fn parts(name: &str) -> (bool, &str, bool) {
-    let (name, interval) = name.strip_suffix(INTERVAL).map_or((name, false), |stem| (stem, true));
-    let (name, factor) = name.strip_prefix("factor ").map_or((name, false), |stem| (stem, true));
-    (factor, name, interval)
+/// What begins the name of a measure over the baseline's,
+const FACTOR: &str = "factor ";
+/// and of a measure less the baseline's: both of the same seed, so that their intervals are those of pairs.
+const LESS: &str = "less ";
+
+/// What a name says of a measure besides: how it is compared with the baseline's; and the measure.
+fn parts(name: &str) -> (&str, &str) {
+    let name = name.strip_suffix(INTERVAL).unwrap_or(name);
+    let compared = [FACTOR, LESS].into_iter().find_map(|how| Some((how, name.strip_prefix(how)?)));
+    compared.unwrap_or(("", name))
 }
 
 /// Whether there is such a measure.
 pub(crate) fn check(name: &str) -> Result<(), String> {
-    let stem = parts(name).1;
+    let (_, stem) = parts(name);
     if MEASURES.iter().any(|(known, _, _)| *known == stem) {
         return Ok(());
     }
@@ -110,12 +118,13 @@ pub(crate) fn check(name: &str) -> Result<(), String> {
 
 /// What a measure is, in words, and its unit; none if it is none of packets.
 pub(crate) fn words(name: &str) -> Option<(String, &'static str)> {
-    let (factor, stem, _) = parts(name);
+    let (how, stem) = parts(name);
     let (_, what, unit) = MEASURES.iter().find(|(known, _, _)| *known == stem)?;
-    if factor {
-        return Some((format!("{what}, over the baseline's"), RATIO));
-    }
-    Some(((*what).to_owned(), unit))
+    Some(match how {
+        FACTOR => (format!("{what}, over the baseline's"), RATIO),
+        LESS => (format!("{what}, less the baseline's"), unit),
+        _ => ((*what).to_owned(), unit),
+    })
 }
 
 impl PacketSetup {
@@ -127,6 +136,7 @@ impl PacketSetup {
             sizes: self.sizes.clone().or_else(|| base.sizes.clone()),
             load: self.load.or(base.load),
             flows: self.flows.or(base.flows),
+            measured: self.measured.or(base.measured),
             deadline_bytes: self.deadline_bytes.or(base.deadline_bytes),
             deadline_size: self.deadline_size.clone().or_else(|| base.deadline_size.clone()),
             within: self.within.clone().or_else(|| base.within.clone()),
@@ -157,6 +167,14 @@ impl PacketSetup {
                 return Err(failed(&"it has no [traffic] that could be changed"));
             }
             None => {}
+        }
+        if let Some((first, end)) = self.measured {
+            let flows = scenario.traffic.as_ref().map_or(0, |traffic| traffic.flows);
+            if first >= end || end > flows || self.coflows.is_some() {
+                return Err(format!(
+                    "packets: measured = [{first}, {end}] has to be a part of the {flows} flows of [traffic]"
+                ));
+            }
         }
         Ok(scenario)
     }
@@ -234,10 +252,11 @@ pub fn run_packets(
         let policies = names.iter().enumerate().map(|(at, name)| {
             let seeds = (0..experiment.seeds.len()).map(|seed| {
                 let base = base.and_then(|base| of((index, seed, base)));
-                of((index, seed, at)).map(|own| with_factors(own, base)).unwrap_or_default()
+                of((index, seed, at)).map(|own| compared(experiment, own, base)).unwrap_or_default()
             });
-            let measures = means(&seeds.collect::<Vec<_>>());
-            PolicyResult { policy: name.clone(), measures, links: Vec::new() }
+            let seeds: Vec<Measures> = seeds.collect();
+            let by_seed = by_seed(experiment, &seeds);
+            PolicyResult { policy: name.clone(), measures: means(&seeds), by_seed, links: Vec::new() }
         });
         PointResult::of(experiment, point, policies.collect())
     });
@@ -281,16 +300,26 @@ pub(crate) fn simulate(
     let network = scenario.network(&topology);
     let (mut gathered, mut timeouts, mut again, mut segments) = (Gathered::default(), 0, 0, 0);
     let mut simulation = Simulation::new(&topology, transport, network, arrivals);
+    let measured = setup.measured.map_or(0..u64::MAX, |(first, end)| first..end);
+    if setup.measured.is_some() {
+        simulation.end_with(measured.clone());
+    }
+    let mut finished = 0_u64;
     let counts = simulation.run(scenario.until.unwrap_or(Picos::MAX), &mut |record| {
+        if !measured.contains(&record.number) {
+            return;
+        }
+        finished += 1;
         gathered.add(&record);
         timeouts += u64::from(record.timeouts);
         again += u64::from(record.retransmitted);
         segments += record.flow.size.0.div_ceil(u64::from(weir_packet::SEGMENT_BYTES));
     });
-    simulation.unfinished().for_each(|open| gathered.add_unfinished(&open, counts.end));
+    let unfinished = simulation.unfinished().filter(|open| measured.contains(&open.number));
+    unfinished.for_each(|open| gathered.add_unfinished(&open, counts.end));
     let mut measures = of_summary(&gathered.summary());
     let mut note = |name: &str, value: f64| measures.insert(name.to_owned(), value);
-    note("timeouts", 1e3 * timeouts as f64 / counts.finished.max(1) as f64);
+    note("timeouts", 1e3 * timeouts as f64 / finished.max(1) as f64);
     note("retransmitted", 1e3 * again as f64 / segments.max(1) as f64);
     note("dropped", 1e6 * counts.dropped as f64 / counts.hops.max(1) as f64);
     Ok(measures)
@@ -331,12 +360,17 @@ fn of_summary(summary: &Summary) -> Measures {
     measures
 }
 
-/// Adds each measure over the baseline's of the same seed.
-fn with_factors(own: &Measures, base: Option<&Measures>) -> Measures {
+/// Adds each measure over the baseline's of the same seed, and less that where the experiment shows it.
+fn compared(experiment: &Experiment, own: &Measures, base: Option<&Measures>) -> Measures {
     let mut all = own.clone();
     for (name, base) in base.into_iter().flatten() {
-        if let (Some(own), true) = (own.get(name), *base > 0.0) {
-            all.insert(format!("factor {name}"), own / base);
+        let Some(own) = own.get(name) else { continue };
+        if *base > 0.0 {
+            all.insert(format!("{FACTOR}{name}"), own / base);
+        }
+        let less = format!("{LESS}{name}");
+        if experiment.show.contains(&less) {
+            all.insert(less, own - base);
         }
     }
     all
@@ -382,6 +416,63 @@ mod tests {
         ] {
             let error = prepare(&format!("deadline_size = \"{text}\""), "sixteen-hosts").unwrap_err();
             assert_eq!(error, format!("packets: deadline_size: {reason}"));
+        }
+    }
+
+    fn results(setup: &str, seeds: &str) -> Results {
+        let text = format!(
+            r#"title = "t"
+            source = "s"
+            why = "w"
+            baseline = "pfabric-edf"
+            policies = ["pfabric-edf", "dctcp"]
+            seeds = {seeds}
+            show = ["fct avg", "factor fct avg", "less missed"]
+            plot = {{ measure = "fct avg" }}
+            setup = {{ packets = {{ scenario = "../../scenarios/packets/sixteen-hosts.toml", deadline_bytes = 0.2, within = ["40ms", "80ms"], {setup} }} }}
+            [[point]]
+            name = "p""#
+        );
+        let experiment = Experiment::parse(&text).expect("an experiment");
+        run_packets(&experiment, Path::new(env!("CARGO_MANIFEST_DIR")), &Runs::unkept(), &|| ())
+            .expect("results")
+    }
+
+    #[test]
+    fn values_are_kept_by_seed_and_compare_in_pairs() {
+        let of_both = results("flows = 300", "[1, 2]");
+        let alone = [results("flows = 300", "[1]"), results("flows = 300", "[2]")];
+        let dctcp = |results: &Results| results.points[0].policies[1].clone();
+        for (name, values) in &dctcp(&of_both).by_seed {
+            assert_eq!(values.len(), 2);
+            for (value, one) in values.iter().zip(&alone) {
+                assert_eq!(*value, dctcp(one).measures[name], "{name}");
+            }
+        }
+        assert_eq!(dctcp(&of_both).by_seed.len(), 3);
+        assert!(dctcp(&alone[0]).by_seed.is_empty());
+        let missed = |at: usize| alone[0].points[0].policies[at].measures["missed"];
+        let less = dctcp(&alone[0]).measures["less missed"];
+        assert!((less - (missed(1) - missed(0))).abs() < 1e-3 && less > 0.0, "{less}");
+    }
+
+    #[test]
+    fn flows_outside_of_those_measured_are_moved_and_not_counted() {
+        // Those that are measured meet what comes before and after them, whatever else is counted.
+        let window = results("flows = 3000, measured = [200, 300]", "[1]");
+        let longer = results("flows = 4000, measured = [200, 300]", "[1]");
+        assert_eq!(window.points, {
+            let mut points = longer.points;
+            points[0].setup = window.points[0].setup.clone();
+            points
+        });
+        let all = results("flows = 300", "[1]");
+        let average = |results: &Results| results.points[0].policies[0].measures["fct avg"];
+        assert!(average(&window) != average(&all));
+        for bad in ["[5, 5]", "[0, 601]", "[7, 6]"] {
+            let own = format!("flows = 600\nmeasured = {bad}");
+            let error = prepare(&own, "sixteen-hosts").unwrap_err();
+            assert!(error.ends_with("has to be a part of the 600 flows of [traffic]"), "{error}");
         }
     }
 
