@@ -2,6 +2,7 @@
 //! them, first come first served. One queue, no marks: rates keep queues short.
 
 use super::settings::{Settings, SettingsError};
+use super::windowed::{recovery, recovery_in};
 use super::{Network, Recovery, Sending, Setup, Timeouts, Transport, deadline_of};
 use crate::control::{AsksRate, Hopeless};
 use crate::port::{Discipline, Giving, Marking};
@@ -21,6 +22,7 @@ struct D3 {
     alpha: f64,
     beta: f64,
     least_timeout: Option<Picos>,
+    recovery: Option<Recovery>,
 }
 
 pub(super) fn d3(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, SettingsError> {
@@ -32,6 +34,7 @@ pub(super) fn d3(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, Sett
         alpha: settings.number("alpha", 0.0..=1.0)?.unwrap_or(ALPHA),
         beta: settings.number("beta", 0.0..=10.0)?.unwrap_or(BETA),
         least_timeout: settings.quantity::<Span>("rto")?.map(Picos::from),
+        recovery: recovery(settings)?,
     }))
 }
 
@@ -65,7 +68,7 @@ impl Transport for D3 {
         Sending {
             control: Box::new(control),
             tagging: Tagging::Fixed(0),
-            recovery: Recovery::Sack,
+            recovery: recovery_in(network, self.recovery),
             timeouts: Timeouts::AtLeast(self.least_timeout.unwrap_or(network.least_timeout)),
         }
     }

@@ -15,6 +15,7 @@ pub struct SettingInfo {
 
 const WINDOWED: &[&str] = &["tcp", "dctcp", "d2tcp", "pias", "karuna"];
 const MARKED: &[&str] = &["dctcp", "d2tcp", "pias", "karuna"];
+const RECOVERING: &[&str] = &["tcp", "dctcp", "d2tcp", "pias", "karuna", "d3"];
 const KARUNA: &[&str] = &["karuna"];
 
 /// All settings, those that several transports have first.
@@ -23,7 +24,7 @@ pub const SETTINGS: &[SettingInfo] = &[
     setting(WINDOWED, "rto", "the scenario's", "the least retransmission timeout"),
     setting(WINDOWED, "acks", "each", "acknowledgements: of each segment, or delayed"),
     setting(
-        WINDOWED,
+        RECOVERING,
         "recovery",
         "auto",
         "how losses are found: sack (RFC 6675, 9937), newreno (three duplicates), selective (timeouts alone), timed \

@@ -159,7 +159,7 @@ struct Entry {
 }
 
 const REGISTRY: [Entry; 8] = [
-    Entry { name: "tcp", summary: "TCP NewReno, one queue, loss alone (RFC 6582)", make: windowed::tcp },
+    Entry { name: "tcp", summary: "TCP: one queue, loss alone (RFC 5681, 6675)", make: windowed::tcp },
     Entry {
         name: "dctcp",
         summary: "DCTCP: marks above a threshold, windows shrink by their share (SIGCOMM 2010)",

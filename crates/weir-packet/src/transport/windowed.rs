@@ -28,6 +28,23 @@ const PUBLISHED_FOR: (&str, f64) = ("web-search", 0.8);
 const THRESHOLD_SEED: u64 = 1;
 const LARGEST_WINDOW: f64 = 1e6;
 
+/// The setting `recovery`: how losses are found; none where the network decides.
+pub(super) fn recovery(settings: &mut Settings<'_>) -> Result<Option<Recovery>, SettingsError> {
+    Ok(match settings.word("recovery", &["auto", "sack", "newreno", "selective", "timed"])? {
+        "sack" => Some(Recovery::Sack),
+        "newreno" => Some(Recovery::NewReno),
+        "selective" => Some(Recovery::Selective),
+        "timed" => Some(Recovery::Timed),
+        _ => None,
+    })
+}
+
+/// How losses are found where the setting leaves it to the network: where packets overtake each other their order says
+/// nothing.
+pub(super) fn recovery_in(network: &Network, set: Option<Recovery>) -> Recovery {
+    set.unwrap_or(if network.reorders { Recovery::Timed } else { Recovery::Sack })
+}
+
 /// What all transports of this file can be told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
@@ -46,13 +63,7 @@ impl Common {
                 "delayed" => Acknowledging::Delayed(DELAYED_ACK),
                 _ => Acknowledging::Each,
             },
-            recovery: match settings.word("recovery", &["auto", "sack", "newreno", "selective", "timed"])? {
-                "sack" => Some(Recovery::Sack),
-                "newreno" => Some(Recovery::NewReno),
-                "selective" => Some(Recovery::Selective),
-                "timed" => Some(Recovery::Timed),
-                _ => None,
-            },
+            recovery: recovery(settings)?,
         })
     }
 
@@ -62,10 +73,6 @@ impl Common {
     }
     pub(super) fn timeouts(&self, network: &Network) -> Timeouts {
         Timeouts::AtLeast(self.least_timeout.unwrap_or(network.least_timeout))
-    }
-    /// Where packets overtake each other their order says nothing.
-    pub(super) fn recovery(&self, network: &Network) -> Recovery {
-        self.recovery.unwrap_or(if network.reorders { Recovery::Timed } else { Recovery::Sack })
     }
     /// `first` and `others` are where packets of the first class and of others are marked.
     pub(super) fn setup(&self, network: &Network, first: Marking, others: Marking) -> Setup {
@@ -84,7 +91,12 @@ impl Common {
         tagging: Tagging,
         network: &Network,
     ) -> Sending {
-        Sending { control, tagging, recovery: self.recovery(network), timeouts: self.timeouts(network) }
+        Sending {
+            control,
+            tagging,
+            recovery: recovery_in(network, self.recovery),
+            timeouts: self.timeouts(network),
+        }
     }
 }
 
