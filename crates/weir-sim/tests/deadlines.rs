@@ -9,7 +9,7 @@ use weir_policy::{CoflowTable, Plan, create};
 use weir_sim::{Observer, Options, Outcome, Replan, isolation, simulate_observed};
 
 /// Policies that promise deadlines.
-const PROMISING: [&str; 2] = ["varys-deadline", "virtual-cluster"];
+const PROMISING: [&str; 3] = ["varys-deadline", "virtual-cluster", "virtual-cluster:reserve=links"];
 
 /// Deadlines of every kind: none, tighter than alone on the network, exactly as long, somewhat and much longer.
 fn with_deadlines(fabric: &Fabric, coflows: &[CoflowSpec], kinds: &[(u8, f64)]) -> Vec<CoflowSpec> {
@@ -144,4 +144,30 @@ fn a_refusal_says_which_link_lacks_how_much() {
         outcome.refused[0].reason,
         "host 0 up: 6 Mbit/s needed for 4 s until the deadline, 4 Mbit/s left by coflows let in before"
     );
+}
+
+/// Host 1 sends little for the first coflow: as a virtual cluster that is kept as much for it as for host 0.
+#[test]
+fn reservations_by_link_leave_room_that_those_of_a_virtual_cluster_do_not() {
+    let fabric = Fabric::big_switch(5, Rate::from_bytes_per_sec(125e6)).expect("a fabric");
+    let flow = |source, destination, megabytes: u64| FlowSpec {
+        source: HostId(source),
+        destination: HostId(destination),
+        size: Bytes(megabytes * 1_000_000),
+        group: 0,
+    };
+    let coflow = |id, flows| CoflowSpec {
+        deadline: Some(Span::from_millis(1000)),
+        ..CoflowSpec::new(CoflowId(id), Time::ZERO, flows)
+    };
+    let coflows = [coflow(1, vec![flow(0, 2, 60), flow(1, 3, 5)]), coflow(2, vec![flow(1, 4, 100)])];
+    for (policy, both) in [("virtual-cluster", false), ("virtual-cluster:reserve=links", true)] {
+        let outcome = run(&fabric, &coflows, policy, &Options::default());
+        let second = outcome.coflows.iter().find(|record| record.id == CoflowId(2)).expect("a record");
+        assert_eq!(second.admitted, both, "{policy}");
+        // Whoever was let in ends when it is due, and not sooner.
+        for record in outcome.coflows.iter().filter(|record| record.admitted) {
+            assert_eq!(record.cct, Span::from_millis(1000), "{policy}");
+        }
+    }
 }

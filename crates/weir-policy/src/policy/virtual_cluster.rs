@@ -16,13 +16,14 @@
 //! # Pseudo-code
 //! ```text
 //! on arrival: B = max over hosts of max(bytes sent, bytes received) / time allowed
-//!     for link: reservation = B * members of the link
+//!     for link: reservation = B * members of the link, or with `reserve=links` its bytes / time allowed
 //!     let it in if all reservations fit beside those that exist, else refuse it
 //! rates: every flow what it has left over the time left; what is reserved beyond that idles
 //! ```
 //!
 //! # Properties
 //! * Coflows that were let in end when they are due, and never sooner.
+//! * With `reserve=links` a coflow that fits alone fits: no link needs more than the busiest one has.
 //! * Not work-conserving: reservations are held to the end, and nobody else may use them.
 //!
 //! # Departures
@@ -33,6 +34,7 @@
 //! a deadline share what is not reserved as under `varys`. Flows that join a coflow later than its arrival move
 //! by the same rule, and the reservation is not enlarged for them.
 
+use super::settings::{Parameter, ParameterKind};
 use super::{Claims, Policy, PolicyInfo};
 use crate::admit::{Refusal, drain_within, noise_share};
 use crate::order::{Order, Sebf};
@@ -47,8 +49,17 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Ballani et al., Oktopus, SIGCOMM 2011, as the reservations of Varys section 7.3",
     claims: Claims { work_conserving: false, starvation_free: false },
     between_sites: false,
-    parameters: &[],
-    make: |_| Box::new(VirtualCluster::default()),
+    parameters: &[Parameter {
+        name: "reserve",
+        kind: ParameterKind::Choice { of: &["hosts", "links"], expected: "`hosts` or `links`" },
+        default: "hosts",
+        about: "what a coflow reserves: what its busiest host needs, for each of its hosts; or on every link what its flows \
+                need there (Varys, Pseudocode 2: size over deadline)",
+    }],
+    make: |from| {
+        let per_link = from.choice("reserve") == "links";
+        Box::new(VirtualCluster { per_link, ..VirtualCluster::default() })
+    },
 };
 
 /// The time that a coflow gets which is not complete when it is due.
@@ -64,6 +75,8 @@ struct Cluster {
 
 #[derive(Default)]
 struct VirtualCluster {
+    /// Every link is reserved for what crosses it, not for the busiest host.
+    per_link: bool,
     clusters: Vec<Option<Cluster>>,
     sebf: Sebf,
     by_sebf: Vec<Slot>,
@@ -79,7 +92,19 @@ struct VirtualCluster {
     known: bool,
 }
 
-/// What a coflow would reserve on each of its links.
+/// What a coflow's flows need on each of their links.
+fn needs(view: &CoflowTable, coflow: &Coflow, fabric: &Fabric, within: Span) -> Vec<(LinkId, f64)> {
+    let mut bytes = vec![0.0; fabric.links().len()];
+    for flow in coflow.flows().iter().filter(|flow| flow.live()) {
+        let Some(class) = flow.class().map(|class| &view.classes()[class.index()]) else { continue };
+        class.path().iter().for_each(|link| bytes[link.index()] += flow.size().0 as f64);
+    }
+    let within = within.as_secs().max(1e-9);
+    let of_link = (0u32..).zip(bytes).map(|(link, bytes)| (LinkId(link), bytes / within));
+    of_link.filter(|&(_, rate)| rate > 0.0).collect()
+}
+
+/// What a coflow would reserve on each of its links, as a virtual cluster.
 fn reservation(view: &CoflowTable, coflow: &Coflow, fabric: &Fabric, within: Span) -> Vec<(LinkId, f64)> {
     let hosts = fabric.hosts() as usize;
     let mut bytes = vec![0.0; 2 * hosts];
@@ -112,7 +137,11 @@ impl VirtualCluster {
                 continue;
             }
             let within = due.since(now);
-            let wanted = reservation(view, coflow, fabric, within);
+            let wanted = if self.per_link {
+                needs(view, coflow, fabric, within)
+            } else {
+                reservation(view, coflow, fabric, within)
+            };
             let refusal = self.lacking(fabric, &wanted, within).map(|(link, needed, left)| Refusal {
                 coflow: slot,
                 link: fabric.links()[link.index()].kind,
