@@ -43,6 +43,10 @@ pub struct SiteSetup {
     /// site has as many hosts (racks, in the public trace) as the others, give or take one, by a draw of the seed.
     /// Flows of a coflow from one site to another are one flow; coflows with no such leave the workload.
     pub load: Option<f64>,
+    /// Sites have parts of the hosts in proportion to Zipf weights with this exponent, in an order that the seed draws;
+    /// 0 or absent is alike. The load is then that of the busiest site, all its links out or in together: on direct links
+    /// alone the busiest would be far above what routes can do.
+    pub uneven: Option<f64>,
     /// Shuffles between the sites, in place of the trace.
     pub shuffles: Option<ShuffleSetup>,
     /// No pair of sites gets more than so many TCP connections do, which all its flows share; else the measured
@@ -81,6 +85,9 @@ impl SiteSetup {
         if self.connections == Some(0) {
             return Err("sites need a connection at least".to_owned());
         }
+        if self.uneven.is_some_and(|exponent| !(0.0..=4.0).contains(&exponent) || self.load.is_none()) {
+            return Err("uneven sites need a load, and an exponent from 0 to 4".to_owned());
+        }
         self.shuffles.as_ref().map_or(Ok(()), ShuffleSetup::check)?;
         self.samples().map(|_| ())
     }
@@ -111,7 +118,9 @@ impl SiteSetup {
         let mut draw = Draw::new(seed);
         let coflows = match (&self.shuffles, self.load) {
             (Some(shuffles), _) => shuffles.draw(&mean, seed)?,
-            (None, load) => spread::spread(coflows, hosts, &mean, load.unwrap_or(1.0), &mut draw)?,
+            (None, load) => {
+                spread::spread(coflows, hosts, &mean, load.unwrap_or(1.0), self.uneven, &mut draw)?
+            }
         };
         let hosts_per_site = vec![1; mean.len()];
         let fabric = Fabric::sites(&SiteSpec { hosts_per_site, host_rate: None, rates: mean });
@@ -189,6 +198,7 @@ mod tests {
             regions: ["us-east-1", "us-west-1", "eu-west-1"].map(str::to_owned).to_vec(),
             snapshot: None,
             load: Some(0.5),
+            uneven: None,
             shuffles: None,
             connections: None,
             every,
@@ -202,6 +212,39 @@ mod tests {
         let coflow =
             |id| CoflowSpec::new(CoflowId(id), Time::from_millis(10_000 * id), ends().map(flow).collect());
         (1..=20).map(coflow).collect()
+    }
+
+    #[test]
+    fn uneven_sites_have_the_hosts_of_their_weights_and_the_busiest_has_the_load() {
+        let mut uneven = setup(None);
+        uneven.uneven = Some(1.0);
+        // Weights 1, 1/2, 1/3 of 6 hosts: three, two and one. Each host sends to each of the others in each coflow.
+        let work = uneven.work(coflows(), 6, 7).expect("work");
+        let mut sent = [0.0; 3];
+        let mut received = [0.0; 3];
+        for flow in work.coflows.iter().flat_map(|coflow| &coflow.flows) {
+            sent[flow.source.index()] += flow.size.0 as f64;
+            received[flow.destination.index()] += flow.size.0 as f64;
+        }
+        let most = sent.into_iter().fold(0.0, f64::max);
+        let mut parts = sent.map(|bytes| (bytes / most * 9.0).round() as u32);
+        parts.sort_unstable();
+        assert_eq!(parts, [5, 8, 9], "1 x 5, 2 x 4 and 3 x 3 pairs");
+        let last = work.coflows.iter().map(|coflow| coflow.arrival).max().expect("a coflow");
+        let rate = |from: usize, to: usize| {
+            let between =
+                |link: &&weir_model::Link| link.kind == LinkKind::Site { from: from as u32, to: to as u32 };
+            work.fabric.links().iter().find(between).map_or(0.0, |link| link.capacity.bytes_per_sec())
+        };
+        let busy = |site: usize| {
+            let out: f64 = (0..3).map(|other| rate(site, other)).sum();
+            let into: f64 = (0..3).map(|other| rate(other, site)).sum();
+            f64::max(sent[site] / out, received[site] / into) / last.as_secs()
+        };
+        let load = (0..3).map(busy).fold(0.0, f64::max);
+        assert!((load - 0.5).abs() < 1e-6, "{load}");
+        uneven.uneven = Some(5.0);
+        assert!(uneven.check().is_err());
     }
 
     #[test]

@@ -10,13 +10,15 @@ pub(super) fn spread(
     hosts: u32,
     mean: &[Vec<Rate>],
     load: f64,
+    uneven: Option<f64>,
     draw: &mut Draw,
 ) -> Result<Vec<CoflowSpec>, String> {
-    let site_of = place(hosts, mean.len(), draw);
+    let site_of = place(hosts, mean.len(), uneven.unwrap_or(0.0), draw);
     let mut coflows: Vec<CoflowSpec> =
         coflows.into_iter().filter_map(|coflow| between_sites(coflow, &site_of)).collect();
     let last = coflows.iter().map(|coflow| coflow.arrival).max().ok_or("no coflow crosses sites")?;
-    let factor = load * last.as_secs() / busiest(&coflows, mean);
+    let secs = if uneven.is_some() { busiest_site(&coflows, mean) } else { busiest(&coflows, mean) };
+    let factor = load * last.as_secs() / secs;
     if !(factor.is_finite() && factor > 0.0) {
         return Err("coflows all arrive at once: there is no time for a load to be a share of".to_owned());
     }
@@ -26,13 +28,30 @@ pub(super) fn spread(
     Ok(coflows)
 }
 
-/// The site of each host: dealt out in turn, in a random order.
-fn place(hosts: u32, sites: usize, draw: &mut Draw) -> Vec<u32> {
+/// The site of each host: dealt out in a random order, in turn, or so that sites keep to their weights.
+fn place(hosts: u32, sites: usize, exponent: f64, draw: &mut Draw) -> Vec<u32> {
     let mut order: Vec<usize> = (0..hosts as usize).collect();
     draw.shuffle(&mut order);
     let mut site_of = vec![0; order.len()];
-    for (turn, host) in order.into_iter().enumerate() {
-        site_of[host] = (turn % sites) as u32;
+    if exponent == 0.0 {
+        for (turn, host) in order.into_iter().enumerate() {
+            site_of[host] = (turn % sites) as u32;
+        }
+        return site_of;
+    }
+    let mut ranked: Vec<usize> = (0..sites).collect();
+    draw.shuffle(&mut ranked);
+    let mut weights = vec![0.0; sites];
+    for (rank, site) in (1u32..).zip(ranked) {
+        weights[site] = f64::from(rank).powf(-exponent);
+    }
+    // Each host goes where its like are fewest for the site's weight; the first site of several.
+    let mut counts = vec![0.0; sites];
+    for host in order {
+        let share = |site: usize| (counts[site] + 1.0) / weights[site];
+        let site = (0..sites).min_by(|&a, &b| share(a).total_cmp(&share(b))).unwrap_or(0);
+        counts[site] += 1.0;
+        site_of[host] = site as u32;
     }
     site_of
 }
@@ -61,6 +80,24 @@ fn busiest(coflows: &[CoflowSpec], rates: &[Vec<Rate>]) -> f64 {
         secs[from][to] += flow.size.0 as f64 / rates[from][to].bytes_per_sec();
     }
     secs.into_iter().flatten().fold(0.0, f64::max)
+}
+
+/// Seconds that the busiest site needs to send or to receive all that it has to, on all its links at once: nobody routes
+/// around that.
+fn busiest_site(coflows: &[CoflowSpec], rates: &[Vec<Rate>]) -> f64 {
+    let sites = rates.len();
+    let (mut sent, mut received) = (vec![0.0; sites], vec![0.0; sites]);
+    for flow in coflows.iter().flat_map(|coflow| &coflow.flows) {
+        sent[flow.source.index()] += flow.size.0 as f64;
+        received[flow.destination.index()] += flow.size.0 as f64;
+    }
+    let rate = |from: usize, to: usize| if from == to { 0.0 } else { rates[from][to].bytes_per_sec() };
+    let secs = |site: usize| {
+        let out: f64 = (0..sites).map(|other| rate(site, other)).sum();
+        let into: f64 = (0..sites).map(|other| rate(other, site)).sum();
+        f64::max(sent[site] / out, received[site] / into)
+    };
+    (0..sites).map(secs).fold(0.0, f64::max)
 }
 
 /// The quarter of each coflow by its bytes, the smallest first.
