@@ -204,6 +204,11 @@ fn a_page_that_says_that_it_is_older_than_the_code_has_to_be() {
         .expect("a file");
     let (code, words) = said(&["experiment", "probe", "small"]);
     assert!(code == Some(0) && words.contains("as its page says"), "{words}");
+    let (code, words) = said(&["experiment", "probe", "small", "--release"]);
+    assert!(code == Some(1) && words.contains("results are older than the code: small"), "{words}");
+    let output = weir(&["experiment", "list", "--dir", folder]);
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(listed.contains("older than the code: synthetic:fb2010"), "{listed}");
     assert_eq!(said(&["experiment", "run", "small", "--redraw"]).0, Some(0));
     let page = std::fs::read_to_string(dir.path().join("small/synthetic-fb2010.md")).expect("a page");
     assert!(page.contains("older than the code.** Made before."), "{page}");

@@ -15,7 +15,7 @@ use written::ResultFiles;
 
 #[derive(Subcommand)]
 pub(crate) enum ExperimentCommand {
-    /// Names and titles
+    /// Names, titles, and what results there are
     List(ListArgs),
     /// Run one (or all) and write numbers, table and plot into its folder
     Run(RunArgs),
@@ -58,9 +58,9 @@ pub(crate) struct ProbeArgs {
     /// The folder of experiments
     #[arg(long, value_name = "DIR", default_value = "experiments")]
     dir: PathBuf,
-    /// Store what was found with the results. Only after `run NAME --check` said that their numbers are still right
+    /// Fail for results whose page says that they are older than the code, too
     #[arg(long)]
-    write: bool,
+    release: bool,
 }
 
 #[derive(Args)]
@@ -112,10 +112,16 @@ fn load(folder: &Path) -> Result<Experiment, Failure> {
 }
 
 fn list(args: &ListArgs) -> Result<(), Failure> {
-    let mut rows = table(&["experiment", "what it shows", "source"], 3);
+    let mut rows = table(&["experiment", "results on", "what it shows", "source"], 4);
     for (name, folder) in folders(&args.dir)? {
         let experiment = load(&folder)?;
-        rows.add_row([name, experiment.title, experiment.source]);
+        let workloads =
+            results_of(&folder)?.into_iter().map(|file| held(&file).map(|results| results.workload));
+        let workloads = workloads.collect::<Result<Vec<_>, Failure>>()?;
+        let stale = if experiment.outdated.is_some() { "older than the code: " } else { "" };
+        let results =
+            if workloads.is_empty() { "-".to_owned() } else { format!("{stale}{}", workloads.join(", ")) };
+        rows.add_row([name, results, experiment.title, experiment.source]);
     }
     println!("{}", text(&rows));
     Ok(())

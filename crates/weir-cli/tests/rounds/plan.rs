@@ -11,6 +11,10 @@ use weir_proto::limits::MIN_COFLOW_LEASE_MS;
 const HARMLESS_SILENCE_MS: u64 = MIN_COFLOW_LEASE_MS / 3 - 200;
 /// How long all gets may take in a round in which nothing is stopped.
 const GET_LIMIT: Duration = Duration::from_secs(40);
+/// The longest stop, of rounds that run with every `cargo test` and of those after them.
+const LONGEST_STOP_MS: (u64, u64) = (14_000, 60_000);
+/// So many rounds have the first.
+const QUICK_ROUNDS: u64 = 20;
 /// In how many rounds of a hundred something is stopped.
 const ROUNDS_WITH_STOPS: u64 = 25;
 
@@ -113,6 +117,7 @@ pub(crate) enum Victim {
 
 impl Plan {
     pub(crate) fn draw(seed: u64) -> Plan {
+        let longest = if seed < QUICK_ROUNDS { LONGEST_STOP_MS.0 } else { LONGEST_STOP_MS.1 };
         let chance = &mut Chance::new(seed);
         let hosts = chance.between(2, 3) as u32;
         let mut coflows: Vec<Coflow> = (0..chance.between(2, 5))
@@ -158,7 +163,7 @@ impl Plan {
             (coflow.apart, coflow.own_lease) = (chance.percent(50), chance.percent(50));
         }
         if chance.percent(ROUNDS_WITH_STOPS) {
-            events.extend((0..chance.between(1, 3)).map(|_| stop(chance, hosts, total)));
+            events.extend((0..chance.between(1, 3)).map(|_| stop(chance, hosts, total, longest)));
             events.sort_by_key(|event| event.at_bytes);
         }
         Plan { hosts, link_rate, lease_ms, bypass, ready_wait, coflows, blocks, gets, events }
@@ -233,7 +238,7 @@ fn events(chance: &mut Chance, hosts: u32, coflows: usize, gets: &[Get], total: 
 }
 
 /// Mostly for about a lease, and for more than an agent or a receiver is waited for.
-fn stop(chance: &mut Chance, hosts: u32, total: u64) -> Event {
+fn stop(chance: &mut Chance, hosts: u32, total: u64, longest: u64) -> Event {
     let mut host = || chance.below(u64::from(hosts)) as u32;
     let (agent, receiver) = (Victim::Agent(host()), Victim::Receiver(host()));
     let who = match chance.below(20) {
@@ -247,7 +252,7 @@ fn stop(chance: &mut Chance, hosts: u32, total: u64) -> Event {
         (0 | 1, _) | (2..=4, Stopped::Driver) => chance.between(100, HARMLESS_SILENCE_MS),
         // A put and a call wait 10 s for their answer: agents are not stopped for longer.
         (9, Stopped::One(Victim::Coordinator | Victim::Receiver(_)) | Stopped::Driver) => {
-            chance.between(6_000, 14_000)
+            chance.between(6_000, longest)
         }
         _ => chance.between(HARMLESS_SILENCE_MS, 6_000),
     };

@@ -1,9 +1,7 @@
 //! `weir experiment run --check` and `weir experiment probe`: whether stored results are what the code gives.
 
-use super::written::write_numbers;
 use super::{ProbeArgs, chosen, failed, held, results_of};
 use crate::Failure;
-use crate::output::Files;
 use std::path::Path;
 use weir_experiment::{Experiment, Results, probe_difference};
 
@@ -67,7 +65,7 @@ pub(super) fn probe(args: &ProbeArgs) -> Result<(), Failure> {
         }
         let now = weir_experiment::probe(&experiment, &folder).map_err(|error| failed(&name, error))?;
         for file in files {
-            let mut results = held(&file)?;
+            let results = held(&file)?;
             let Some(difference) = probe_difference(&results.probe, &now) else {
                 if let Some(file) = experiment.outdated.as_ref().map(|_| file) {
                     let reason =
@@ -76,15 +74,11 @@ pub(super) fn probe(args: &ProbeArgs) -> Result<(), Failure> {
                 }
                 continue;
             };
-            if args.write {
-                // What this build has no policy for keeps its numbers.
-                results.probe.extend(now.clone());
-                write_numbers(&Files::default().writes("--write", &file)?, &results)?;
-                println!("{}", file.display());
-                continue;
-            }
             if experiment.outdated.is_some() {
                 eprintln!("weir: {name}: older than the code ({difference}), as its page says");
+                if args.release {
+                    old.push(name.clone());
+                }
                 continue;
             }
             eprintln!(
