@@ -212,4 +212,8 @@ fn a_page_that_says_that_it_is_older_than_the_code_has_to_be() {
     assert_eq!(said(&["experiment", "run", "small", "--redraw"]).0, Some(0));
     let page = std::fs::read_to_string(dir.path().join("small/synthetic-fb2010.md")).expect("a page");
     assert!(page.contains("older than the code.** Made before."), "{page}");
+    std::fs::write(&numbers, "{").expect("a file");
+    let output = weir(&["experiment", "list", "--dir", folder]);
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && listed.contains("synthetic-fb2010.json (unreadable)"), "{listed}");
 }

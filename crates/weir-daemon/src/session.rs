@@ -77,3 +77,14 @@ fn said(status: &Status) -> &str {
 fn is_refusal(status: &Status) -> bool {
     matches!(status.code(), Code::FailedPrecondition | Code::AlreadyExists)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_without_words_of_its_own_is_told_in_those_of_its_code() {
+        assert_eq!(said(&Status::new(Code::Unavailable, "")), "The service is currently unavailable");
+        assert_eq!(said(&Status::new(Code::Unavailable, "gone to lunch")), "gone to lunch");
+    }
+}

@@ -115,9 +115,12 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
     let mut rows = table(&["experiment", "results on", "what it shows", "source"], 4);
     for (name, folder) in folders(&args.dir)? {
         let experiment = load(&folder)?;
-        let workloads =
-            results_of(&folder)?.into_iter().map(|file| held(&file).map(|results| results.workload));
-        let workloads = workloads.collect::<Result<Vec<_>, Failure>>()?;
+        // A file that cannot be read is another command's to complain of.
+        let workload = |file: PathBuf| match held(&file) {
+            Ok(results) => results.workload,
+            Err(_) => format!("{} (unreadable)", file.file_name().unwrap_or_default().to_string_lossy()),
+        };
+        let workloads: Vec<String> = results_of(&folder)?.into_iter().map(workload).collect();
         let stale = if experiment.outdated.is_some() { "older than the code: " } else { "" };
         let results =
             if workloads.is_empty() { "-".to_owned() } else { format!("{stale}{}", workloads.join(", ")) };

@@ -15,6 +15,9 @@ const GET_LIMIT: Duration = Duration::from_secs(40);
 const LONGEST_STOP_MS: (u64, u64) = (14_000, 60_000);
 /// So many rounds have the first.
 const QUICK_ROUNDS: u64 = 20;
+/// For how long agents are stopped in a round, all stops together, at most: a put and a call wait 10 s for their answer, and the
+/// stops of one round may follow on each other.
+const AGENTS_STOP_MS: u64 = 8_000;
 /// In how many rounds of a hundred something is stopped.
 const ROUNDS_WITH_STOPS: u64 = 25;
 
@@ -163,7 +166,15 @@ impl Plan {
             (coflow.apart, coflow.own_lease) = (chance.percent(50), chance.percent(50));
         }
         if chance.percent(ROUNDS_WITH_STOPS) {
-            events.extend((0..chance.between(1, 3)).map(|_| stop(chance, hosts, total, longest)));
+            let mut left_ms = AGENTS_STOP_MS;
+            for _ in 0..chance.between(1, 3) {
+                let mut event = stop(chance, hosts, total, longest);
+                if let What::Stop(Stopped::All | Stopped::One(Victim::Agent(_)), millis) = &mut event.what {
+                    *millis = left_ms.min(*millis);
+                    left_ms -= *millis;
+                }
+                events.push(event);
+            }
             events.sort_by_key(|event| event.at_bytes);
         }
         Plan { hosts, link_rate, lease_ms, bypass, ready_wait, coflows, blocks, gets, events }
@@ -250,7 +261,7 @@ fn stop(chance: &mut Chance, hosts: u32, total: u64, longest: u64) -> Event {
     };
     let millis = match (chance.below(10), who) {
         (0 | 1, _) | (2..=4, Stopped::Driver) => chance.between(100, HARMLESS_SILENCE_MS),
-        // A put and a call wait 10 s for their answer: agents are not stopped for longer.
+        // Agents are stopped for less: see AGENTS_STOP_MS.
         (9, Stopped::One(Victim::Coordinator | Victim::Receiver(_)) | Stopped::Driver) => {
             chance.between(6_000, longest)
         }
