@@ -11,7 +11,7 @@ use weir_model::Bytes;
 pub struct PacketSeen {
     /// The port that sends or drops it.
     pub port: u32,
-    /// Its flow, counted from 0 in the order in which flows begin.
+    /// Its flow, by its number: that of its record.
     pub flow: u64,
     /// The host that it comes from.
     pub source: u32,
@@ -54,7 +54,7 @@ impl PacketSeen {
 /// A flow as an observer sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowSeen {
-    /// Flows are counted from 0 in the order in which they begin.
+    /// Its number, that of its record.
     pub flow: u64,
     /// Its window, in segments.
     pub window: f64,

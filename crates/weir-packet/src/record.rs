@@ -8,7 +8,7 @@ use weir_trace::FlowArrival;
 /// A flow whose last byte has arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowRecord {
-    /// Flows are counted from 0 in the order in which they begin.
+    /// As it was given; without that, flows are counted from 0 in the order in which they begin.
     pub number: u64,
     /// What it was.
     pub flow: FlowArrival,

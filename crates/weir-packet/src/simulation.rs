@@ -39,8 +39,8 @@ pub struct Simulation<'a> {
     transport: Box<dyn Transport>,
     network: Network,
     setup: Setup,
-    arrivals: Box<dyn Iterator<Item = FlowArrival> + 'a>,
-    next_arrival: Option<FlowArrival>,
+    arrivals: Box<dyn Iterator<Item = (u64, FlowArrival)> + 'a>,
+    next_arrival: Option<(u64, FlowArrival)>,
     observer: Option<&'a mut dyn Observer>,
     events: Wheel,
     packets: Packets,
@@ -63,12 +63,22 @@ struct Awaited {
 }
 
 impl<'a> Simulation<'a> {
-    /// A network in which flows will arrive, in order of arrival.
+    /// A network in which flows will arrive, in order of arrival. They are numbered from 0 in this order.
     pub fn new(
+        topology: &'a Topology,
+        transport: Box<dyn Transport>,
+        network: Network,
+        arrivals: impl Iterator<Item = FlowArrival> + 'a,
+    ) -> Simulation<'a> {
+        Simulation::numbered(topology, transport, network, (0..).zip(arrivals))
+    }
+
+    /// The same for flows that have numbers: each its own, in any order.
+    pub fn numbered(
         topology: &'a Topology,
         mut transport: Box<dyn Transport>,
         network: Network,
-        arrivals: impl Iterator<Item = FlowArrival> + 'a,
+        arrivals: impl Iterator<Item = (u64, FlowArrival)> + 'a,
     ) -> Simulation<'a> {
         transport.prepare(&network);
         let setup = transport.setup(&network);
@@ -194,17 +204,17 @@ impl<'a> Simulation<'a> {
 
     fn await_arrival(&mut self) {
         self.next_arrival = self.arrivals.next();
-        if let Some(flow) = &self.next_arrival {
+        if let Some((_, flow)) = &self.next_arrival {
             let at = Picos::from(flow.arrival).max(self.now);
             self.push(at, What::FlowArrival, 0);
         }
     }
 
     fn on_flow(&mut self) {
-        let Some(flow) = self.next_arrival.take() else { return };
+        let Some((number, flow)) = self.next_arrival.take() else { return };
         self.await_arrival();
         let sending = self.transport.sending(&flow, &self.network);
-        let place = self.flows.add(flow, Sender::new(sending, flow.size.0), self.counts.begun);
+        let place = self.flows.add(flow, Sender::new(sending, flow.size.0), number);
         self.counts.begun += 1;
         if self.gives_rates() {
             self.flows.get_mut(place).requests = Some(Box::default());

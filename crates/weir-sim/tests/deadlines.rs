@@ -9,7 +9,8 @@ use weir_policy::{CoflowTable, Plan, create};
 use weir_sim::{Observer, Options, Outcome, Replan, isolation, simulate_observed};
 
 /// Policies that promise deadlines.
-const PROMISING: [&str; 3] = ["varys-deadline", "virtual-cluster", "virtual-cluster:reserve=links"];
+const PROMISING: [&str; 4] =
+    ["varys-deadline", "varys-deadline:admission=rates", "virtual-cluster", "virtual-cluster:reserve=links"];
 
 /// Deadlines of every kind: none, tighter than alone on the network, exactly as long, somewhat and much longer.
 fn with_deadlines(fabric: &Fabric, coflows: &[CoflowSpec], kinds: &[(u8, f64)]) -> Vec<CoflowSpec> {

@@ -319,7 +319,7 @@ fn plain(
     let mut sink = Sink::new(scenario, name, keep);
     let before = thread_cpu_secs();
     let network = scenario.network(topology);
-    let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);
+    let mut simulation = Simulation::numbered(topology, named(name)?, network, scenario.numbered()?);
     if every.is_some() {
         simulation.observe(&mut received);
     }
@@ -345,7 +345,7 @@ fn watched(
         let mut sink = Sink::new(scenario, name, outputs.has_flows());
         let before = thread_cpu_secs();
         let network = scenario.network(topology);
-        let mut simulation = Simulation::new(topology, named(name)?, network, scenario.arrivals()?);
+        let mut simulation = Simulation::numbered(topology, named(name)?, network, scenario.numbered()?);
         simulation.observe(&mut observers);
         let counts = run_out(&mut simulation, scenario, &mut sink);
         drop(simulation);

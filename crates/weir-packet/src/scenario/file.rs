@@ -185,7 +185,6 @@ pub(super) fn read(text: &str) -> Result<Scenario, ScenarioError> {
         let arrival = arrival(flow.get_ref(), hosts);
         scenario.flows.push(arrival.map_err(|problem| ScenarioError::Text { line, problem })?);
     }
-    scenario.flows.sort_by_key(|flow| flow.arrival);
     if let Some(traffic) = file.traffic {
         let spec = poisson(&traffic, &scenario)?;
         // What cannot be is said now, not when the flows are asked for.
@@ -363,6 +362,21 @@ flows = 3
         assert_eq!((flows[0].size, flows[0].kind), (ENDLESS, FlowKind::Unknown));
         let within = Span::from_millis(20);
         assert!(flows.iter().any(|flow| flow.kind == FlowKind::Deadline { within }));
+    }
+
+    #[test]
+    fn flows_have_the_numbers_of_their_places_whenever_they_begin() {
+        let later = TWO.replace("endless = true", "endless = true\nat = \"2ms\"");
+        let scenario = Scenario::from_text(&later).unwrap();
+        let flows: Vec<_> = scenario.numbered().unwrap().collect();
+        assert!(flows.is_sorted_by_key(|(_, flow)| flow.arrival));
+        let size = |number| flows.iter().find(|(own, _)| *own == number).map(|(_, flow)| flow.size);
+        assert_eq!((size(0), size(1)), (Some(ENDLESS), Some(Bytes(1_800_000))));
+        let mut numbers: Vec<_> = flows.iter().map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [0, 1, 2, 3, 4]);
+        let at = |number| flows.iter().position(|(own, _)| *own == number);
+        assert!(at(1) < at(0), "{flows:?}");
     }
 
     #[test]

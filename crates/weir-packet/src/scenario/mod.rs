@@ -45,7 +45,7 @@ pub struct Scenario {
     pub initial_window: f64,
     /// When the run ends even if flows are left.
     pub until: Option<Picos>,
-    /// Flows one by one, in order of arrival.
+    /// Flows one by one, as the file has them.
     pub flows: Vec<FlowArrival>,
     /// Flows by the rate and size at which they come.
     pub traffic: Option<PoissonSpec>,
@@ -135,17 +135,30 @@ impl Scenario {
         }
     }
 
+    /// All flows with their numbers, in order of arrival: those that are listed have the number of their place, those that
+    /// are drawn have the next.
+    ///
+    /// # Errors
+    /// There can be no such traffic.
+    pub fn numbered(&self) -> Result<impl Iterator<Item = (u64, FlowArrival)> + use<>, PoissonError> {
+        let mut listed: Vec<_> = (0..).zip(self.flows.iter().copied()).collect();
+        listed.sort_by_key(|(_, flow)| flow.arrival);
+        let next = listed.len() as u64;
+        let mut listed = listed.into_iter().peekable();
+        let drawn = self.traffic.clone().map(Poisson::new).transpose()?.into_iter().flatten();
+        let mut drawn = (next..).zip(drawn).peekable();
+        Ok(std::iter::from_fn(move || match (listed.peek(), drawn.peek()) {
+            (Some((_, one)), Some((_, other))) if one.arrival > other.arrival => drawn.next(),
+            (Some(_), _) => listed.next(),
+            (None, _) => drawn.next(),
+        }))
+    }
+
     /// All flows, in order of arrival.
     ///
     /// # Errors
     /// There can be no such traffic.
     pub fn arrivals(&self) -> Result<impl Iterator<Item = FlowArrival> + use<>, PoissonError> {
-        let mut listed = self.flows.clone().into_iter().peekable();
-        let mut drawn = self.traffic.clone().map(Poisson::new).transpose()?.into_iter().flatten().peekable();
-        Ok(std::iter::from_fn(move || match (listed.peek(), drawn.peek()) {
-            (Some(one), Some(other)) if one.arrival > other.arrival => drawn.next(),
-            (Some(_), _) => listed.next(),
-            (None, _) => drawn.next(),
-        }))
+        Ok(self.numbered()?.map(|(_, flow)| flow))
     }
 }

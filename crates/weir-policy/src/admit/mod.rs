@@ -43,7 +43,8 @@
 //! Pseudocode 2 gives every coflow one rate, what is left over the time left, and lets a new one in if its Gamma
 //! on the capacity left *now* is short enough. Here capacity is looked at over time: what is free after an
 //! earlier deadline counts, and coflows with time to spare make way for one with less. Of coflows that come at one
-//! moment, of which the paper does not speak, short ones are judged first: more of them fit.
+//! moment, of which the paper does not speak, short ones are judged first: more of them fit. [`Admission::by_rates`] is
+//! Pseudocode 2 as it stands: a booking is one piece up to the deadline, and what is left now counts alone.
 
 mod late;
 mod timetable;
@@ -127,6 +128,8 @@ impl Booking {
 /// The coflows that were let in and what they were promised.
 #[derive(Debug, Default)]
 pub struct Admission {
+    /// A coflow gets one rate up to its deadline, and is let in if there is room for that now.
+    by_rates: bool,
     /// Per slot, the promise or refusal.
     bookings: Vec<Option<Booking>>,
     /// A coflow of each slot that was refused in this call.
@@ -135,6 +138,12 @@ pub struct Admission {
 }
 
 impl Admission {
+    /// Admission as in Pseudocode 2: least rates are what is left over the time left, and a coflow is let in if they leave
+    /// enough for its own now.
+    pub fn by_rates() -> Admission {
+        Admission { by_rates: true, ..Admission::default() }
+    }
+
     /// Judges the coflows that are new, or that grew beyond what they were promised.
     pub fn judge(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable) {
         self.refusals.clear();
@@ -178,15 +187,20 @@ impl Admission {
     }
 
     fn judge_one(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable, slot: Slot, due: Time) {
-        let existing = self.booked(now, fabric, view);
-        let mut beside = existing.clone();
+        let mut existing = self.booked(now, fabric, view);
         let demand = demand(view, slot);
-        let found = self.all_anew(now, fabric, view, slot, |due, _| due);
-        // No one order finds every schedule there is.
-        let latest_start =
-            |due: Time, alone: Span| Time::from_nanos(due.nanos().saturating_sub(alone.nanos()));
-        let found = found.or_else(|| self.all_anew(now, fabric, view, slot, latest_start));
-        let pieces = found.or_else(|| beside.book(&demand, due));
+        let pieces = if self.by_rates {
+            existing.hold();
+            let fits = existing.clone().book(&demand, due).is_some();
+            fits.then(|| vec![Piece { from: now, until: due, share: 1.0 }])
+        } else {
+            let found = self.all_anew(now, fabric, view, slot, |due, _| due);
+            // No one order finds every schedule there is.
+            let latest_start =
+                |due: Time, alone: Span| Time::from_nanos(due.nanos().saturating_sub(alone.nanos()));
+            let found = found.or_else(|| self.all_anew(now, fabric, view, slot, latest_start));
+            found.or_else(|| existing.clone().book(&demand, due))
+        };
         if pieces.is_none() {
             let (link, needed, left) = existing.scarcest(&demand, due);
             self.refusals.push(Refusal {
@@ -376,6 +390,37 @@ mod tests {
         assert_eq!(admission.least_drains(Time::ZERO, &fabric(), &table), [(1.0 + HASTE) / 4.0]);
         table.add_flow(slot, FlowId(2), &flow(1), &fabric());
         assert_eq!(judged(&mut admission, 0, &mut table), [slot], "5 do not");
+    }
+
+    #[test]
+    fn by_rates_a_coflow_needs_room_now_and_what_ran_ahead_makes_room() {
+        // The first needs half of the link until 4, so a second cannot have three quarters of it until 2, though 2 + 1.5
+        // fit by 4 in its turn.
+        let (mut table, mut admission) = (CoflowTable::new(&fabric()), Admission::by_rates());
+        let first = table.insert(&coflow(1, 0, 2, 4), FlowId(0), &fabric());
+        assert_eq!(judged(&mut admission, 0, &mut table), []);
+        let spec =
+            CoflowSpec { flows: vec![FlowSpec { size: Bytes(1_500_000), ..flow(1) }], ..coflow(2, 0, 1, 2) };
+        let second = table.insert(&spec, FlowId(1), &fabric());
+        assert_eq!(judged(&mut admission, 0, &mut table), [second]);
+        let refusal = &admission.refusals()[0];
+        assert_eq!(
+            (refusal.needed, refusal.left),
+            (Rate::from_bytes_per_sec(75e4), Rate::from_bytes_per_sec(5e5))
+        );
+        let mut over_time = Admission::default();
+        over_time.judge(Time::ZERO, &fabric(), &table);
+        assert_eq!(over_time.refusals(), [], "over time both fit");
+        // Backfill gave the first all of the link for 1 s: 1 left by 4 is a third of it, and two thirds are free.
+        table.remove(second);
+        let plan = crate::Plan { drains: vec![(first, 0.5)], ..crate::Plan::default() };
+        table.adopt(&plan);
+        table.advance(&plan, Span::from_millis(1000));
+        table.adopt(&crate::Plan::default());
+        let third = table.insert(&coflow(3, 1, 2, 4), FlowId(2), &fabric());
+        assert_eq!(judged(&mut admission, 1, &mut table), [], "1 of 3 and 2 of 4");
+        let drains = admission.least_drains(Time::from_millis(1000), &fabric(), &table);
+        assert_eq!(drains[third.0 as usize], (1.0 + HASTE) / 4.0);
     }
 
     #[test]

@@ -59,6 +59,12 @@ impl Timetable {
         }
     }
 
+    /// Lets what is left at first be left for ever.
+    pub(super) fn hold(&mut self) {
+        self.edges.truncate(1);
+        self.left.truncate(1);
+    }
+
     /// Books pieces of a coflow that has `demand` over `scale` to move in all of them.
     pub(super) fn take(&mut self, pieces: &[Piece], demand: &[(LinkId, f64)], scale: f64) {
         for piece in pieces {

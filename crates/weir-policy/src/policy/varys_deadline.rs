@@ -1,5 +1,6 @@
 //! `varys-deadline`: coflows are let in only if their deadline can be met, and then it is.
 
+use super::settings::{Parameter, ParameterKind};
 use super::{Claims, Policy, PolicyInfo};
 use crate::admit::Admission;
 use crate::order::{Order, Sebf};
@@ -13,8 +14,18 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 5.4",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
-    parameters: &[],
-    make: |_| Box::new(VarysDeadline::default()),
+    parameters: &[Parameter {
+        name: "admission",
+        kind: ParameterKind::Choice { of: &["time", "rates"], expected: "`time` or `rates`" },
+        default: "time",
+        about: "a coflow is let in if all can be booked over time, or, as printed (Pseudocode 2), if the least rates of those \
+                let in leave enough for its own now",
+    }],
+    make: |from| {
+        let by_rates = from.choice("admission") == "rates";
+        let admission = if by_rates { Admission::by_rates() } else { Admission::default() };
+        Box::new(VarysDeadline { admission, ..VarysDeadline::default() })
+    },
 };
 
 /// Bookings first, then what is left as under `varys`: coflows let in before those without a deadline.
