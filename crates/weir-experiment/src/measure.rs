@@ -23,6 +23,7 @@ const MEASURES: &[Described] = &[
         "s",
     ),
     ("over bound", "average CCT over the bound below which no policy can be", RATIO),
+    ("active", "coflows under way, average over the run", "count"),
     ("read avg", "average time until a reducer has read", "s"),
     ("read p10", "10th percentile of times until a reducer has read", "s"),
     ("read p25", "25th percentile of times until a reducer has read", "s"),
@@ -119,6 +120,8 @@ pub(crate) fn between_sites(outcome: &Outcome, bound: Option<f64>, measures: &mu
         let average = measures.get("avg").copied().unwrap_or(0.0);
         measures.insert("over bound".to_owned(), average / bound);
     }
+    let under_way: f64 = outcome.coflows.iter().map(|record| record.cct.as_secs()).sum();
+    measures.insert("active".to_owned(), under_way / outcome.makespan.as_secs().max(1e-9));
     for bin in 0..=4u8 {
         let of_bin = outcome.coflows.iter().filter(|record| bin == 0 || record.bin == bin);
         let mut ccts: Vec<f64> = of_bin.map(|record| record.cct.as_secs()).collect();

@@ -25,6 +25,8 @@ use weir_trace::wan::{Excerpt, Grid};
 const CHANGES_LAST: f64 = 8.0;
 /// The most a link's capacity may change within a run.
 const MOST_CHANGES: f64 = 1e6;
+/// What makes the seed of lasting factors another than that of all else: any number.
+const LASTING: u64 = 0x6c61_7374_696e_6721;
 
 /// Sites joined by one link a pair, of bandwidths that were measured; nothing else limits, and traffic inside a site
 /// takes no time. What moves between them is the trace at a `load`, or `shuffles`.
@@ -55,6 +57,9 @@ pub struct SiteSetup {
     /// Capacities are drawn anew from the samples, link by link, each time so many seconds have passed; else they
     /// are the mean and stay.
     pub every: Option<f64>,
+    /// With `every`: what a link has is multiplied by a factor that it keeps for the run, U(0, 1) to this power, 0 to 4. The time
+    /// that a byte takes has a heavy tail then (Pareto's, of the shape 1 over this): a few links are slow for good.
+    pub lasting: Option<f64>,
 }
 
 /// A network of sites, and the work on it.
@@ -88,6 +93,9 @@ impl SiteSetup {
         if self.uneven.is_some_and(|exponent| !(0.0..=4.0).contains(&exponent) || self.load.is_none()) {
             return Err("uneven sites need a load, and an exponent from 0 to 4".to_owned());
         }
+        if self.lasting.is_some_and(|exponent| !(0.0..=4.0).contains(&exponent) || self.every.is_none()) {
+            return Err("lasting factors of links need `every`, and an exponent from 0 to 4".to_owned());
+        }
         self.shuffles.as_ref().map_or(Ok(()), ShuffleSetup::check)?;
         self.samples().map(|_| ())
     }
@@ -113,7 +121,11 @@ impl SiteSetup {
 
     /// The network, and the work: made of these coflows between so many hosts, or drawn.
     pub(crate) fn work(&self, coflows: Vec<CoflowSpec>, hosts: u32, seed: u64) -> Result<SiteWork, String> {
-        let samples = self.samples()?;
+        let mut samples = self.samples()?;
+        if let Some(exponent) = self.lasting {
+            // Draws of its own, so that the others are those of a run without it.
+            samples.multiply(exponent, &mut Draw::new(seed ^ LASTING));
+        }
         let mean = samples.mean();
         let mut draw = Draw::new(seed);
         let coflows = match (&self.shuffles, self.load) {
@@ -149,6 +161,20 @@ impl Samples {
             }
         }
         mean
+    }
+
+    /// Multiplies what each link has in all samples by a factor of its own.
+    fn multiply(&mut self, exponent: f64, draw: &mut Draw) {
+        const STEPS: u64 = 1 << 32;
+        let sites = self.grids[0].regions.len();
+        for (from, to) in (0..sites).flat_map(|from| (0..sites).map(move |to| (from, to))) {
+            // In (0, 1]: no link is without any.
+            let factor = ((draw.below(STEPS) + 1) as f64 / STEPS as f64).powf(exponent);
+            for grid in &mut self.grids {
+                let rate = &mut grid.rates[from][to];
+                *rate = Rate::from_bytes_per_sec(rate.bytes_per_sec() * factor);
+            }
+        }
     }
 
     /// What a link had in any of the samples, each as likely.
@@ -202,6 +228,7 @@ mod tests {
             shuffles: None,
             connections: None,
             every,
+            lasting: None,
         }
     }
 
@@ -212,6 +239,25 @@ mod tests {
         let coflow =
             |id| CoflowSpec::new(CoflowId(id), Time::from_millis(10_000 * id), ends().map(flow).collect());
         (1..=20).map(coflow).collect()
+    }
+
+    #[test]
+    fn links_keep_a_factor_for_a_run_and_the_load_is_that_of_what_they_have() {
+        let work = |lasting| SiteSetup { lasting, ..setup(Some(10.0)) }.work(coflows(), 6, 1).unwrap();
+        let (usual, slowed) = (work(None), work(Some(2.0)));
+        let mut factors = BTreeMap::new();
+        for (one, other) in usual.changes.iter().zip(&slowed.changes) {
+            assert_eq!((one.at, one.link), (other.at, other.link));
+            let factor = other.capacity.bytes_per_sec() / one.capacity.bytes_per_sec();
+            let kept = *factors.entry(one.link.0).or_insert(factor);
+            assert!((factor / kept - 1.0).abs() < 1e-9 && factor <= 1.0, "{factor}, was {kept}");
+        }
+        assert_eq!(factors.len(), usual.fabric.links().len());
+        let least = factors.values().copied().fold(f64::INFINITY, f64::min);
+        assert!(least < 0.5, "no slow link among {factors:?}");
+        let bytes =
+            |work: &SiteWork| work.coflows.iter().map(CoflowSpec::bytes).map(|bytes| bytes.0).sum::<u64>();
+        assert!(bytes(&slowed) < bytes(&usual), "less capacity, less to do");
     }
 
     #[test]
