@@ -48,6 +48,7 @@ struct Tolerance {
     marked: Option<f64>,
     queue: Option<f64>,
     goodput: Option<f64>,
+    fairness: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -104,6 +105,12 @@ impl Observer for Queues {
             *count += 1.0;
         }
     }
+}
+
+/// Jain's index: 1 if all get the same, 1/n if one of n gets all.
+fn fairness(shares: &[f64]) -> f64 {
+    let (sum, squares) = (shares.iter().sum::<f64>(), shares.iter().map(|share| share * share).sum::<f64>());
+    sum * sum / (shares.len() as f64 * squares)
 }
 
 impl Case {
@@ -187,7 +194,7 @@ impl Case {
             times.push((record.flow.size.0, record.completion().as_secs() * 1e3));
             timeouts += u64::from(record.timeouts);
         });
-        let received: u64 = simulation.unfinished().map(|open| open.received.0).sum();
+        let received: Vec<f64> = simulation.unfinished().map(|open| open.received.0 as f64).collect();
         drop(simulation);
 
         let mut outside = Vec::new();
@@ -224,7 +231,8 @@ impl Case {
             check("queue", most, theirs, self.tolerance.queue);
         }
         if let Some(theirs) = &recorded.received {
-            check("goodput", received as f64, theirs.iter().sum(), self.tolerance.goodput);
+            check("goodput", received.iter().sum(), theirs.iter().sum(), self.tolerance.goodput);
+            check("fairness", fairness(&received), fairness(theirs), self.tolerance.fairness);
         }
         let _ = writeln!(said, "dropped {} and {}, timeouts {timeouts}", counts.dropped, recorded.dropped);
         outside
