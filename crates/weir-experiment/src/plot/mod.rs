@@ -9,7 +9,8 @@ mod rows;
 mod style;
 
 use crate::characteristics::{curve_axis, curves};
-use crate::measure::{INTERVAL, RATIO, words};
+use crate::measure::{INTERVAL, RATIO, half_width, words};
+use crate::results::PolicyResult;
 use crate::{Experiment, Results};
 use axis::Axis;
 use std::fmt::Write;
@@ -202,11 +203,19 @@ fn chart(
         (_, true) => {
             format!("Means over {seeds} seeds; a whisker is the 95 % confidence interval of the mean.")
         }
+        // How far seeds lie apart is no mean of theirs.
+        (_, false) if measure.starts_with("spread") => format!("Over {seeds} seeds."),
         (_, false) => format!("Means over {seeds} seeds; their intervals were not stored."),
     };
     let title = experiment.title.clone();
     let log = experiment.plot.log;
     Chart { title, value, log, factor, x, points, places: None, named: false, series, note }
+}
+
+/// Half of the confidence interval of a measure's mean: as it is stored, or of what is stored seed by seed.
+fn half(own: &PolicyResult, measure: &str) -> Option<f64> {
+    let stored = own.measures.get(&format!("{measure}{INTERVAL}")).copied();
+    stored.or_else(|| half_width(own.by_seed.get(measure)?))
 }
 
 fn mark(experiment: &Experiment, results: &Results, point: usize, policy: &str) -> Mark {
@@ -221,7 +230,7 @@ fn mark(experiment: &Experiment, results: &Results, point: usize, policy: &str) 
     };
     Mark {
         value: own.measures.get(measure).copied(),
-        half: own.measures.get(&format!("{measure}{INTERVAL}")).copied().filter(|half| *half > 0.0),
+        half: half(own, measure).filter(|half| *half > 0.0),
         paper: experiment.paper.iter().find(same).map(|paper| (paper.value, paper.read)),
     }
 }
