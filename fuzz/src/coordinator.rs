@@ -2,7 +2,7 @@
 
 use crate::input::Input;
 use std::collections::BTreeMap;
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire};
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Wire};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_proto::{limits, v1};
 
@@ -30,6 +30,7 @@ fn config() -> CoordinatorConfig {
         deadline_margin: DeadlineMargin::NONE,
         wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
         sync_interval: Span::from_millis(10),
+        batch: Span::from_millis(1),
     }
 }
 
@@ -47,16 +48,13 @@ pub fn run(data: &[u8]) {
     while step(&mut coordinator, &mut input, &mut now, &mut token, honest).is_some() {
         coordinator.handle_timeout(now);
         coordinator.poll_plan(now);
-        while let Some((session, message)) = coordinator.poll_message() {
-            let before = epochs.insert(session, message.epoch).unwrap_or(0);
-            assert!(before < message.epoch, "epochs of a session grow");
-            check(&message);
+        while let Some(output) = coordinator.poll_output() {
+            if let Output::Message(session, message) = output {
+                let before = epochs.insert(session, message.epoch).unwrap_or(0);
+                assert!(before < message.epoch, "epochs of a session grow");
+                check(&message);
+            }
         }
-        while coordinator.poll_answer().is_some() {}
-        while coordinator.poll_decision().is_some() {}
-        while coordinator.poll_unregistered().is_some() {}
-        while coordinator.poll_expired().is_some() {}
-        while coordinator.poll_closed().is_some() {}
         if let Some(next) = coordinator.next_timeout() {
             assert!(next.nanos() > 0);
         }

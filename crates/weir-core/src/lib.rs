@@ -3,7 +3,9 @@
 //! [`coordinator::Coordinator`] turns what agents report into plans; [`agent::Agent`] turns plans into
 //! bytes that are due; [`relay::Relay`] sends flows on between sites. All follow one convention: `handle_*` takes an event in, `poll_*` gives an action
 //! out, `next_timeout` says when to call again if nothing happens, and `now` is always an argument. After
-//! any `handle_*` or an elapsed timeout, call the `poll_*` methods until they return `None`.
+//! any `handle_*` or an elapsed timeout, call the `poll_*` methods until they return `None`. The coordinator's
+//! are [`poll_plan`](coordinator::Coordinator::poll_plan), which says whether it made a plan, and then
+//! [`poll_output`](coordinator::Coordinator::poll_output) for all that is to be done.
 //!
 //! This crate opens no socket, reads no clock and spawns nothing; crate `weir-daemon` drives it.
 #![forbid(unsafe_code)]

@@ -118,7 +118,7 @@ pub(super) struct Awaited {
 }
 
 impl Coordinator {
-    /// Whether a coflow was let in; answered through [`Coordinator::poll_decision`] now or when it is known.
+    /// Whether a coflow was let in; answered through [`Coordinator::poll_output`] now or when it is known.
     pub fn handle_await_admission(&mut self, now: Time, token: u64, request: &v1::AdmissionRequest) {
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
         let full = self.awaited.waiting.len() >= limits::MAX_WAITING_ADMISSIONS;
@@ -131,7 +131,7 @@ impl Coordinator {
     }
 
     /// The next reply to an `AwaitAdmission`.
-    pub fn poll_decision(&mut self) -> Option<Decision> {
+    pub(super) fn poll_decision(&mut self) -> Option<Decision> {
         self.awaited.decisions.pop_front()
     }
 

@@ -166,7 +166,7 @@ impl Coordinator {
     /// Whatever an agent was told counts no more: it is to be told everything again.
     pub(super) fn forget_told(&mut self, session: SessionId) {
         let Some(agent) = self.agents.get_mut(&session) else { return };
-        agent.planned = None;
+        self.dues.plan(None, session, agent);
         agent.bypassed.clear();
         for flow in agent.flows.iter().filter_map(|key| self.flows.get(key)) {
             if let Some(coflow) = self.coflows.get_mut(&flow.coflow) {
@@ -191,7 +191,7 @@ impl Coordinator {
         for (&session, agent) in self.agents.iter_mut().filter(|(_, agent)| agent.arrival.is_none()) {
             let mut plan = out.plans.remove(&agent.host);
             if let Some(facts) = complete.get(&session) {
-                agent.planned = Some(now);
+                self.dues.plan(Some(now), session, agent);
                 agent.bypassed = facts.bypassed.iter().copied().collect();
                 let v1::Plan { coflows, grants, .. } = plan.unwrap_or_default();
                 plan = Some(v1::Plan { coflows, grants, ..facts.clone() });

@@ -138,7 +138,7 @@ impl Coordinator {
         holders.is_some_and(|holders| holders.iter().any(|held| self.agents.contains_key(&held.session)))
     }
 
-    /// Where a block is; answered through [`Coordinator::poll_answer`] now or when it is put.
+    /// Where a block is; answered through [`Coordinator::poll_output`] now or when it is put.
     pub fn handle_locate(&mut self, now: Time, token: u64, request: v1::LocateRequest) {
         let key = (request.coflow, request.block);
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
@@ -163,7 +163,7 @@ impl Coordinator {
     }
 
     /// The next reply to a `Locate`.
-    pub fn poll_answer(&mut self) -> Option<Answer> {
+    pub(super) fn poll_answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
     }
 

@@ -54,7 +54,7 @@ impl Endings {
 impl Coordinator {
     /// Ends a coflow: agents drop its blocks and flows, and everyone who waits for a block is answered. Also one that
     /// this process does not know (yet): the agents of an earlier process's coflow may come back later. Answered
-    /// through [`Coordinator::poll_unregistered`].
+    /// through [`Coordinator::poll_output`].
     pub fn handle_unregister(&mut self, now: Time, token: u64, id: u64) {
         if let Some(ending) = self.endings.by_coflow.get_mut(&id) {
             ending.tokens.push(token);
@@ -74,7 +74,7 @@ impl Coordinator {
     }
 
     /// The next reply to an `Unregister`.
-    pub fn poll_unregistered(&mut self) -> Option<Unregistered> {
+    pub(super) fn poll_unregistered(&mut self) -> Option<Unregistered> {
         self.endings.done.pop_front()
     }
 

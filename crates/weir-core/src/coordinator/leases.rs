@@ -86,7 +86,7 @@ impl Coordinator {
     }
 
     /// The next coflow that ended because nobody cared for it, for the log.
-    pub fn poll_expired(&mut self) -> Option<u64> {
+    pub(super) fn poll_expired(&mut self) -> Option<u64> {
         self.expired.pop_front()
     }
 }

@@ -5,6 +5,7 @@ mod ancestry;
 mod callers;
 mod differences;
 mod directory;
+mod dues;
 mod ending;
 mod foreign;
 mod giving;
@@ -25,6 +26,7 @@ pub use admission::{DeadlineMargin, Decision};
 pub use directory::{Answer, RegisterError, SealError};
 pub use ending::Unregistered;
 pub use foreign::Wire;
+pub use planning::Output;
 pub use state::{Coordinator, CoordinatorConfig, HelloError, SessionId};
 
 /// Ids of coflows that belong to one process of a coordinator; as many again if it needs more.

@@ -27,21 +27,13 @@ pub(super) struct Outbox {
     pub(super) notes: BTreeSet<u64>,
     pub(super) ended: IdSet,
     pub(super) bypassed: BTreeSet<u64>,
-    /// Whether anything goes before the next keepalive.
-    pub(super) is_urgent: bool,
     /// Ends of coflows that it heard of, counted in the log.
     heard: u64,
 }
 
 impl Outbox {
     pub(super) fn new(heard: u64) -> Outbox {
-        Outbox {
-            notes: BTreeSet::new(),
-            ended: IdSet::default(),
-            bypassed: BTreeSet::new(),
-            is_urgent: false,
-            heard,
-        }
+        Outbox { notes: BTreeSet::new(), ended: IdSet::default(), bypassed: BTreeSet::new(), heard }
     }
 }
 
@@ -87,9 +79,11 @@ impl Coordinator {
         if self.coflows.get(&id).is_none_or(|coflow| coflow.adopted) {
             return;
         }
-        if let Some(agent) = self.hosts.get(&host).and_then(|session| self.agents.get_mut(session)) {
+        if let Some(&session) = self.hosts.get(&host)
+            && let Some(agent) = self.agents.get_mut(&session)
+        {
             agent.outbox.notes.insert(id);
-            agent.outbox.is_urgent = true;
+            self.dues.hurry(session);
         }
     }
 
@@ -122,25 +116,26 @@ impl Coordinator {
             agent.outbox.ended.insert(id);
             agent.outbox.notes.remove(&id);
             agent.outbox.bypassed.remove(&id);
-            agent.outbox.is_urgent = true;
+            self.dues.hurry(session);
         }
     }
 
     /// A host's agent leaves a coflow to TCP.
     pub(super) fn tell_bypassed(&mut self, host: u32, id: u64) {
-        let agent = self.hosts.get(&host).and_then(|session| self.agents.get_mut(session));
-        if let Some(agent) = agent.filter(|agent| !agent.bypassed.contains(&id)) {
-            agent.bypassed.insert(id);
+        if let Some(&session) = self.hosts.get(&host)
+            && let Some(agent) = self.agents.get_mut(&session)
+            && agent.bypassed.insert(id)
+        {
             agent.outbox.bypassed.insert(id);
-            agent.outbox.is_urgent = true;
+            self.dues.hurry(session);
         }
     }
 
     /// Sends what is urgent.
     pub(super) fn flush(&mut self, now: Time) {
-        let urgent =
-            self.agents.iter().filter(|(_, agent)| agent.outbox.is_urgent && agent.arrival.is_none());
-        for session in urgent.map(|(&session, _)| session).collect::<Vec<_>>() {
+        let arrived =
+            |session: &SessionId| self.agents.get(session).is_some_and(|agent| agent.arrival.is_none());
+        for session in self.dues.urgent().filter(arrived).collect::<Vec<_>>() {
             self.empty_outbox(now, session);
         }
     }
@@ -156,6 +151,7 @@ impl Coordinator {
             }
         }
         let Outbox { notes, ended, bypassed, .. } = std::mem::replace(&mut agent.outbox, Outbox::new(next));
+        self.dues.emptied(session);
         let latest_flow = agent.latest_flow;
         let (notes, bypassed): (Vec<u64>, Vec<u64>) =
             (notes.into_iter().collect(), bypassed.into_iter().collect());

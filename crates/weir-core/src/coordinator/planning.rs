@@ -1,9 +1,13 @@
 //! When plans are made, and what time does besides: keepalives, time limits, the policy's own wake-ups.
 //!
 //! The table of live coflows moves by the plan in force between events and is corrected by reports, so
-//! the policy always sees the present. After a batch of events the policy makes one new plan, and each
+//! the policy always sees the present. Events within [`CoordinatorConfig::batch`](super::CoordinatorConfig::batch) of a plan
+//! share the next one: a wide coflow opens hundreds of flows within a millisecond and costs one plan, not one per flow. Each
 //! agent gets the difference to what it already enforces (`differences`).
 
+use super::admission::Decision;
+use super::directory::Answer;
+use super::ending::Unregistered;
 use super::state::{Coordinator, SessionId};
 use weir_model::{Span, Time};
 use weir_proto::v1;
@@ -11,6 +15,23 @@ use weir_proto::v1::coordinator_message::Kind;
 
 /// Agents that one plan repeats everything to, at most: all of them at once would hold up what is urgent.
 const REPEATS_AT_ONCE: usize = 32;
+
+/// What a coordinator wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// An agent's session is to be sent a message.
+    Message(SessionId, v1::CoordinatorMessage),
+    /// A session is to be closed: an agent's newer one took its place, or its Hello did not end.
+    Close(SessionId),
+    /// A coflow ended because nobody cared for it: a word for the log.
+    Expired(u64),
+    /// A call to end a coflow is answered.
+    Unregistered(Unregistered),
+    /// A call that waited for admission is answered.
+    Decided(Decision),
+    /// A call that waited for a block is answered.
+    Located(Answer),
+}
 
 impl Coordinator {
     /// Lets time pass: keepalives, time limits, the policy's own wake-ups.
@@ -24,12 +45,9 @@ impl Coordinator {
         self.expire_arrivals(now);
         self.sweep(now);
         self.choose_late_witnesses(now);
-        let quiet: Vec<SessionId> = self
-            .agents
-            .iter()
-            .filter(|(_, agent)| agent.last_message + self.keepalive_interval() <= now)
-            .map(|(&session, _)| session)
-            .collect();
+        let is_quiet = |&(told, _): &(Time, SessionId)| told + self.keepalive_interval() <= now;
+        let quiet: Vec<SessionId> =
+            self.dues.by_message().take_while(is_quiet).map(|(_, session)| session).collect();
         for session in quiet {
             let arrives = self.agents.get(&session).is_some_and(|agent| agent.arrival.is_some());
             if arrives || !self.empty_outbox(now, session) {
@@ -42,39 +60,46 @@ impl Coordinator {
         }
         // What an agent holds may differ from what it was told, as after a lapse of its lease that only it
         // noticed. Everything is therefore said again once per lease.
-        let moving = self.agents.iter().filter(|(_, agent)| !agent.flows.is_empty());
-        let lapsed =
-            moving.filter(|(_, agent)| agent.planned.is_some_and(|at| at + self.config.lease <= now));
-        let repeated: Vec<SessionId> = lapsed.map(|(&session, _)| session).take(REPEATS_AT_ONCE).collect();
-        for session in repeated {
+        let lapsed = |&(planned, _): &(Time, SessionId)| planned + self.config.lease <= now;
+        let lapsed: Vec<_> = self.dues.by_plan().take_while(lapsed).take(REPEATS_AT_ONCE).collect();
+        for (planned, session) in lapsed {
+            if self.agents.get(&session).is_none_or(|agent| agent.flows.is_empty()) {
+                self.dues.rests(planned, session);
+                continue;
+            }
             self.forget_told(session);
             self.want_plan(now);
         }
     }
 
-    /// When to call [`Coordinator::handle_timeout`] if nothing happens before. A call that comes much later means that the
+    /// When to call [`Coordinator::handle_timeout`] and [`Coordinator::poll_plan`] if nothing happens before. A call that comes much later means that the
     /// process did not run (`pauses`).
     pub fn next_timeout(&self) -> Option<Time> {
-        let keepalive =
-            self.agents.values().map(|agent| agent.last_message + self.keepalive_interval()).min();
-        let moving = self.agents.values().filter(|agent| !agent.flows.is_empty());
-        let repeat = moving.filter_map(|agent| agent.planned).min().map(|at| at + self.config.lease);
+        let keepalive = self.dues.by_message().next().map(|(told, _)| told + self.keepalive_interval());
+        let repeat = self.dues.by_plan().next().map(|(planned, _)| planned + self.config.lease);
         let waits = [self.waiting.next_due(), self.awaited.waiting.next_due(), self.next_ready()];
         let ends = [self.next_ending(), self.next_coflow_expiry(), self.next_late_witnesses()];
-        let waits = waits.into_iter().chain(ends).chain([self.next_tick()]);
+        let waits = waits.into_iter().chain(ends).chain([self.next_tick(), self.plan_due()]);
         [keepalive, repeat, self.policy_wakeup()].into_iter().chain(waits).flatten().min()
     }
 
-    /// When to call [`Coordinator::poll_plan`], if anything changed since the last plan.
-    pub fn plan_due(&self) -> Option<Time> {
-        self.plan_due
+    /// When the next plan is due, if anything changed since the last one.
+    pub(super) fn plan_due(&self) -> Option<Time> {
+        let earliest = self.last_plan.map_or(Time::ZERO, |last| last + self.config.batch);
+        self.plan_due.map(|due| due.max(earliest))
     }
 
-    /// Makes a new plan if anything changed, and queues what it changes for each agent. True if it did.
+    /// Makes a new plan if one is due, and queues what it changes for each agent. True if it did.
     pub fn poll_plan(&mut self, now: Time) -> bool {
+        self.plan_due().is_some_and(|due| due <= now) && self.plan_now(now)
+    }
+
+    /// The same as soon as anything changed.
+    pub(super) fn plan_now(&mut self, now: Time) -> bool {
         if self.plan_due.take().is_none() {
             return false;
         }
+        self.last_plan = Some(now);
         self.advance(now);
         // What is left to TCP, and what is not any more, is said before the plan that follows from it.
         self.flush(now);
@@ -97,14 +122,24 @@ impl Coordinator {
         true
     }
 
-    /// The next message for an agent's session.
-    pub fn poll_message(&mut self) -> Option<(SessionId, v1::CoordinatorMessage)> {
+    /// The next thing to do for what happened.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        let message = self.poll_message().map(|(session, message)| Output::Message(session, message));
+        message
+            .or_else(|| self.poll_closed().map(Output::Close))
+            .or_else(|| self.poll_expired().map(Output::Expired))
+            .or_else(|| self.poll_unregistered().map(Output::Unregistered))
+            .or_else(|| self.poll_decision().map(Output::Decided))
+            .or_else(|| self.poll_answer().map(Output::Located))
+    }
+
+    pub(super) fn poll_message(&mut self) -> Option<(SessionId, v1::CoordinatorMessage)> {
         self.messages.pop_front()
     }
 
     pub(super) fn send(&mut self, now: Time, session: SessionId, kind: Kind) {
         let Some(agent) = self.agents.get_mut(&session) else { return };
-        agent.last_message = now;
+        self.dues.tell(now, session, agent);
         self.epoch = self.epoch.saturating_add(1);
         let lease_ms = self.config.lease.nanos() / 1_000_000;
         let message = v1::CoordinatorMessage {

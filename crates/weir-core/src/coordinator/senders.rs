@@ -187,7 +187,7 @@ impl Coordinator {
         let agent = self.agents.get_mut(&session).filter(|agent| agent.arrival.is_none())?;
         let complete = agent.planned.is_none();
         if complete {
-            agent.planned = Some(now);
+            self.dues.plan(Some(now), session, agent);
             agent.heard = Heard::default();
         }
         let told = &mut agent.heard;

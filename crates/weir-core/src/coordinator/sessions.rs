@@ -91,6 +91,7 @@ impl Coordinator {
             bypassed: BTreeSet::new(),
             outbox: Outbox::new(self.ended_log.next()),
         };
+        self.dues.began(session, &entry);
         self.agents.insert(session, entry);
         let old = hello.ended.iter().map(|&id| v1::IdRange { first: id, last: id });
         let part = v1::HelloPart {
@@ -204,6 +205,7 @@ impl Coordinator {
         let Some(arrival) = self.agents.get_mut(&session).and_then(|agent| agent.arrival.take()) else {
             return;
         };
+        self.dues.arrived(session);
         let Arrival { named, noted, ended: known, .. } = *arrival;
         for coflow in named {
             if self.has_ended(coflow) {
@@ -215,7 +217,7 @@ impl Coordinator {
             self.ended.ranges().filter(|range| !known.contains_range(range)).collect();
         if let Some(agent) = self.agents.get_mut(&session) {
             news.into_iter().for_each(|range| agent.outbox.ended.insert_range(range.first, range.last));
-            agent.outbox.is_urgent = true;
+            self.dues.hurry(session);
         }
         self.send(now, session, Kind::Accepted(v1::Accepted { at_ns: now.nanos() }));
         self.become_witness(now, session, &noted);
@@ -255,6 +257,7 @@ impl Coordinator {
     /// back. What it has served stays counted.
     pub fn handle_session_lost(&mut self, now: Time, session: SessionId) {
         let Some(agent) = self.agents.remove(&session) else { return };
+        self.dues.ended(session, &agent);
         self.advance(now);
         self.hosts.remove(&agent.host);
         self.forget_traffic(now, agent.host);
@@ -274,9 +277,10 @@ impl Coordinator {
             arrival.heard.max(heard_since) + PART_LIMIT <= now
                 || arrival.began.max(heard_since) + HELLO_LIMIT <= now
         };
-        let late = |agent: &AgentEntry| agent.arrival.as_deref().is_some_and(late);
-        let sessions = self.agents.iter().filter(|(_, agent)| late(agent)).map(|(&session, _)| session);
-        for session in sessions.collect::<Vec<_>>() {
+        let late = |session: &SessionId| {
+            self.agents.get(session).and_then(|agent| agent.arrival.as_deref()).is_some_and(late)
+        };
+        for session in self.dues.arriving().filter(late).collect::<Vec<_>>() {
             self.count("hellos_unfinished");
             self.handle_session_lost(now, session);
             self.closed.push_back(session);
@@ -284,7 +288,7 @@ impl Coordinator {
     }
 
     /// The next session that the driver is to close: an agent's newer one took its place, or its Hello did not end.
-    pub fn poll_closed(&mut self) -> Option<SessionId> {
+    pub(super) fn poll_closed(&mut self) -> Option<SessionId> {
         self.closed.pop_front()
     }
 

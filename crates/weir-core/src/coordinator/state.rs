@@ -4,6 +4,7 @@ use super::admission::{Awaited, DeadlineMargin, Verdict};
 use super::callers::Callers;
 use super::differences::{Places, Told};
 use super::directory::{Answer, Blocks};
+use super::dues::Dues;
 use super::ending::Endings;
 use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
@@ -47,6 +48,8 @@ pub struct CoordinatorConfig {
     pub wire: Wire,
     /// Where senders decide: how often they are told queues.
     pub sync_interval: Span,
+    /// No plan is made sooner after the last one: events of so long share one.
+    pub batch: Span,
 }
 
 /// Why an agent's session was refused.
@@ -224,12 +227,16 @@ pub struct Coordinator {
     pub(super) senders: Option<Senders>,
     pub(super) table: CoflowTable,
     pub(super) plan: Plan,
+    /// As of when the table of live coflows is.
     pub(super) planned_at: Time,
+    /// When the last plan was made.
+    pub(super) last_plan: Option<Time>,
     /// When the next plan is wanted, if anything changed since the last one.
     pub(super) plan_due: Option<Time>,
     pub(super) epoch: u64,
     pub(super) agents: BTreeMap<SessionId, AgentEntry>,
     pub(super) hosts: BTreeMap<u32, SessionId>,
+    pub(super) dues: Dues,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
     /// Coflows that wait for announced flows, by the end of their wait.
     pub(super) gathering: BTreeSet<(Time, u64)>,
@@ -314,10 +321,12 @@ impl Coordinator {
             config,
             plan: Plan::default(),
             planned_at: Time::ZERO,
+            last_plan: None,
             plan_due: None,
             epoch: 0,
             agents: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            dues: Dues::default(),
             coflows: BTreeMap::new(),
             gathering: BTreeSet::new(),
             flows: BTreeMap::new(),
@@ -393,6 +402,7 @@ impl Coordinator {
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.flows.insert(key);
             agent.latest_flow = agent.latest_flow.max(flow.flow);
+            self.dues.moves(session, agent);
         }
         self.takes_part(host, flow.coflow);
         self.renew(now, flow.coflow);

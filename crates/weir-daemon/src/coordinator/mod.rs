@@ -1,7 +1,5 @@
 //! The coordinator process: one task owns the state machine; gRPC handlers and agents' sessions talk to
-//! it through a bounded queue. A first event is planned for at once; those that follow within
-//! [`CoordinatorOptions::batch`] of a plan share the next one. A wide coflow opens hundreds of flows within
-//! milliseconds, and a plan for each would cost every agent hundreds of messages.
+//! it through a bounded queue.
 
 mod planning_time;
 mod refusals;
@@ -16,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, SessionId, first_coflow};
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, Output, SessionId, first_coflow};
 pub use weir_core::coordinator::{DeadlineMargin, Wire};
 use weir_model::{Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
@@ -120,8 +118,6 @@ struct Owner {
     next_ending: u64,
     snapshots: Snapshots,
     refusals: Refusals,
-    batch: Span,
-    last_plan: Time,
     planning: PlanningTimes,
 }
 
@@ -143,6 +139,7 @@ async fn run(
         deadline_margin: options.deadline_margin,
         wire: options.wire,
         sync_interval: options.sync_interval,
+        batch: options.batch,
     };
     let mut owner = Owner {
         clock,
@@ -154,14 +151,10 @@ async fn run(
         next_ending: 0,
         snapshots: Snapshots::default(),
         refusals: Refusals::default(),
-        batch: options.batch,
-        last_plan: Time::ZERO,
         planning: PlanningTimes::default(),
     };
     loop {
-        let next_plan = owner.core.plan_due().map(|due| due.max(owner.last_plan + owner.batch));
-        let next_snapshot = owner.snapshots.next_due();
-        let wake = owner.core.next_timeout().into_iter().chain(next_plan).chain(next_snapshot).min();
+        let wake = owner.core.next_timeout().into_iter().chain(owner.snapshots.next_due()).min();
         let timer = async {
             match wake {
                 Some(at) => alarm.wait(at.since(clock.now())).await,
@@ -266,51 +259,15 @@ impl Owner {
     fn settle(&mut self) {
         let now = self.clock.now();
         self.core.handle_timeout(now);
-        let due = self.core.plan_due().is_some_and(|due| due.max(self.last_plan + self.batch) <= now);
-        if due && self.core.poll_plan(now) {
-            self.last_plan = now;
+        if self.core.poll_plan(now) {
             let taken = self.clock.now().since(now);
             self.planning.note(taken);
             if taken > SLOW_PLAN {
                 tracing::warn!(millis = taken.as_secs() * 1e3, "a plan took long");
             }
         }
-        while let Some((session, message)) = self.core.poll_message() {
-            let Some((host, sender)) = self.sessions.get(&session) else { continue };
-            if sender.try_send(message).is_err() {
-                // It lags beyond the bound or is gone. Closing makes the agent come back and start from
-                // a complete plan.
-                tracing::warn!(host, session = session.0, "agent does not keep up; its session is closed");
-                self.sessions.remove(&session);
-                self.core.handle_session_lost(now, session);
-            }
-        }
-        while let Some(session) = self.core.poll_closed() {
-            if let Some((host, _)) = self.sessions.remove(&session) {
-                tracing::info!(
-                    host,
-                    session = session.0,
-                    "a session is closed: its host's agent has a newer one, or is another"
-                );
-            }
-        }
-        while let Some(coflow) = self.core.poll_expired() {
-            tracing::warn!(coflow, "ended: nobody cared for the coflow for as long as its lease");
-        }
-        while let Some(unregistered) = self.core.poll_unregistered() {
-            if let Some(reply) = self.ending.remove(&unregistered.token) {
-                let _ = reply.send(unregistered.record);
-            }
-        }
-        while let Some(decision) = self.core.poll_decision() {
-            if let Some(reply) = self.awaiting.remove(&decision.token) {
-                let _ = reply.send(decision.reply);
-            }
-        }
-        while let Some(answer) = self.core.poll_answer() {
-            if let Some(reply) = self.locating.remove(&answer.token) {
-                let _ = reply.send(answer.reply);
-            }
+        while let Some(output) = self.core.poll_output() {
+            self.carry_out(now, output);
         }
         if self.snapshots.next_due().is_some_and(|due| due <= now) {
             let before = self.clock.now();
@@ -318,6 +275,52 @@ impl Owner {
             let snapshot = v1::StatusReply { planning, ..self.core.status(before) };
             let after = self.clock.now();
             self.snapshots.answer(snapshot, after, after.since(before));
+        }
+    }
+
+    fn carry_out(&mut self, now: Time, output: Output) {
+        match output {
+            Output::Message(session, message) => {
+                let Some((host, sender)) = self.sessions.get(&session) else { return };
+                if sender.try_send(message).is_err() {
+                    // It lags beyond the bound or is gone. Closing makes the agent come back and start from
+                    // a complete plan.
+                    tracing::warn!(
+                        host,
+                        session = session.0,
+                        "agent does not keep up; its session is closed"
+                    );
+                    self.sessions.remove(&session);
+                    self.core.handle_session_lost(now, session);
+                }
+            }
+            Output::Close(session) => {
+                if let Some((host, _)) = self.sessions.remove(&session) {
+                    tracing::info!(
+                        host,
+                        session = session.0,
+                        "a session is closed: its host's agent has a newer one, or is another"
+                    );
+                }
+            }
+            Output::Expired(coflow) => {
+                tracing::warn!(coflow, "ended: nobody cared for the coflow for as long as its lease");
+            }
+            Output::Unregistered(unregistered) => {
+                if let Some(reply) = self.ending.remove(&unregistered.token) {
+                    let _ = reply.send(unregistered.record);
+                }
+            }
+            Output::Decided(decision) => {
+                if let Some(reply) = self.awaiting.remove(&decision.token) {
+                    let _ = reply.send(decision.reply);
+                }
+            }
+            Output::Located(answer) => {
+                if let Some(reply) = self.locating.remove(&answer.token) {
+                    let _ = reply.send(answer.reply);
+                }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::output::percentile;
 use clap::Args;
 use std::collections::VecDeque;
 use std::time::Instant;
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire};
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Wire};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_policy::Chosen;
 use weir_proto::v1;
@@ -72,6 +72,7 @@ impl Cluster {
             deadline_margin: DeadlineMargin::NONE,
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
             sync_interval: Span::from_millis(10),
+            batch: Span::ZERO,
             coflow_lease: Span::MAX,
         };
         let width = (args.flows / args.coflows) as usize;
@@ -149,12 +150,12 @@ impl Cluster {
     }
 
     fn deliver(&mut self) {
-        while let Some((SessionId(number), message)) = self.coordinator.poll_message() {
+        while let Some(output) = self.coordinator.poll_output() {
+            let Output::Message(SessionId(number), message) = output else { continue };
             let host = number as usize - 1;
             let answer = self.agents[host].apply(self.now, &message);
             self.tell(host, answer.into_iter().collect());
         }
-        while self.coordinator.poll_unregistered().is_some() {}
     }
 }
 

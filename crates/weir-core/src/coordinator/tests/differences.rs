@@ -68,7 +68,7 @@ impl Told {
 
     fn settle(&mut self) {
         self.coordinator.handle_timeout(self.now);
-        self.coordinator.poll_plan(self.now);
+        self.coordinator.plan_now(self.now);
         while let Some((SessionId(session), message)) = self.coordinator.poll_message() {
             self.messages += 1;
             if let Some(v1::coordinator_message::Kind::Plan(plan)) = message.kind {

@@ -36,7 +36,7 @@ impl Distant {
                 pair.coordinator.handle_agent(now, session, self.to_coordinator.pop_front().unwrap().1);
             }
             pair.coordinator.handle_timeout(now);
-            pair.coordinator.poll_plan(now);
+            pair.coordinator.plan_now(now);
             while let Some((to, message)) = pair.coordinator.poll_message() {
                 if to == session {
                     self.to_agent.push_back((now + Span::from_millis(to_agent), message));

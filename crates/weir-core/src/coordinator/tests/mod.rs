@@ -3,6 +3,7 @@
 mod admission;
 mod ancestry;
 mod attacks;
+mod batching;
 mod calls;
 mod claims;
 mod defects;
@@ -19,7 +20,7 @@ mod sizes;
 mod slow;
 mod witnesses;
 
-use super::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire};
+use super::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_proto::data::{Identity, Request, Status};
@@ -63,6 +64,7 @@ fn config(hosts: u32, first_coflow: u64) -> CoordinatorConfig {
         wire,
         sync_interval,
         coflow_lease: Span::MAX,
+        batch: Span::ZERO,
     }
 }
 
@@ -176,7 +178,8 @@ impl Pair {
             // Plans are asked for early: a test is to see what follows from an event. Syncs keep to their interval.
             let due = self.coordinator.plan_due().is_some_and(|due| due <= self.now);
             let plans = due || self.coordinator.senders.is_none();
-            idle &= !(plans && self.coordinator.poll_plan(self.now));
+            idle &= !(plans && self.coordinator.plan_now(self.now));
+            self.coordinator.check_dues();
             while let Some((session, message)) = self.coordinator.poll_message() {
                 if let Some(host) = self.sessions.iter().position(|&other| other == Some(session)) {
                     self.said.push(Said::Coordinator(Box::new(message.clone())));

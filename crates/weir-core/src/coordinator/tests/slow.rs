@@ -118,7 +118,7 @@ fn no_rate_that_is_shown_is_above_the_link_when_far_more_is_left_than_was_said()
     // As if all but a byte had moved, which is what the next plan is made for; then as if nothing had.
     pair.coordinator.handle_agent(pair.now, session, super::defects::progress(flow, 49_999_999));
     pair.now = pair.now + Span::from_millis(20);
-    pair.coordinator.poll_plan(pair.now);
+    pair.coordinator.plan_now(pair.now);
     pair.coordinator.handle_agent(pair.now, session, super::defects::progress(flow, 0));
     let shown: Vec<f64> =
         pair.coordinator.status(pair.now).coflows.iter().map(|c| c.rate_bytes_per_s).collect();
