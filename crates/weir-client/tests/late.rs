@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use weir_client::{Client, ClientConfig, CoflowOptions, GetOptions};
 use weir_daemon::agent::AgentOptions;
 use weir_daemon::coordinator::CoordinatorOptions;
-use weir_model::{Fabric, Rate};
+use weir_model::{Fabric, Rate, Span};
 
 /// Planned at this, a block takes ten seconds; unplanned, over loopback, no time to speak of.
 const BYTES_PER_SEC: f64 = 1e6;
@@ -80,6 +80,8 @@ async fn get(worse: bool) -> Duration {
     let spool = dir.path().join("spool");
     let mut options = AgentOptions::new(0, spool.clone());
     options.coordinator = Some(way.address.into());
+    // A busy machine may plan late; what is asked here is what comes after a plan.
+    options.first_plan_wait = Span::from_millis(10_000);
     let listener = weir_net::data_listener(any_port()).unwrap();
     tokio::spawn(weir_daemon::agent::serve(options, listener, std::future::pending()));
     let at = |host, agent| Client::new(ClientConfig { coordinator: Some(coordinator.into()), agent, host });
