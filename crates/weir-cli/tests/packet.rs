@@ -109,6 +109,38 @@ fn series_and_captures_hold_what_moved() {
     assert!((0.9..1.0).contains(&(bytes as f64 / (24.0 + 10_416.0 * 56.0))), "{bytes}");
 }
 
+/// The second begins first.
+#[test]
+fn flows_are_numbered_as_the_file_lists_them_in_every_output() {
+    let folder = folder();
+    let (path, scenario) = in_folder(&folder, "s.toml");
+    let text = "name = \"s\"\n[network]\ntopology = \"single-switch\"\nhosts = 3\nrate = \"1gbit\"\n\
+                [[flow]]\nsource = 0\ndestination = 2\nsize = \"100kB\"\nat = \"5ms\"\n\
+                [[flow]]\nsource = 1\ndestination = 2\nsize = \"200kB\"\n";
+    std::fs::write(path, text).unwrap();
+    let ((json, json_name), (csv, csv_name)) = (in_folder(&folder, "o.json"), in_folder(&folder, "o.csv"));
+    let ((series, series_name), (report, report_name)) =
+        (in_folder(&folder, "s.csv"), in_folder(&folder, "r.html"));
+    let run = ["packet", "--scenario", &scenario, "--transport", "dctcp"];
+    succeed(&[&run[..], &["--json", &json_name, "--csv", &csv_name, "--report", &report_name]].concat());
+    succeed(&[&run[..], &["--series", &series_name]].concat());
+    let results: Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    for flow in results["runs"][0]["flows"].as_array().unwrap() {
+        let bytes = if flow["id"] == 0 { 100_000 } else { 200_000 };
+        assert_eq!((&flow["bytes"], &flow["source"]), (&bytes.into(), &flow["id"]), "{flow}");
+    }
+    let csv = std::fs::read_to_string(csv).unwrap();
+    assert!(csv.contains("dctcp,0,0.005,0,2,100000,") && csv.contains("dctcp,1,0.0,1,2,200000,"), "{csv}");
+    let series = std::fs::read_to_string(series).unwrap();
+    let received = |flow: &str| -> f64 {
+        let of = |line: &str| line.split_once(&format!(",flow,{flow},"))?.1.parse::<f64>().ok();
+        series.lines().filter_map(of).sum()
+    };
+    assert_eq!((received("0"), received("1")), (100_000.0, 200_000.0));
+    let report = std::fs::read_to_string(report).unwrap();
+    assert!(report.contains("flow 0: 0 to 2") && report.contains("flow 1: 1 to 2"));
+}
+
 #[test]
 fn transports_are_listed() {
     let shown = succeed(&["policies"]);

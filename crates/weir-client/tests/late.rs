@@ -102,7 +102,16 @@ async fn get(worse: bool) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_fails_open_though_old_words_of_its_coordinator_keep_coming() {
-    let (planned, late) = tokio::join!(get(false), get(true));
-    // A lease is a second: after three and a half what arrives is older than that, and the flow goes as TCP has it go.
-    assert!(late < planned.mul_f64(0.8), "{late:?}, and {planned:?} where nothing was late");
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let (planned, late) = tokio::join!(get(false), get(true));
+        seen.push((planned, late));
+        // Where nothing was late a lease ended all the same: the machine stood still for longer, and nothing is learned.
+        if planned.as_secs_f64() > 0.9 * BLOCK_BYTES as f64 / BYTES_PER_SEC {
+            // A lease is a second: after three and a half what arrives is older than that, and the flow goes as TCP has it go.
+            assert!(late < planned.mul_f64(0.8), "{late:?}, and {planned:?} where nothing was late");
+            return;
+        }
+    }
+    panic!("leases end though nothing is late: {seen:?}");
 }

@@ -85,12 +85,11 @@ fn the_order_of_flows_in_a_coflow_moves_smallest_flow_by_up_to_a_percent_and_var
         };
         (1..=3).map(shuffled).collect()
     };
-    for (policy, usual, at_most) in [("smallest-flow", 35.883, 0.01), ("varys", 23.6275, 1e-5)] {
+    for (policy, usual, moves) in [("smallest-flow", 35.883, 0.001..0.01), ("varys", 23.6275, 0.0..1e-5)] {
         let averages = averages(policy);
         println!("{policy}: {averages:.3?} s with flows of coflows shuffled");
-        for average in averages {
-            assert!((average / usual - 1.0).abs() < at_most, "{policy}: {average} s");
-        }
+        let most = averages.iter().map(|average| (average / usual - 1.0).abs()).fold(0.0, f64::max);
+        assert!(moves.contains(&most), "{policy}: {averages:?} s, {usual} s as listed");
     }
 }
 

@@ -359,6 +359,14 @@ mod tests {
         assert!(said(&|setup| setup.load = None).contains("or shuffles"));
         assert!(said(&|setup| setup.every = Some(f64::NAN)).contains("not a number above 0"));
         assert!(said(&|setup| setup.every = Some(1e-6)).contains("ask for fewer"));
+        let stays = |setup: &mut SiteSetup| (setup.every, setup.lasting) = (None, Some(2.0));
+        assert!(said(&stays).contains("need `every`"));
+        for exponent in [-1.0, 4.5, f64::NAN] {
+            assert!(
+                said(&|setup| setup.lasting = Some(exponent)).contains("an exponent from 0 to 4"),
+                "{exponent}"
+            );
+        }
         assert!(said(&|setup| setup.regions = vec!["mars".to_owned()]).contains("no snapshot"));
         let pooled = |setup: &mut SiteSetup| {
             setup.bandwidth = "skyplane-gcp5".to_owned();

@@ -198,6 +198,7 @@ proptest! {
         let mut tokens = 100;
         for noise in sequence {
             make(&mut pair, noise, &mut tokens);
+            pair.coordinator.check_dues();
             pair.settle();
             pair.coordinator.status(pair.now);
         }
