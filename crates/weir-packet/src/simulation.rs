@@ -1,7 +1,7 @@
 //! The simulator: takes the next event, moves packets, lets senders and receivers act.
 //!
 //! A packet causes one event per link, its arrival at the end, and one more where others wait behind it, when its port
-//! is free again. Everything is a function of the topology, the transport and the flows: two runs are equal to the
+//! is free again and has to choose among them. Everything is a function of the topology, the transport and the flows: two runs are equal to the
 //! picosecond.
 //!
 //! Its speed is that of memory: thousands of packets and flows are live, more than fit the first caches. So events are
@@ -9,14 +9,15 @@
 
 mod asking;
 mod delayed;
+mod links;
 mod spans;
 
 pub(crate) use asking::Requests;
 pub(crate) use spans::ideal;
 
 use crate::event::{Event, What, Wheel};
-use crate::flow::{Flow, Flows};
-use crate::observer::{FlowSeen, Observer, PacketSeen};
+use crate::flow::Flows;
+use crate::observer::{FlowSeen, Observer};
 use crate::packet::{Kind, Packet, Packets, Word};
 use crate::port::{Allocator, Memory, Port, PortCounts};
 use crate::receiver::Acknowledging;
@@ -82,7 +83,9 @@ impl<'a> Simulation<'a> {
     ) -> Simulation<'a> {
         transport.prepare(&network);
         let setup = transport.setup(&network);
-        let (ports, memories) = crate::port::build(topology.ports(), &setup);
+        let (ports, memories) =
+            crate::port::build(topology.ports(), &setup, usize::from(transport.last_class()) + 1);
+        let most_in_line = ports.iter().filter_map(Port::line).max();
         let allocators = crate::port::allocators(topology.ports(), &setup);
         let mut simulation = Simulation {
             topology,
@@ -92,7 +95,10 @@ impl<'a> Simulation<'a> {
             arrivals: Box::new(arrivals),
             next_arrival: None,
             observer: None,
-            events: Wheel::new(reach(topology), spacing(topology)),
+            events: Wheel::new(
+                reach(topology, most_in_line.unwrap_or_default()),
+                spacing(topology, most_in_line.is_some()),
+            ),
             packets: Packets::default(),
             ports,
             memories,
@@ -146,6 +152,7 @@ impl<'a> Simulation<'a> {
                 What::DelayedAck => self.on_delayed_ack(event.whom),
                 What::FlowArrival => self.on_flow(),
                 What::Sample => self.on_sample(),
+                What::Sent => self.on_sent(event.whom),
             }
         }
         self.counts()
@@ -163,7 +170,7 @@ impl<'a> Simulation<'a> {
     pub fn counts(&self) -> RunCounts {
         let mut counts = self.counts;
         for port in &self.ports {
-            counts.add(&port.counts);
+            counts.add(&port.counts(self.now));
         }
         counts.most_packets = self.packets.most() as u64;
         counts.most_flows = self.flows.most() as u64;
@@ -183,12 +190,12 @@ impl<'a> Simulation<'a> {
 
     /// What became of packets at a port.
     pub fn port_counts(&self, port: u32) -> PortCounts {
-        self.ports[port as usize].counts
+        self.ports[port as usize].counts(self.now)
     }
 
     /// The same of all ports, by number.
     pub fn ports(&self) -> impl Iterator<Item = PortCounts> {
-        self.ports.iter().map(|port| port.counts)
+        self.ports.iter().map(|port| port.counts(self.now))
     }
 
     /// Flows ask ports for rates.
@@ -199,7 +206,7 @@ impl<'a> Simulation<'a> {
 
     #[inline]
     fn push(&mut self, at: Picos, what: What, whom: u32) {
-        self.events.push(Event { at, what, whom });
+        self.events.push(Event { at, late: false, what, whom });
     }
 
     fn await_arrival(&mut self) {
@@ -257,61 +264,6 @@ impl<'a> Simulation<'a> {
                 self.acknowledge(place, expected, 0);
             }
         }
-    }
-
-    /// A packet is to leave by a port: at once, later or never.
-    #[inline]
-    fn enqueue(&mut self, at: u32, place: u32) {
-        let port = &mut self.ports[at as usize];
-        if port.free_at(self.now) {
-            let bytes = self.packets.get(place).bytes;
-            self.transmit(at, place, bytes);
-            return;
-        }
-        let memory = &mut self.memories[port.memory as usize];
-        let dropped = port.wait(&mut self.packets, memory, place);
-        if !port.wakes && !port.is_empty() {
-            port.wakes = true;
-            let at_time = port.busy_until;
-            self.push(at_time, What::PortFree, at);
-        }
-        if let Some(dropped) = dropped {
-            self.lose(at, dropped);
-        }
-    }
-
-    #[inline]
-    fn transmit(&mut self, at: u32, place: u32, bytes: u16) {
-        let arrival = self.ports[at as usize].send(bytes, self.now);
-        self.push(arrival, What::Arrival, place);
-        if self.observer.is_some() {
-            self.show(at, place, false);
-        }
-    }
-
-    #[inline]
-    fn on_port_free(&mut self, at: u32) {
-        let port = &mut self.ports[at as usize];
-        let memory = &mut self.memories[port.memory as usize];
-        port.wakes = false;
-        let Some((place, bytes)) = port.next(memory) else { return };
-        self.transmit(at, place, bytes);
-        let port = &mut self.ports[at as usize];
-        if !port.is_empty() {
-            port.wakes = true;
-            let at_time = port.busy_until;
-            self.push(at_time, What::PortFree, at);
-        }
-    }
-
-    fn lose(&mut self, at: u32, place: u32) {
-        if self.observer.is_some() {
-            self.show(at, place, true);
-        }
-        let flow = self.packets.get(place).flow;
-        self.packets.remove(place);
-        self.flows.get_mut(flow).in_network -= 1;
-        self.flows.forget_if_over(flow);
     }
 
     /// Sends what a flow may.
@@ -537,7 +489,7 @@ impl<'a> Simulation<'a> {
         let Some(observer) = &mut self.observer else { return };
         let Some(every) = observer.sample_every() else { return };
         for (number, port) in self.ports.iter().enumerate() {
-            observer.sampled_port(number as u32, port.queued(), &port.counts, self.now);
+            observer.sampled_port(number as u32, port.queued(self.now), &port.counts(self.now), self.now);
         }
         for flow in self.flows.live() {
             observer.sampled_flow(&FlowSeen::of(flow), self.now);
@@ -546,17 +498,6 @@ impl<'a> Simulation<'a> {
         // Samples alone keep no run going.
         if self.packets.live() > 0 || self.next_arrival.is_some() || self.flows.any() {
             self.push(self.now + every, What::Sample, 0);
-        }
-    }
-
-    /// Shows a packet that a port sends or drops.
-    #[cold]
-    fn show(&mut self, port: u32, place: u32, dropped: bool) {
-        let packet = self.packets.get(place);
-        let flow: &Flow = self.flows.get(packet.flow);
-        let seen = PacketSeen::of(packet, flow, port);
-        if let Some(observer) = &mut self.observer {
-            if dropped { observer.dropped(&seen, self.now) } else { observer.sent(&seen, self.now) }
         }
     }
 }

@@ -264,6 +264,9 @@ impl Transport for ByKind {
             gives: None,
         }
     }
+    fn last_class(&self) -> u8 {
+        1
+    }
     fn sending(&self, flow: &FlowArrival, _: &Network) -> Sending {
         Sending {
             control: Box::new(Unlimited),

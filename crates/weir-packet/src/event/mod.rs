@@ -1,4 +1,5 @@
-//! What happens next: events in order of time, equal times in the order in which they were put in.
+//! What happens next: events in order of time; of one time those that are late after the others, and else in the order in
+//! which they were put in.
 
 mod wheel;
 
@@ -8,7 +9,7 @@ use crate::time::Picos;
 
 /// What may happen. The number says to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
+#[repr(u8)]
 pub(crate) enum What {
     /// A packet has come to the end of the link that it was on.
     Arrival,
@@ -24,12 +25,14 @@ pub(crate) enum What {
     FlowArrival,
     /// It is time to take a sample of what is watched.
     Sample,
+    /// A packet that is watched begins to be sent.
+    Sent,
 }
 
 impl What {
     /// The one whose number this is.
     #[inline]
-    fn numbered(number: u16) -> What {
+    fn numbered(number: u8) -> What {
         match number {
             0 => What::Arrival,
             1 => What::PortFree,
@@ -37,7 +40,8 @@ impl What {
             3 => What::Pace,
             4 => What::DelayedAck,
             5 => What::FlowArrival,
-            _ => What::Sample,
+            6 => What::Sample,
+            _ => What::Sent,
         }
     }
 }
@@ -46,6 +50,8 @@ impl What {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) at: Picos,
+    /// Comes after others of its time, though it was put in before them.
+    pub(crate) late: bool,
     pub(crate) what: What,
     /// A packet, port or flow by its place.
     pub(crate) whom: u32,

@@ -9,8 +9,8 @@
 //! (timers, arrivals of flows) waits in a heap, and moves to its slot as soon as the wheel reaches that far. The wheel
 //! reaches as far as packets need, no farther, and an event is eight bytes in it, so that it leaves the cache to packets.
 //!
-//! Order: sorting is stable and slots are filled in the order of insertion, so equal times keep the order in which they
-//! were put in. Events from the heap come to a slot in the moment in which it comes into reach, before any that is put
+//! Order: sorting is stable and slots are filled in the order of insertion, so equal times, of which late events come
+//! last, keep the order in which they were put in. Events from the heap come to a slot in the moment in which it comes into reach, before any that is put
 //! there directly, and those were put in earlier, so that holds for them too.
 
 use super::{Event, What};
@@ -18,7 +18,7 @@ use crate::time::Picos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A slot is 2^13 ps = 8 ns to 2^27 ps = 134 us long: so that some ten events come in it.
+/// A slot is 2^13 ps = 8 ns to 2^27 ps = 134 us long: so that some twenty events come in it.
 const SLOT_BITS: (u32, u32) = (13, 27);
 /// A slot has 64 parts, few enough to count in a few cache lines.
 const PART_BITS: u32 = 6;
@@ -29,24 +29,31 @@ const SLOTS: (u64, u64) = (256, 8192);
 const FEW: usize = 12;
 const MANY: usize = 1024;
 /// How many events are to come in a slot.
-const IN_A_SLOT: u64 = 16;
+const IN_A_SLOT: u64 = 32;
 
-/// An event in its slot, which says the rest of its time. From the highest bit: the time within the slot (28 bits), what
-/// happens (4 bits), to whom (32 bits).
+/// An event in its slot, which says the rest of its time. From the highest bit: the time within the slot (28 bits), late or
+/// not, what happens (3 bits), to whom (32 bits).
 #[derive(Clone, Copy, Debug, Default)]
 struct Near(u64);
 
 const WITHIN_SHIFT: u32 = 36;
+const LATE_SHIFT: u32 = 35;
 
 impl Near {
     #[inline]
     fn of(event: &Event, slot_bits: u32) -> Near {
         let within = event.at.0 & ((1 << slot_bits) - 1);
-        Near(within << WITHIN_SHIFT | (event.what as u64) << 32 | u64::from(event.whom))
+        let late = u64::from(event.late);
+        Near(within << WITHIN_SHIFT | late << LATE_SHIFT | (event.what as u64) << 32 | u64::from(event.whom))
     }
     #[inline]
     fn within(self) -> u64 {
         self.0 >> WITHIN_SHIFT
+    }
+    /// What it is ordered by.
+    #[inline]
+    fn order(self) -> u64 {
+        self.0 >> LATE_SHIFT
     }
     #[inline]
     fn part(self, slot_bits: u32) -> usize {
@@ -55,19 +62,26 @@ impl Near {
     #[inline]
     fn event(self, slot: u64, slot_bits: u32) -> Event {
         let at = Picos(slot << slot_bits | self.within());
-        Event { at, what: What::numbered((self.0 >> 32) as u16 & 0xf), whom: self.0 as u32 }
+        let late = self.0 >> LATE_SHIFT & 1 == 1;
+        Event { at, late, what: What::numbered((self.0 >> 32) as u8 & 7), whom: self.0 as u32 }
     }
 }
 
-/// An event of the heap, ordered by time, then by number of insertion.
+/// An event of the heap, ordered by time, late or not, number of insertion.
 struct Far {
     number: u64,
     event: Event,
 }
 
+impl Far {
+    fn order(&self) -> (Picos, bool, u64) {
+        (self.event.at, self.event.late, self.number)
+    }
+}
+
 impl PartialEq for Far {
     fn eq(&self, other: &Far) -> bool {
-        (self.event.at, self.number) == (other.event.at, other.number)
+        self.order() == other.order()
     }
 }
 impl Eq for Far {}
@@ -78,7 +92,7 @@ impl PartialOrd for Far {
 }
 impl Ord for Far {
     fn cmp(&self, other: &Far) -> std::cmp::Ordering {
-        (self.event.at, self.number).cmp(&(other.event.at, other.number))
+        self.order().cmp(&other.order())
     }
 }
 
@@ -134,7 +148,7 @@ impl Wheel {
         if slot == self.open {
             let near = Near::of(&event, self.slot_bits);
             let later = &self.opened[self.cursor..];
-            let after = later.partition_point(|other| other.within() <= near.within());
+            let after = later.partition_point(|other| other.order() <= near.order());
             self.opened.insert(self.cursor + after, near);
         } else if slot - self.open < self.slots.len() as u64 {
             self.put(slot, &event);
@@ -218,7 +232,7 @@ fn sort(events: &[Near], sorted: &mut Vec<Near>, slot_bits: u32) {
         sorted.extend_from_slice(events);
     } else if events.len() > MANY {
         sorted.extend_from_slice(events);
-        sorted.sort_by_key(|event| event.within());
+        sorted.sort_by_key(|event| event.order());
         return;
     } else {
         by_parts(events, sorted, slot_bits);
@@ -227,7 +241,7 @@ fn sort(events: &[Near], sorted: &mut Vec<Near>, slot_bits: u32) {
     for i in 1..sorted.len() {
         let event = sorted[i];
         let mut to = i;
-        while to > 0 && sorted[to - 1].within() > event.within() {
+        while to > 0 && sorted[to - 1].order() > event.order() {
             sorted[to] = sorted[to - 1];
             to -= 1;
         }
@@ -268,7 +282,8 @@ mod tests {
             self.1 += 1;
         }
         fn pop(&mut self) -> Option<Event> {
-            let least = (0..self.0.len()).min_by_key(|&i| (self.0[i].0, self.0[i].1))?;
+            let order = |&i: &usize| (self.0[i].0, self.0[i].2.late, self.0[i].1);
+            let least = (0..self.0.len()).min_by_key(order)?;
             Some(self.0.remove(least).2)
         }
     }
@@ -298,7 +313,7 @@ mod tests {
             let (mut now, mut whom) = (0, 0);
             for (spans, pops) in steps {
                 for span in spans {
-                    let event = Event { at: Picos(now + span), what: What::Timer, whom };
+                    let event = Event { at: Picos(now + span), late: whom % 3 == 0, what: What::Timer, whom };
                     whom += 1;
                     wheel.push(event);
                     plain.push(event);
@@ -325,12 +340,12 @@ mod tests {
             ],
         ) {
             let width = 1_u64 << slot_bits.saturating_sub(narrower);
-            let event = |(whom, time)| Event { at: Picos(time % width), what: What::Timer, whom };
+            let event = |(whom, time)| Event { at: Picos(time % width), late: whom % 3 == 0, what: What::Timer, whom };
             let mut events: Vec<Event> = (0..).zip(times).map(event).collect();
             let near: Vec<Near> = events.iter().map(|event| Near::of(event, slot_bits)).collect();
             let mut sorted = Vec::new();
             sort(&near, &mut sorted, slot_bits);
-            events.sort_by_key(|event| event.at);
+            events.sort_by_key(|event| (event.at, event.late));
             prop_assert_eq!(sorted.iter().map(|near| near.event(0, slot_bits)).collect::<Vec<_>>(), events);
         }
     }
@@ -345,7 +360,8 @@ mod tests {
             What::DelayedAck,
             What::FlowArrival,
             What::Sample,
+            What::Sent,
         ];
-        assert!(all.iter().all(|&what| What::numbered(what as u16) == what));
+        assert!(all.iter().all(|&what| What::numbered(what as u8) == what));
     }
 }

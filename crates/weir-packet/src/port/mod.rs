@@ -2,15 +2,18 @@
 
 mod allocator;
 mod classes;
+mod line;
 mod ranked;
 
 pub use allocator::Giving;
 pub(crate) use allocator::{Allocator, Given};
 
-use crate::packet::{Packets, Route};
+use crate::packet::{Packet, Packets, Route};
+use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::time::{PerByte, Picos};
 use crate::transport::Setup;
 use classes::Classes;
+use line::Line;
 use ranked::Ranked;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, Rate};
@@ -98,6 +101,8 @@ impl Memory {
 /// What waits, in the order of the port's discipline.
 #[expect(clippy::large_enum_variant, reason = "ports are few, and all of a run are alike")]
 enum Waiting {
+    /// Classes of which one is used, where the port's buffer is its own.
+    Line(Line),
     Classes(Classes),
     Ranked(Ranked),
 }
@@ -115,31 +120,57 @@ pub struct PortCounts {
     pub marked: u64,
 }
 
+/// When a packet leaves.
+pub(crate) struct Leaves {
+    /// Begins to be sent.
+    pub(crate) start: Picos,
+    /// Is at the end of its link.
+    pub(crate) arrival: Picos,
+    /// Comes after what others send from the same start on.
+    pub(crate) late: bool,
+}
+
 /// A port.
 pub(crate) struct Port {
     per_byte: PerByte,
     delay: Picos,
     /// Until when it sends what it sends.
     pub(crate) busy_until: Picos,
+    /// How long before a packet that need not wait here its cause was on the way: a segment to a switch, an
+    /// acknowledgement to a host.
+    cause: Picos,
+    /// When the last of its line begins to be sent.
+    last_start: Picos,
     /// An event is to come when it may send the next.
     pub(crate) wakes: bool,
     waiting: Waiting,
     pub(crate) memory: u32,
-    pub(crate) counts: PortCounts,
+    /// Those that wait in a line are among those sent.
+    counts: PortCounts,
 }
 
 impl Port {
-    pub(crate) fn new(spec: &PortSpec, discipline: Discipline, memory: u32) -> Port {
-        let waiting = match discipline {
-            Discipline::Classes { first, others, reserved } => {
+    fn new(spec: &PortSpec, setup: &Setup, classes: usize, memory: u32) -> Port {
+        // Ports that share a memory have to know of each other's packets when they leave.
+        let waiting = match (setup.discipline, setup.buffer) {
+            (Discipline::Classes { first, reserved: Bytes(0), .. }, Buffer::PerPort(most))
+                if classes == 1 =>
+            {
+                Waiting::Line(Line::new(first, most))
+            }
+            (Discipline::Classes { first, others, reserved }, _) => {
                 Waiting::Classes(Classes::new(first, others, reserved.0))
             }
-            Discipline::Ranked => Waiting::Ranked(Ranked::default()),
+            (Discipline::Ranked, _) => Waiting::Ranked(Ranked::default()),
         };
+        let per_byte = PerByte::at(spec.rate);
+        let payload = if spec.switch.is_some() { SEGMENT_BYTES } else { 0 };
         Port {
-            per_byte: PerByte::at(spec.rate),
+            per_byte,
             delay: spec.delay,
             busy_until: Picos::ZERO,
+            cause: per_byte.of(payload + HEADER_BYTES) + spec.delay,
+            last_start: Picos::ZERO,
             wakes: false,
             waiting,
             memory,
@@ -156,6 +187,34 @@ impl Port {
         self.busy_until + self.delay
     }
 
+    /// How much may wait in the port's line, if packets wait in one: for it there is [`Port::line_up`] alone.
+    #[inline]
+    pub(crate) fn line(&self) -> Option<Bytes> {
+        match &self.waiting {
+            Waiting::Line(line) => Some(line.most),
+            Waiting::Classes(_) | Waiting::Ranked(_) => None,
+        }
+    }
+
+    /// Puts a packet in the port's line. When it leaves; never if there is no room for it.
+    #[inline]
+    pub(crate) fn line_up(&mut self, packet: &mut Packet, now: Picos) -> Option<Leaves> {
+        let start = self.busy_until.max(now);
+        if start > now {
+            let Waiting::Line(line) = &mut self.waiting else { return None };
+            let Some(marked) = line.push(packet, start, now, self.per_byte) else {
+                self.counts.dropped += 1;
+                return None;
+            };
+            self.counts.marked += u64::from(marked);
+        }
+        // Were its start an event, that would be put in when the packet is the next; so would the start of another be
+        // with that one's cause. The older goes first.
+        let late = start > now && self.last_start.max(now) + self.cause > start;
+        self.last_start = start;
+        Some(Leaves { start, arrival: self.send(packet.bytes, start), late })
+    }
+
     /// Whether a packet can be sent at once.
     #[inline]
     pub(crate) fn free_at(&self, now: Picos) -> bool {
@@ -167,6 +226,7 @@ impl Port {
     pub(crate) fn wait(&mut self, packets: &mut Packets, memory: &mut Memory, place: u32) -> Option<u32> {
         let packet = packets.get_mut(place);
         match &mut self.waiting {
+            Waiting::Line(_) => Some(place),
             Waiting::Classes(classes) => {
                 let more = classes.holds_more_with(packet);
                 if more > 0 && !memory.admits(classes.held(), more) {
@@ -198,6 +258,7 @@ impl Port {
     pub(crate) fn next(&mut self, memory: &mut Memory) -> Option<(u32, u16)> {
         let held = self.held();
         let next = match &mut self.waiting {
+            Waiting::Line(_) => None,
             Waiting::Classes(classes) => classes.pop(),
             Waiting::Ranked(ranked) => ranked.pop(),
         }?;
@@ -205,10 +266,11 @@ impl Port {
         Some(next)
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing waits that [`Port::next`] would take out.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         match &self.waiting {
+            Waiting::Line(_) => true,
             Waiting::Classes(classes) => classes.is_empty(),
             Waiting::Ranked(ranked) => ranked.is_empty(),
         }
@@ -217,6 +279,7 @@ impl Port {
     /// Bytes of its memory that are not for others.
     fn held(&self) -> u64 {
         match &self.waiting {
+            Waiting::Line(_) => 0,
             Waiting::Classes(classes) => classes.held(),
             Waiting::Ranked(ranked) => ranked.bytes(),
         }
@@ -224,17 +287,27 @@ impl Port {
 
     /// Bytes that wait.
     #[inline]
-    pub(crate) fn queued(&self) -> Bytes {
+    pub(crate) fn queued(&self, now: Picos) -> Bytes {
         match &self.waiting {
+            Waiting::Line(line) => Bytes(line.waits(now, self.per_byte).1),
             Waiting::Classes(classes) => Bytes(classes.bytes()),
             Waiting::Ranked(ranked) => Bytes(ranked.bytes()),
         }
     }
 }
 
+impl Port {
+    /// What became of packets until now.
+    pub(crate) fn counts(&self, now: Picos) -> PortCounts {
+        let Waiting::Line(line) = &self.waiting else { return self.counts };
+        let (packets, bytes) = line.waits(now, self.per_byte);
+        PortCounts { sent: self.counts.sent - packets, bytes: self.counts.bytes - bytes, ..self.counts }
+    }
+}
+
 /// All ports of a network, and the memories that they share: a switch's if its ports share one, else each its own.
 /// Ports of hosts share nothing.
-pub(crate) fn build(specs: &[PortSpec], setup: &Setup) -> (Vec<Port>, Vec<Memory>) {
+pub(crate) fn build(specs: &[PortSpec], setup: &Setup, classes: usize) -> (Vec<Port>, Vec<Memory>) {
     let shares = matches!(setup.buffer, Buffer::Shared { .. });
     let mut memories = Vec::new();
     let mut of_switch = BTreeMap::new();
@@ -250,7 +323,7 @@ pub(crate) fn build(specs: &[PortSpec], setup: &Setup) -> (Vec<Port>, Vec<Memory
                 (_, Buffer::Shared { all, .. }) => add(Buffer::PerPort(all)),
                 (_, buffer) => add(buffer),
             };
-            Port::new(spec, setup.discipline, memory)
+            Port::new(spec, setup, classes, memory)
         })
         .collect();
     for port in &ports {

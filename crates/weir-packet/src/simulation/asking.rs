@@ -75,7 +75,7 @@ impl Simulation<'_> {
         if packet.word == Word::Leaves {
             allocator.take_back(given);
         } else {
-            allocator.adapt(self.now, port.counts.bytes, port.queued().0);
+            allocator.adapt(self.now, port.counts(self.now).bytes, port.queued(self.now).0);
             allocator.give(given, requests.asks);
         }
     }

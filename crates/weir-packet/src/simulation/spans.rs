@@ -5,20 +5,24 @@ use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::time::{PerByte, Picos};
 use crate::topology::Topology;
 use crate::transport::Network;
+use weir_model::Bytes;
 use weir_trace::FlowArrival;
 
-/// How long a packet is on its way from a port to the next, at most.
-pub(super) fn reach(topology: &Topology) -> Picos {
-    let hop = |port: &PortSpec| PerByte::at(port.rate).of(SEGMENT_BYTES + HEADER_BYTES) + port.delay;
+/// How long it is from what a port is told of a packet until that is at the next, at most: the way, and in a line, of which
+/// this is known before, what goes before it.
+pub(super) fn reach(topology: &Topology, most_waiting: Bytes) -> Picos {
+    let bytes = u64::from(SEGMENT_BYTES + HEADER_BYTES) + most_waiting.0;
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let hop = |port: &PortSpec| PerByte::at(port.rate).of(bytes) + port.delay;
     topology.ports().iter().map(hop).max().unwrap_or_default()
 }
 
-/// How long it is from one event to the next where all hosts are busy with full segments and acknowledgements: each port
-/// that is busy has some four events for a segment.
-pub(super) fn spacing(topology: &Topology) -> Picos {
-    const EVENTS: u64 = 1;
+/// How long it is from one event to the next where all hosts are busy with full segments: a segment has one at each port,
+/// and another where ports have no line.
+pub(super) fn spacing(topology: &Topology, in_line: bool) -> Picos {
+    let events = if in_line { 1.0 } else { 2.0 };
     let segment = |port: &PortSpec| PerByte::at(port.rate).of(SEGMENT_BYTES + HEADER_BYTES).0.max(1);
-    let rate: f64 = topology.ports().iter().map(|port| EVENTS as f64 / segment(port) as f64).sum();
+    let rate: f64 = topology.ports().iter().map(|port| events / segment(port) as f64).sum();
     Picos((1.0 / rate) as u64)
 }
 

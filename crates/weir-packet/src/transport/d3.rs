@@ -61,6 +61,9 @@ impl Transport for D3 {
         }
     }
 
+    fn last_class(&self) -> u8 {
+        0
+    }
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
         let deadline = deadline_of(flow);
         let control =

@@ -121,10 +121,8 @@ pub trait Transport: Send + Sync {
     fn prepare(&mut self, _network: &Network) {}
     /// What it needs of switches and receivers.
     fn setup(&self, network: &Network) -> Setup;
-    /// The last class that it has: where what may wait goes.
-    fn last_class(&self) -> u8 {
-        0
-    }
+    /// The last class that it has: where what may wait goes. No packet of it is of a later one.
+    fn last_class(&self) -> u8;
     /// How it sends a flow.
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending;
 }

@@ -43,6 +43,9 @@ impl Transport for Planned {
         self.others.setup(network)
     }
     /// A flow without a plan goes as the others.
+    fn last_class(&self) -> u8 {
+        self.others.last_class()
+    }
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
         let sending = self.others.sending(flow, network);
         let FlowKind::Planned(number) = flow.kind else { return sending };

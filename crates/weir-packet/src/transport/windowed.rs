@@ -110,6 +110,9 @@ impl Transport for Tcp {
     fn setup(&self, network: &Network) -> Setup {
         self.0.setup(network, Marking::Off, Marking::Off)
     }
+    fn last_class(&self) -> u8 {
+        0
+    }
     fn sending(&self, _: &FlowArrival, network: &Network) -> Sending {
         self.0.sending(Box::new(Reno::new(self.0.initial(network))), Tagging::Fixed(0), network)
     }
@@ -169,6 +172,9 @@ pub(super) fn d2tcp(settings: &mut Settings<'_>) -> Result<Box<dyn Transport>, S
 impl Transport for DctcpTransport {
     fn setup(&self, network: &Network) -> Setup {
         self.marked.setup(network)
+    }
+    fn last_class(&self) -> u8 {
+        0
     }
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
         let urgency = deadline_of(flow).filter(|_| self.heeds_deadlines).map(|deadline| Urgency { deadline });
@@ -317,6 +323,9 @@ impl Transport for Pfabric {
             probes_after: Some(PFABRIC_PROBES_AFTER),
             gives: None,
         }
+    }
+    fn last_class(&self) -> u8 {
+        0
     }
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
         let tagging = if self.heeds_deadlines {
