@@ -1,7 +1,7 @@
 //! An agent, its coordinator, its receivers, and its journal.
 
 use crate::input::Input;
-use weir_core::agent::{Agent, AgentConfig, BlockEntry, Crowd, JournalEntry};
+use weir_core::agent::{Agent, AgentConfig, BlockEntry, Crowd, JournalEntry, Output};
 use weir_model::{Rate, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
@@ -17,29 +17,29 @@ pub fn run(data: &[u8]) {
         spool_identity: 1,
         first_plan_wait: Span::from_millis(100),
         report_interval: Span::from_millis(20),
+        batch: Span::from_millis(1),
         uplink: (choice & 1 == 1).then(|| Rate::from_bytes_per_sec(1e6)),
         measures_interface: choice & 2 == 2,
     });
     let mut now = Time::from_millis(1_000_000);
     while step(&mut agent, &mut input, &mut now).is_some() {
         agent.handle_timeout(now);
-        while let Some(flow) = agent.poll_suspect() {
-            agent.handle_waited(now, flow, Span::from_nanos(now.nanos()));
-        }
         for _ in 0..1_000 {
             let Some(transmit) = agent.poll_transmit(now) else { break };
             agent.handle_sent(now, transmit.flow, transmit.bytes.min(100_000));
             agent.handle_blocked(now, transmit.flow);
         }
-        while agent.poll_message(now).is_some() {}
-        // What is journalled can be read again.
-        while let Some(entry) = agent.poll_journal() {
-            let text = serde_json(&entry);
-            assert_eq!(serde_json(&from_json(&text).expect("its own entry")), text);
+        while let Some(output) = agent.poll_output(now) {
+            match output {
+                Output::Suspect(flow) => agent.handle_waited(now, flow, Span::from_nanos(now.nanos())),
+                // What is journalled can be read again.
+                Output::Journal(entry) => {
+                    let text = serde_json(&entry);
+                    assert_eq!(serde_json(&from_json(&text).expect("its own entry")), text);
+                }
+                _ => {}
+            }
         }
-        while agent.poll_abort().is_some() {}
-        while agent.poll_discard().is_some() {}
-        while agent.poll_notice().is_some() {}
         agent.next_timeout();
     }
 }
@@ -106,7 +106,7 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
             if coflow & 1 == 0 {
                 agent.handle_changed(coflow, &block, &place);
             } else {
-                agent.drop_places(&(coflow, block), |held| held.place() == place);
+                agent.handle_unwritten(coflow, &block, &place);
             }
         }
         10 => {

@@ -12,6 +12,7 @@ fn agent(entries: Vec<JournalEntry>) -> Agent {
         spool_identity: 1,
         first_plan_wait: Span::from_millis(100),
         report_interval: Span::from_millis(20),
+        batch: Span::from_millis(1),
         uplink: None,
         measures_interface: false,
     });

@@ -1,6 +1,6 @@
 //! What agent and coordinator say to each other: sessions, plans, progress.
 
-use super::facts::JournalEntry;
+use super::facts::{JournalEntry, Output};
 use super::flow::Flow;
 use super::pacer::Pacing;
 use super::state::{Agent, FirstByte, Treatment};
@@ -32,6 +32,8 @@ impl Agent {
         self.session = true;
         self.standing.sessions = self.standing.sessions.saturating_add(1);
         self.epoch = 0;
+        self.last_message = Time::ZERO;
+        self.room = true;
         self.events.clear();
         self.forget_interface();
         self.begin_introduction(now);
@@ -82,13 +84,13 @@ impl Agent {
                 ended.ranges.iter().for_each(|range| self.note_ended(range.first, range.last));
             }
             Some(Kind::CoflowEnding(ending)) => self.settle(now, ending.coflow),
-            Some(Kind::Notice(notice)) => self.notices.push_back(notice.text),
+            Some(Kind::Notice(notice)) => self.outputs.push_back(Output::Notice(notice.text)),
             Some(Kind::Accepted(accepted)) => {
                 self.standing = Standing { accepted_ns: accepted.at_ns, refused: false, ..self.standing };
             }
             Some(Kind::Refused(refused)) => {
                 self.handle_refused();
-                self.notices.push_back(refused.reason);
+                self.outputs.push_back(Output::Notice(refused.reason));
             }
             Some(Kind::Keepalive(_)) | None => {}
         }
@@ -119,7 +121,7 @@ impl Agent {
         if first > last || self.ended.contains_range(&v1::IdRange { first, last }) {
             return;
         }
-        self.journal.push_back(JournalEntry::EndedRange(first, last));
+        self.write_down(JournalEntry::EndedRange(first, last));
         self.forget(first, last);
     }
 
@@ -144,12 +146,12 @@ impl Agent {
         entry.note = v1::CoflowNote { done_flows, done_bytes, ..note };
         entry.noted = now;
         if entry.is_stopped() {
-            self.aborts.extend(&entry.flows);
+            self.outputs.extend(entry.flows.iter().map(|&flow| Output::Abort(flow)));
         }
         // Flows that were done have entries of their own.
         let note = v1::CoflowNote { done_flows: 0, done_bytes: 0, ..entry.note.clone() };
         let encoded = weir_proto::encode_note(&note);
-        self.journal.push_back(JournalEntry::Coflow { coflow, note: encoded, noted_ns: now.nanos() });
+        self.write_down(JournalEntry::Coflow { coflow, note: encoded, noted_ns: now.nanos() });
     }
 
     fn apply(&mut self, now: Time, plan: &v1::Plan) {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weir_model::{Rate, Span};
 use weir_proto::data::Identity;
-use weir_proto::limits;
+use weir_proto::{limits, v1};
 
 /// Fixed facts and times of one agent.
 #[derive(Clone, Debug)]
@@ -20,6 +20,9 @@ pub struct AgentConfig {
     pub first_plan_wait: Span,
     /// How often progress of moving flows is reported.
     pub report_interval: Span,
+    /// Messages to the coordinator are at least this far apart: a first event goes at once, those that follow it soon go
+    /// together.
+    pub batch: Span,
     /// Payload that this host's uplink carries, for policies that senders decide. Without it, what the
     /// coordinator says.
     pub uplink: Option<Rate>,
@@ -159,6 +162,35 @@ pub enum JournalEntry {
     Ended(u64),
     /// All coflows from the first id to the last ended.
     EndedRange(u64, u64),
+}
+
+/// What an agent wants done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// A fact is to be appended to the journal.
+    Journal(JournalEntry),
+    /// A block is not to be served from this file any more, or from none: who reads it asks again, and hears why or gets it
+    /// from another file.
+    Cut {
+        /// Its coflow.
+        coflow: u64,
+        /// Its name.
+        block: String,
+        /// The file.
+        place: Option<Place>,
+    },
+    /// All coflows from the first id to the last have ended: nothing is to be kept of their blocks.
+    Ended(u64, u64),
+    /// The connection of a flow is to be closed: its coflow ended, or was refused.
+    Abort(u64),
+    /// A spooled file is to be removed: its block is gone.
+    Discard(String),
+    /// The agent's operator should know this.
+    Notice(String),
+    /// A flow takes less than it is offered: answer with [`Agent::handle_waited`](super::Agent::handle_waited).
+    Suspect(u64),
+    /// To the coordinator.
+    Message(v1::AgentMessage),
 }
 
 /// A flow that was accepted.

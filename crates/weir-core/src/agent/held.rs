@@ -4,7 +4,7 @@
 //! up. Every file that a put was answered for is kept; one that is found to be gone or changed is dropped, and the block
 //! goes with its last one.
 
-use super::facts::{BlockEntry, JournalEntry, Place};
+use super::facts::{BlockEntry, JournalEntry, Output, Place};
 use super::state::Agent;
 use std::collections::{BTreeSet, VecDeque};
 use weir_proto::data::Status;
@@ -87,24 +87,45 @@ impl Agent {
 
     /// Some files of a block count no more, and it may be put again if no other one is left. True if that is so and it was
     /// held.
-    pub fn drop_places(&mut self, key: &(u64, String), is_gone: impl Fn(&BlockEntry) -> bool) -> bool {
+    pub(super) fn drop_places(&mut self, key: &(u64, String), is_gone: impl Fn(&BlockEntry) -> bool) -> bool {
         let gone = self.take_places(key, is_gone);
         let is_over = !gone.is_empty() && !self.blocks.contains_key(key);
         let (coflow, block) = (key.0, &key.1);
-        for gone in gone {
+        for gone in &gone {
             if !is_over {
                 let (block, place) = (block.clone(), gone.place());
-                self.journal.push_back(JournalEntry::PlaceGone { coflow, block, place });
-            }
-            if gone.spooled {
-                self.discards.push_back(gone.path);
+                self.write_down(JournalEntry::PlaceGone { coflow, block, place });
             }
         }
         if is_over {
-            self.journal.push_back(JournalEntry::Gone { coflow, block: block.clone() });
+            self.write_down(JournalEntry::Gone { coflow, block: block.clone() });
+        }
+        self.let_go(key, gone, is_over);
+        is_over
+    }
+
+    /// A put of a block in this file, which has not been answered for, could not be written down: it is as if it had not been.
+    pub fn handle_unwritten(&mut self, coflow: u64, block: &str, place: &Place) {
+        let key = (coflow, block.to_owned());
+        let gone = self.take_places(&key, |held| held.place() == *place);
+        let is_over = !gone.is_empty() && !self.blocks.contains_key(&key);
+        self.let_go(&key, gone, is_over);
+    }
+
+    /// What follows from it that some files of a block, or the block, are not held any more.
+    fn let_go(&mut self, key: &(u64, String), gone: Vec<BlockEntry>, is_over: bool) {
+        let (coflow, block) = (key.0, &key.1);
+        for gone in gone {
+            let (place, spooled) = (gone.place(), gone.spooled);
+            let place = (!is_over).then_some(place);
+            self.outputs.push_back(Output::Cut { coflow, block: block.clone(), place });
+            if spooled {
+                self.outputs.push_back(Output::Discard(gone.path));
+            }
+        }
+        if is_over {
             self.send(v1::agent_event::Kind::BlockGone(v1::BlockGone { coflow, block: block.clone() }));
         }
-        is_over
     }
 
     /// Takes files of a block out; the oldest that stays is served from now on.
@@ -139,7 +160,8 @@ impl Agent {
         let gone: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.0 <= last).cloned().collect();
         for key in gone {
             let places = self.take_places(&key, |_| true);
-            self.discards.extend(places.into_iter().filter(|place| place.spooled).map(|place| place.path));
+            let spooled = places.into_iter().filter(|place| place.spooled);
+            self.outputs.extend(spooled.map(|place| Output::Discard(place.path)));
             self.held.remove(&key.0);
         }
         let from = self.changed.range((first, String::new())..);
@@ -174,6 +196,7 @@ mod tests {
             spool_identity: 1,
             first_plan_wait: Span::ZERO,
             report_interval: Span::ZERO,
+            batch: Span::ZERO,
             uplink: None,
             measures_interface: false,
         })

@@ -10,12 +10,14 @@ mod ledger;
 mod meter;
 mod offer;
 mod pacer;
+#[cfg(test)]
+mod picked;
 mod sender;
 mod settling;
 mod state;
 
 pub use facts::{
-    AgentConfig, BlockEntry, Crowd, FileStamp, JournalEntry, OpenedFlow, Place, PutError, Transmit,
+    AgentConfig, BlockEntry, Crowd, FileStamp, JournalEntry, OpenedFlow, Output, Place, PutError, Transmit,
 };
 pub use latencies::Latencies;
 pub use ledger::FactCursor;

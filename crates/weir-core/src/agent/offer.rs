@@ -225,12 +225,7 @@ impl Agent {
         self.tell_limits(news);
     }
 
-    /// A flow that takes less than it is offered: answer with [`Agent::handle_waited`].
-    pub fn poll_suspect(&mut self) -> Option<u64> {
-        self.suspects.pop_front()
-    }
-
-    /// A flow's receiver had no room for so long, since the connection began.
+    /// The answer to [`Output::Suspect`](super::Output::Suspect): a flow's receiver had no room for so long, since the connection began.
     pub fn handle_waited(&mut self, now: Time, flow: u64, waited: Span) {
         let Some(offer) = self.offers.get_mut(&flow) else { return };
         if offer.note_waited(now, waited) {

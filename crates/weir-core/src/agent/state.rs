@@ -1,7 +1,7 @@
 //! The agent's state machine.
 
 use super::control::{FULL_REPORT_INTERVAL, Standing};
-use super::facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, PutError, Transmit};
+use super::facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, Output, PutError, Transmit};
 use super::flow::Flow;
 use super::hello::Introduction;
 use super::latencies::Latencies;
@@ -108,10 +108,10 @@ pub struct Agent {
     pub(super) next_report: Time,
     pub(super) next_full_report: Time,
     pub(super) events: VecDeque<v1::AgentEvent>,
-    pub(super) journal: VecDeque<JournalEntry>,
-    pub(super) aborts: VecDeque<u64>,
-    pub(super) discards: VecDeque<String>,
-    pub(super) notices: VecDeque<String>,
+    pub(super) outputs: VecDeque<Output>,
+    /// When the last message was said, and whether its session takes more.
+    pub(super) last_message: Time,
+    pub(super) room: bool,
     pub(super) stale_dropped: u64,
     pub(super) latencies: Latencies,
     pub(super) meter: Meter,
@@ -157,10 +157,9 @@ impl Agent {
             next_report: Time::MAX,
             next_full_report: Time::ZERO,
             events: VecDeque::new(),
-            journal: VecDeque::new(),
-            aborts: VecDeque::new(),
-            discards: VecDeque::new(),
-            notices: VecDeque::new(),
+            outputs: VecDeque::new(),
+            last_message: Time::ZERO,
+            room: true,
             stale_dropped: 0,
             latencies: Latencies::default(),
             meter: Meter::default(),
@@ -236,10 +235,10 @@ impl Agent {
                 return Err(PutError::Taken { coflow: block.coflow, block: block.block });
             }
             if self.keep_also(block.clone()) {
-                self.journal.push_back(JournalEntry::Put(block));
+                self.write_down(JournalEntry::Put(block));
             } else if block.spooled && !self.owners.contains_key(&block.path) {
                 // Memory that holds the same bytes once more is not needed.
-                self.discards.push_back(block.path);
+                self.outputs.push_back(Output::Discard(block.path));
             }
             return Ok(());
         }
@@ -252,7 +251,7 @@ impl Agent {
             size: self.told_size(block.size),
             identity: block.identity.to_wire(),
         }));
-        self.journal.push_back(JournalEntry::Put(block.clone()));
+        self.write_down(JournalEntry::Put(block.clone()));
         self.hold(block);
         Ok(())
     }
@@ -384,7 +383,7 @@ impl Agent {
             let mark = receiver_mark(&entry.block, entry.destination, entry.group);
             again = !self.count_done(coflow, bytes, mark);
             if !again {
-                self.journal.push_back(JournalEntry::Done { coflow, bytes, mark });
+                self.write_down(JournalEntry::Done { coflow, bytes, mark });
             }
         }
         self.disturb();
@@ -424,13 +423,40 @@ impl Agent {
         self.pacer.poll(now)
     }
 
+    /// Whether the session takes another message of an introduction: those are large, and wait in the agent, which has no
+    /// second copy of them, until it does.
+    pub fn handle_room(&mut self, room: bool) {
+        self.room = room;
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self, now: Time) -> Option<Output> {
+        let output = self.outputs.pop_front();
+        let output = output.or_else(|| self.suspects.pop_front().map(Output::Suspect));
+        output.or_else(|| self.poll_message(now).map(Output::Message))
+    }
+
     /// Whether there is something to say to the coordinator.
-    pub fn has_message(&self) -> bool {
+    fn has_message(&self) -> bool {
         self.introduction.is_some() || !self.events.is_empty() || (self.session && self.owes_clock)
     }
 
-    /// The next message for the coordinator. Events that wait go together: call it seldom.
-    pub fn poll_message(&mut self, now: Time) -> Option<v1::AgentMessage> {
+    /// When there is something to say: a first event at once, and those that follow it soon together.
+    fn message_due(&self) -> Option<Time> {
+        self.has_message().then(|| self.last_message + self.config.batch)
+    }
+
+    /// The next message for the coordinator, if it is time.
+    pub(crate) fn poll_message(&mut self, now: Time) -> Option<v1::AgentMessage> {
+        // What does not fit one message goes at the same moment.
+        let due = self.message_due()?;
+        if now < due && now != self.last_message {
+            return None;
+        }
+        self.last_message = now;
+        if self.introduces() && !self.room {
+            return None;
+        }
         if let Some(kind) = self.introduce(now) {
             return Some(v1::AgentMessage { events: vec![v1::AgentEvent { kind: Some(kind) }] });
         }
@@ -444,24 +470,9 @@ impl Agent {
         (count > 0).then(|| v1::AgentMessage { events: self.events.drain(..count).collect() })
     }
 
-    /// The next fact to append to the journal.
-    pub fn poll_journal(&mut self) -> Option<JournalEntry> {
-        self.journal.pop_front()
-    }
-
-    /// The next flow whose connection is to be closed because its coflow ended.
-    pub fn poll_abort(&mut self) -> Option<u64> {
-        self.aborts.pop_front()
-    }
-
-    /// The next spooled file to remove because its block is gone.
-    pub fn poll_discard(&mut self) -> Option<String> {
-        self.discards.pop_front()
-    }
-
-    /// The next thing that the agent's operator should know.
-    pub fn poll_notice(&mut self) -> Option<String> {
-        self.notices.pop_front()
+    /// Has a fact appended to the journal.
+    pub(super) fn write_down(&mut self, entry: JournalEntry) {
+        self.outputs.push_back(Output::Journal(entry));
     }
 
     /// When to call [`Agent::handle_timeout`] and poll again, if nothing happens before.
@@ -479,6 +490,7 @@ impl Agent {
             settles,
             self.interface_due(),
             self.next_look(),
+            self.message_due(),
         ];
         times.into_iter().flatten().min()
     }
@@ -543,12 +555,13 @@ impl Agent {
         }
         for coflow in self.coflows.range(first..=last).map(|(&id, _)| id).collect::<Vec<_>>() {
             if let Some(entry) = self.coflows.remove(&coflow) {
-                self.aborts.extend(entry.flows);
+                self.outputs.extend(entry.flows.into_iter().map(Output::Abort));
                 entry.settles.into_iter().for_each(|until| _ = self.settling.remove(&(until, coflow)));
             }
             self.forget_heard(coflow);
         }
         self.drop_blocks(first, last);
+        self.outputs.push_back(Output::Ended(first, last));
         self.ended.insert_range(first, last);
         self.ended.shrink_to(limits::MAX_ENDED_RANGES);
     }

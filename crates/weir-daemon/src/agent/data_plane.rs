@@ -16,7 +16,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use weir_core::agent::{Agent, AgentConfig, FactCursor, InterfaceBytes, JournalEntry, PutError};
+use weir_core::agent::{Agent, AgentConfig, FactCursor, InterfaceBytes, Output, Place, PutError};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
 use weir_proto::data::Status;
@@ -51,8 +51,6 @@ pub(super) struct Edge {
     pub(super) runtime: Handle,
     /// The host's link, if foreign traffic on it is measured.
     pub(super) interface: Option<Interface>,
-    /// Messages to the coordinator are at least this far apart.
-    pub(super) batch: Span,
     /// Relays that carry flows to other sites.
     pub(super) relays: Option<SiteRelays>,
 }
@@ -79,8 +77,10 @@ impl DataPlane {
         let mut agent = Agent::new(config);
         let (mut journal, found) = Journal::open(&spool.own, |entry| agent.restore(entry))?;
         // What is dead goes first: the disk may be full of it.
-        while let Some(path) = agent.poll_discard() {
-            let _ = std::fs::remove_file(path);
+        while let Some(output) = agent.poll_output(edge.clock.now()) {
+            if let Output::Discard(path) = output {
+                let _ = std::fs::remove_file(path);
+            }
         }
         journal.begin(&found, &agent);
         edge.poller.add(&edge.listener, LISTENER)?;
@@ -89,12 +89,11 @@ impl DataPlane {
 
     /// Runs until told to stop.
     pub(super) fn run(self) -> io::Result<()> {
-        let Edge { clock, listener, poller, runtime, interface, batch, relays } = self.edge;
+        let Edge { clock, listener, poller, runtime, interface, relays } = self.edge;
         let waker = poller.waker();
         let jobs = Jobs::new(runtime, waker.clone());
         Running {
             clock,
-            batch,
             interface,
             counters: InterfaceCounters::default(),
             agent: self.agent,
@@ -115,7 +114,6 @@ impl DataPlane {
             next_token: LISTENER + 1,
             most_connections: weir_net::connections_within_limit(limits::MAX_DATA_CONNECTIONS),
             accept_again: false,
-            last_message: Time::ZERO,
             next_look: Time::ZERO,
             next_count: Time::ZERO,
             next_sweep: Time::ZERO,
@@ -128,8 +126,6 @@ impl DataPlane {
 /// The thread at work.
 pub(super) struct Running {
     pub(super) clock: Clock,
-    /// Messages to the coordinator are at least this far apart.
-    batch: Span,
     interface: Option<Interface>,
     /// What the interface said last.
     counters: InterfaceCounters,
@@ -154,7 +150,6 @@ pub(super) struct Running {
     /// Beyond that, idle connections are closed, or the new one.
     most_connections: usize,
     accept_again: bool,
-    last_message: Time,
     next_look: Time,
     next_count: Time,
     next_sweep: Time,
@@ -166,8 +161,7 @@ impl Running {
         let mut events = Vec::new();
         loop {
             if !self.take_commands() {
-                let entries = self.take_journal();
-                self.scribe.add(entries);
+                self.carry_out();
                 self.scribe.end();
                 return Ok(());
             }
@@ -181,9 +175,9 @@ impl Running {
             }
             self.transmit();
             self.agent.handle_timeout(self.clock.now());
-            self.look_at_suspects();
             self.measure();
-            self.deliver();
+            self.carry_out();
+            self.write_down();
             self.look();
             self.poller.wait(self.timeout(), &mut events)?;
         }
@@ -192,14 +186,13 @@ impl Running {
     /// How long nothing is to be done.
     fn timeout(&self) -> Option<Span> {
         let now = self.clock.now();
-        let message = self.agent.has_message().then(|| self.last_message + self.batch);
         let look = (!self.connections.is_empty() || self.scribe.waits() || self.jobs.wait())
             .then_some(self.next_look);
         let write = self.scribe.is_due().then_some(now);
         let accept = self.accept_again.then(|| now + Span::from_millis(5));
         let sweep = Some(self.next_sweep.max(self.next_look));
         let more = (!self.inbox.is_empty()).then_some(now);
-        let times = [self.agent.next_timeout(), message, look, write, accept, sweep, more];
+        let times = [self.agent.next_timeout(), look, write, accept, sweep, more];
         times.into_iter().flatten().min().map(|at| coalesce(at.since(now)))
     }
 
@@ -233,7 +226,6 @@ impl Running {
                 }
                 Ok(Command::SessionUp(session, terms)) => {
                     self.session = Some(session);
-                    self.last_message = Time::ZERO;
                     self.agent.handle_terms(now, terms);
                     self.agent.handle_session_up(now);
                 }
@@ -242,12 +234,7 @@ impl Running {
                     self.agent.handle_session_lost();
                 }
                 Ok(Command::Refused) => self.agent.handle_refused(),
-                Ok(Command::Coordinator(message)) => {
-                    self.agent.handle_coordinator(now, message);
-                    while let Some(notice) = self.agent.poll_notice() {
-                        tracing::warn!("the coordinator says: {notice}");
-                    }
-                }
+                Ok(Command::Coordinator(message)) => self.agent.handle_coordinator(now, message),
                 Ok(Command::Stop) | Err(mpsc::error::TryRecvError::Disconnected) => return false,
                 Err(mpsc::error::TryRecvError::Empty) => break,
             }
@@ -263,24 +250,18 @@ impl Running {
                 continue;
             };
             // What happened before is to be written down; that these files are dropped is not, for they never were.
-            let before = self.take_journal();
-            self.scribe.add(before);
             for (key, place, reply) in puts {
                 let is_refused = new.iter().any(|(of, at)| *of == key && *at == place);
                 if is_refused {
-                    self.agent.drop_places(&key, |held| held.place() == place);
+                    self.agent.handle_unwritten(key.0, &key.1, &place);
                 }
                 let _ = reply.send(if is_refused { Err(PutError::NoSpace(reason.clone())) } else { Ok(()) });
             }
-            self.take_journal();
-            self.discard();
         }
     }
 
-    /// Hands on what is to be written down.
+    /// Has a journal begun anew where that is due.
     fn write_down(&mut self) {
-        let entries = self.take_journal();
-        self.scribe.add(entries);
         let (agent, cursor) = (&self.agent, &mut self.cursor);
         self.scribe.begin(|from_the_first| {
             if from_the_first {
@@ -290,51 +271,55 @@ impl Running {
         });
     }
 
-    /// What is to be written down, and what follows from it here.
-    fn take_journal(&mut self) -> Vec<JournalEntry> {
+    /// Does what the state machine wants done.
+    fn carry_out(&mut self) {
+        let now = self.clock.now();
+        let room = self.may_say_more();
+        self.agent.handle_room(room);
         let mut entries = Vec::new();
-        while let Some(entry) = self.agent.poll_journal() {
-            match &entry {
-                JournalEntry::EndedRange(first, last) => self.blocks.forget_coflows(*first, *last),
-                JournalEntry::Gone { coflow, block } => self.cut_off((*coflow, block.clone())),
-                JournalEntry::PlaceGone { coflow, block, place } => {
-                    let key = (*coflow, block.clone());
-                    if self.blocks.open_now(&key).is_some_and(|served| served.place == *place) {
-                        self.cut_off(key);
+        while let Some(output) = self.agent.poll_output(now) {
+            match output {
+                Output::Journal(entry) => entries.push(entry),
+                Output::Cut { coflow, block, place } => self.cut_off((coflow, block), place.as_ref()),
+                Output::Ended(first, last) => self.blocks.forget_coflows(first, last),
+                Output::Abort(flow) => {
+                    if let Some(token) = self.by_flow.get(&flow).copied() {
+                        self.close(token);
                     }
                 }
-                _ => {}
+                Output::Discard(path) => self.jobs.remove(now, path.into()),
+                Output::Notice(notice) => tracing::warn!("the coordinator says: {notice}"),
+                Output::Suspect(flow) => self.look_at(flow),
+                Output::Message(message) => {
+                    self.say(message);
+                    let room = self.may_say_more();
+                    self.agent.handle_room(room);
+                }
             }
-            entries.push(entry);
         }
-        entries
+        self.scribe.add(entries);
     }
 
-    /// Finds out whose receivers have no room.
-    fn look_at_suspects(&mut self) {
-        while let Some(flow) = self.agent.poll_suspect() {
-            let connection = self.by_flow.get(&flow).and_then(|token| self.connections.get(token));
-            if let Some(waited) = connection.and_then(Connection::waited) {
-                self.agent.handle_waited(self.clock.now(), flow, waited);
-            }
+    /// Finds out whether a flow's receiver has no room.
+    fn look_at(&mut self, flow: u64) {
+        let connection = self.by_flow.get(&flow).and_then(|token| self.connections.get(token));
+        if let Some(waited) = connection.and_then(Connection::waited) {
+            self.agent.handle_waited(self.clock.now(), flow, waited);
         }
     }
 
     /// A block is gone, or one of its files: its readers ask again, and hear why or get it from another file. What was read of
     /// it for them would come too late.
-    fn cut_off(&mut self, key: Key) {
+    fn cut_off(&mut self, key: Key, place: Option<&Place>) {
+        let is_served =
+            |place: &Place| self.blocks.open_now(&key).is_some_and(|served| served.place == *place);
+        if place.is_some_and(|place| !is_served(place)) {
+            return;
+        }
         self.blocks.forget(&key);
         let readers = self.connections.iter().filter(|(_, connection)| connection.serves(&key));
         for token in readers.map(|(&token, _)| token).collect::<Vec<_>>() {
             self.close(token);
-        }
-    }
-
-    /// Has the files of blocks that are gone removed.
-    fn discard(&mut self) {
-        let now = self.clock.now();
-        while let Some(path) = self.agent.poll_discard() {
-            self.jobs.remove(now, path.into());
         }
     }
 
@@ -491,36 +476,17 @@ impl Running {
         }
     }
 
-    /// Hands on what the state machine has to say.
-    fn deliver(&mut self) {
-        self.write_down();
-        self.discard();
-        while let Some(flow) = self.agent.poll_abort() {
-            if let Some(token) = self.by_flow.get(&flow).copied() {
-                self.close(token);
+    /// Says something to the coordinator.
+    fn say(&mut self, message: v1::AgentMessage) {
+        let Some(session) = &self.session else { return };
+        if let Err(error) = session.try_send(message) {
+            // The session task sees its queue close and starts a new session, which begins with everything; or it has ended,
+            // and says why.
+            if matches!(error, mpsc::error::TrySendError::Full(_)) {
+                tracing::warn!("the coordinator does not keep up with this agent; beginning a new session");
             }
-        }
-        let now = self.clock.now();
-        if !self.agent.has_message() || now < self.last_message + self.batch {
-            return;
-        }
-        self.last_message = now;
-        while self.may_say_more()
-            && let Some(message) = self.agent.poll_message(now)
-        {
-            if let Some(session) = &self.session
-                && let Err(error) = session.try_send(message)
-            {
-                // The session task sees its queue close and starts a new session, which begins with everything; or it
-                // has ended, and says why.
-                if matches!(error, mpsc::error::TrySendError::Full(_)) {
-                    tracing::warn!(
-                        "the coordinator does not keep up with this agent; beginning a new session"
-                    );
-                }
-                self.session = None;
-                self.agent.handle_session_lost();
-            }
+            self.session = None;
+            self.agent.handle_session_lost();
         }
     }
 

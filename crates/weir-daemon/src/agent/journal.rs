@@ -370,6 +370,7 @@ mod tests {
             spool_identity: 1,
             first_plan_wait: Span::ZERO,
             report_interval: Span::ZERO,
+            batch: Span::ZERO,
             uplink: None,
             measures_interface: false,
         })

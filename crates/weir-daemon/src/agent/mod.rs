@@ -188,15 +188,16 @@ pub async fn serve(
         spool_identity: identity::of_spool(&spool.own)?,
         first_plan_wait: options.first_plan_wait,
         report_interval: options.report_interval,
+        batch: options.batch,
         uplink: options.uplink,
         measures_interface: interface.is_some(),
     };
     let poller = Poller::new()?;
     let (queue, inbox) = mpsc::channel(MAX_QUEUED_COMMANDS);
     let commands = Commands { queue, waker: poller.waker() };
-    let (batch, relays) = (options.batch, options.relays.clone());
+    let relays = options.relays.clone();
     let runtime = tokio::runtime::Handle::current();
-    let edge = data_plane::Edge { clock, listener, poller, runtime, interface, batch, relays };
+    let edge = data_plane::Edge { clock, listener, poller, runtime, interface, relays };
     let data_plane = data_plane::DataPlane::start(config, &spool, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {

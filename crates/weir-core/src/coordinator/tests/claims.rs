@@ -20,6 +20,7 @@ impl Rival {
             spool_identity,
             first_plan_wait: Span::from_millis(100),
             report_interval: Span::from_millis(20),
+            batch: Span::ZERO,
             uplink: None,
             measures_interface: false,
         });

@@ -26,6 +26,7 @@ impl Measured {
                 spool_identity: 0,
                 first_plan_wait: Span::from_millis(100),
                 report_interval: Span::from_millis(20),
+                batch: Span::ZERO,
                 uplink: None,
                 measures_interface: true,
             });

@@ -101,6 +101,7 @@ fn agent(host: u32, incarnation: u64) -> Agent {
         spool_identity: 0,
         first_plan_wait: Span::from_millis(100),
         report_interval: Span::from_millis(20),
+        batch: Span::ZERO,
         uplink: None,
         measures_interface: false,
     })

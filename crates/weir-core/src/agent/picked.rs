@@ -1,0 +1,26 @@
+//! Outputs of one kind, for tests that look at no others.
+
+use super::{Agent, JournalEntry, Output};
+
+impl Agent {
+    /// Takes the first output out of which something can be made.
+    fn pick<T>(&mut self, made: impl Fn(&Output) -> Option<T>) -> Option<T> {
+        let at = self.outputs.iter().position(|output| made(output).is_some())?;
+        made(&self.outputs.remove(at)?)
+    }
+    pub(crate) fn poll_journal(&mut self) -> Option<JournalEntry> {
+        self.pick(|output| if let Output::Journal(entry) = output { Some(entry.clone()) } else { None })
+    }
+    pub(crate) fn poll_abort(&mut self) -> Option<u64> {
+        self.pick(|output| if let Output::Abort(flow) = output { Some(*flow) } else { None })
+    }
+    pub(crate) fn poll_discard(&mut self) -> Option<String> {
+        self.pick(|output| if let Output::Discard(path) = output { Some(path.clone()) } else { None })
+    }
+    pub(crate) fn poll_notice(&mut self) -> Option<String> {
+        self.pick(|output| if let Output::Notice(notice) = output { Some(notice.clone()) } else { None })
+    }
+    pub(crate) fn poll_suspect(&mut self) -> Option<u64> {
+        self.suspects.pop_front()
+    }
+}
