@@ -31,6 +31,7 @@ build:
 # Tests come last, so that the last lines are the test runners' own counts.
 test: format lint docs licences
 	@./scripts/install-deps.sh test
+	$(CARGO) test --locked -p weir-world --features planted
 	$(CARGO) test --workspace --locked --no-fail-fast $(SOLVER)
 
 format:

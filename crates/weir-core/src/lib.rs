@@ -16,6 +16,7 @@ pub mod agent;
 pub mod coordinator;
 mod id_set;
 mod marks;
+pub mod planted;
 mod portions;
 pub mod relay;
 

@@ -6,6 +6,7 @@
 
 use super::facts::{BlockEntry, JournalEntry, Output, Place};
 use super::state::Agent;
+use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeSet, VecDeque};
 use weir_proto::data::Status;
 use weir_proto::v1;
@@ -119,7 +120,7 @@ impl Agent {
             let (place, spooled) = (gone.place(), gone.spooled);
             let place = (!is_over).then_some(place);
             self.outputs.push_back(Output::Cut { coflow, block: block.clone(), place });
-            if spooled {
+            if spooled && !is_planted(Defect::FileKept) {
                 self.outputs.push_back(Output::Discard(gone.path));
             }
         }
@@ -160,7 +161,7 @@ impl Agent {
         let gone: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.0 <= last).cloned().collect();
         for key in gone {
             let places = self.take_places(&key, |_| true);
-            let spooled = places.into_iter().filter(|place| place.spooled);
+            let spooled = places.into_iter().filter(|place| place.spooled && !is_planted(Defect::FileKept));
             self.outputs.extend(spooled.map(|place| Output::Discard(place.path)));
             self.held.remove(&key.0);
         }

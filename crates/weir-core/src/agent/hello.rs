@@ -5,6 +5,7 @@
 //! Whatever happens meanwhile waits and is told afterwards: a block that was put then may be told twice.
 
 use super::state::{Agent, CoflowEntry};
+use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::ops::Bound;
 use weir_model::Time;
@@ -114,6 +115,9 @@ impl Agent {
                 });
             }
             introduction.blocks_told = part.blocks.len() < room;
+            if is_planted(Defect::BlocksNotTold) {
+                part.blocks.clear();
+            }
             room = room.saturating_sub(part.blocks.len());
         }
         if introduction.blocks_told {

@@ -11,6 +11,7 @@ use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
 use crate::id_set::IdSet;
 use crate::marks::receiver_mark;
+use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{Span, Time};
@@ -251,7 +252,9 @@ impl Agent {
             size: self.told_size(block.size),
             identity: block.identity.to_wire(),
         }));
-        self.write_down(JournalEntry::Put(block.clone()));
+        if !is_planted(Defect::PutNotWritten) {
+            self.write_down(JournalEntry::Put(block.clone()));
+        }
         self.hold(block);
         Ok(())
     }
@@ -310,7 +313,8 @@ impl Agent {
         coflow.opened_bytes = coflow.opened_bytes.saturating_add(left);
         self.flows.insert(id, flow);
         self.expect_report(now + FULL_REPORT_INTERVAL);
-        Ok(OpenedFlow { flow: id, block, offset: request.offset })
+        let offset = if is_planted(Defect::OffsetForgotten) { 0 } else { request.offset };
+        Ok(OpenedFlow { flow: id, block, offset })
     }
 
     /// `bytes` payload bytes of a flow were handed to its socket.
@@ -388,7 +392,9 @@ impl Agent {
         }
         self.disturb();
         let closed = v1::FlowClosed { flow, sent: entry.sent, done, again };
-        self.send(v1::agent_event::Kind::FlowClosed(closed));
+        if !is_planted(Defect::CloseNotTold) {
+            self.send(v1::agent_event::Kind::FlowClosed(closed));
+        }
         self.settle_if_due(entry.coflow);
     }
 
@@ -400,7 +406,9 @@ impl Agent {
             self.forget_limits();
             for (&id, flow) in &mut self.flows {
                 flow.planned = false;
-                self.pacer.set(now, id, Pacing::Unscheduled);
+                if !is_planted(Defect::PausedForGood) {
+                    self.pacer.set(now, id, Pacing::Unscheduled);
+                }
             }
             self.offers.clear();
         }
@@ -540,7 +548,7 @@ impl Agent {
     /// Counts a block that its receiver has; false if it had it before.
     fn count_done(&mut self, coflow: u64, bytes: u64, mark: u64) -> bool {
         let entry = self.coflows.entry(coflow).or_default();
-        if mark != 0 && !entry.done.insert(mark) {
+        if mark != 0 && !entry.done.insert(mark) && !is_planted(Defect::CountedTwice) {
             return false;
         }
         entry.note.done_flows = entry.note.done_flows.saturating_add(1);

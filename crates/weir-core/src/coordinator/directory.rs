@@ -1,6 +1,7 @@
 //! Coflows and blocks: registration, location, the end of a coflow.
 
 use super::state::{CoflowEntry, Coordinator, SessionId};
+use crate::planted::{Defect, is_planted};
 use std::collections::BTreeMap;
 use weir_model::{Span, Time};
 use weir_proto::data::Identity;
@@ -169,7 +170,7 @@ impl Coordinator {
 
     pub(super) fn answer_waiting(&mut self, now: Time, key: &(u64, String)) {
         let waiting = self.waiting.take(key);
-        if !waiting.is_empty() {
+        if !waiting.is_empty() && !is_planted(Defect::AnswerLost) {
             self.answer(now, key, waiting);
         }
     }
@@ -198,6 +199,7 @@ impl Coordinator {
         for (token, receiver) in calls {
             let holders = if refused.is_empty() { self.holders_for(now, key, receiver) } else { Vec::new() };
             let reply = v1::LocateReply { holders, ended, refused: refused.clone() };
+            let token = token.saturating_sub(u64::from(is_planted(Defect::WrongCaller)));
             self.answers.push_back(Answer { token, reply });
         }
     }

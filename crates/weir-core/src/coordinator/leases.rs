@@ -16,6 +16,7 @@
 //!   or could not hear (`pauses`) costs no coflow its life.
 
 use super::state::Coordinator;
+use crate::planted::{Defect, is_planted};
 use weir_model::{Span, Time};
 use weir_proto::{limits, v1};
 
@@ -24,7 +25,9 @@ impl Coordinator {
     pub fn handle_renew(&mut self, now: Time, request: &v1::RenewRequest) -> v1::RenewReply {
         let (mut ended, mut shortest) = (Vec::new(), 0);
         for &id in request.coflows.iter().take(limits::MAX_COFLOWS_PER_CALL) {
-            self.renew(now, id);
+            if !is_planted(Defect::LeaseNotRenewed) {
+                self.renew(now, id);
+            }
             if self.has_ended(id) || self.was_never_given(id) {
                 ended.push(id);
             }
@@ -45,10 +48,13 @@ impl Coordinator {
         let default = self.config.coflow_lease;
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         coflow.renewed = now;
-        if !coflow.has_expiry {
-            coflow.has_expiry = true;
-            let expiry = now + coflow.lease(default);
-            self.expiries.insert((expiry, id));
+        // A coflow that an agent named before anybody told its note may have a shorter lease than was believed.
+        let until = now + coflow.lease(default);
+        let shorter = |at| at > until && !is_planted(Defect::LeaseNotShortened);
+        if coflow.expiry.is_none_or(shorter) {
+            let before = coflow.expiry.replace(until);
+            before.into_iter().for_each(|at| _ = self.expiries.remove(&(at, id)));
+            self.expiries.insert((until, id));
         }
     }
 
@@ -60,10 +66,11 @@ impl Coordinator {
             let waited_for = self.is_waited_for(id) || self.has_bytes_to_move(id);
             let Some(coflow) = self.coflows.get_mut(&id) else { continue };
             let lease = coflow.lease(self.config.coflow_lease);
-            if waited_for {
+            if waited_for || is_planted(Defect::LeaseForever) {
                 coflow.renewed = now;
             }
             let until = coflow.renewed.max(heard_since) + lease;
+            coflow.expiry = Some(until);
             if until > now {
                 self.expiries.insert((until, id));
                 continue;

@@ -12,6 +12,7 @@
 
 use super::state::{CoflowEntry, Coordinator, SessionId};
 use crate::id_set::IdSet;
+use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::Time;
@@ -98,6 +99,9 @@ impl Coordinator {
     /// A coflow ended: those who know of it hear so at once, all others with their next keepalive. Of one that nobody told
     /// of no agent with a session knows: those that come and do hear so then. Unless there were too many to be told of.
     pub(super) fn tell_end(&mut self, id: u64, known: Option<&CoflowEntry>) {
+        if is_planted(Defect::EndNotTold) {
+            return;
+        }
         let all_are_known = !self.counters.contains_key("coflows_over_bound");
         if known.is_some() || self.is_own(id) || !all_are_known {
             self.ended_log.push(id);

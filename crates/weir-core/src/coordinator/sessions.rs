@@ -19,6 +19,7 @@ use super::readiness::Stage;
 use super::state::{AgentEntry, CoflowEntry, Coordinator, HelloError, SessionId};
 use super::{admission::Verdict, senders::Heard};
 use crate::id_set::IdSet;
+use crate::planted::{Defect, is_planted};
 use std::collections::BTreeSet;
 use weir_model::{Span, Time};
 use weir_proto::data::Identity;
@@ -343,6 +344,7 @@ impl Coordinator {
         self.note_served(host, id, note.done_bytes.saturating_sub(before.1));
         self.note_attained(host, id, note.done_bytes);
         if was_unknown {
+            self.renew(now, id);
             // Those who hold blocks of it, and came before its note did.
             self.tell_note(id);
         } else if news {
@@ -357,7 +359,7 @@ impl Coordinator {
         if !named || block.size > limits::MAX_BLOCK_BYTES {
             return self.count("messages_out_of_place");
         }
-        if self.has_ended(block.coflow) {
+        if self.has_ended(block.coflow) && !is_planted(Defect::EndedListed) {
             self.tell_of_end(session, block.coflow);
             return self.count("blocks_of_ended_coflows");
         }

@@ -144,8 +144,8 @@ pub(super) struct CoflowEntry {
     pub(super) knowing: BTreeSet<u32>,
     /// When something last showed that somebody cares for it,
     pub(super) renewed: Time,
-    /// and whether it is looked at when its lease may end.
-    pub(super) has_expiry: bool,
+    /// and when it is looked at next whether its lease has ended.
+    pub(super) expiry: Option<Time>,
     /// Which receivers asked for which blocks, by [`receiver_mark`].
     pub(super) marks: BTreeSet<u64>,
     /// Number of those: flows that were opened, each counted once however often it was resumed.

@@ -18,6 +18,7 @@
 //! * Hosts that are exchanged one after another lose no note, as long as one of three that had it lives.
 
 use super::state::{Coordinator, SessionId};
+use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Span, Time};
 
@@ -84,6 +85,9 @@ impl Coordinator {
 
     /// Agents keep the note of a coflow, until enough do.
     pub(super) fn choose_witnesses(&mut self, id: u64) {
+        if is_planted(Defect::NoWitnesses) {
+            return;
+        }
         let Some(coflow) = self.coflows.get(&id) else { return };
         // Neighbouring ids have other witnesses, so that no agent keeps all.
         let first = (id as usize).checked_rem(self.hosts.len()).unwrap_or(0);

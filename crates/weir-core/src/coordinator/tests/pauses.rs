@@ -139,3 +139,21 @@ fn a_receiver_that_has_all_and_never_acknowledges_keeps_its_coflow_for_one_more_
     pair.wait(9_000);
     assert_eq!(pair.coordinator.poll_expired(), Some(coflow));
 }
+
+#[test]
+fn a_coflow_that_comes_back_after_a_restart_has_its_own_lease_and_not_the_usual_one() {
+    let mut pair = Pair::new(2);
+    let options = v1::CoflowOptions { flows: 1, lease_ms: 5_000, ..v1::CoflowOptions::default() };
+    let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
+    let coflow = pair.coordinator.handle_register(pair.now, request).unwrap();
+    pair.settle();
+    let flow = pair.open(coflow, "b", 1_000, 0, 1);
+    pair.finish(0, flow, 1_000);
+    // Its driver is gone, and a coordinator comes that keeps coflows for ever if nobody says otherwise.
+    pair.restart_coordinator(1_000);
+    pair.connect_all();
+    pair.wait(4_000);
+    assert!(!pair.agents[0].has_ended(coflow));
+    pair.wait(2_000);
+    assert!(pair.agents[0].has_ended(coflow), "after its five seconds");
+}

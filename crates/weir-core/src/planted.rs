@@ -1,0 +1,83 @@
+//! Defects that the machines can be told to have, for a harness that is held to find them: one that finds nothing of what was
+//! planted is not believed when it finds nothing else. Without the feature `planted` there are none.
+
+/// A defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Defect {
+    /// A block that was put is not written down.
+    PutNotWritten,
+    /// A transfer that resumes is served from the block's beginning.
+    OffsetForgotten,
+    /// The coordinator does not hear that a flow is over.
+    CloseNotTold,
+    /// A message of the coordinator has the epoch of the one before.
+    EpochNotRaised,
+    /// A new coflow has no witnesses.
+    NoWitnesses,
+    /// Agents do not hear at once that a coflow has ended, nor later.
+    EndNotTold,
+    /// Who waits for a block hears nothing when it is put.
+    AnswerLost,
+    /// An answer goes to another caller.
+    WrongCaller,
+    /// A block of a coflow that has ended counts as held.
+    EndedListed,
+    /// The file of a block that is gone stays.
+    FileKept,
+    /// A coflow has the lease that it was first believed to have.
+    LeaseNotShortened,
+    /// A flow that was paused when its lease ended stays so.
+    PausedForGood,
+    /// A driver that renews the lease of its coflow is not heard.
+    LeaseNotRenewed,
+    /// A coflow whose lease has ended stays.
+    LeaseForever,
+    /// A receiver that gets a block once more counts once more.
+    CountedTwice,
+    /// An agent that comes does not say which blocks it holds.
+    BlocksNotTold,
+}
+
+/// All of them.
+pub const ALL: [Defect; 16] = [
+    Defect::PutNotWritten,
+    Defect::OffsetForgotten,
+    Defect::CloseNotTold,
+    Defect::EpochNotRaised,
+    Defect::NoWitnesses,
+    Defect::EndNotTold,
+    Defect::AnswerLost,
+    Defect::WrongCaller,
+    Defect::EndedListed,
+    Defect::FileKept,
+    Defect::LeaseNotShortened,
+    Defect::PausedForGood,
+    Defect::LeaseNotRenewed,
+    Defect::LeaseForever,
+    Defect::CountedTwice,
+    Defect::BlocksNotTold,
+];
+
+#[cfg(feature = "planted")]
+std::thread_local! {
+    static PLANTED: std::cell::Cell<Option<Defect>> = const { std::cell::Cell::new(None) };
+}
+
+/// Plants a defect in all machines of this thread, or none.
+#[cfg(feature = "planted")]
+pub fn plant(defect: Option<Defect>) {
+    PLANTED.set(defect);
+}
+
+/// Whether the machines of this thread have a defect.
+#[inline]
+pub(crate) fn is_planted(defect: Defect) -> bool {
+    #[cfg(feature = "planted")]
+    let planted = PLANTED.get() == Some(defect);
+    #[cfg(not(feature = "planted"))]
+    let planted = {
+        let _ = defect;
+        false
+    };
+    planted
+}

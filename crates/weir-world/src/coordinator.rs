@@ -1,0 +1,198 @@
+//! The coordinator's side: the real machine, and what drives it.
+
+use crate::events::{Call, Caller, Event, Reply};
+use crate::settings::Settings;
+use crate::world::World;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use weir_core::agent::Pacing;
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, Wire, first_coflow};
+use weir_model::{Fabric, Span, Time};
+
+/// How long its word holds.
+const LEASE: Span = Span::from_millis(1_000);
+/// A word may be so long on its way, and a new flow waits a little.
+const WORDS_UNDER_WAY: Span = Span::from_millis(300);
+
+/// A coordinator, or the place of one.
+pub(crate) struct CoordinatorSide {
+    pub(crate) core: Option<Coordinator>,
+    /// Which process it is.
+    pub(crate) life: u64,
+    /// When it was killed last.
+    died: Time,
+    /// When it acts next.
+    wakes: Time,
+    /// What its clock is ahead of the world's.
+    ahead: Span,
+    calls: BTreeMap<u64, Caller>,
+    bypass: Span,
+}
+
+impl CoordinatorSide {
+    pub(crate) fn drawn(settings: &Settings, rng: &mut ChaCha8Rng) -> CoordinatorSide {
+        // Half of the runs leave what takes less than a few milliseconds to TCP.
+        let bypass = if rng.random() { Span::ZERO } else { settings.time_for(4_000_000) };
+        CoordinatorSide {
+            core: None,
+            life: 0,
+            died: Time::MAX,
+            wakes: Time::MAX,
+            ahead: Span::from_nanos(rng.random_range(0..10_000_000_000)),
+            calls: BTreeMap::new(),
+            bypass,
+        }
+    }
+
+    /// What its clock shows.
+    pub(crate) fn now(&self, now: Time) -> Time {
+        now + self.ahead
+    }
+}
+
+impl World {
+    /// A process of the coordinator starts; it knows nothing.
+    pub(crate) fn start_coordinator(&mut self) {
+        self.check_that_all_move();
+        let life = self.number();
+        let now = self.coordinator.now(self.now);
+        let random = self.rng.random();
+        let fabric = Fabric::big_switch(self.settings.hosts, self.settings.link);
+        let policy = weir_policy::find(&self.settings.policy);
+        let (Ok(fabric), Ok(policy)) = (fabric, policy) else {
+            return self.violate(format!("no such hosts, or no policy {}", self.settings.policy));
+        };
+        let config = CoordinatorConfig {
+            fabric,
+            lease: LEASE,
+            first_coflow: first_coflow(now.nanos() / 1_000_000, random),
+            coflow_lease: Span::from_millis(600_000),
+            bypass: self.coordinator.bypass,
+            ready_wait: Span::from_millis(3),
+            deadline_margin: DeadlineMargin::NONE,
+            wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
+            sync_interval: Span::from_millis(10),
+            batch: Span::from_millis(1),
+        };
+        let side = &mut self.coordinator;
+        (side.life, side.wakes) = (life, Time::MAX);
+        side.core = Some(Coordinator::new(config, &policy));
+        self.settle_coordinator();
+    }
+
+    /// It is killed. Who called it hears that nobody answers.
+    pub(crate) fn kill_coordinator(&mut self) {
+        self.coordinator.core = None;
+        self.coordinator.died = self.now;
+        for (_, caller) in std::mem::take(&mut self.coordinator.calls) {
+            let delay = self.delay();
+            self.later(delay, Event::Answer { caller, answer: None });
+        }
+        for id in self.sessions.keys().copied().collect::<Vec<_>>() {
+            self.cut(id, None, false);
+        }
+    }
+
+    /// Where the coordinator has been away for longer than its word holds, nothing waits for it any more.
+    fn check_that_all_move(&mut self) {
+        if self.now.since(self.coordinator.died) < LEASE + WORDS_UNDER_WAY {
+            return;
+        }
+        for (number, host) in self.hosts.iter().enumerate() {
+            let Some(agent) = &host.agent else { continue };
+            let waits =
+                |flow: &&u64| agent.pacing(**flow).is_some_and(|pacing| pacing != Pacing::Unscheduled);
+            if let Some(flow) = host.flows.keys().find(waits) {
+                let pacing = agent.pacing(*flow);
+                return self.violate(format!("host {number}: flow {flow} is {pacing:?}, and nobody decides"));
+            }
+        }
+    }
+
+    pub(crate) fn wake_coordinator(&mut self) {
+        if self.coordinator.wakes <= self.now {
+            self.coordinator.wakes = Time::MAX;
+            self.settle_coordinator();
+        }
+    }
+
+    /// Lets the coordinator act, and does what it wants done.
+    pub(crate) fn settle_coordinator(&mut self) {
+        let now = self.coordinator.now(self.now);
+        let Some(core) = &mut self.coordinator.core else { return };
+        core.handle_timeout(now);
+        core.poll_plan(now);
+        let outputs: Vec<Output> = std::iter::from_fn(|| core.poll_output()).collect();
+        for output in outputs {
+            match output {
+                Output::Message(session, message) => self.say_downward(session, message),
+                Output::Close(session) => self.cut(session, None, false),
+                Output::Expired(coflow) => self.expired(coflow),
+                Output::Unregistered(done) => self.reply(done.token, Reply::Unregistered(done.record)),
+                Output::Decided(_) => {}
+                Output::Located(answer) => self.reply(answer.token, Reply::Located(answer.reply)),
+            }
+        }
+        self.wake_coordinator_in_time();
+    }
+
+    fn wake_coordinator_in_time(&mut self) {
+        let next = self.coordinator.core.as_ref().and_then(Coordinator::next_timeout);
+        let Some(next) = next else { return };
+        let ahead = self.coordinator.ahead;
+        let next = self.not_at_once(Time::from_nanos(next.nanos().saturating_sub(ahead.nanos())));
+        if next < self.coordinator.wakes {
+            self.coordinator.wakes = next;
+            self.queue.push(next, Event::CoordinatorWakes);
+        }
+    }
+
+    /// Somebody calls the coordinator.
+    pub(crate) fn call(&mut self, caller: Caller, call: Call) {
+        let delay = self.delay();
+        self.later(delay, Event::Call { caller, call });
+    }
+
+    pub(crate) fn take_call(&mut self, caller: Caller, call: Call) {
+        let now = self.coordinator.now(self.now);
+        let token = self.number();
+        let Some(core) = &mut self.coordinator.core else {
+            let delay = self.delay();
+            return self.later(delay, Event::Answer { caller, answer: None });
+        };
+        self.coordinator.calls.insert(token, caller);
+        match call {
+            Call::Register(request) => {
+                let coflow = core.handle_register(now, request).ok();
+                self.reply(token, Reply::Registered(coflow));
+            }
+            Call::Renew(request) => {
+                let renewed = core.handle_renew(now, &request);
+                self.reply(token, Reply::Renewed(renewed));
+            }
+            Call::Unregister(coflow) => core.handle_unregister(now, token, coflow),
+            Call::Locate(request) => core.handle_locate(now, token, request),
+        }
+        self.settle_coordinator();
+    }
+
+    /// The coordinator answers a call. Its process may be killed before the answer has left.
+    fn reply(&mut self, token: u64, reply: Reply) {
+        let Some(caller) = self.coordinator.calls.remove(&token) else {
+            return self.violate(format!("an answer to a call that nobody made: {reply:?}"));
+        };
+        let delay = self.delay();
+        let is_lost = !self.is_calm() && self.rng.random_range(0..100) == 0;
+        self.report.faults += u64::from(is_lost);
+        self.later(delay, Event::Answer { caller, answer: (!is_lost).then_some(reply) });
+    }
+
+    pub(crate) fn take_answer(&mut self, caller: Caller, answer: Option<Reply>) {
+        match caller {
+            Caller::Driver(job) => self.driver_hears(job, answer),
+            Caller::Renewal(job) => self.renewal_hears(job, answer),
+            Caller::Receiver(get) => self.receiver_hears(get, answer),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What came of a run, and what is wrong if something is left when all is over.
+
+use crate::jobs::Job;
+use crate::receiver::Get;
+use crate::world::World;
+use std::fmt;
+use weir_core::agent::{FactCursor, JournalEntry};
+use weir_model::Span;
+
+/// What happened in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Events.
+    pub events: u64,
+    /// Messages between agents and coordinators that arrived.
+    pub messages: u64,
+    /// Bytes of blocks that arrived.
+    pub bytes: u64,
+    /// Gets that were done.
+    pub gets: u64,
+    /// Transfers that were begun: more than gets where connections were lost.
+    pub transfers: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Virtual time.
+    pub took: Span,
+    /// Of all events: two runs with one digest did the same.
+    pub digest: u64,
+}
+
+/// What is wrong.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Seconds since the beginning.
+    pub at: f64,
+    /// In words.
+    pub what: String,
+    /// What had happened until then.
+    pub report: Report,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {:.6} s, after {} faults: {}", self.at, self.report.faults, self.what)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+impl World {
+    /// Everybody is there, and knows of the others.
+    pub(crate) fn is_whole(&self) -> bool {
+        let attached = self.hosts.iter().all(|host| host.agent.is_some() && host.session.is_some());
+        self.is_calm() && self.coordinator.core.is_some() && attached
+    }
+
+    /// What is not over, in words.
+    pub(crate) fn unfinished(&self) -> String {
+        let jobs: Vec<String> = self
+            .jobs
+            .iter()
+            .enumerate()
+            .filter(|(_, job)| !job.is_over())
+            .map(|(number, job)| {
+                let gets = self.gets.iter().filter(|get| get.job == number && !get.is_done);
+                let waits = |get: &Get| {
+                    let block = &job.blocks[get.block];
+                    let side = &self.hosts[block.host as usize];
+                    let held = side
+                        .agent
+                        .as_ref()
+                        .zip(job.coflow)
+                        .map(|(agent, coflow)| agent.places(coflow, &block.name).next().is_some());
+                    format!("{get:?} of {block:?}, held there: {held:?}, session {:?}", side.session)
+                };
+                let gets: Vec<String> = gets.map(waits).take(2).collect();
+                format!("job {number} (coflow {:?}, {:?}): {}", job.coflow, job.stage, gets.join("; "))
+            })
+            .take(3)
+            .collect();
+        if jobs.is_empty() { "somebody has no session".to_owned() } else { jobs.join("\n") }
+    }
+
+    /// Nothing is left of jobs that are over.
+    pub(crate) fn look_for_leaks(&mut self) {
+        let now = self.coordinator.now(self.now);
+        if let Some(core) = &mut self.coordinator.core {
+            let status = core.status(now);
+            if let Some(left) = status.coflows.iter().find(|left| !self.is_forgotten(left.coflow)) {
+                self.violate(format!("the coordinator still has {left:?}"));
+                return;
+            }
+            let flows: u64 = status.agents.iter().map(|agent| agent.flows).sum();
+            let blocks: u64 = status.agents.iter().map(|agent| agent.blocks).sum();
+            if (flows, blocks) != (0, 0) && !self.jobs.iter().any(Job::is_forgotten) {
+                let left: Vec<_> =
+                    status.agents.iter().filter(|agent| agent.flows + agent.blocks > 0).collect();
+                self.violate(format!(
+                    "the coordinator still has {flows} flows and {blocks} blocks of agents: {left:?}"
+                ));
+                return;
+            }
+        }
+        for number in 0..self.hosts.len() {
+            let host = &self.hosts[number];
+            let Some(agent) = &host.agent else { continue };
+            let flows = agent.open_flows();
+            let facts = agent.facts(&mut FactCursor::default(), usize::MAX);
+            let ended =
+                |fact: &JournalEntry| matches!(fact, JournalEntry::Ended(_) | JournalEntry::EndedRange(..));
+            let forgotten = |fact: &JournalEntry| match fact {
+                JournalEntry::Put(block) => self.is_forgotten(block.coflow),
+                JournalEntry::Served { coflow, .. } => self.is_forgotten(*coflow),
+                _ => false,
+            };
+            let left = facts.into_iter().find(|fact| !ended(fact) && !forgotten(fact));
+            let file = host
+                .files
+                .iter()
+                .find(|(_, job)| !self.jobs[**job].is_forgotten())
+                .map(|(path, _)| path.clone());
+            if let Some(path) = file {
+                self.violate(format!("host {number} still has {path}"));
+            } else if flows > 0 || !host.flows.is_empty() {
+                self.violate(format!("the agent of host {number} still has {flows} flows"));
+            } else if let Some(left) = left {
+                self.violate(format!("the agent of host {number} still knows {left:?}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What happens in the world, in order of time; of one time in the order in which it was put in.
+
+use std::collections::BTreeMap;
+use weir_core::coordinator::SessionId;
+use weir_model::Time;
+use weir_proto::data::{Identity, Status};
+use weir_proto::v1;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// The coordinator's next moment.
+    CoordinatorWakes,
+    /// An agent's next moment.
+    AgentWakes {
+        host: u32,
+    },
+    /// An agent without a session tries to get one.
+    Connect {
+        host: u32,
+        life: u64,
+    },
+    /// The coordinator is asked for its terms, and answers an agent that has them.
+    AskTerms {
+        host: u32,
+        life: u64,
+    },
+    /// They are there.
+    Terms {
+        host: u32,
+        life: u64,
+        terms: v1::TermsReply,
+        coordinator: u64,
+    },
+    /// A message of an agent arrives.
+    Upward {
+        session: SessionId,
+        message: v1::AgentMessage,
+    },
+    /// A message of the coordinator arrives.
+    Downward {
+        session: SessionId,
+        message: Box<v1::CoordinatorMessage>,
+    },
+    /// The coordinator refused a session.
+    Refused {
+        session: SessionId,
+    },
+    /// An end of a session learns that it is over.
+    CoordinatorLoses {
+        session: SessionId,
+    },
+    AgentLoses {
+        session: SessionId,
+    },
+    /// A batch of an agent's journal is on the disk.
+    Written {
+        host: u32,
+        life: u64,
+    },
+    /// A call arrives at the coordinator.
+    Call {
+        caller: Caller,
+        call: Call,
+    },
+    /// Its answer arrives; none: there was nobody.
+    Answer {
+        caller: Caller,
+        answer: Option<Reply>,
+    },
+    /// A driver goes on with its coflow.
+    Drive {
+        job: usize,
+    },
+    /// A driver renews its lease.
+    Renew {
+        job: usize,
+    },
+    /// A task puts its block.
+    Put {
+        job: usize,
+        block: usize,
+    },
+    /// A receiver looks for its block, or tries again.
+    Get {
+        get: usize,
+    },
+    /// A request arrives at an agent.
+    Request {
+        transfer: u64,
+    },
+    /// Its answer arrives at the receiver.
+    Response {
+        transfer: u64,
+        answer: Result<(Identity, u64), Status>,
+    },
+    /// Bytes leave an uplink.
+    Left {
+        transfer: u64,
+        offset: u64,
+        bytes: u64,
+    },
+    /// They are at their receiver.
+    Arrived {
+        transfer: u64,
+        offset: u64,
+        bytes: u64,
+    },
+    /// The sender hears that they are.
+    Acknowledged {
+        transfer: u64,
+        bytes: u64,
+    },
+    /// The receiver says that it has all.
+    Done {
+        transfer: u64,
+    },
+    /// An end of a connection learns that it is over.
+    ReceiverLoses {
+        transfer: u64,
+    },
+    SenderLoses {
+        transfer: u64,
+    },
+    /// Something fails.
+    Fault,
+    /// A driver dies, and its tasks with it.
+    Dies {
+        job: usize,
+    },
+    /// It is repaired.
+    CoordinatorStarts,
+    AgentStarts {
+        host: u32,
+    },
+}
+
+/// Who made a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Caller {
+    Driver(usize),
+    Renewal(usize),
+    Receiver(usize),
+}
+
+/// A call of the coordinator.
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    Register(v1::RegisterRequest),
+    Unregister(u64),
+    Renew(v1::RenewRequest),
+    Locate(v1::LocateRequest),
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    Registered(Option<u64>),
+    Unregistered(Option<v1::CoflowRecord>),
+    Renewed(v1::RenewReply),
+    Located(v1::LocateReply),
+}
+
+/// All that is to happen.
+#[derive(Default)]
+pub(crate) struct Queue {
+    events: BTreeMap<(Time, u64), Event>,
+    inserted: u64,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, at: Time, event: Event) {
+        self.events.insert((at, self.inserted), event);
+        self.inserted += 1;
+    }
+    pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
+        self.events.pop_first().map(|((at, _), event)| (at, event))
+    }
+}

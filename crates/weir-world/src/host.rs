@@ -1,0 +1,230 @@
+//! A host: the real agent, its disk, and what drives it.
+
+use crate::data::{BUFFER_BYTES, SEGMENT_BYTES};
+use crate::events::Event;
+use crate::world::World;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use weir_core::agent::{Agent, AgentConfig, Crowd, JournalEntry, Output};
+use weir_core::coordinator::SessionId;
+use weir_model::{Span, Time};
+
+/// How long a batch of the journal takes at most.
+const WRITE: Span = Span::from_millis(2);
+
+/// A host.
+pub(crate) struct Host {
+    pub(crate) agent: Option<Agent>,
+    /// Which process of the agent it is.
+    pub(crate) life: u64,
+    pub(crate) session: Option<SessionId>,
+    /// When it acts next.
+    wakes: Time,
+    ahead: Span,
+    spool_identity: u64,
+    /// Transfers by the agent's flows.
+    pub(crate) flows: BTreeMap<u64, u64>,
+    /// The journal: what is written, what is being written, and what waits for that.
+    journal: Vec<JournalEntry>,
+    writing: Vec<JournalEntry>,
+    unwritten: Vec<JournalEntry>,
+    /// Puts that wait for the journal, and those of the batch under way, by job and block.
+    puts: Vec<(usize, usize)>,
+    puts_under_way: Vec<(usize, usize)>,
+    /// Files in the spool, with the job of each.
+    pub(crate) files: BTreeMap<String, usize>,
+    /// When the links are free.
+    pub(crate) up_free: Time,
+    pub(crate) down_free: Time,
+}
+
+impl Host {
+    pub(crate) fn drawn(rng: &mut ChaCha8Rng) -> Host {
+        Host {
+            agent: None,
+            life: 0,
+            session: None,
+            wakes: Time::MAX,
+            ahead: Span::from_nanos(rng.random_range(0..10_000_000_000)),
+            spool_identity: rng.random_range(1..u64::MAX),
+            flows: BTreeMap::new(),
+            journal: Vec::new(),
+            writing: Vec::new(),
+            unwritten: Vec::new(),
+            puts: Vec::new(),
+            puts_under_way: Vec::new(),
+            files: BTreeMap::new(),
+            up_free: Time::ZERO,
+            down_free: Time::ZERO,
+        }
+    }
+
+    /// What its clock shows.
+    pub(crate) fn now(&self, now: Time) -> Time {
+        now + self.ahead
+    }
+
+    /// A put that the agent took waits for the journal.
+    pub(crate) fn await_put(&mut self, job: usize, block: usize) {
+        self.puts.push((job, block));
+    }
+}
+
+impl World {
+    /// A process of an agent starts, with what the journal has.
+    pub(crate) fn start_agent(&mut self, host: u32) {
+        let life = self.number();
+        let side = &mut self.hosts[host as usize];
+        let now = side.now(self.now);
+        let mut agent = Agent::new(AgentConfig {
+            host,
+            data_address: format!("10.0.0.{host}:7071"),
+            incarnation: now.nanos(),
+            spool_identity: side.spool_identity,
+            first_plan_wait: Span::from_millis(100),
+            report_interval: Span::from_millis(20),
+            batch: Span::from_millis(1),
+            uplink: None,
+            measures_interface: false,
+        });
+        side.journal.iter().for_each(|entry| agent.restore(entry.clone()));
+        // Files of tasks that died before their put was written down.
+        side.files.retain(|path, _| agent.owns(path));
+        side.agent = Some(agent);
+        (side.life, side.wakes) = (life, Time::MAX);
+        self.check_puts(host);
+        self.settle_agent(host);
+        self.connect_later(host);
+    }
+
+    /// It is killed: what is written stays, and some of what is being written.
+    pub(crate) fn kill_agent(&mut self, host: u32) {
+        let side = &mut self.hosts[host as usize];
+        let kept = self.rng.random_range(0..=side.writing.len());
+        side.journal.extend(side.writing.drain(..).take(kept));
+        side.unwritten.clear();
+        side.puts.clear();
+        side.puts_under_way.clear();
+        side.agent = None;
+        if let Some(session) = side.session.take() {
+            self.cut(session, None, true);
+        }
+        for (_, transfer) in std::mem::take(&mut self.hosts[host as usize].flows) {
+            self.lose_receiver(transfer);
+        }
+    }
+
+    pub(crate) fn wake_agent(&mut self, host: u32) {
+        let side = &mut self.hosts[host as usize];
+        if side.wakes <= self.now {
+            side.wakes = Time::MAX;
+            self.settle_agent(host);
+        }
+    }
+
+    /// Lets an agent act, and does what it wants done.
+    pub(crate) fn settle_agent(&mut self, host: u32) {
+        let at = self.now;
+        let side = &mut self.hosts[host as usize];
+        let now = side.now(at);
+        let Some(agent) = &mut side.agent else { return };
+        agent.handle_timeout(now);
+        self.transmit(host, now);
+        while let Some(output) =
+            self.hosts[host as usize].agent.as_mut().and_then(|agent| agent.poll_output(now))
+        {
+            match output {
+                Output::Journal(entry) => self.hosts[host as usize].unwritten.push(entry),
+                Output::Cut { coflow, block, .. } => self.cut_off(host, coflow, &block),
+                Output::Ended(..) | Output::Notice(_) => {}
+                Output::Abort(flow) => self.close_flow(host, flow),
+                Output::Discard(path) => _ = self.hosts[host as usize].files.remove(&path),
+                Output::Suspect(flow) => {
+                    // What holds flows up here is the path.
+                    if let Some(agent) = &mut self.hosts[host as usize].agent {
+                        agent.handle_waited(now, flow, Span::ZERO);
+                    }
+                }
+                Output::Message(message) => self.say_upward(host, message),
+            }
+        }
+        self.write(host);
+        self.wake_agent_in_time(host);
+    }
+
+    fn wake_agent_in_time(&mut self, host: u32) {
+        let side = &self.hosts[host as usize];
+        let Some(next) = side.agent.as_ref().and_then(Agent::next_timeout) else { return };
+        let next = self.not_at_once(Time::from_nanos(next.nanos().saturating_sub(side.ahead.nanos())));
+        let side = &mut self.hosts[host as usize];
+        if next < side.wakes {
+            side.wakes = next;
+            self.queue.push(next, Event::AgentWakes { host });
+        }
+    }
+
+    /// Writes what flows may send to their sockets.
+    fn transmit(&mut self, host: u32, now: Time) {
+        loop {
+            let side = &mut self.hosts[host as usize];
+            let Some(agent) = &mut side.agent else { return };
+            let Some(transmit) = agent.poll_transmit(now) else { return };
+            let number = side.flows.get(&transmit.flow).copied();
+            let Some(transfer) = number.and_then(|number| self.transfers.get_mut(&number)) else {
+                return self.violate(format!("host {host} sends flow {}, which is closed", transmit.flow));
+            };
+            if transfer.in_flight > transmit.in_flight_limit {
+                let round_trip = Span::from_nanos(self.settings.delay.nanos());
+                let segment_bytes = SEGMENT_BYTES;
+                let crowd = Crowd { in_flight: transfer.in_flight, round_trip, segment_bytes };
+                agent.handle_crowded(now, transmit.flow, crowd);
+                continue;
+            }
+            let left = transfer.size - transfer.sent;
+            let room = BUFFER_BYTES.saturating_sub(transfer.in_flight);
+            let bytes = transmit.bytes.min(room).min(left);
+            let offset = transfer.sent;
+            transfer.sent += bytes;
+            transfer.in_flight += bytes;
+            agent.handle_sent(now, transmit.flow, bytes);
+            if bytes < transmit.bytes.min(left) {
+                transfer.is_blocked = true;
+                agent.handle_blocked(now, transmit.flow);
+            }
+            if bytes > 0 {
+                let free = side.up_free.max(self.now) + self.settings.time_for(bytes);
+                side.up_free = free;
+                let transfer = number.unwrap_or_default();
+                self.queue.push(free, Event::Left { transfer, offset, bytes });
+            }
+        }
+    }
+
+    /// Begins to write what waits, if nothing is being written.
+    fn write(&mut self, host: u32) {
+        let side = &mut self.hosts[host as usize];
+        let waits = !side.unwritten.is_empty() || !side.puts.is_empty();
+        if !side.writing.is_empty() || !side.puts_under_way.is_empty() || !waits {
+            return;
+        }
+        side.writing = std::mem::take(&mut side.unwritten);
+        side.puts_under_way = std::mem::take(&mut side.puts);
+        let life = side.life;
+        let after = self.span(WRITE);
+        self.later(after, Event::Written { host, life });
+    }
+
+    pub(crate) fn written(&mut self, host: u32, life: u64) {
+        let side = &mut self.hosts[host as usize];
+        if side.life != life || side.agent.is_none() {
+            return;
+        }
+        let writing = std::mem::take(&mut side.writing);
+        side.journal.extend(writing);
+        for (job, block) in std::mem::take(&mut side.puts_under_way) {
+            self.is_put(job, block);
+        }
+        self.write(host);
+    }
+}

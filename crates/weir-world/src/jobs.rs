@@ -1,0 +1,305 @@
+//! Jobs: a driver with a coflow, tasks that put blocks, tasks that get them.
+
+use crate::events::{Call, Caller, Event, Reply};
+use crate::receiver::Get;
+use crate::world::World;
+use rand::RngExt;
+use std::collections::BTreeSet;
+use weir_core::agent::{BlockEntry, PutError};
+use weir_model::Span;
+use weir_proto::data::Identity;
+use weir_proto::v1;
+
+/// The lease that drivers ask for.
+const LEASE_MS: u64 = 10_000;
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Registering,
+    Moving,
+    Unregistering,
+    Over,
+}
+
+/// A block of a job.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) name: String,
+    pub(crate) host: u32,
+    pub(crate) size: u64,
+    pub(crate) identity: Identity,
+    /// The agent said that it holds it.
+    is_put: bool,
+}
+
+/// A job.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) stage: Stage,
+    pub(crate) coflow: Option<u64>,
+    key: u64,
+    pub(crate) blocks: Vec<Block>,
+    gets: BTreeSet<usize>,
+    left: usize,
+    /// How long after the others its receivers come: longer than its lease.
+    pause: Span,
+    /// When its driver dies, counted from when it is registered.
+    dies: Option<Span>,
+    /// An agent has heard how it was registered.
+    is_noted: bool,
+    has_died: bool,
+}
+
+impl Job {
+    pub(crate) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    /// Nobody is left who knows that its lease is short: the coordinator that registered it was killed before an agent had
+    /// heard so, and its driver died. It is kept as long as coflows usually are.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.has_died && !self.is_noted
+    }
+}
+
+impl World {
+    /// Draws what jobs there are.
+    pub(crate) fn draw_jobs(&mut self) {
+        for number in 0..self.settings.coflows as usize {
+            let mut job = Job {
+                stage: Stage::Registering,
+                coflow: None,
+                key: self.rng.random_range(1..u64::MAX),
+                blocks: Vec::new(),
+                gets: BTreeSet::new(),
+                left: 0,
+                pause: if self.rng.random_range(0..50) == 0 {
+                    self.millis(11_000, 14_000)
+                } else {
+                    Span::ZERO
+                },
+                is_noted: false,
+                has_died: false,
+                dies: (self.rng.random_range(0..25) == 0).then(|| self.millis(1, 800)),
+            };
+            for block in 0..self.rng.random_range(1..=self.settings.flows as usize) {
+                let size = match self.rng.random_range(0..10) {
+                    0 => 0,
+                    1..4 => self.rng.random_range(1..10_000),
+                    _ => self.rng.random_range(1..=self.settings.block_bytes),
+                };
+                let (host, to) = (self.some_host(), self.some_host());
+                let identity = Identity::drawn(self.rng.random());
+                job.blocks.push(Block { name: format!("b{block}"), host, size, identity, is_put: false });
+                job.gets.insert(self.gets.len());
+                let runs_again = self.rng.random_range(0..10) == 0;
+                self.gets.push(Get::new(number, block, to, runs_again));
+                job.left += 1;
+            }
+            self.jobs.push(job);
+            let after = self.span(self.settings.arrivals);
+            self.later(after, Event::Drive { job: number });
+        }
+    }
+
+    pub(crate) fn some_host(&mut self) -> u32 {
+        self.rng.random_range(0..self.settings.hosts)
+    }
+
+    /// A driver makes its call, or makes it again.
+    pub(crate) fn drive(&mut self, number: usize) {
+        let job = &self.jobs[number];
+        let call = match (job.stage, job.coflow) {
+            (Stage::Registering, _) => {
+                let options = v1::CoflowOptions {
+                    flows: job.gets.len() as u64,
+                    lease_ms: LEASE_MS,
+                    ..v1::CoflowOptions::default()
+                };
+                Call::Register(v1::RegisterRequest { options: Some(options), request_key: job.key })
+            }
+            (Stage::Unregistering, Some(coflow)) => Call::Unregister(coflow),
+            _ => return,
+        };
+        self.call(Caller::Driver(number), call);
+    }
+
+    pub(crate) fn driver_hears(&mut self, number: usize, answer: Option<Reply>) {
+        match answer {
+            Some(Reply::Registered(Some(coflow))) => self.registered(number, coflow),
+            Some(Reply::Unregistered(record)) => self.unregistered(number, record),
+            _ => {
+                let after = self.millis(20, 200);
+                self.later(after, Event::Drive { job: number });
+            }
+        }
+    }
+
+    fn registered(&mut self, number: usize, coflow: u64) {
+        if let Some(other) = self.jobs.iter().position(|job| job.coflow == Some(coflow)) {
+            return self.violate(format!("jobs {other} and {number} were given the same coflow {coflow}"));
+        }
+        let job = &mut self.jobs[number];
+        (job.coflow, job.stage) = (Some(coflow), Stage::Moving);
+        let (blocks, gets, pause, dies) = (job.blocks.len(), job.gets.clone(), job.pause, job.dies);
+        for block in 0..blocks {
+            let after = self.millis(0, 300);
+            self.later(after, Event::Put { job: number, block });
+        }
+        for get in gets {
+            let after = self.millis(0, 400) + pause;
+            self.later(after, Event::Get { get });
+        }
+        if let Some(after) = dies {
+            self.later(after, Event::Dies { job: number });
+        }
+        self.renew_later(number);
+    }
+
+    /// All of a coflow was moved, once, and is counted so.
+    fn unregistered(&mut self, number: usize, record: Option<v1::CoflowRecord>) {
+        let job = &mut self.jobs[number];
+        job.stage = Stage::Over;
+        let moved = (job.gets.len() as u64, job.blocks.iter().map(|block| block.size).sum());
+        let counted = record.map_or((0, 0), |record| (record.flows, record.bytes));
+        // What is not acknowledged when an agent or the coordinator is killed is not counted.
+        let exact = self.report.faults == 0;
+        if counted.0 > moved.0 || counted.1 > moved.1 || (exact && counted != moved) {
+            self.violate(format!(
+                "job {number} moved {moved:?} flows and bytes, and {counted:?} are counted"
+            ));
+        }
+    }
+
+    /// An agent heard how coflows were registered.
+    pub(crate) fn noted(&mut self, notes: &[v1::CoflowNote]) {
+        for job in &mut self.jobs {
+            job.is_noted |= notes.iter().any(|note| Some(note.coflow) == job.coflow);
+        }
+    }
+
+    /// The job of a coflow that nobody can be asked to forget.
+    pub(crate) fn is_forgotten(&self, coflow: u64) -> bool {
+        self.jobs.iter().any(|job| job.coflow == Some(coflow) && job.is_forgotten())
+    }
+
+    /// A driver dies, and its tasks with it. Its coflow is collected when its lease has ended.
+    pub(crate) fn die(&mut self, number: usize) {
+        let job = &mut self.jobs[number];
+        if job.stage != Stage::Moving {
+            return;
+        }
+        (job.stage, job.has_died) = (Stage::Over, true);
+        for get in job.gets.clone() {
+            if let Some(transfer) = self.gets[get].transfer {
+                self.break_transfer(transfer);
+            }
+        }
+    }
+
+    fn renew_later(&mut self, number: usize) {
+        self.later(Span::from_millis(LEASE_MS / 3), Event::Renew { job: number });
+    }
+
+    pub(crate) fn renew(&mut self, number: usize) {
+        let Some(coflow) = self.jobs[number].coflow.filter(|_| self.jobs[number].stage == Stage::Moving)
+        else {
+            return;
+        };
+        self.call(Caller::Renewal(number), Call::Renew(v1::RenewRequest { coflows: vec![coflow] }));
+        self.renew_later(number);
+    }
+
+    pub(crate) fn renewal_hears(&mut self, number: usize, answer: Option<Reply>) {
+        if let Some(Reply::Renewed(renewed)) = answer
+            && !renewed.ended.is_empty()
+            && self.jobs[number].stage == Stage::Moving
+        {
+            self.violate(format!("the coflow of job {number}, which is live, has ended, says a renewal"));
+        }
+    }
+
+    /// The coordinator ended a coflow because nobody cared for it.
+    pub(crate) fn expired(&mut self, coflow: u64) {
+        let live = |job: &crate::jobs::Job| job.coflow == Some(coflow) && job.stage == Stage::Moving;
+        if let Some(number) = self.jobs.iter().position(live) {
+            self.violate(format!("the coflow of job {number} expired, and its driver lives"));
+        }
+    }
+
+    /// A task puts its block, or does so again.
+    pub(crate) fn put(&mut self, number: usize, block: usize) {
+        let at = self.now;
+        let job = &self.jobs[number];
+        let Some(coflow) = job.coflow.filter(|_| !job.blocks[block].is_put && !job.is_over()) else { return };
+        let Block { name, host, size, identity, .. } = &job.blocks[block];
+        let (host, path) = (*host, format!("/spool/{number}-{block}"));
+        let entry = BlockEntry {
+            coflow,
+            block: name.clone(),
+            path: path.clone(),
+            offset: 0,
+            size: *size,
+            spooled: true,
+            frame_checksums: Vec::new(),
+            stamp: None,
+            identity: *identity,
+        };
+        let side = &mut self.hosts[host as usize];
+        let life = side.life;
+        let Some(agent) = &mut side.agent else {
+            return self.put_later(number, block);
+        };
+        match agent.handle_put(entry) {
+            Ok(()) => {
+                side.files.insert(path, number);
+                side.await_put(number, block);
+                // If the agent is killed before it answers, the task puts again.
+                let _ = (life, at);
+                self.put_later(number, block);
+                self.settle_agent(host);
+            }
+            Err(PutError::Ended(_)) if self.jobs[number].stage != Stage::Moving => {}
+            Err(error) => self.violate(format!("block {block} of job {number} is not taken: {error}")),
+        }
+    }
+
+    fn put_later(&mut self, number: usize, block: usize) {
+        let after = self.millis(20, 200);
+        self.later(after, Event::Put { job: number, block });
+    }
+
+    /// An agent answered for a put.
+    pub(crate) fn is_put(&mut self, number: usize, block: usize) {
+        self.jobs[number].blocks[block].is_put = true;
+    }
+
+    /// A receiver of a job has its block.
+    pub(crate) fn got(&mut self, number: usize) {
+        let job = &mut self.jobs[number];
+        job.left -= 1;
+        if job.left == 0 {
+            job.stage = Stage::Unregistering;
+            let after = self.millis(0, 50);
+            self.later(after, Event::Drive { job: number });
+        }
+    }
+
+    /// What an agent answered for, and its coflow needs, it holds.
+    pub(crate) fn check_puts(&mut self, host: u32) {
+        let Some(agent) = &self.hosts[host as usize].agent else { return };
+        let lost = self.jobs.iter().enumerate().filter(|(_, job)| job.stage == Stage::Moving).find_map(
+            |(number, job)| {
+                let coflow = job.coflow?;
+                let is_lost = |block: &&Block| {
+                    block.is_put && block.host == host && agent.places(coflow, &block.name).next().is_none()
+                };
+                Some((number, job.blocks.iter().find(is_lost)?.name.clone()))
+            },
+        );
+        if let Some((number, name)) = lost {
+            self.violate(format!("host {host} does not hold {name} of job {number}, which it answered for"));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A world in which the machines of the live system run in virtual time: the real coordinator and the real agents on one
+//! queue of events, and models of all else (links, sockets, disks, receivers, drivers).
+//!
+//! # Problem
+//! Processes that are killed at random find what a laboratory's timing lets happen. What is rare needs thousands of runs that
+//! differ, and a run that failed must come again exactly.
+//!
+//! # Approach
+//! All that is drawn comes from one seed: what jobs do, how long messages take, what fails and when. Machines get time as an
+//! argument, so a run of minutes takes milliseconds, and the same seed gives the same run, event by event.
+//!
+//! Faults stop at some time. At every step it is checked that nothing wrong happens ([`Violation`]); when all should be over,
+//! that all is over and nothing is left.
+//!
+//! # What is modelled, and how
+//! * A session between an agent and its coordinator is two streams in order, each message delayed at random; it can be cut, and
+//!   each end learns of that at another time.
+//! * Data goes through a buffer of the sending socket, over the sender's uplink and the receiver's downlink, first come first
+//!   served at their rates. Bytes are places in a block and not contents: which identity, from where, how many.
+//! * A disk takes time for each batch of the journal; a process that is killed leaves what was written, and of the batch under
+//!   way some lines. (That a machine loses what it wrote and did not sync is not modelled yet.)
+//! * Receivers and drivers do what the client library does: they locate, ask, resume, try again, renew leases.
+#![forbid(unsafe_code)]
+
+mod coordinator;
+mod data;
+mod end;
+mod events;
+mod faults;
+mod host;
+mod jobs;
+mod receiver;
+mod seeds;
+mod session;
+mod settings;
+mod world;
+
+pub use end::{Report, Violation};
+#[cfg(feature = "planted")]
+pub use seeds::find;
+pub use seeds::{Outcome, run_seeds};
+pub use settings::Settings;
+pub use world::run;

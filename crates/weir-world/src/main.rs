@@ -1,0 +1,108 @@
+//! Runs the world under many seeds, and says which fail.
+
+use clap::Parser;
+use std::process::ExitCode;
+use std::time::Instant;
+use weir_world::{Settings, run_seeds};
+
+/// The live system's machines in virtual time, under faults that seeds draw
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How many seeds
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Hosts
+    #[arg(long)]
+    hosts: Option<u32>,
+    /// Coflows
+    #[arg(long)]
+    coflows: Option<u32>,
+    /// A policy; without one, each seed takes the next of several
+    #[arg(long)]
+    policy: Option<String>,
+    /// Nothing fails
+    #[arg(long)]
+    no_faults: bool,
+    /// Print every event
+    #[arg(long)]
+    trace: bool,
+    /// Plant each of the known defects in turn, and say how many seeds it takes to find it
+    #[cfg(feature = "planted")]
+    #[arg(long)]
+    planted: bool,
+}
+
+impl Arguments {
+    fn settings(&self, seed: u64) -> Settings {
+        let usual = Settings::of_seed(seed);
+        Settings {
+            hosts: self.hosts.unwrap_or(usual.hosts),
+            coflows: self.coflows.unwrap_or(usual.coflows),
+            policy: self.policy.clone().unwrap_or(usual.policy),
+            faults: usual.faults.filter(|_| !self.no_faults),
+            trace: self.trace,
+            ..usual
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let seeds = arguments.seed..arguments.seed.saturating_add(arguments.seeds);
+    #[cfg(feature = "planted")]
+    if arguments.planted {
+        return find_planted(seeds);
+    }
+    let began = Instant::now();
+    let outcome = run_seeds(
+        seeds,
+        |seed| arguments.settings(seed),
+        |seed, violation| println!("seed {seed}: {violation}"),
+    );
+    let done = &outcome.done;
+    println!(
+        "{} seeds in {:.1} s: {} events, {} messages, {} gets by {} transfers, {} faults, {:.0} s of virtual time, \
+         digest {:016x}; {} failed",
+        arguments.seeds,
+        began.elapsed().as_secs_f64(),
+        done.events,
+        done.messages,
+        done.gets,
+        done.transfers,
+        done.faults,
+        done.took.as_secs(),
+        done.digest,
+        outcome.failed.len()
+    );
+    if outcome.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(feature = "planted")]
+fn find_planted(seeds: std::ops::Range<u64>) -> ExitCode {
+    let all = weir_core::planted::ALL;
+    let mut needed: Vec<u64> = Vec::new();
+    for defect in all {
+        match weir_world::find(defect, seeds.clone()) {
+            Some((tried, violation)) => {
+                let what: String = violation.to_string().chars().take(100).collect();
+                println!("{defect:?}: found by {tried} seeds: {what}");
+                needed.push(tried);
+            }
+            None => println!("{defect:?}: NOT FOUND by {} seeds", seeds.end - seeds.start),
+        }
+    }
+    needed.sort_unstable();
+    let (median, worst) = (needed.get(needed.len() / 2), needed.last());
+    println!(
+        "{} of {} found; seeds needed: median {}, worst {}",
+        needed.len(),
+        all.len(),
+        median.unwrap_or(&0),
+        worst.unwrap_or(&0)
+    );
+    if needed.len() == all.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

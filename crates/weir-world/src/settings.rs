@@ -1,0 +1,69 @@
+//! What a run is like, before anything is drawn.
+
+use weir_model::{Rate, Span};
+
+/// The policies that seeds take in turn.
+const POLICIES: [&str; 5] = ["varys", "dclas-strict", "fair", "dclas", "fifo"];
+/// One seed in so many runs without a fault: there what is counted has to be exact.
+const WITHOUT_FAULTS: u64 = 8;
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Hosts, each with an agent.
+    pub hosts: u32,
+    /// Coflows, which begin within `arrivals`.
+    pub coflows: u32,
+    /// Flows of a coflow, at most.
+    pub flows: u32,
+    /// Bytes of a block, at most.
+    pub block_bytes: u64,
+    /// The policy's name.
+    pub policy: String,
+    /// Of each host's link, up and down.
+    pub link: Rate,
+    /// How long a message takes, at most.
+    pub delay: Span,
+    /// When the last coflow begins.
+    pub arrivals: Span,
+    /// Whether anything fails, and until when.
+    pub faults: Option<Span>,
+    /// When all has to be over, counted from when the last fault is repaired.
+    pub patience: Span,
+    /// Prints every event.
+    pub trace: bool,
+}
+
+impl Settings {
+    /// What a seed runs with: the next of several policies, and mostly with faults.
+    pub fn of_seed(seed: u64) -> Settings {
+        let usual = Settings::usual();
+        Settings {
+            policy: POLICIES[(seed % POLICIES.len() as u64) as usize].to_owned(),
+            faults: usual.faults.filter(|_| seed % WITHOUT_FAULTS != WITHOUT_FAULTS - 1),
+            ..usual
+        }
+    }
+
+    /// How long a link needs for so many bytes.
+    pub(crate) fn time_for(&self, bytes: u64) -> Span {
+        Span::from_secs_ceil(bytes as f64 / self.link.bytes_per_sec())
+    }
+
+    /// A run with faults: 16 hosts, 50 coflows.
+    pub fn usual() -> Settings {
+        Settings {
+            hosts: 16,
+            coflows: 50,
+            flows: 8,
+            block_bytes: 2_000_000,
+            policy: "varys".to_owned(),
+            link: Rate::from_bits_per_sec(1e9),
+            delay: Span::from_millis(1),
+            arrivals: Span::from_millis(3_000),
+            faults: Some(Span::from_millis(4_000)),
+            patience: Span::from_millis(120_000),
+            trace: false,
+        }
+    }
+}

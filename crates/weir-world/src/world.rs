@@ -1,0 +1,221 @@
+//! The world: all parties, and the loop.
+
+use crate::coordinator::CoordinatorSide;
+use crate::data::Transfer;
+use crate::end::{Report, Violation};
+use crate::events::{Event, Queue};
+use crate::host::Host;
+use crate::jobs::Job;
+use crate::receiver::Get;
+use crate::session::Session;
+use crate::settings::Settings;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::hash::Hasher;
+use twox_hash::XxHash3_64;
+use weir_core::coordinator::SessionId;
+use weir_model::{Span, Time};
+
+/// The world's time begins here: clocks show the time of day.
+const BEGIN: Time = Time::from_millis(1_700_000_000_000);
+/// No party acts twice within this time for nothing.
+const STEP: Span = Span::from_nanos(50_000);
+/// How long everything is let be once all jobs are over, before it is looked at what is left.
+const QUIET: Span = Span::from_millis(20_000);
+
+/// All parties, and what is to happen.
+pub(crate) struct World {
+    pub(crate) settings: Settings,
+    pub(crate) rng: ChaCha8Rng,
+    pub(crate) now: Time,
+    pub(crate) queue: Queue,
+    pub(crate) coordinator: CoordinatorSide,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) gets: Vec<Get>,
+    pub(crate) transfers: BTreeMap<u64, Transfer>,
+    /// Numbers of sessions, transfers, tokens and lives: each its own.
+    pub(crate) numbers: u64,
+    pub(crate) report: Report,
+    /// What was wrong first.
+    pub(crate) wrong: Option<Violation>,
+    digest: XxHash3_64,
+}
+
+/// Runs what a seed says.
+///
+/// # Errors
+/// What went wrong, first of all.
+pub fn run(seed: u64, settings: &Settings) -> Result<Report, Violation> {
+    let mut world = World::new(seed, settings.clone());
+    world.begin();
+    world.run()
+}
+
+impl World {
+    fn new(seed: u64, settings: Settings) -> World {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let coordinator = CoordinatorSide::drawn(&settings, &mut rng);
+        let hosts = (0..settings.hosts).map(|_| Host::drawn(&mut rng)).collect();
+        World {
+            settings,
+            rng,
+            now: BEGIN,
+            queue: Queue::default(),
+            coordinator,
+            hosts,
+            sessions: BTreeMap::new(),
+            jobs: Vec::new(),
+            gets: Vec::new(),
+            transfers: BTreeMap::new(),
+            numbers: 0,
+            report: Report::default(),
+            wrong: None,
+            digest: XxHash3_64::new(),
+        }
+    }
+
+    fn begin(&mut self) {
+        self.start_coordinator();
+        for host in 0..self.settings.hosts {
+            self.start_agent(host);
+        }
+        self.draw_jobs();
+        self.next_fault();
+    }
+
+    fn run(mut self) -> Result<Report, Violation> {
+        let faults = self.settings.faults.unwrap_or_default();
+        let limit = BEGIN + self.settings.arrivals.max(faults) + self.settings.patience;
+        let mut end = None;
+        while let Some((at, event)) = self.queue.pop() {
+            if end.is_some_and(|end| at > end) {
+                break;
+            }
+            self.now = at;
+            if at > limit {
+                let left = self.unfinished();
+                return Err(self.violated(format!("not over in time: {left}")));
+            }
+            self.note(&event);
+            self.happen(event);
+            if let Some(wrong) = self.wrong.take() {
+                return Err(wrong);
+            }
+            if end.is_none() && self.jobs.iter().all(Job::is_over) && self.is_whole() {
+                end = Some(self.now + QUIET);
+            }
+        }
+        self.look_for_leaks();
+        if let Some(wrong) = self.wrong.take() {
+            return Err(wrong);
+        }
+        self.report.took = self.now.since(BEGIN);
+        self.report.digest = self.digest.finish();
+        Ok(self.report)
+    }
+
+    /// Counts an event, and shows it to whoever wants to see.
+    fn note(&mut self, event: &Event) {
+        self.report.events += 1;
+        let mut line = String::new();
+        let _ = write!(line, "{:.6} {event:?}", self.since_begin());
+        self.digest.write(line.as_bytes());
+        if self.settings.trace {
+            println!("{line}");
+        }
+    }
+
+    pub(crate) fn since_begin(&self) -> f64 {
+        self.now.since(BEGIN).as_secs()
+    }
+
+    /// Whether faults may happen no more.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.settings.faults.is_none_or(|faults| self.now >= BEGIN + faults)
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::CoordinatorWakes => self.wake_coordinator(),
+            Event::AgentWakes { host } => self.wake_agent(host),
+            Event::Connect { host, life } => self.connect(host, life),
+            Event::AskTerms { host, life } => self.give_terms(host, life),
+            Event::Terms { host, life, terms, coordinator } => {
+                self.begin_session(host, life, terms, coordinator)
+            }
+            Event::Upward { session, message } => self.hear_agent(session, message),
+            Event::Downward { session, message } => self.hear_coordinator(session, *message),
+            Event::Refused { session } => self.refused(session),
+            Event::CoordinatorLoses { session } => self.coordinator_loses(session),
+            Event::AgentLoses { session } => self.agent_loses(session),
+            Event::Written { host, life } => self.written(host, life),
+            Event::Call { caller, call } => self.take_call(caller, call),
+            Event::Answer { caller, answer } => self.take_answer(caller, answer),
+            Event::Drive { job } => self.drive(job),
+            Event::Renew { job } => self.renew(job),
+            Event::Put { job, block } => self.put(job, block),
+            Event::Get { get } => self.get(get),
+            Event::Request { transfer } => self.request(transfer),
+            Event::Response { transfer, answer } => self.response(transfer, answer),
+            Event::Left { transfer, offset, bytes } => self.left(transfer, offset, bytes),
+            Event::Arrived { transfer, offset, bytes } => self.arrived(transfer, offset, bytes),
+            Event::Acknowledged { transfer, bytes } => self.acknowledged(transfer, bytes),
+            Event::Done { transfer } => self.done(transfer),
+            Event::ReceiverLoses { transfer } => self.receiver_loses(transfer),
+            Event::SenderLoses { transfer } => self.sender_loses(transfer),
+            Event::Fault => self.fail(),
+            Event::Dies { job } => self.die(job),
+            Event::CoordinatorStarts => self.start_coordinator(),
+            Event::AgentStarts { host } => self.start_agent(host),
+        }
+    }
+
+    /// Another number.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// A span of up to `most`, and not none.
+    pub(crate) fn span(&mut self, most: Span) -> Span {
+        Span::from_nanos(self.rng.random_range(1..=most.nanos().max(1)))
+    }
+
+    /// A span between two, in milliseconds.
+    pub(crate) fn millis(&mut self, from: u64, to: u64) -> Span {
+        Span::from_nanos(self.rng.random_range(from * 1_000_000..to * 1_000_000))
+    }
+
+    /// How long a message takes: mostly a part of the usual delay, now and then a hundred times as long.
+    pub(crate) fn delay(&mut self) -> Span {
+        let most = self.settings.delay;
+        let long = !self.is_calm() && self.rng.random_range(0..200) == 0;
+        let most = if long { Span::from_nanos(most.nanos() * 100) } else { most };
+        self.span(most)
+    }
+
+    /// Something happens later.
+    pub(crate) fn later(&mut self, after: Span, event: Event) {
+        self.queue.push(self.now + after, event);
+    }
+
+    /// When a party is to act that wants to at this time: not at once again.
+    pub(crate) fn not_at_once(&self, at: Time) -> Time {
+        at.max(self.now + STEP)
+    }
+
+    /// Something is wrong.
+    pub(crate) fn violate(&mut self, what: String) {
+        if self.wrong.is_none() {
+            self.wrong = Some(self.violated(what));
+        }
+    }
+
+    fn violated(&self, what: String) -> Violation {
+        Violation { at: self.since_begin(), what, report: self.report.clone() }
+    }
+}
