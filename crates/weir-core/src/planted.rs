@@ -34,12 +34,14 @@ pub enum Defect {
     LeaseForever,
     /// A receiver that gets a block once more counts once more.
     CountedTwice,
+    /// Of two coflows whose registrations have one key, both from earlier processes, the one that is told later ends.
+    EitherEnded,
     /// An agent that comes does not say which blocks it holds.
     BlocksNotTold,
 }
 
 /// All of them.
-pub const ALL: [Defect; 16] = [
+pub const ALL: [Defect; 17] = [
     Defect::PutNotWritten,
     Defect::OffsetForgotten,
     Defect::CloseNotTold,
@@ -56,7 +58,11 @@ pub const ALL: [Defect; 16] = [
     Defect::LeaseForever,
     Defect::CountedTwice,
     Defect::BlocksNotTold,
+    Defect::EitherEnded,
 ];
+
+/// Those of them that take thousands of seeds to find.
+pub const RARE: [Defect; 2] = [Defect::NoWitnesses, Defect::EitherEnded];
 
 #[cfg(feature = "planted")]
 std::thread_local! {

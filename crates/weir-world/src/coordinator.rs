@@ -22,6 +22,8 @@ pub(crate) struct CoordinatorSide {
     pub(crate) life: u64,
     /// When it was killed last.
     died: Time,
+    /// Until when it stands (SIGSTOP).
+    pub(crate) stopped_until: Time,
     /// When it acts next.
     wakes: Time,
     /// What its clock is ahead of the world's.
@@ -38,6 +40,7 @@ impl CoordinatorSide {
             core: None,
             life: 0,
             died: Time::MAX,
+            stopped_until: Time::ZERO,
             wakes: Time::MAX,
             ahead: Span::from_nanos(rng.random_range(0..10_000_000_000)),
             calls: BTreeMap::new(),
@@ -84,6 +87,7 @@ impl World {
     /// It is killed. Who called it hears that nobody answers.
     pub(crate) fn kill_coordinator(&mut self) {
         self.coordinator.core = None;
+        self.coordinator.stopped_until = Time::ZERO;
         self.coordinator.died = self.now;
         for (_, caller) in std::mem::take(&mut self.coordinator.calls) {
             let delay = self.delay();
@@ -100,7 +104,10 @@ impl World {
             return;
         }
         for (number, host) in self.hosts.iter().enumerate() {
-            let Some(agent) = &host.agent else { continue };
+            let Some(agent) = host.agent.as_ref().filter(|_| host.stopped_until + WORDS_UNDER_WAY < self.now)
+            else {
+                continue;
+            };
             let waits =
                 |flow: &&u64| agent.pacing(**flow).is_some_and(|pacing| pacing != Pacing::Unscheduled);
             if let Some(flow) = host.flows.keys().find(waits) {

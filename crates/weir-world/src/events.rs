@@ -173,7 +173,11 @@ impl Queue {
         self.events.insert((at, self.inserted), event);
         self.inserted += 1;
     }
-    pub(crate) fn pop(&mut self) -> Option<(Time, Event)> {
-        self.events.pop_first().map(|((at, _), event)| (at, event))
+    pub(crate) fn pop(&mut self) -> Option<(Time, u64, Event)> {
+        self.events.pop_first().map(|((at, number), event)| (at, number, event))
+    }
+    /// Puts an event off. It keeps its place among those that were put in with it.
+    pub(crate) fn put_off(&mut self, at: Time, number: u64, event: Event) {
+        self.events.insert((at, number), event);
     }
 }

@@ -3,6 +3,7 @@
 use crate::events::Event;
 use crate::world::World;
 use rand::RngExt;
+use weir_core::coordinator::SessionId;
 
 impl World {
     /// The next fault, while there are to be any.
@@ -13,12 +14,18 @@ impl World {
         }
     }
 
+    fn some_session(&mut self) -> Option<SessionId> {
+        let open = self.sessions.iter().filter(|(_, session)| !session.is_cut);
+        let open: Vec<SessionId> = open.map(|(&id, _)| id).collect();
+        (!open.is_empty()).then(|| open[self.rng.random_range(0..open.len())])
+    }
+
     pub(crate) fn fail(&mut self) {
         if self.is_calm() {
             return;
         }
         self.report.faults += 1;
-        match self.rng.random_range(0..10) {
+        match self.rng.random_range(0..16) {
             0 if self.coordinator.core.is_some() => {
                 self.kill_coordinator();
                 let after = self.millis(5, 2_000);
@@ -33,11 +40,27 @@ impl World {
                 }
             }
             4..7 => {
-                let open: Vec<_> =
-                    self.sessions.iter().filter(|(_, session)| !session.is_cut).map(|(&id, _)| id).collect();
-                if !open.is_empty() {
-                    let id = open[self.rng.random_range(0..open.len())];
+                if let Some(id) = self.some_session() {
                     self.cut(id, None, true);
+                }
+            }
+            10 => {
+                let until = self.now + self.millis(50, 4_000);
+                self.coordinator.stopped_until = until.max(self.coordinator.stopped_until);
+            }
+            11..13 => {
+                let (host, until) = (self.some_host(), self.now + self.millis(50, 4_000));
+                let side = &mut self.hosts[host as usize];
+                side.stopped_until = until.max(side.stopped_until);
+            }
+            13 => {
+                let (host, until) = (self.some_host(), self.now + self.millis(5, 1_000));
+                self.hosts[host as usize].full_until = until;
+            }
+            14..16 => {
+                let (span, upward) = (self.millis(50, 4_000), self.rng.random());
+                if let Some(id) = self.some_session() {
+                    self.stall(id, span, upward);
                 }
             }
             _ => {

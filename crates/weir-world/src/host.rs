@@ -34,6 +34,9 @@ pub(crate) struct Host {
     puts_under_way: Vec<(usize, usize)>,
     /// Files in the spool, with the job of each.
     pub(crate) files: BTreeMap<String, usize>,
+    /// Until when its agent stands (SIGSTOP), and its disk is full.
+    pub(crate) stopped_until: Time,
+    pub(crate) full_until: Time,
     /// When the links are free.
     pub(crate) up_free: Time,
     pub(crate) down_free: Time,
@@ -55,6 +58,8 @@ impl Host {
             puts: Vec::new(),
             puts_under_way: Vec::new(),
             files: BTreeMap::new(),
+            stopped_until: Time::ZERO,
+            full_until: Time::ZERO,
             up_free: Time::ZERO,
             down_free: Time::ZERO,
         }
@@ -75,6 +80,10 @@ impl World {
     /// A process of an agent starts, with what the journal has.
     pub(crate) fn start_agent(&mut self, host: u32) {
         let life = self.number();
+        if !self.is_calm() && self.rng.random_range(0..5) == 0 {
+            // Somebody set its clock, by days.
+            self.hosts[host as usize].ahead = self.millis(0, 3 * 24 * 3_600_000);
+        }
         let side = &mut self.hosts[host as usize];
         let now = side.now(self.now);
         let mut agent = Agent::new(AgentConfig {
@@ -102,11 +111,13 @@ impl World {
     pub(crate) fn kill_agent(&mut self, host: u32) {
         let side = &mut self.hosts[host as usize];
         let kept = self.rng.random_range(0..=side.writing.len());
-        side.journal.extend(side.writing.drain(..).take(kept));
-        side.unwritten.clear();
+        side.journal.extend(side.writing.drain(..kept));
+        let is_done = |entry: &JournalEntry| matches!(entry, JournalEntry::Done { .. });
+        self.forgot_done |=
+            side.writing.drain(..).chain(side.unwritten.drain(..)).any(|entry| is_done(&entry));
         side.puts.clear();
         side.puts_under_way.clear();
-        side.agent = None;
+        (side.agent, side.stopped_until) = (None, Time::ZERO);
         if let Some(session) = side.session.take() {
             self.cut(session, None, true);
         }
@@ -215,10 +226,38 @@ impl World {
         self.later(after, Event::Written { host, life });
     }
 
+    /// The disk has no room: puts of the batch are refused and taken back, all else waits for room.
+    fn not_written(&mut self, host: u32) {
+        let side = &mut self.hosts[host as usize];
+        let refused = std::mem::take(&mut side.puts_under_way);
+        let mut waits = std::mem::take(&mut side.writing);
+        for (job, block) in refused {
+            let Some((coflow, name, place)) = self.place_of(job, block) else { continue };
+            let side = &mut self.hosts[host as usize];
+            let is_of_it = |entry: &JournalEntry| match entry {
+                JournalEntry::Put(put) => put.coflow == coflow && put.block == name,
+                _ => false,
+            };
+            waits.retain(|entry| !is_of_it(entry));
+            side.unwritten.retain(|entry| !is_of_it(entry));
+            side.puts.retain(|put| *put != (job, block));
+            if let Some(agent) = &mut side.agent {
+                agent.handle_unwritten(coflow, &name, &place);
+            }
+        }
+        let side = &mut self.hosts[host as usize];
+        waits.append(&mut side.unwritten);
+        side.unwritten = waits;
+        self.settle_agent(host);
+    }
+
     pub(crate) fn written(&mut self, host: u32, life: u64) {
         let side = &mut self.hosts[host as usize];
         if side.life != life || side.agent.is_none() {
             return;
+        }
+        if side.full_until > self.now {
+            return self.not_written(host);
         }
         let writing = std::mem::take(&mut side.writing);
         side.journal.extend(writing);

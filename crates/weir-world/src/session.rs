@@ -139,6 +139,14 @@ impl World {
         }
     }
 
+    /// Nothing of one direction arrives for a while; what was said then comes late, and in order.
+    pub(crate) fn stall(&mut self, id: SessionId, span: Span, upward: bool) {
+        let until = self.now + span;
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let direction = if upward { &mut session.up } else { &mut session.down };
+        *direction = (*direction).max(until);
+    }
+
     /// How long it takes an end to learn that the other is gone: mostly no time, at times as long as a probe takes.
     fn notice(&mut self) -> Span {
         use rand::RngExt;

@@ -40,6 +40,8 @@ pub(crate) struct World {
     /// Numbers of sessions, transfers, tokens and lives: each its own.
     pub(crate) numbers: u64,
     pub(crate) report: Report,
+    /// An agent was killed before it had written down that a flow was done: it may be counted once more.
+    pub(crate) forgot_done: bool,
     /// What was wrong first.
     pub(crate) wrong: Option<Violation>,
     digest: XxHash3_64,
@@ -73,6 +75,7 @@ impl World {
             transfers: BTreeMap::new(),
             numbers: 0,
             report: Report::default(),
+            forgot_done: false,
             wrong: None,
             digest: XxHash3_64::new(),
         }
@@ -91,7 +94,7 @@ impl World {
         let faults = self.settings.faults.unwrap_or_default();
         let limit = BEGIN + self.settings.arrivals.max(faults) + self.settings.patience;
         let mut end = None;
-        while let Some((at, event)) = self.queue.pop() {
+        while let Some((at, number, event)) = self.queue.pop() {
             if end.is_some_and(|end| at > end) {
                 break;
             }
@@ -100,14 +103,18 @@ impl World {
                 let left = self.unfinished();
                 return Err(self.violated(format!("not over in time: {left}")));
             }
+            if let Some(until) = self.stopped_until(&event).filter(|until| *until > at) {
+                self.queue.put_off(until, number, event);
+                continue;
+            }
             self.note(&event);
             self.happen(event);
             if let Some(wrong) = self.wrong.take() {
                 return Err(wrong);
             }
-            if end.is_none() && self.jobs.iter().all(Job::is_over) && self.is_whole() {
-                end = Some(self.now + QUIET);
-            }
+            // An agent that comes late tells of coflows whose lease begins then.
+            let is_quiet = self.is_whole() && self.jobs.iter().all(Job::is_over);
+            end = end.filter(|_| is_quiet).or(is_quiet.then(|| self.now + QUIET));
         }
         self.look_for_leaks();
         if let Some(wrong) = self.wrong.take() {
@@ -116,6 +123,32 @@ impl World {
         self.report.took = self.now.since(BEGIN);
         self.report.digest = self.digest.finish();
         Ok(self.report)
+    }
+
+    /// Until when the process stands that an event is for: what comes meanwhile waits in its sockets.
+    fn stopped_until(&self, event: &Event) -> Option<Time> {
+        let of_host = |host: u32| Some(self.hosts[host as usize].stopped_until);
+        let of_transfer = |number: &u64| of_host(self.transfers.get(number)?.from);
+        match event {
+            Event::CoordinatorWakes
+            | Event::AskTerms { .. }
+            | Event::Upward { .. }
+            | Event::CoordinatorLoses { .. }
+            | Event::Call { .. } => Some(self.coordinator.stopped_until),
+            Event::AgentWakes { host }
+            | Event::Connect { host, .. }
+            | Event::Terms { host, .. }
+            | Event::Written { host, .. } => of_host(*host),
+            Event::Downward { session, .. } | Event::Refused { session } | Event::AgentLoses { session } => {
+                of_host(self.sessions.get(session)?.host)
+            }
+            Event::Request { transfer }
+            | Event::Acknowledged { transfer, .. }
+            | Event::Done { transfer }
+            | Event::SenderLoses { transfer } => of_transfer(transfer),
+            Event::Put { job, block } => of_host(self.jobs[*job].blocks[*block].host),
+            _ => None,
+        }
     }
 
     /// Counts an event, and shows it to whoever wants to see.

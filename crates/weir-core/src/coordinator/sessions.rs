@@ -302,9 +302,12 @@ impl Coordinator {
         if self.was_never_given(id) || super::directory::check(&options).is_err() {
             return self.count("notes_refused");
         }
-        let registered_anew = self.request_keys.get(&key).is_some_and(|&other| other != id);
-        if key != 0 && registered_anew && !self.is_own(id) {
-            // Its registration was repeated before any agent told of it: its driver knows only the other.
+        let other = self.request_keys.get(&key).copied().filter(|&other| key != 0 && other != id);
+        if other.is_some_and(|other| self.is_own(other) || is_planted(Defect::EitherEnded))
+            && !self.is_own(id)
+        {
+            // Its registration was repeated here before any agent told of it: its driver knows only the other. Of two from
+            // earlier processes nobody knows which it is: that of which nobody hears any more ends with its lease.
             self.end(now, id);
         }
         if self.has_ended(id) {

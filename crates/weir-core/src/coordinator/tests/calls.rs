@@ -199,3 +199,31 @@ fn a_call_that_was_given_up_takes_no_room_and_is_not_answered() {
     assert_eq!((pair.coordinator.poll_answer(), pair.coordinator.poll_decision()), (None, None));
     assert!(!pair.coordinator.is_waited_for(coflow));
 }
+
+#[test]
+fn of_two_coflows_with_one_key_the_one_that_moves_lives_whoever_is_told_first() {
+    let mut pair = Pair::new(2);
+    let register = |pair: &mut Pair| {
+        let options = Some(v1::CoflowOptions { flows: 1, ..v1::CoflowOptions::default() });
+        pair.coordinator.handle_register(pair.now, v1::RegisterRequest { options, request_key: 7 }).unwrap()
+    };
+    // Host 0 alone hears of the first; the answer to its driver is lost with the coordinator, and so is host 0 for a while.
+    pair.sessions[1] = None;
+    let first = register(&mut pair);
+    pair.settle();
+    pair.restart_coordinator(1_000);
+    pair.start_session(1);
+    pair.settle();
+    let second = register(&mut pair);
+    assert_ne!(first, second);
+    pair.settle();
+    let flow = pair.open(second, "b", 10_000_000, 1, 0);
+    // A third process: host 0 comes first, with what it knows.
+    pair.restart_coordinator(2_000);
+    for host in 0..2 {
+        pair.start_session(host);
+        pair.settle();
+    }
+    assert!(!pair.agents[1].has_ended(second));
+    assert_rate(pair.rate(1, flow), CAPACITY);
+}
