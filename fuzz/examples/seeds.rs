@@ -285,9 +285,9 @@ fn journal() -> Vec<u8> {
 fn main() -> std::io::Result<()> {
     let version_1 = journal();
     let mut entries = Vec::new();
-    weir_daemon::agent::JournalLines::read(version_1.as_slice(), |entry| entries.push(entry))?;
+    weir_core::agent::JournalLines::read(version_1.as_slice(), |entry| entries.push(entry))?;
     write("journal", "version-1", &version_1)?;
-    write("journal", "version-2", &weir_daemon::agent::journal_lines(&entries)?)?;
+    write("journal", "version-2", &weir_core::agent::journal_lines(&entries)?)?;
     for policy in 0..8 {
         write("coordinator", &format!("seed-{policy}"), &coordinator(policy))?;
     }

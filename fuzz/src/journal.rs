@@ -1,7 +1,6 @@
 //! An agent's journal, whatever happened to its file.
 
-use weir_core::agent::{Agent, AgentConfig, FactCursor, JournalEntry};
-use weir_daemon::agent::{JournalLines, journal_lines};
+use weir_core::agent::{Agent, AgentConfig, FactCursor, JournalEntry, JournalLines, journal_lines};
 use weir_model::Span;
 
 fn agent(entries: Vec<JournalEntry>) -> Agent {

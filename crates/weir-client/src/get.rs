@@ -333,7 +333,7 @@ impl BlockReader {
         if header.length as usize != payload {
             return Err(Obstacle::Again("a frame of the wrong length".to_owned()));
         }
-        if weir_net::checksum(bytes) != header.checksum {
+        if weir_proto::data::checksum(bytes) != header.checksum {
             return Err(self.doubt().await);
         }
         self.filled = 0;

@@ -36,7 +36,7 @@ impl MemoryBlock {
     }
 
     pub(crate) fn frame_checksums(&self) -> Vec<u32> {
-        self.chunks(FRAME_BYTES as usize).map(weir_net::checksum).collect()
+        self.chunks(FRAME_BYTES as usize).map(weir_proto::data::checksum).collect()
     }
 
     /// The agent owns the file from now on, or will remove it in time: where nobody knows whether a put arrived, its

@@ -72,7 +72,8 @@ impl Holder {
             let accepted = Response { status: Status::Accepted, size, identity: self.identity };
             let mut answer = accepted.encode().to_vec();
             for frame in self.block[request.offset as usize..].chunks(FRAME) {
-                let header = FrameHeader { length: frame.len() as u32, checksum: weir_net::checksum(frame) };
+                let header =
+                    FrameHeader { length: frame.len() as u32, checksum: weir_proto::data::checksum(frame) };
                 answer.extend_from_slice(&header.encode());
                 answer.extend_from_slice(frame);
             }

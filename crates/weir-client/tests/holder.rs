@@ -22,7 +22,7 @@ fn frames(offset: usize) -> Vec<u8> {
         .encode()
         .to_vec();
     for frame in block()[offset..].chunks(FRAME_BYTES as usize) {
-        let header = FrameHeader { length: frame.len() as u32, checksum: weir_net::checksum(frame) };
+        let header = FrameHeader { length: frame.len() as u32, checksum: weir_proto::data::checksum(frame) };
         bytes.extend_from_slice(&header.encode());
         bytes.extend_from_slice(frame);
     }

@@ -16,15 +16,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_proto::data::{frame_count, frame_length};
+use weir_proto::data::{checksum, frame_count, frame_length};
 
 /// Checksums of one block that are kept once they were computed: those of 16 GiB.
 const MAX_COMPUTED: usize = 65_536;
-
-/// CRC-32C of a frame's payload.
-pub fn checksum(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
-}
 
 /// How far a send came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

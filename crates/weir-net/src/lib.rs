@@ -21,7 +21,7 @@ mod socket;
 pub use address::{Address, AddressError};
 pub use alarm::Alarm;
 pub use block_file::{
-    BlockFile, FileStamp, FrameChecksums, FrameRead, FrameReader, Medium, OpenedFile, SendOutcome, checksum,
+    BlockFile, FileStamp, FrameChecksums, FrameRead, FrameReader, Medium, OpenedFile, SendOutcome,
     open_regular,
 };
 pub use channel::{agent_channel, coordinator_channel};

@@ -44,6 +44,11 @@ const RESPONSE_BYTES_1: usize = 16;
 /// Bytes of a frame header.
 pub const FRAME_HEADER_BYTES: usize = 8;
 
+/// CRC-32C (Castagnoli), as frames and lines of journals have it.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
 /// A [`NAK`] for a frame, counted from 0.
 pub fn encode_nak(frame: u64) -> [u8; NAK_BYTES] {
     let mut bytes = [NAK; NAK_BYTES];

@@ -6,7 +6,9 @@ use crate::world::World;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
-use weir_core::agent::{Agent, AgentConfig, Crowd, JournalEntry, Output};
+use weir_core::agent::{
+    Agent, AgentConfig, Crowd, JOURNAL_HEADER, JournalEntry, JournalLines, Output, journal_lines,
+};
 use weir_core::coordinator::SessionId;
 use weir_model::{Span, Time};
 
@@ -25,8 +27,8 @@ pub(crate) struct Host {
     spool_identity: u64,
     /// Transfers by the agent's flows.
     pub(crate) flows: BTreeMap<u64, u64>,
-    /// The journal: what is written, what is being written, and what waits for that.
-    journal: Vec<JournalEntry>,
+    /// The journal: the bytes that are written, what is being written, and what waits for that.
+    journal: Vec<u8>,
     writing: Vec<JournalEntry>,
     unwritten: Vec<JournalEntry>,
     /// Puts that wait for the journal, and those of the batch under way, by job and block.
@@ -52,7 +54,7 @@ impl Host {
             ahead: Span::from_nanos(rng.random_range(0..10_000_000_000)),
             spool_identity: rng.random_range(1..u64::MAX),
             flows: BTreeMap::new(),
-            journal: Vec::new(),
+            journal: format!("{JOURNAL_HEADER}\n").into_bytes(),
             writing: Vec::new(),
             unwritten: Vec::new(),
             puts: Vec::new(),
@@ -97,11 +99,17 @@ impl World {
             uplink: None,
             measures_interface: false,
         });
-        side.journal.iter().for_each(|entry| agent.restore(entry.clone()));
+        let found =
+            JournalLines::read(side.journal.as_slice(), |entry| agent.restore(entry)).unwrap_or_default();
+        // Half a line at the end is taken back; nobody was answered for it.
+        side.journal.truncate(found.whole as usize);
         // Files of tasks that died before their put was written down.
         side.files.retain(|path, _| agent.owns(path));
         side.agent = Some(agent);
         (side.life, side.wakes) = (life, Time::MAX);
+        if !found.damaged.is_empty() {
+            self.violate(format!("host {host}: lines {:?} of the journal are damaged", found.damaged));
+        }
         self.check_puts(host);
         self.settle_agent(host);
         self.connect_later(host);
@@ -110,11 +118,13 @@ impl World {
     /// It is killed: what is written stays, and some of what is being written.
     pub(crate) fn kill_agent(&mut self, host: u32) {
         let side = &mut self.hosts[host as usize];
-        let kept = self.rng.random_range(0..=side.writing.len());
-        side.journal.extend(side.writing.drain(..kept));
+        let lines = journal_lines(&side.writing).unwrap_or_default();
+        let kept = self.rng.random_range(0..=lines.len());
+        side.journal.extend_from_slice(&lines[..kept]);
         let is_done = |entry: &JournalEntry| matches!(entry, JournalEntry::Done { .. });
-        self.forgot_done |=
-            side.writing.drain(..).chain(side.unwritten.drain(..)).any(|entry| is_done(&entry));
+        let whole = kept == lines.len();
+        let forgotten = side.writing.drain(..).filter(|_| !whole).chain(side.unwritten.drain(..));
+        self.forgot_done |= forgotten.filter(is_done).count() > 0;
         side.puts.clear();
         side.puts_under_way.clear();
         (side.agent, side.stopped_until) = (None, Time::ZERO);
@@ -260,7 +270,7 @@ impl World {
             return self.not_written(host);
         }
         let writing = std::mem::take(&mut side.writing);
-        side.journal.extend(writing);
+        side.journal.extend(journal_lines(&writing).unwrap_or_default());
         for (job, block) in std::mem::take(&mut side.puts_under_way) {
             self.is_put(job, block);
         }

@@ -5,6 +5,7 @@ mod facts;
 mod flow;
 mod held;
 mod hello;
+mod journal_lines;
 mod latencies;
 mod ledger;
 mod meter;
@@ -19,6 +20,7 @@ mod state;
 pub use facts::{
     AgentConfig, BlockEntry, Crowd, FileStamp, JournalEntry, OpenedFlow, Output, Place, PutError, Transmit,
 };
+pub use journal_lines::{JOURNAL_HEADER, JOURNAL_HEADER_1, JournalLines, journal_lines};
 pub use latencies::Latencies;
 pub use ledger::FactCursor;
 pub use meter::InterfaceBytes;

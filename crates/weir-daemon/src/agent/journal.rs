@@ -13,7 +13,6 @@
 //!   everything else goes into the reserve, and beyond it waits in memory until there is room again.
 //! * The machine is lost: so are the journal's last moments, and blocks in memory anyway.
 
-use super::journal_lines::{HEADER, JournalLines, journal_lines as lines};
 use rustix::fs::FallocateFlags;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -21,7 +20,9 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use weir_core::agent::{Agent, FactCursor, JournalEntry};
+use weir_core::agent::{
+    Agent, FactCursor, JOURNAL_HEADER, JournalEntry, JournalLines, journal_lines as lines,
+};
 
 /// Its name, in the directory of the agent's own files.
 pub(super) const FILE: &str = "journal.jsonl";
@@ -132,7 +133,7 @@ impl Journal {
             failing: false,
         };
         if length == 0 {
-            journal.keep(format!("{HEADER}\n").into_bytes());
+            journal.keep(format!("{JOURNAL_HEADER}\n").into_bytes());
         }
         Ok((journal, found))
     }
@@ -261,7 +262,7 @@ impl Journal {
         let begun =
             OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path).and_then(|file| {
                 let mut new = Log { file, length: 0, reserved: Some(0) };
-                new.append(format!("{HEADER}\n").as_bytes())?;
+                new.append(format!("{JOURNAL_HEADER}\n").as_bytes())?;
                 Ok(new)
             });
         match begun {
@@ -343,8 +344,8 @@ fn read_beside(reader: impl BufRead + Send, mut hear: impl FnMut(JournalEntry)) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::journal_lines::HEADER_1;
     use super::*;
+    use weir_core::agent::JOURNAL_HEADER_1;
     use weir_core::agent::{AgentConfig, BlockEntry};
     use weir_model::Span;
 
@@ -416,7 +417,7 @@ mod tests {
         // Noise in place of a line.
         std::fs::write(
             &path,
-            [HEADER.as_bytes(), b"\n\xff\xfe\x00\n\n", &lines(&[put(1, "d")]).unwrap()].concat(),
+            [JOURNAL_HEADER.as_bytes(), b"\n\xff\xfe\x00\n\n", &lines(&[put(1, "d")]).unwrap()].concat(),
         )
         .unwrap();
         let (_, found, heard) = open(dir.path());
@@ -425,7 +426,7 @@ mod tests {
 
     #[test]
     fn any_bit_of_the_first_line_may_change_and_no_block_is_lost() {
-        for bit in 0..8 * HEADER.len() {
+        for bit in 0..8 * JOURNAL_HEADER.len() {
             let dir = tempfile::tempdir().unwrap();
             let (mut journal, _, _) = open(dir.path());
             journal.append_put(&[put(1, "a"), put(1, "b")]).unwrap();
@@ -482,7 +483,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let old = r#"{"Put":{"coflow":1,"block":"a","path":"/p","offset":0,"size":1,"spooled":false,"frame_checksums":[]}}"#;
         let done = r#"{"Done":{"coflow":1,"bytes":5}}"#;
-        std::fs::write(dir.path().join(FILE), format!("{HEADER_1}\n{old}\n{done}\n")).unwrap();
+        std::fs::write(dir.path().join(FILE), format!("{JOURNAL_HEADER_1}\n{old}\n{done}\n")).unwrap();
         let (mut journal, found, heard) = open(dir.path());
         assert_eq!((heard.len(), found.damaged.len()), (2, 0));
         assert_eq!(heard[1], JournalEntry::Done { coflow: 1, bytes: 5, mark: 0 });

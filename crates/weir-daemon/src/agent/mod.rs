@@ -10,7 +10,6 @@ mod data_plane;
 mod identity;
 mod jobs;
 mod journal;
-mod journal_lines;
 mod outlet;
 mod places;
 mod scribe;
@@ -19,8 +18,6 @@ mod serving;
 mod session;
 mod spool;
 mod uploads;
-
-pub use journal_lines::{JournalLines, journal_lines};
 
 use rustix::process::Signal;
 use std::net::{SocketAddr, TcpListener};

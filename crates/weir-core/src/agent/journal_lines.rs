@@ -1,12 +1,15 @@
-//! The lines of a journal: how facts are written down, and how a file of them is read, whatever happened to it.
+//! The lines of a journal: how facts are written down, and how they are read again, whatever happened to them.
+//!
+//! A line is a checksum, a blank and JSON. Files and their order on a disk are the driver's; what is read is bytes.
 
+use super::facts::JournalEntry;
 use std::io::{self, BufRead, Write};
-use weir_core::agent::JournalEntry;
+use weir_proto::data::checksum;
 
-/// Written first.
-pub(super) const HEADER: &str = "{\"weir_journal\":2}";
-/// Of version 1.
-pub(super) const HEADER_1: &str = "{\"weir_journal\":1}";
+/// The first line of a journal.
+pub const JOURNAL_HEADER: &str = "{\"weir_journal\":2}";
+/// The first line of a journal of version 1, which is read too.
+pub const JOURNAL_HEADER_1: &str = "{\"weir_journal\":1}";
 
 /// What was found in a journal, besides what it says.
 #[derive(Debug, Default)]
@@ -37,15 +40,15 @@ impl JournalLines {
                 found.torn = length > 0;
                 break;
             }
-            let known = line == HEADER.as_bytes() || line == HEADER_1.as_bytes();
+            let known = line == JOURNAL_HEADER.as_bytes() || line == JOURNAL_HEADER_1.as_bytes();
             is_unknown |= number == 1 && !known && line.starts_with(b"{\"weir_journal\":");
-            found.whole += length as u64;
+            found.whole = found.whole.saturating_add(length as u64);
             if number == 1 && known {
                 continue;
             }
             match decode(&line) {
                 Some(entry) => {
-                    found.sound += 1;
+                    found.sound = found.sound.saturating_add(1);
                     hear(entry);
                 }
                 None => found.damaged.push(number),
@@ -63,7 +66,7 @@ pub fn journal_lines(entries: &[JournalEntry]) -> io::Result<Vec<u8>> {
     let mut lines = Vec::new();
     for entry in entries {
         let json = serde_json::to_vec(entry)?;
-        write!(lines, "{:08x} ", weir_net::checksum(&json))?;
+        write!(lines, "{:08x} ", checksum(&json))?;
         lines.extend_from_slice(&json);
         lines.push(b'\n');
     }
@@ -76,6 +79,6 @@ fn decode(line: &[u8]) -> Option<JournalEntry> {
     }
     let (digits, json) = (line.get(..8)?, line.get(9..)?);
     let digits = std::str::from_utf8(digits).ok()?;
-    let sound = u32::from_str_radix(digits, 16) == Ok(weir_net::checksum(json));
+    let sound = u32::from_str_radix(digits, 16) == Ok(checksum(json));
     sound.then(|| serde_json::from_slice(json).ok()).flatten()
 }
