@@ -5,7 +5,8 @@
 //! out, `next_timeout` says when to call again if nothing happens, and `now` is always an argument. After
 //! any `handle_*` or an elapsed timeout, call the `poll_*` methods until they return `None`. The coordinator's
 //! are [`poll_plan`](coordinator::Coordinator::poll_plan), which says whether it made a plan, and then
-//! [`poll_output`](coordinator::Coordinator::poll_output) for all that is to be done.
+//! [`poll_output`](coordinator::Coordinator::poll_output) for all that is to be done; the agent's are
+//! [`poll_transmit`](agent::Agent::poll_transmit) for what may be written, and [`poll_output`](agent::Agent::poll_output).
 //!
 //! This crate opens no socket, reads no clock and spawns nothing; crate `weir-daemon` drives it.
 #![forbid(unsafe_code)]

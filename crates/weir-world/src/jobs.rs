@@ -231,7 +231,6 @@ impl World {
 
     /// A task puts its block, or does so again.
     pub(crate) fn put(&mut self, number: usize, block: usize) {
-        let at = self.now;
         let job = &self.jobs[number];
         let Some(coflow) = job.coflow.filter(|_| !job.blocks[block].is_put && !job.is_over()) else { return };
         let Block { name, host, size, identity, .. } = &job.blocks[block];
@@ -248,7 +247,6 @@ impl World {
             identity: *identity,
         };
         let side = &mut self.hosts[host as usize];
-        let life = side.life;
         let Some(agent) = &mut side.agent else {
             return self.put_later(number, block);
         };
@@ -257,7 +255,6 @@ impl World {
                 side.files.insert(path, number);
                 side.await_put(number, block);
                 // If the agent is killed before it answers, the task puts again.
-                let _ = (life, at);
                 self.put_later(number, block);
                 self.settle_agent(host);
             }

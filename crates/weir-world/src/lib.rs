@@ -18,7 +18,7 @@
 //! * Data goes through a buffer of the sending socket, over the sender's uplink and the receiver's downlink, first come first
 //!   served at their rates. Bytes are places in a block and not contents: which identity, from where, how many.
 //! * A disk takes time for each batch of the journal; a process that is killed leaves what was written, and of the batch under
-//!   way some lines. (That a machine loses what it wrote and did not sync is not modelled yet.)
+//!   way some bytes; a full disk refuses puts and lets all else wait. (That a machine loses what it wrote and did not sync is not modelled yet.)
 //! * Receivers and drivers do what the client library does: they locate, ask, resume, try again, renew leases.
 #![forbid(unsafe_code)]
 

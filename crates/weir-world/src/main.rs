@@ -16,7 +16,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// Hosts
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hosts: Option<u32>,
     /// Coflows
     #[arg(long)]
@@ -52,6 +52,10 @@ impl Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(Err(error)) = arguments.policy.as_deref().map(weir_policy::find) {
+        eprintln!("weir-world: {error}");
+        return ExitCode::from(2);
+    }
     let seeds = arguments.seed..arguments.seed.saturating_add(arguments.seeds);
     #[cfg(feature = "planted")]
     if arguments.planted {

@@ -76,7 +76,8 @@ impl DataPlane {
         let lock = super::spool::lock(spool)?;
         let mut agent = Agent::new(config);
         let (mut journal, found) = Journal::open(&spool.own, |entry| agent.restore(entry))?;
-        // What is dead goes first: the disk may be full of it.
+        // What is dead goes first: the disk may be full of it. Nobody reads yet, and what else a journal leads to it leads to
+        // each time that it is read.
         while let Some(output) = agent.poll_output(edge.clock.now()) {
             if let Output::Discard(path) = output {
                 let _ = std::fs::remove_file(path);

@@ -10,7 +10,8 @@
 //! reaches as far as packets need, no farther, and an event is eight bytes in it, so that it leaves the cache to packets.
 //!
 //! Order: sorting is stable and slots are filled in the order of insertion, so equal times, of which late events come
-//! last, keep the order in which they were put in. Events from the heap come to a slot in the moment in which it comes into reach, before any that is put
+//! last, keep the order in which they were put in. Events from the heap come to a slot in the moment in which it comes
+//! into reach, before any that is put
 //! there directly, and those were put in earlier, so that holds for them too.
 
 use super::{Event, What};
