@@ -77,6 +77,7 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
                 frame_checksums,
                 stamp: None,
                 identity,
+                durable: false,
             };
             let _ = agent.handle_put(entry);
         }

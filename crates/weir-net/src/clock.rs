@@ -35,6 +35,12 @@ pub fn monotonic_nanos() -> u64 {
     nanos_of(ClockId::Monotonic)
 }
 
+/// The name of the machine's start: another one after each. Empty where the kernel does not tell.
+pub fn boot() -> String {
+    let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    told.trim().to_owned()
+}
+
 fn nanos_of(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

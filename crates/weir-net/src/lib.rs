@@ -25,7 +25,7 @@ pub use block_file::{
     open_regular,
 };
 pub use channel::{agent_channel, coordinator_channel};
-pub use clock::{Clock, monotonic_nanos};
+pub use clock::{Clock, boot, monotonic_nanos};
 pub use descriptors::{connections_within_limit, raise_descriptor_limit};
 pub use incoming::{Guarded, Listener, incoming};
 pub use interface::{Interface, InterfaceCounters};

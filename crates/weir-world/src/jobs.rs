@@ -245,6 +245,7 @@ impl World {
             frame_checksums: Vec::new(),
             stamp: None,
             identity: *identity,
+            durable: false,
         };
         let side = &mut self.hosts[host as usize];
         let Some(agent) = &mut side.agent else {

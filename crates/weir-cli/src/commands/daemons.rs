@@ -3,11 +3,11 @@
 use super::policies::find_for_hosts;
 use crate::Failure;
 use crate::logging::PROCESS;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use weir_daemon::agent::{AgentOptions, InterfaceChoice, SiteRelays};
+use weir_daemon::agent::{AgentOptions, Durability, InterfaceChoice, SiteRelays};
 use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Wire};
 use weir_model::{Fabric, Rate, Span};
 use weir_net::Address;
@@ -172,10 +172,20 @@ pub(crate) struct AgentArgs {
     /// Relays of the host's site that serve it: flows to and from other sites go by one of them
     #[arg(long, value_name = "IP:PORT[,IP:PORT...]", value_delimiter = ',', requires = "site")]
     relay: Vec<SocketAddr>,
+    /// What a block that was put outlives. process: the agent; should the machine be lost, so are puts of the last second, and
+    /// blocks whose bytes its kernel had not written yet. machine: that too; a put waits for its disk
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t = DurableArg::Process)]
+    durable: DurableArg,
     /// Group whose members may be tasks of this host, by name or number; the spool and its socket become the
     /// group's. Without it, tasks run as the agent's user
     #[arg(long, value_name = "GROUP", value_parser = group)]
     group: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DurableArg {
+    Process,
+    Machine,
 }
 
 /// A group's number.
@@ -264,6 +274,10 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     options.report_interval = Span::from_millis(args.report_interval_ms);
     options.batch = args.batch_window;
     options.uplink = args.link_rate.map(weir_testbed::live::payload_rate);
+    options.durability = match args.durable {
+        DurableArg::Process => Durability::Process,
+        DurableArg::Machine => Durability::Machine,
+    };
     options.group = args.group;
     options.relays = args.site.map(|site| SiteRelays { site, addresses: args.relay });
     options.interface = match args.interface.as_str() {

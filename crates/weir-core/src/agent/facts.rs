@@ -53,6 +53,9 @@ pub struct BlockEntry {
     /// Which bytes it has.
     #[serde(default, with = "identity_in_hex")]
     pub identity: Identity,
+    /// Bytes and name were on the disk before it was put: they outlive the machine.
+    #[serde(default)]
+    pub durable: bool,
 }
 
 impl BlockEntry {
@@ -64,8 +67,8 @@ impl BlockEntry {
     /// Whether another put is of the same bytes: its producers said so, or it is of the same range of the same file.
     pub(super) fn has_bytes_of(&self, other: &BlockEntry) -> bool {
         let same = self.identity == other.identity && other.identity.is_known() && self.size == other.size;
-        let BlockEntry { identity, stamp, .. } = *self;
-        same || *self == BlockEntry { identity, stamp, ..other.clone() }
+        let BlockEntry { identity, stamp, durable, .. } = *self;
+        same || *self == BlockEntry { identity, stamp, durable, ..other.clone() }
     }
 }
 
@@ -162,6 +165,9 @@ pub enum JournalEntry {
     Ended(u64),
     /// All coflows from the first id to the last ended.
     EndedRange(u64, u64),
+    /// What follows was written down since the machine started with this name. Agents of version 0.1 before there was more
+    /// than one way to be durable skip it as a damaged line.
+    Boot(String),
 }
 
 /// What an agent wants done, in this order.

@@ -34,9 +34,47 @@ impl Agent {
     pub(super) fn restore_put(&mut self, block: BlockEntry) {
         let key = (block.coflow, block.block.clone());
         match self.blocks.get(&key) {
-            Some(held) if held.has_bytes_of(&block) => _ = self.keep_also(block),
+            Some(held) if held.has_bytes_of(&block) => {
+                self.is_safer_now(&block);
+                self.keep_also(block);
+            }
             _ => self.hold(block),
         }
+    }
+
+    /// Notes that a file of a block is on the disk by now. False if that was known, or the file is not one of the block's.
+    pub(super) fn is_safer_now(&mut self, block: &BlockEntry) -> bool {
+        let key = (block.coflow, block.block.clone());
+        let spares = self.spares.get_mut(&key).into_iter().flatten();
+        let mut places = self.blocks.get_mut(&key).into_iter().chain(spares);
+        let held = places.find(|held| held.place() == block.place() && block.durable && !held.durable);
+        held.map(|held| held.durable = true).is_some()
+    }
+
+    /// The machine that holds the journal is known to run since the start of this name; to be called after everything was
+    /// restored. After another start than that of the journal, the machine may have been lost before it wrote the blocks'
+    /// bytes to its disk, and a file may have its length without them. Blocks with checksums are found out when they are read;
+    /// others that were not made durable are dropped. Returns how many files that are.
+    pub fn handle_boot(&mut self, boot: &str) -> usize {
+        if self.boot.as_deref() == Some(boot) {
+            return 0;
+        }
+        let before = self.boot.replace(boot.to_owned());
+        self.write_down(JournalEntry::Boot(boot.to_owned()));
+        if before.is_none() {
+            // A journal of an agent that did not write so down: nothing is known.
+            return 0;
+        }
+        let is_uncertain =
+            |held: &BlockEntry| !held.durable && held.size > 0 && held.frame_checksums.is_empty();
+        let spares = self.spares.values().flatten();
+        let uncertain = self.blocks.values().chain(spares).filter(|held| is_uncertain(held));
+        let uncertain: Vec<_> =
+            uncertain.map(|held| (held.coflow, held.block.clone(), held.place())).collect();
+        for (coflow, block, place) in &uncertain {
+            self.handle_changed(*coflow, block, place);
+        }
+        uncertain.len()
     }
 
     /// Keeps another file of a block that is held; false if it is not needed. The block's own memory is as safe as the
@@ -215,6 +253,7 @@ mod tests {
             frame_checksums: Vec::new(),
             stamp: Some(FileStamp { inode: 1, modified_ns, length: 10 }),
             identity: Identity::drawn([bytes; 16]),
+            durable: false,
         }
     }
 
@@ -288,6 +327,74 @@ mod tests {
         three.forget(1, 1);
         assert_eq!((paths(&three).len(), three.poll_discard().as_deref()), (0, Some("/c.block")));
         assert!(!three.owns("/c.block"));
+    }
+
+    /// An agent that was restored from what another wrote down, after the machine started under this name.
+    fn after_boot(one: &mut Agent, boot: &str) -> Agent {
+        let mut two = agent();
+        journal(one).into_iter().for_each(|entry| two.restore(entry));
+        two.handle_boot(boot);
+        two
+    }
+
+    #[test]
+    fn after_another_start_of_the_machine_only_blocks_are_held_whose_bytes_are_certain() {
+        let with = |name: &str, durable, size, frame_checksums| BlockEntry {
+            block: name.to_owned(),
+            durable,
+            size,
+            frame_checksums,
+            ..put(&format!("/{name}"), 7, 1)
+        };
+        let mut one = agent();
+        assert_eq!(one.handle_boot("monday"), 0);
+        for block in [
+            with("uncertain", false, 10, vec![]),
+            with("durable", true, 10, vec![]),
+            with("empty", false, 0, vec![]),
+            with("checked", false, 10, vec![5]),
+        ] {
+            one.handle_put(block).unwrap();
+        }
+        let mut entries = journal(&mut one);
+        let mut same = agent();
+        entries.iter().cloned().for_each(|entry| same.restore(entry));
+        assert_eq!((same.handle_boot("monday"), same.blocks.len()), (0, 4));
+        let mut other = agent();
+        entries.iter().cloned().for_each(|entry| other.restore(entry));
+        assert_eq!((other.handle_boot("tuesday"), other.blocks.len()), (1, 3));
+        assert_eq!(other.missing(&(1, "uncertain".to_owned())), Status::Changed);
+        // What was dropped stays so, in whatever order the machine starts.
+        entries.extend(journal(&mut other));
+        let mut third = agent();
+        entries.into_iter().for_each(|entry| third.restore(entry));
+        assert_eq!(
+            (third.handle_boot("monday"), third.blocks.len()),
+            (0, 3),
+            "those are checked when they are read"
+        );
+    }
+
+    #[test]
+    fn a_block_that_is_put_once_more_durably_is_durable() {
+        let mut one = agent();
+        one.handle_boot("monday");
+        one.handle_put(put("/a", 7, 1)).unwrap();
+        one.handle_put(BlockEntry { durable: true, ..put("/a", 7, 1) }).unwrap();
+        one.handle_put(BlockEntry { durable: true, ..put("/a", 7, 1) }).unwrap();
+        assert_eq!(one.outputs.iter().filter(|output| matches!(output, Output::Journal(_))).count(), 3);
+        assert_eq!(paths(&after_boot(&mut one, "tuesday")), ["/a"]);
+    }
+
+    #[test]
+    fn a_journal_that_names_no_start_of_the_machine_loses_nothing() {
+        let mut one = agent();
+        one.handle_put(put("/a", 7, 1)).unwrap();
+        let mut two = after_boot(&mut one, "monday");
+        assert_eq!(paths(&two), ["/a"]);
+        let mut cursor = FactCursor::default();
+        assert_eq!(two.facts(&mut cursor, 10), [JournalEntry::Boot("monday".to_owned())]);
+        assert_eq!(paths(&after_boot(&mut two, "monday")).len(), 0, "of these lines alone it holds none");
     }
 
     #[test]

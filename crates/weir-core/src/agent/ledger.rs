@@ -30,6 +30,7 @@ impl Agent {
         while facts.is_empty() {
             cursor.0 = match std::mem::replace(&mut cursor.0, Stage::Over) {
                 Stage::Ended => {
+                    facts.extend(self.boot.clone().map(JournalEntry::Boot));
                     facts.extend(
                         self.ended.ranges().map(|range| JournalEntry::EndedRange(range.first, range.last)),
                     );
@@ -47,7 +48,8 @@ impl Agent {
     pub fn most_facts(&self) -> usize {
         let ended = self.ended.ranges().count();
         let blocks = self.blocks.len().saturating_add(self.spares.values().map(VecDeque::len).sum());
-        ended.saturating_add(self.coflows.len().saturating_mul(2)).saturating_add(blocks)
+        let boot = usize::from(self.boot.is_some());
+        boot.saturating_add(ended).saturating_add(self.coflows.len().saturating_mul(2)).saturating_add(blocks)
     }
 
     fn coflow_facts(&self, after: Option<u64>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {

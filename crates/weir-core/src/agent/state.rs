@@ -82,6 +82,8 @@ pub struct Agent {
     pub(super) held: BTreeMap<u64, u64>,
     /// Blocks of the spooled files, by path.
     pub(super) owners: BTreeMap<String, (u64, String)>,
+    /// The name of the machine's start in which the journal was written last.
+    pub(super) boot: Option<String>,
     /// Blocks whose files changed since they were put.
     pub(super) changed: BTreeSet<(u64, String)>,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
@@ -137,6 +139,7 @@ impl Agent {
             spares: BTreeMap::new(),
             held: BTreeMap::new(),
             owners: BTreeMap::new(),
+            boot: None,
             changed: BTreeSet::new(),
             coflows: BTreeMap::new(),
             ended: IdSet::default(),
@@ -205,6 +208,7 @@ impl Agent {
             }
             JournalEntry::Ended(coflow) => self.forget(coflow, coflow),
             JournalEntry::EndedRange(first, last) => self.forget(first, last),
+            JournalEntry::Boot(boot) => self.boot = Some(boot),
         }
     }
 
@@ -235,7 +239,7 @@ impl Agent {
             if !held.has_bytes_of(&block) {
                 return Err(PutError::Taken { coflow: block.coflow, block: block.block });
             }
-            if self.keep_also(block.clone()) {
+            if self.keep_also(block.clone()) || self.is_safer_now(&block) {
                 self.write_down(JournalEntry::Put(block));
             } else if block.spooled && !self.owners.contains_key(&block.path) {
                 // Memory that holds the same bytes once more is not needed.

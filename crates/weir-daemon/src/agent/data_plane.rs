@@ -8,7 +8,7 @@ use super::journal::{FACTS_AT_ONCE, Journal};
 use super::scribe::{Outcome, Scribe};
 use super::spool::{Spool, Strays};
 use super::uploads::Uploads;
-use super::{Command, SiteRelays};
+use super::{Command, Durability, SiteRelays};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -70,19 +70,31 @@ impl DataPlane {
     pub(super) fn start(
         config: AgentConfig,
         spool: &Spool,
+        durability: Durability,
         edge: Edge,
         inbox: mpsc::Receiver<Command>,
     ) -> anyhow::Result<DataPlane> {
         let lock = super::spool::lock(spool)?;
         let mut agent = Agent::new(config);
-        let (mut journal, found) = Journal::open(&spool.own, |entry| agent.restore(entry))?;
+        let (mut journal, found) = Journal::open(&spool.own, durability, |entry| agent.restore(entry))?;
+        let uncertain = agent.handle_boot(&weir_net::boot());
+        if uncertain > 0 {
+            tracing::warn!(
+                blocks = uncertain,
+                "the machine was started anew: blocks without checksums that were not durable are held no more"
+            );
+        }
         // What is dead goes first: the disk may be full of it. Nobody reads yet, and what else a journal leads to it leads to
         // each time that it is read.
+        let mut entries = Vec::new();
         while let Some(output) = agent.poll_output(edge.clock.now()) {
-            if let Output::Discard(path) = output {
-                let _ = std::fs::remove_file(path);
+            match output {
+                Output::Discard(path) => _ = std::fs::remove_file(path),
+                Output::Journal(entry) => entries.push(entry),
+                _ => {}
             }
         }
+        journal.append(&entries);
         journal.begin(&found, &agent);
         edge.poller.add(&edge.listener, LISTENER)?;
         Ok(DataPlane { edge, agent, inbox, journal, blocks: spool.blocks.clone(), lock })

@@ -1,7 +1,8 @@
 //! Who an agent is: a number drawn when its spool is first used, and kept there. A coordinator tells by it an agent that
 //! came back from another one that was given the same host.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Its file.
@@ -17,7 +18,13 @@ pub(super) fn of_spool(own: &Path) -> io::Result<u64> {
         return Ok(identity);
     }
     let identity = rand::random_range(1..=u64::MAX);
-    if let Err(error) = std::fs::write(&path, format!("{identity:016x}\n")) {
+    let kept = File::create(&path).and_then(|mut file| {
+        writeln!(file, "{identity:016x}")?;
+        // Its name is synced with that of the journal. A disk that cannot be synced is told of there.
+        let _ = file.sync_all();
+        Ok(())
+    });
+    if let Err(error) = kept {
         // A full disk is no reason not to serve. Another start draws another number.
         tracing::warn!(path = %path.display(), %error, "the agent's identity is not kept");
     }

@@ -11,14 +11,25 @@
 //! * A line is damaged: it alone is skipped, and told. Others stay.
 //! * The disk is full: what was written of a line is taken back. Puts are refused while less than a reserve is left;
 //!   everything else goes into the reserve, and beyond it waits in memory until there is room again.
-//! * The machine is lost: so are the journal's last moments, and blocks in memory anyway.
+//! * The machine is lost (power, a panic of its kernel): where [`Durability::Machine`] was asked for, nothing is that a put was
+//!   answered for. Otherwise what was written in the last second is, and as much as the disk was behind.
+//! * The disk says that it could not write: what the kernel had in memory of the file may be gone from there, so that syncing
+//!   once more would prove nothing. The journal is written anew.
+//!
+//! # When it is on the disk
+//! A write is in the kernel's memory when it returns. With [`Durability::Machine`] puts that wait are written together and then
+//! synced together, on this thread. All else, and everything with [`Durability::Process`], is synced at most once in a
+//! second by a thread of its own: on a file system that other tasks write gigabytes to, syncing a few bytes may take seconds.
+//! A journal that was written anew is synced first, renamed then, and its directory is synced last: whenever the machine is
+//! lost, one whole journal is there.
 
-use rustix::fs::FallocateFlags;
+use super::Durability;
+use super::log::{Log, is_unsupported, sync_directory};
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_core::agent::{
     Agent, FactCursor, JOURNAL_HEADER, JournalEntry, JournalLines, journal_lines as lines,
@@ -27,8 +38,6 @@ use weir_core::agent::{
 /// Its name, in the directory of the agent's own files.
 pub(super) const FILE: &str = "journal.jsonl";
 const NEW_FILE: &str = "journal.jsonl.new";
-/// Room on the disk that is kept for everything but puts.
-const RESERVE_BYTES: u64 = 1 << 20;
 /// A journal that is mostly dead is written anew once it has this length, or has no room,
 const SLACK_BYTES: u64 = 16 << 20;
 /// and so many lines.
@@ -43,16 +52,27 @@ const READ_BYTES: usize = 1 << 20;
 const BATCH: usize = 1_000;
 /// and so many times as many may wait for whoever hears them.
 const BATCHES: usize = 8;
+/// How long what is written waits at least to be synced, unless a put waits for that.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes that wait for room on the disk; older ones are dropped beyond that, and told.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
 pub(super) struct Journal {
     spool: PathBuf,
+    durability: Durability,
     log: Log,
     /// Lines that it has.
     lines: usize,
-    /// A new journal in the making, its lines, and whether it has any facts yet.
-    rewriting: Option<(Log, usize, bool)>,
+    /// A new journal in the making.
+    rewriting: Option<Rewriting>,
+    /// What another thread syncs, and how many bytes of it.
+    syncing: Option<(Arc<File>, u64)>,
+    /// When the journal is synced next, if it needs to be; never where the file system knows nothing of that.
+    next_sync: Option<Instant>,
+    /// The journal was renamed, and its directory is to be synced.
+    is_renamed: bool,
+    /// The disk failed to write some of it.
+    is_damaged: bool,
     /// When writing it anew failed last.
     failed: Option<Instant>,
     /// Lines that had no room.
@@ -62,54 +82,41 @@ pub(super) struct Journal {
     failing: bool,
 }
 
-/// A file that lines are appended to, whole or not at all.
-struct Log {
-    file: File,
-    length: u64,
-    /// Up to where the file system has set room aside; `None` where it does not do so.
-    reserved: Option<u64>,
+/// A journal in the making.
+struct Rewriting {
+    log: Log,
+    lines: usize,
+    stage: Stage,
 }
 
-impl Log {
-    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.file.write_all(lines) {
-            // Half a line must not stand before the next one.
-            self.file.set_len(self.length)?;
-            io::Seek::seek(&mut self.file, io::SeekFrom::Start(self.length))?;
-            return Err(error);
-        }
-        self.length += lines.len() as u64;
-        Ok(())
-    }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It has no facts yet.
+    Begun,
+    /// It has some.
+    Facts,
+    /// It has all, and waits to be synced.
+    Whole,
+}
 
-    /// Sets room aside beyond the end. An error says that there is none.
-    fn reserve(&mut self) -> io::Result<()> {
-        let Some(reserved) = self.reserved.filter(|&reserved| reserved < self.length + RESERVE_BYTES) else {
-            return Ok(());
-        };
-        let until = self.length + 2 * RESERVE_BYTES;
-        let from = reserved.max(self.length);
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, from, until - from) {
-            Ok(()) => self.reserved = Some(until),
-            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => self.reserved = None,
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok(())
-    }
+/// A file that is to be synced by another thread.
+pub(super) struct ToSync(Arc<File>);
 
-    /// Gives back the room that was set aside beyond the end.
-    fn give_back(&mut self) {
-        if self.reserved.is_some_and(|reserved| reserved > self.length)
-            && self.file.set_len(self.length).is_ok()
-        {
-            self.reserved = Some(0);
-        }
+impl ToSync {
+    /// Waits until it is on the disk.
+    pub(super) fn run(self) -> io::Result<()> {
+        // Of a directory too.
+        self.0.sync_all()
     }
 }
 
 impl Journal {
     /// Hands on what is there and opens it for appending.
-    pub(super) fn open(spool: &Path, hear: impl FnMut(JournalEntry)) -> io::Result<(Journal, JournalLines)> {
+    pub(super) fn open(
+        spool: &Path,
+        durability: Durability,
+        hear: impl FnMut(JournalEntry),
+    ) -> io::Result<(Journal, JournalLines)> {
         // What an earlier process was writing anew when it was killed.
         match std::fs::remove_file(spool.join(NEW_FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -117,25 +124,45 @@ impl Journal {
         }
         let path = spool.join(FILE);
         let found = read(&path, hear)?;
-        let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
         // A torn line at the end is taken back.
-        file.set_len(found.whole)?;
-        let length = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
-        let log = Log { file, length, reserved: Some(0) };
+        let log = Log::open(&path, found.whole)?;
+        let is_empty = log.length() == 0;
         let mut journal = Journal {
             spool: spool.to_owned(),
+            durability,
             log,
             lines: found.sound + found.damaged.len(),
             rewriting: None,
+            syncing: None,
+            next_sync: Some(Instant::now()),
+            is_renamed: false,
+            is_damaged: false,
             failed: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             failing: false,
         };
-        if length == 0 {
+        if is_empty {
             journal.keep(format!("{JOURNAL_HEADER}\n").into_bytes());
         }
+        journal.sync_first()?;
         Ok((journal, found))
+    }
+
+    /// What is there, and its name, is on the disk before anything is added. An error says that what was asked for cannot be
+    /// had here.
+    fn sync_first(&mut self) -> io::Result<()> {
+        match self.log.sync().and_then(|()| sync_directory(&self.spool)) {
+            Ok(()) => Ok(()),
+            Err(error) if self.durability == Durability::Machine => Err(io::Error::new(
+                error.kind(),
+                format!("the spool's disk cannot be synced, and --durable machine needs that: {error}"),
+            )),
+            Err(error) => {
+                self.sync_failed(&error);
+                Ok(())
+            }
+        }
     }
 
     /// Appends what a put is answered for, and everything else that happened. An error says that it is not on the disk,
@@ -143,7 +170,22 @@ impl Journal {
     pub(super) fn append_put(&mut self, entries: &[JournalEntry]) -> io::Result<()> {
         self.write_waiting()?;
         self.log.reserve()?;
-        self.write(lines(entries)?, entries.len())
+        let is_durable = self.durability == Durability::Machine;
+        if is_durable && self.is_renamed {
+            // Or the journal of before would be there after the machine was lost.
+            sync_directory(&self.spool)?;
+            self.is_renamed = false;
+        }
+        let (lines, before) = (lines(entries)?, self.log.length());
+        self.log.append(&lines)?;
+        if is_durable && let Err(error) = self.log.sync() {
+            self.sync_failed(&error);
+            self.log.take_back(before)?;
+            return Err(error);
+        }
+        self.lines += entries.len();
+        self.also(&lines, entries.len());
+        Ok(())
     }
 
     /// Appends facts that hold whether there is room or not; without, they wait.
@@ -188,9 +230,9 @@ impl Journal {
     pub(super) fn look_after(&mut self, live: usize) {
         let _ = self.write_waiting();
         let is_dead = self.lines > live.saturating_mul(2).saturating_add(SLACK_LINES);
-        let is_large = self.log.length > SLACK_BYTES || self.log.reserve().is_err();
+        let is_large = self.log.length() > SLACK_BYTES || self.log.reserve().is_err();
         let may = self.failed.is_none_or(|failed| failed.elapsed() > REWRITE_AGAIN);
-        if is_dead && is_large && may && self.rewriting.is_none() {
+        if (is_dead && is_large || self.is_damaged) && may && self.rewriting.is_none() {
             self.begin_anew();
         }
     }
@@ -212,18 +254,11 @@ impl Journal {
         Ok(())
     }
 
-    fn write(&mut self, lines: Vec<u8>, count: usize) -> io::Result<()> {
-        self.log.append(&lines)?;
-        self.lines += count;
-        self.also(&lines, count);
-        Ok(())
-    }
-
     /// A journal in the making gets what the old one gets; if it cannot, it is given up.
     fn also(&mut self, lines: &[u8], count: usize) {
-        let Some((new, all, _)) = &mut self.rewriting else { return };
-        *all += count;
-        if let Err(error) = new.append(lines) {
+        let Some(new) = &mut self.rewriting else { return };
+        new.lines += count;
+        if let Err(error) = new.log.append(lines) {
             self.give_up(&error);
         }
     }
@@ -244,53 +279,132 @@ impl Journal {
         }
         self.begin_anew();
         let mut cursor = FactCursor::default();
-        while self.rewriting.is_some() {
+        while self.wants_facts().is_some() {
             self.go_on(&agent.facts(&mut cursor, FACTS_AT_ONCE));
+        }
+        // Nobody waits for the agent yet.
+        if let Some(new) = &mut self.rewriting {
+            match new.log.sync() {
+                Err(error) if !is_unsupported(&error) => self.give_up(&error),
+                _ => self.replace(),
+            }
         }
     }
 
     /// Whether a journal in the making wants facts; if so, whether from the first on.
     pub(super) fn wants_facts(&self) -> Option<bool> {
-        self.rewriting.as_ref().map(|(.., has_facts)| !has_facts)
+        let new = self.rewriting.as_ref().filter(|new| new.stage != Stage::Whole)?;
+        Some(new.stage == Stage::Begun)
     }
 
     /// Begins a new journal.
     fn begin_anew(&mut self) {
         // What is set aside for the old one may be all the room there is.
         self.log.give_back();
-        let path = self.spool.join(NEW_FILE);
-        let begun =
-            OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path).and_then(|file| {
-                let mut new = Log { file, length: 0, reserved: Some(0) };
-                new.append(format!("{JOURNAL_HEADER}\n").as_bytes())?;
-                Ok(new)
-            });
+        let begun = Log::create(&self.spool.join(NEW_FILE)).and_then(|mut log| {
+            log.append(format!("{JOURNAL_HEADER}\n").as_bytes())?;
+            Ok(log)
+        });
         match begun {
-            Ok(new) => self.rewriting = Some((new, 0, false)),
+            Ok(log) => self.rewriting = Some(Rewriting { log, lines: 0, stage: Stage::Begun }),
             Err(error) => self.give_up(&error),
         }
     }
 
-    /// Goes on to write the journal anew with the next facts; none: that was all, and the new one takes the old one's place.
+    /// Goes on to write the journal anew with the next facts; none: that was all, and the new one takes the old one's place once
+    /// it is synced.
     pub(super) fn go_on(&mut self, facts: &[JournalEntry]) {
-        let Some((new, all, has_facts)) = &mut self.rewriting else { return };
-        *has_facts = true;
-        let done = if facts.is_empty() {
-            std::fs::rename(self.spool.join(NEW_FILE), self.spool.join(FILE)).map(|()| true)
-        } else {
-            *all += facts.len();
-            lines(facts).and_then(|lines| new.append(&lines)).map(|()| false)
-        };
-        match done {
-            Ok(false) => {}
-            Ok(true) => {
-                if let Some((new, all, _)) = self.rewriting.take() {
-                    (self.log, self.lines, self.failed) = (new, all, None);
-                }
-                // It may have had no room beside the old one.
-                let _ = self.write_waiting();
+        let Some(new) = &mut self.rewriting else { return };
+        if facts.is_empty() {
+            new.stage = Stage::Whole;
+            if self.next_sync.is_none() {
+                self.replace();
             }
-            Err(error) => self.give_up(&error),
+            return;
+        }
+        new.stage = Stage::Facts;
+        new.lines += facts.len();
+        if let Err(error) = lines(facts).and_then(|lines| new.log.append(&lines)) {
+            self.give_up(&error);
+        }
+    }
+
+    /// The new journal, which is on the disk but for what was added in the last moments, takes the old one's place.
+    fn replace(&mut self) {
+        let Some(new) = &mut self.rewriting else { return };
+        let waits = self.durability == Durability::Machine;
+        let replaced = if waits && !new.log.is_synced() { new.log.sync() } else { Ok(()) }
+            .and_then(|()| std::fs::rename(self.spool.join(NEW_FILE), self.spool.join(FILE)));
+        if let Err(error) = replaced {
+            return self.give_up(&error);
+        }
+        if let Some(Rewriting { log, lines, .. }) = self.rewriting.take() {
+            (self.log, self.lines, self.failed, self.is_damaged) = (log, lines, None, false);
+        }
+        self.is_renamed = true;
+        if waits && sync_directory(&self.spool).is_ok() {
+            self.is_renamed = false;
+        }
+        // It may have had no room beside the old one.
+        let _ = self.write_waiting();
+    }
+
+    /// What another thread is to sync now. [`Journal::handle_synced`] follows before there is more.
+    pub(super) fn poll_sync(&mut self) -> Option<ToSync> {
+        let next = self.next_sync.filter(|_| self.syncing.is_none())?;
+        let (file, bytes) = match &mut self.rewriting {
+            Some(new) if new.stage == Stage::Whole => new.log.begin_sync(),
+            _ if self.is_renamed => (Arc::new(File::open(&self.spool).ok()?), 0),
+            _ if next <= Instant::now() && !self.log.is_synced() => {
+                self.next_sync = Some(Instant::now() + SYNC_INTERVAL);
+                self.log.begin_sync()
+            }
+            _ => return None,
+        };
+        self.syncing = Some((Arc::clone(&file), bytes));
+        Some(ToSync(file))
+    }
+
+    /// How long there is nothing to be synced; `None`: until something is written.
+    pub(super) fn next_sync(&self) -> Option<Duration> {
+        let next = self.next_sync.filter(|_| self.syncing.is_none() && !self.log.is_synced())?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// What [`Journal::poll_sync`] gave is on the disk, or cannot be.
+    pub(super) fn handle_synced(&mut self, result: io::Result<()>) {
+        let Some((file, bytes)) = self.syncing.take() else { return };
+        let is_unknown = result.as_ref().is_err_and(is_unsupported);
+        if let Some(new) = self.rewriting.as_mut().filter(|new| new.log.is(&file)) {
+            match result {
+                Err(error) if !is_unknown => self.give_up(&error),
+                _ => {
+                    new.log.note_synced(bytes);
+                    self.replace();
+                }
+            }
+        } else if self.log.is(&file) {
+            match result {
+                Ok(()) => self.log.note_synced(bytes),
+                Err(error) => self.sync_failed(&error),
+            }
+        } else if bytes == 0 {
+            // The directory.
+            self.is_renamed = false;
+            if let Err(error) = result {
+                tracing::warn!(%error, spool = %self.spool.display(), "the spool's directory cannot be synced");
+            }
+        }
+    }
+
+    fn sync_failed(&mut self, error: &io::Error) {
+        let spool = self.spool.display();
+        if is_unsupported(error) {
+            tracing::warn!(%error, %spool, "this disk cannot be synced: the journal outlives the agent, and not the machine");
+            self.next_sync = None;
+        } else {
+            tracing::error!(%error, %spool, "the disk did not write the journal; it is written anew");
+            self.is_damaged = true;
         }
     }
 }
@@ -343,196 +457,4 @@ fn read_beside(reader: impl BufRead + Send, mut hear: impl FnMut(JournalEntry)) 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use weir_core::agent::JOURNAL_HEADER_1;
-    use weir_core::agent::{AgentConfig, BlockEntry};
-    use weir_model::Span;
-
-    fn put(coflow: u64, name: &str) -> JournalEntry {
-        JournalEntry::Put(BlockEntry {
-            coflow,
-            block: name.to_owned(),
-            path: format!("/spool/{name}"),
-            offset: 0,
-            size: 1,
-            spooled: true,
-            frame_checksums: vec![7],
-            stamp: None,
-            identity: weir_proto::data::Identity::drawn([3; 16]),
-        })
-    }
-
-    fn agent() -> Agent {
-        Agent::new(AgentConfig {
-            host: 0,
-            data_address: String::new(),
-            incarnation: 1,
-            spool_identity: 1,
-            first_plan_wait: Span::ZERO,
-            report_interval: Span::ZERO,
-            batch: Span::ZERO,
-            uplink: None,
-            measures_interface: false,
-        })
-    }
-
-    fn open(dir: &Path) -> (Journal, JournalLines, Vec<JournalEntry>) {
-        let mut entries = Vec::new();
-        let (journal, found) = Journal::open(dir, |entry| entries.push(entry)).unwrap();
-        (journal, found, entries)
-    }
-
-    fn entries(dir: &Path) -> Vec<JournalEntry> {
-        open(dir).2
-    }
-
-    #[test]
-    fn a_torn_last_line_is_dropped_and_what_follows_stands_on_a_line_of_its_own() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut journal, _, _) = open(dir.path());
-        journal.append_put(&[put(1, "a")]).unwrap();
-        journal.log.file.write_all(b"0123abcd {\"Put\":{\"cofl").unwrap();
-        let (mut journal, found, heard) = open(dir.path());
-        assert_eq!((heard, found.damaged), (vec![put(1, "a")], vec![]));
-        journal.append(&[JournalEntry::Ended(2)]);
-        assert_eq!(entries(dir.path()), [put(1, "a"), JournalEntry::Ended(2)]);
-    }
-
-    #[test]
-    fn a_damaged_line_costs_no_other() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut journal, _, _) = open(dir.path());
-        for name in ["a", "b", "c"] {
-            journal.append_put(&[put(1, name)]).unwrap();
-        }
-        let path = dir.path().join(FILE);
-        let mut bytes = std::fs::read(&path).unwrap();
-        // One bit of the name of the second block, on the third line: still JSON, and another block.
-        let at = bytes.windows(5).position(|window| window == b"\"b\",\"").unwrap() + 1;
-        bytes[at] ^= 1;
-        std::fs::write(&path, &bytes).unwrap();
-        let (_, found, heard) = open(dir.path());
-        assert_eq!((heard, found.damaged), (vec![put(1, "a"), put(1, "c")], vec![3]));
-        // Noise in place of a line.
-        std::fs::write(
-            &path,
-            [JOURNAL_HEADER.as_bytes(), b"\n\xff\xfe\x00\n\n", &lines(&[put(1, "d")]).unwrap()].concat(),
-        )
-        .unwrap();
-        let (_, found, heard) = open(dir.path());
-        assert_eq!((heard, found.damaged), (vec![put(1, "d")], vec![2, 3]));
-    }
-
-    #[test]
-    fn any_bit_of_the_first_line_may_change_and_no_block_is_lost() {
-        for bit in 0..8 * JOURNAL_HEADER.len() {
-            let dir = tempfile::tempdir().unwrap();
-            let (mut journal, _, _) = open(dir.path());
-            journal.append_put(&[put(1, "a"), put(1, "b")]).unwrap();
-            let path = dir.path().join(FILE);
-            let mut bytes = std::fs::read(&path).unwrap();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            std::fs::write(&path, &bytes).unwrap();
-            // A newline in it makes two lines of one.
-            assert_eq!(open(dir.path()).2, [put(1, "a"), put(1, "b")], "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn a_journal_of_another_version_is_put_aside_as_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let other = b"{\"weir_journal\":3}\nwhatever it may be\n";
-        std::fs::write(dir.path().join(FILE), other).unwrap();
-        let (_, found, heard) = open(dir.path());
-        assert!(found.other_version && heard.is_empty());
-        assert_eq!(std::fs::read(dir.path().join("journal.other-version")).unwrap(), other);
-    }
-
-    #[test]
-    fn what_a_killed_process_was_writing_anew_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(NEW_FILE), vec![0; 1000]).unwrap();
-        open(dir.path());
-        assert!(!dir.path().join(NEW_FILE).exists());
-    }
-
-    #[test]
-    fn a_journal_that_is_mostly_dead_and_large_is_written_anew_and_a_live_one_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut journal, _, _) = open(dir.path());
-        let path = "x".repeat(4_000);
-        let long = |number: u32| match put(1, &number.to_string()) {
-            JournalEntry::Put(block) => JournalEntry::Put(BlockEntry { path: path.clone(), ..block }),
-            other => other,
-        };
-        let puts: Vec<_> = (0..5_000).map(long).collect();
-        journal.append_put(&puts).unwrap();
-        journal.look_after(5_000);
-        assert_eq!(journal.wants_facts(), None, "all of it lives");
-        journal.look_after(1_500);
-        assert_eq!(journal.wants_facts(), Some(true));
-        journal.go_on(&puts[..1]);
-        assert_eq!(journal.wants_facts(), Some(false));
-        journal.go_on(&[]);
-        assert_eq!(entries(dir.path()), puts[..1]);
-    }
-
-    #[test]
-    fn a_journal_of_version_1_is_read_and_gone_on_with() {
-        let dir = tempfile::tempdir().unwrap();
-        let old = r#"{"Put":{"coflow":1,"block":"a","path":"/p","offset":0,"size":1,"spooled":false,"frame_checksums":[]}}"#;
-        let done = r#"{"Done":{"coflow":1,"bytes":5}}"#;
-        std::fs::write(dir.path().join(FILE), format!("{JOURNAL_HEADER_1}\n{old}\n{done}\n")).unwrap();
-        let (mut journal, found, heard) = open(dir.path());
-        assert_eq!((heard.len(), found.damaged.len()), (2, 0));
-        assert_eq!(heard[1], JournalEntry::Done { coflow: 1, bytes: 5, mark: 0 });
-        journal.append_put(&[put(1, "b")]).unwrap();
-        assert_eq!(entries(dir.path()).len(), 3);
-    }
-
-    #[test]
-    fn a_journal_that_is_written_anew_restores_the_same_agent() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut journal, _, _) = open(dir.path());
-        let mut agent = agent();
-        let done = |coflow, mark| JournalEntry::Done { coflow, bytes: 10, mark };
-        for entry in [
-            put(1, "a"),
-            put(2, "b"),
-            put(3, "c"),
-            done(1, 7),
-            done(1, 8),
-            done(1, 7),
-            JournalEntry::EndedRange(2, 2),
-        ] {
-            journal.append(std::slice::from_ref(&entry));
-            agent.restore(entry);
-        }
-        journal.begin_anew();
-        let mut cursor = FactCursor::default();
-        while journal.rewriting.is_some() {
-            journal.go_on(&agent.facts(&mut cursor, 2));
-            // What happens meanwhile is in both.
-            let more = done(1, 9);
-            journal.append(std::slice::from_ref(&more));
-            agent.restore(more);
-        }
-        let served = JournalEntry::Served { coflow: 1, flows: 3, bytes: 30, marks: vec![7, 8, 9] };
-        let expected = [JournalEntry::EndedRange(2, 2), served, put(1, "a"), put(3, "c")];
-        let mut again = self::agent();
-        entries(dir.path()).into_iter().for_each(|entry| again.restore(entry));
-        assert_eq!(again.facts(&mut FactCursor::default(), 100), expected[..1]);
-        let all = |agent: &Agent| {
-            let (mut cursor, mut all) = (FactCursor::default(), Vec::new());
-            loop {
-                let some = agent.facts(&mut cursor, 100);
-                if some.is_empty() {
-                    return all;
-                }
-                all.extend(some);
-            }
-        };
-        assert_eq!((all(&agent), all(&again)), (expected.to_vec(), expected.to_vec()));
-    }
-}
+mod tests;

@@ -10,6 +10,7 @@ mod data_plane;
 mod identity;
 mod jobs;
 mod journal;
+mod log;
 mod outlet;
 mod places;
 mod scribe;
@@ -55,8 +56,20 @@ pub struct AgentOptions {
     pub interface: InterfaceChoice,
     /// Relays that carry flows to and from other sites.
     pub relays: Option<SiteRelays>,
+    /// What a put that was answered for outlives.
+    pub durability: Durability,
     /// Number of the group whose members may be tasks of this host; without one, they run as the agent's own user.
     pub group: Option<u32>,
+}
+
+/// What a put that was answered for outlives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The agent's process. The journal is on the disk about a second later, and the block's bytes when the kernel writes them.
+    #[default]
+    Process,
+    /// The machine: the block's bytes and the journal are on the disk before the put is answered.
+    Machine,
 }
 
 /// The host's site, and the relays there that serve it.
@@ -113,6 +126,7 @@ impl AgentOptions {
             uplink: None,
             interface: InterfaceChoice::None,
             relays: None,
+            durability: Durability::default(),
             group: None,
         }
     }
@@ -195,7 +209,7 @@ pub async fn serve(
     let relays = options.relays.clone();
     let runtime = tokio::runtime::Handle::current();
     let edge = data_plane::Edge { clock, listener, poller, runtime, interface, relays };
-    let data_plane = data_plane::DataPlane::start(config, &spool, edge, inbox)?;
+    let data_plane = data_plane::DataPlane::start(config, &spool, options.durability, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {
         let result = data_plane.run();

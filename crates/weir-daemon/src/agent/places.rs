@@ -1,9 +1,12 @@
 //! Where the files of puts may be, and how many are looked for at once.
 
+use super::Durability;
 use super::blocks::is_of_the_file;
 use super::spool::Spool;
 use anyhow::Context;
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,14 +34,19 @@ fn allowed(path: &Path) -> anyhow::Result<PathBuf> {
 pub(super) struct Places {
     pub(super) spool: Spool,
     allow: Vec<PathBuf>,
+    durability: Durability,
     pub(super) slots: Slots,
 }
 
 impl Places {
     /// Errors name the directory that cannot be used.
-    pub(super) fn new(spool: &Spool, allow: &[PathBuf]) -> anyhow::Result<Arc<Places>> {
+    pub(super) fn new(
+        spool: &Spool,
+        allow: &[PathBuf],
+        durability: Durability,
+    ) -> anyhow::Result<Arc<Places>> {
         let allow = allow.iter().map(|path| allowed(path)).collect::<anyhow::Result<_>>()?;
-        Ok(Arc::new(Places { spool: spool.clone(), allow, slots: Slots::new(FILE_LIMIT) }))
+        Ok(Arc::new(Places { spool: spool.clone(), allow, durability, slots: Slots::new(FILE_LIMIT) }))
     }
 
     /// The file of a put, found on a thread that may wait for it.
@@ -55,10 +63,16 @@ impl Places {
         }
     }
 
-    /// The file that holds a block, if it may be served and is long enough. Waits for the disk.
+    /// Whether what is put is on the disk before it is answered for.
+    pub(super) fn are_durable(&self) -> bool {
+        self.durability == Durability::Machine
+    }
+
+    /// The file that holds a block, if it may be served and is long enough, synced where puts are durable. Waits for the disk.
     fn find(&self, put: &v1::PutRequest) -> Result<(PathBuf, FileStamp), Status> {
         let path = self.resolve(put)?;
-        let found = weir_net::open_regular(&path).map_err(|error| unopened(&path, &error))?.stamp;
+        let opened = weir_net::open_regular(&path).map_err(|error| unopened(&path, &error))?;
+        let found = opened.stamp;
         let end = put.offset.checked_add(put.size);
         if end.is_none_or(|end| end > found.length) {
             return Err(Status::out_of_range(format!(
@@ -71,6 +85,11 @@ impl Places {
         }
         if put.spooled && found.links != 1 {
             return Err(Status::permission_denied(format!("{} has other names too", path.display())));
+        }
+        if self.are_durable() {
+            sync(&path, &opened.file).map_err(|error| {
+                Status::unavailable(format!("{} cannot be synced to its disk: {error}", path.display()))
+            })?;
         }
         let weir_net::FileStamp { inode, modified_ns, length, .. } = found;
         Ok((path, FileStamp { inode, modified_ns, length }))
@@ -106,6 +125,13 @@ impl Places {
             )))
         }
     }
+}
+
+/// Waits until a file is on its disk, with its length, its time and its name: what tells it from others after the machine was
+/// lost.
+fn sync(path: &Path, file: &File) -> io::Result<()> {
+    file.sync_all()?;
+    path.parent().map_or(Ok(()), super::log::sync_directory)
 }
 
 /// Why a put has no file: for good, or because of the machine, which the task may try again.

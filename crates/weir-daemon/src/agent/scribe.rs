@@ -6,12 +6,14 @@
 //! on the disk. A journal that is written anew gets facts between two batches, after all that happened before they were
 //! read off.
 //!
+//! Syncing that nobody waits for has another thread each time, so that it holds up no batch (see [`Journal`]).
+//!
 //! # A put that has no room
 //! Of a batch that could not be written its puts are refused and taken back, and later ones of the same file that wait, for they
 //! rest on the first. All else waits in the journal for room.
 
 use super::blocks::Key;
-use super::journal::Journal;
+use super::journal::{Journal, ToSync};
 use std::io;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
@@ -44,6 +46,14 @@ struct Batch {
     live: Option<usize>,
 }
 
+/// What the thread is told.
+enum Message {
+    Batch(Batch),
+    /// What came of syncing.
+    Synced(io::Result<()>),
+    End,
+}
+
 /// What came of a batch.
 struct Written {
     result: io::Result<()>,
@@ -61,7 +71,7 @@ pub(super) struct Outcome {
 }
 
 pub(super) struct Scribe {
-    batches: Option<mpsc::Sender<Batch>>,
+    inbox: mpsc::Sender<Message>,
     written: mpsc::Receiver<Written>,
     thread: Option<JoinHandle<()>>,
     entries: Vec<JournalEntry>,
@@ -76,17 +86,31 @@ pub(super) struct Scribe {
 impl Scribe {
     /// Starts the thread, which wakes whoever waits for it.
     pub(super) fn start(mut journal: Journal, waker: Waker) -> io::Result<Scribe> {
-        let (batches, inbox) = mpsc::channel::<Batch>();
+        let (sender, inbox) = mpsc::channel();
         let (outbox, written) = mpsc::channel();
+        let itself = sender.clone();
         let thread = std::thread::Builder::new().name("weir-journal".to_owned()).spawn(move || {
-            while let Ok(batch) = inbox.recv() {
-                let written = write(&mut journal, batch);
-                let _ = outbox.send(written);
-                waker.wake();
+            loop {
+                let message = match journal.next_sync() {
+                    Some(wait) => inbox.recv_timeout(wait),
+                    None => inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+                };
+                match message {
+                    Ok(Message::Batch(batch)) => {
+                        let _ = outbox.send(write(&mut journal, batch));
+                        waker.wake();
+                    }
+                    Ok(Message::Synced(result)) => journal.handle_synced(result),
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    Ok(Message::End) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                }
+                if let Some(file) = journal.poll_sync() {
+                    sync(file, itself.clone());
+                }
             }
         })?;
         Ok(Scribe {
-            batches: Some(batches),
+            inbox: sender,
             written,
             thread: Some(thread),
             entries: Vec::new(),
@@ -153,8 +177,7 @@ impl Scribe {
             entries,
         };
         self.under_way = Some((puts, new));
-        let sent = self.batches.as_ref().map(|batches| batches.send(batch));
-        if !matches!(sent, Some(Ok(()))) {
+        if self.inbox.send(Message::Batch(batch)).is_err() {
             // The thread is gone: it panicked. Nothing can be promised any more.
             tracing::error!("the journal's thread is gone");
         }
@@ -205,10 +228,21 @@ impl Scribe {
         if self.under_way.is_some() {
             let _ = self.written.recv_timeout(left());
         }
-        drop(self.batches.take());
+        let _ = self.inbox.send(Message::End);
         if let Some(thread) = self.thread.take_if(|thread| !left().is_zero() || thread.is_finished()) {
             let _ = thread.join();
         }
+    }
+}
+
+/// Syncs on a thread of its own. One that cannot be had fails like a disk.
+fn sync(file: ToSync, inbox: mpsc::Sender<Message>) {
+    let failed = inbox.clone();
+    let spawned = std::thread::Builder::new().name("weir-sync".to_owned()).spawn(move || {
+        let _ = inbox.send(Message::Synced(file.run()));
+    });
+    if let Err(error) = spawned {
+        let _ = failed.send(Message::Synced(Err(error)));
     }
 }
 
@@ -233,6 +267,7 @@ fn write(journal: &mut Journal, batch: Batch) -> Written {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Durability;
     use super::*;
     use weir_core::agent::BlockEntry;
     use weir_net::Poller;
@@ -248,12 +283,13 @@ mod tests {
             frame_checksums: Vec::new(),
             stamp: None,
             identity: weir_proto::data::Identity::drawn([3; 16]),
+            durable: false,
         }
     }
 
     fn scribe(own: &std::path::Path) -> (Scribe, Poller) {
         let poller = Poller::new().unwrap();
-        let (journal, _) = Journal::open(own, |_| {}).unwrap();
+        let (journal, _) = Journal::open(own, Durability::Process, |_| {}).unwrap();
         (Scribe::start(journal, poller.waker()).unwrap(), poller)
     }
 
@@ -289,7 +325,7 @@ mod tests {
         assert_eq!((written.puts.len(), written.refused.is_none()), (1, true));
         scribe.end();
         let mut heard = Vec::new();
-        Journal::open(dir.path(), |entry| heard.push(entry)).unwrap();
+        Journal::open(dir.path(), Durability::Process, |entry| heard.push(entry)).unwrap();
         assert!(heard.contains(&JournalEntry::Put(put("a"))));
     }
 
@@ -302,7 +338,7 @@ mod tests {
         scribe.add(vec![JournalEntry::Ended(2)]);
         scribe.end();
         let mut heard = Vec::new();
-        Journal::open(dir.path(), |entry| heard.push(entry)).unwrap();
+        Journal::open(dir.path(), Durability::Process, |entry| heard.push(entry)).unwrap();
         assert_eq!(heard, [JournalEntry::Ended(1), JournalEntry::Ended(2)]);
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn serve(
         site: relays.site,
         addresses: relays.addresses.iter().map(SocketAddr::to_string).collect(),
     });
-    let places = Places::new(spool, &options.allow)?;
+    let places = Places::new(spool, &options.allow, options.durability)?;
     let service = Service { host: options.host, places, data_address, relays, commands };
     let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_PUT_BYTES);
     let path = spool.socket();
@@ -165,6 +165,7 @@ impl Agent for Service {
             identity: Some(Identity::from_wire(&put.identity))
                 .filter(Identity::is_known)
                 .unwrap_or_else(|| Identity::drawn(rand::random())),
+            durable: self.places.are_durable(),
         };
         let mut answer = self.note(&entry).await?;
         if matches!(answer, Err(PutError::Taken { .. })) && self.lost_places(&entry).await {

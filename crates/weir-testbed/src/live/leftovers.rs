@@ -237,8 +237,15 @@ impl RunFolder {
     /// # Errors
     /// The folder for temporary files cannot be written.
     pub fn create() -> io::Result<RunFolder> {
-        let place = std::env::temp_dir();
-        remove_dead(&place);
+        RunFolder::create_in(&std::env::temp_dir())
+    }
+
+    /// The same in another folder than that for temporary files.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn create_in(place: &Path) -> io::Result<RunFolder> {
+        remove_dead(place);
         let owner = ProcessName::of_this_process()?.to_text();
         let longest = MAX_SOCKET_PATH - SOCKET_BYTES - PREFIX.len() - owner.len() - UNIQUE_BYTES;
         if place.as_os_str().len() > longest {
@@ -250,7 +257,7 @@ impl RunFolder {
             return Err(io::Error::new(io::ErrorKind::InvalidFilename, reason));
         }
         let mut present = LEFTOVERS.present();
-        let dir = tempfile::Builder::new().prefix(&format!("{PREFIX}{owner}-")).tempdir_in(&place);
+        let dir = tempfile::Builder::new().prefix(&format!("{PREFIX}{owner}-")).tempdir_in(place);
         let dir =
             dir.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place.display())))?;
         let dir = dir.keep();

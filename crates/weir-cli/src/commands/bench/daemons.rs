@@ -91,13 +91,18 @@ impl AgentPlace {
 
     /// Starts the agent, silent, which may serve all files below `allow`.
     pub(super) fn start(&self, allow: &Path) -> anyhow::Result<Daemon> {
+        self.start_with(allow, &[])
+    }
+
+    /// Starts the agent so with more arguments.
+    pub(super) fn start_with(&self, allow: &Path, arguments: &[&str]) -> anyhow::Result<Daemon> {
         let mut command = own_command()?;
         command.args(["agent", "--interface", "none", "--host", &self.host.to_string()]);
         command.args(["--listen", &self.address.to_string()]).arg("--spool").arg(&self.spool);
         if let Some(coordinator) = self.coordinator {
             command.args(["--coordinator", &coordinator.to_string()]);
         }
-        command.arg("--allow").arg(allow).stderr(Stdio::null());
+        command.arg("--allow").arg(allow).args(arguments).stderr(Stdio::null());
         Daemon::start(command)
     }
 

@@ -7,6 +7,7 @@ mod load;
 mod loopback;
 mod planning;
 mod played;
+mod puts;
 mod receive;
 mod relay;
 mod restart;
@@ -37,6 +38,8 @@ pub(crate) enum BenchCommand {
     Relay(relay::RelayArgs),
     /// Processes are killed under load and started again: when everything is known again, journals, memory
     Restart(restart::RestartArgs),
+    /// Puts a second and the time to a first byte, by what a put that was answered for outlives
+    Puts(puts::PutsArgs),
     /// What a receiver that reads slowly, or stops, costs the others on its uplink
     SlowReader(slow_reader::SlowReaderArgs),
     /// What one peer at its worst costs the calls and the flows of others
@@ -56,6 +59,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Sites(args) => sites::sites(&args),
         BenchCommand::Relay(args) => relay::relay(&args),
         BenchCommand::Restart(args) => restart::restart(&args),
+        BenchCommand::Puts(args) => puts::puts(&args),
         BenchCommand::SlowReader(args) => slow_reader::slow_reader(&args),
         BenchCommand::WorstPeer(args) => worst_peer::worst_peer(&args),
         BenchCommand::Receive(args) => receive::receive(&args),

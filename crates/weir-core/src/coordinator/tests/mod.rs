@@ -83,6 +83,7 @@ fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
         frame_checksums: Vec::new(),
         stamp: None,
         identity: Identity::drawn([1; 16]),
+        durable: false,
     }
 }
 

@@ -1,0 +1,128 @@
+//! A file that lines are appended to, whole or not at all, and what of it is on the disk.
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Room on the disk that is kept for everything but puts.
+const RESERVE_BYTES: u64 = 1 << 20;
+
+pub(super) struct Log {
+    file: Arc<File>,
+    length: u64,
+    /// Up to where the file system has set room aside; `None` where it does not do so.
+    reserved: Option<u64>,
+    /// Bytes that outlive the machine.
+    synced: u64,
+    /// Since another thread began to sync it, no byte from here on stayed what it was.
+    stable: u64,
+}
+
+impl Log {
+    /// An existing file, or a new one, of which the first `length` bytes stay.
+    pub(super) fn open(path: &Path, length: u64) -> io::Result<Log> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+        file.set_len(length)?;
+        Log::at_end(file)
+    }
+
+    /// A file that was not there.
+    pub(super) fn create(path: &Path) -> io::Result<Log> {
+        Log::at_end(OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?)
+    }
+
+    fn at_end(mut file: File) -> io::Result<Log> {
+        let length = file.seek(SeekFrom::End(0))?;
+        Ok(Log { file: Arc::new(file), length, reserved: Some(0), synced: 0, stable: u64::MAX })
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if let Err(error) = (&*self.file).write_all(lines) {
+            // Half a line must not stand before the next one.
+            self.take_back(self.length)?;
+            return Err(error);
+        }
+        self.length += lines.len() as u64;
+        Ok(())
+    }
+
+    /// Takes back what stands beyond a length.
+    pub(super) fn take_back(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        (&*self.file).seek(SeekFrom::Start(length))?;
+        self.length = length;
+        self.synced = self.synced.min(length);
+        self.stable = self.stable.min(length);
+        Ok(())
+    }
+
+    /// Sets room aside beyond the end. An error says that there is none.
+    pub(super) fn reserve(&mut self) -> io::Result<()> {
+        let Some(reserved) = self.reserved.filter(|&reserved| reserved < self.length + RESERVE_BYTES) else {
+            return Ok(());
+        };
+        let until = self.length + 2 * RESERVE_BYTES;
+        let from = reserved.max(self.length);
+        match rustix::fs::fallocate(&*self.file, FallocateFlags::KEEP_SIZE, from, until - from) {
+            Ok(()) => self.reserved = Some(until),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.reserved = None,
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+
+    /// Gives back the room that was set aside beyond the end.
+    pub(super) fn give_back(&mut self) {
+        if self.reserved.is_some_and(|reserved| reserved > self.length)
+            && self.file.set_len(self.length).is_ok()
+        {
+            self.reserved = Some(0);
+        }
+    }
+
+    /// Whether all of it outlives the machine.
+    pub(super) fn is_synced(&self) -> bool {
+        self.synced == self.length
+    }
+
+    /// Waits until all of it is on the disk.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()?;
+        self.synced = self.length;
+        Ok(())
+    }
+
+    /// The file, to be synced by another thread, and what it has by now.
+    pub(super) fn begin_sync(&mut self) -> (Arc<File>, u64) {
+        self.stable = u64::MAX;
+        (Arc::clone(&self.file), self.length)
+    }
+
+    /// Whether it is this file.
+    pub(super) fn is(&self, file: &Arc<File>) -> bool {
+        Arc::ptr_eq(&self.file, file)
+    }
+
+    /// Its first bytes were synced by another thread.
+    pub(super) fn note_synced(&mut self, bytes: u64) {
+        self.synced = self.synced.max(bytes.min(self.stable));
+    }
+}
+
+/// Waits until the names in a directory are on the disk.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Whether an error says that this file system knows nothing of syncing.
+pub(super) fn is_unsupported(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP))
+}
