@@ -38,10 +38,12 @@ pub enum Defect {
     EitherEnded,
     /// An agent that comes does not say which blocks it holds.
     BlocksNotTold,
+    /// A block whose bytes may have been lost with the machine is held.
+    UncertainHeld,
 }
 
 /// All of them.
-pub const ALL: [Defect; 17] = [
+pub const ALL: [Defect; 18] = [
     Defect::PutNotWritten,
     Defect::OffsetForgotten,
     Defect::CloseNotTold,
@@ -58,6 +60,7 @@ pub const ALL: [Defect; 17] = [
     Defect::LeaseForever,
     Defect::CountedTwice,
     Defect::BlocksNotTold,
+    Defect::UncertainHeld,
     Defect::EitherEnded,
 ];
 

@@ -68,6 +68,23 @@ impl World {
             return self.lose_receiver(number);
         };
         let answer = match agent.handle_request(now, &transfer.request) {
+            Ok(opened) if opened.block.size > 0 && side.disk.hollow.contains(&opened.block.path) => {
+                // Where there are checksums, the first frame does not have its own.
+                agent.handle_closed(opened.flow, false);
+                let place = opened.block.place();
+                agent.handle_changed(opened.block.coflow, &opened.block.block, &place);
+                if opened.block.frame_checksums.is_empty() {
+                    self.violate(format!("host {host} serves {} whose bytes were lost", place.path));
+                }
+                // The receiver is told so, and the task runs again.
+                let get = self.transfers.get(&number).map(|transfer| &self.gets[transfer.get]);
+                let of = get.map(|get| (get.job, get.block));
+                if of.is_some_and(|(job, block)| !self.put_again(job, block)) {
+                    self.violate(format!("host {host} has lost {}, which was durable", place.path));
+                }
+                self.settle_agent(host);
+                return self.lose_receiver(number);
+            }
             Ok(opened) => {
                 (transfer.life, transfer.flow, transfer.sender_open) = (side.life, Some(opened.flow), true);
                 (transfer.size, transfer.sent) = (opened.block.size, opened.offset);

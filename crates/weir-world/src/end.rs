@@ -22,6 +22,8 @@ pub struct Report {
     pub transfers: u64,
     /// Faults.
     pub faults: u64,
+    /// Machines that were lost, of those.
+    pub machines_lost: u64,
     /// Virtual time.
     pub took: Span,
     /// Of all events: two runs with one digest did the same.
@@ -106,15 +108,17 @@ impl World {
             let Some(agent) = &host.agent else { continue };
             let flows = agent.open_flows();
             let facts = agent.facts(&mut FactCursor::default(), usize::MAX);
-            let ended =
-                |fact: &JournalEntry| matches!(fact, JournalEntry::Ended(_) | JournalEntry::EndedRange(..));
+            let stays = |fact: &JournalEntry| {
+                matches!(fact, JournalEntry::Ended(_) | JournalEntry::EndedRange(..) | JournalEntry::Boot(_))
+            };
             let forgotten = |fact: &JournalEntry| match fact {
                 JournalEntry::Put(block) => self.is_forgotten(block.coflow),
                 JournalEntry::Served { coflow, .. } => self.is_forgotten(*coflow),
                 _ => false,
             };
-            let left = facts.into_iter().find(|fact| !ended(fact) && !forgotten(fact));
+            let left = facts.into_iter().find(|fact| !stays(fact) && !forgotten(fact));
             let file = host
+                .disk
                 .files
                 .iter()
                 .find(|(_, job)| !self.jobs[**job].is_forgotten())

@@ -58,6 +58,16 @@ pub(crate) enum Event {
         host: u32,
         life: u64,
     },
+    /// The journal of a host begins to be synced, and is, as far as it was written then.
+    Syncs {
+        host: u32,
+        boot: u64,
+    },
+    Synced {
+        host: u32,
+        boot: u64,
+        bytes: usize,
+    },
     /// A call arrives at the coordinator.
     Call {
         caller: Caller,

@@ -34,7 +34,11 @@ impl World {
             1..4 => {
                 let host = self.some_host();
                 if self.hosts[host as usize].agent.is_some() {
-                    self.kill_agent(host);
+                    if self.settings.loses_machines && self.rng.random_range(0..2) == 0 {
+                        self.lose_machine(host);
+                    } else {
+                        self.kill_agent(host);
+                    }
                     let after = self.millis(5, 2_500);
                     self.later(after, Event::AgentStarts { host });
                 }
@@ -55,7 +59,7 @@ impl World {
             }
             13 => {
                 let (host, until) = (self.some_host(), self.now + self.millis(5, 1_000));
-                self.hosts[host as usize].full_until = until;
+                self.hosts[host as usize].disk.full_until = until;
             }
             14..16 => {
                 let (span, upward) = (self.millis(50, 4_000), self.rng.random());

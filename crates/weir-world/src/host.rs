@@ -1,14 +1,13 @@
 //! A host: the real agent, its disk, and what drives it.
 
 use crate::data::{BUFFER_BYTES, SEGMENT_BYTES};
+use crate::disk::Disk;
 use crate::events::Event;
 use crate::world::World;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
-use weir_core::agent::{
-    Agent, AgentConfig, Crowd, JOURNAL_HEADER, JournalEntry, JournalLines, Output, journal_lines,
-};
+use weir_core::agent::{Agent, AgentConfig, Crowd, JournalEntry, JournalLines, Output, journal_lines};
 use weir_core::coordinator::SessionId;
 use weir_model::{Span, Time};
 
@@ -27,18 +26,15 @@ pub(crate) struct Host {
     spool_identity: u64,
     /// Transfers by the agent's flows.
     pub(crate) flows: BTreeMap<u64, u64>,
-    /// The journal: the bytes that are written, what is being written, and what waits for that.
-    journal: Vec<u8>,
+    pub(crate) disk: Disk,
+    /// Of the journal: what is being written, and what waits for that.
     writing: Vec<JournalEntry>,
     unwritten: Vec<JournalEntry>,
     /// Puts that wait for the journal, and those of the batch under way, by job and block.
     puts: Vec<(usize, usize)>,
     puts_under_way: Vec<(usize, usize)>,
-    /// Files in the spool, with the job of each.
-    pub(crate) files: BTreeMap<String, usize>,
-    /// Until when its agent stands (SIGSTOP), and its disk is full.
+    /// Until when its agent stands (SIGSTOP).
     pub(crate) stopped_until: Time,
-    pub(crate) full_until: Time,
     /// When the links are free.
     pub(crate) up_free: Time,
     pub(crate) down_free: Time,
@@ -54,14 +50,12 @@ impl Host {
             ahead: Span::from_nanos(rng.random_range(0..10_000_000_000)),
             spool_identity: rng.random_range(1..u64::MAX),
             flows: BTreeMap::new(),
-            journal: format!("{JOURNAL_HEADER}\n").into_bytes(),
+            disk: Disk::new(),
             writing: Vec::new(),
             unwritten: Vec::new(),
             puts: Vec::new(),
             puts_under_way: Vec::new(),
-            files: BTreeMap::new(),
             stopped_until: Time::ZERO,
-            full_until: Time::ZERO,
             up_free: Time::ZERO,
             down_free: Time::ZERO,
         }
@@ -99,20 +93,40 @@ impl World {
             uplink: None,
             measures_interface: false,
         });
-        let found =
-            JournalLines::read(side.journal.as_slice(), |entry| agent.restore(entry)).unwrap_or_default();
+        let found = JournalLines::read(side.disk.journal.as_slice(), |entry| agent.restore(entry))
+            .unwrap_or_default();
         // Half a line at the end is taken back; nobody was answered for it.
-        side.journal.truncate(found.whole as usize);
+        side.disk.journal.truncate(found.whole as usize);
+        agent.handle_boot(&side.disk.boot.to_string());
         // Files of tasks that died before their put was written down.
-        side.files.retain(|path, _| agent.owns(path));
+        side.disk.files.retain(|path, _| agent.owns(path));
+        let has_hole = side.disk.has_hole;
         side.agent = Some(agent);
         (side.life, side.wakes) = (life, Time::MAX);
-        if !found.damaged.is_empty() {
+        if !found.damaged.is_empty() && !has_hole {
             self.violate(format!("host {host}: lines {:?} of the journal are damaged", found.damaged));
         }
         self.check_puts(host);
+        self.write_first(host);
         self.settle_agent(host);
         self.connect_later(host);
+    }
+
+    /// What a start finds is on the disk before the agent serves.
+    fn write_first(&mut self, host: u32) {
+        let side = &mut self.hosts[host as usize];
+        let now = side.now(self.now);
+        let Some(agent) = &mut side.agent else { return };
+        let mut entries = Vec::new();
+        while let Some(output) = agent.poll_output(now) {
+            match output {
+                Output::Journal(entry) => entries.push(entry),
+                Output::Discard(path) => _ = side.disk.files.remove(&path),
+                _ => {}
+            }
+        }
+        side.disk.journal.extend(journal_lines(&entries).unwrap_or_default());
+        side.disk.sync();
     }
 
     /// It is killed: what is written stays, and some of what is being written.
@@ -120,7 +134,7 @@ impl World {
         let side = &mut self.hosts[host as usize];
         let lines = journal_lines(&side.writing).unwrap_or_default();
         let kept = self.rng.random_range(0..=lines.len());
-        side.journal.extend_from_slice(&lines[..kept]);
+        side.disk.journal.extend_from_slice(&lines[..kept]);
         let is_done = |entry: &JournalEntry| matches!(entry, JournalEntry::Done { .. });
         let whole = kept == lines.len();
         let forgotten = side.writing.drain(..).filter(|_| !whole).chain(side.unwritten.drain(..));
@@ -160,7 +174,7 @@ impl World {
                 Output::Cut { coflow, block, .. } => self.cut_off(host, coflow, &block),
                 Output::Ended(..) | Output::Notice(_) => {}
                 Output::Abort(flow) => self.close_flow(host, flow),
-                Output::Discard(path) => _ = self.hosts[host as usize].files.remove(&path),
+                Output::Discard(path) => _ = self.hosts[host as usize].disk.files.remove(&path),
                 Output::Suspect(flow) => {
                     // What holds flows up here is the path.
                     if let Some(agent) = &mut self.hosts[host as usize].agent {
@@ -266,12 +280,17 @@ impl World {
         if side.life != life || side.agent.is_none() {
             return;
         }
-        if side.full_until > self.now {
+        if side.disk.full_until > self.now {
             return self.not_written(host);
         }
         let writing = std::mem::take(&mut side.writing);
-        side.journal.extend(journal_lines(&writing).unwrap_or_default());
-        for (job, block) in std::mem::take(&mut side.puts_under_way) {
+        side.disk.journal.extend(journal_lines(&writing).unwrap_or_default());
+        let puts = std::mem::take(&mut side.puts_under_way);
+        if !puts.is_empty() {
+            self.sync_for_puts(host);
+        }
+        self.sync_later(host);
+        for (job, block) in puts {
             self.is_put(job, block);
         }
         self.write(host);

@@ -6,8 +6,8 @@ use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeSet;
 use weir_core::agent::{BlockEntry, Place, PutError};
-use weir_model::Span;
-use weir_proto::data::Identity;
+use weir_model::{Span, Time};
+use weir_proto::data::{Identity, frame_count};
 use weir_proto::v1;
 
 /// The lease that drivers ask for.
@@ -29,8 +29,11 @@ pub(crate) struct Block {
     pub(crate) host: u32,
     pub(crate) size: u64,
     pub(crate) identity: Identity,
-    /// The agent said that it holds it.
+    /// The agent said that it holds it, last at this time.
     is_put: bool,
+    put_at: Time,
+    /// Its producer has checksums.
+    has_checksums: bool,
 }
 
 /// A job.
@@ -54,6 +57,11 @@ pub(crate) struct Job {
 impl Job {
     pub(crate) fn is_over(&self) -> bool {
         self.stage == Stage::Over
+    }
+
+    /// What agents heard of how it was registered is not on any disk for sure.
+    pub(crate) fn forget_note(&mut self) {
+        self.is_noted = false;
     }
 
     /// Nobody is left who knows that its lease is short: the coordinator that registered it was killed before an agent had
@@ -91,7 +99,9 @@ impl World {
                 };
                 let (host, to) = (self.some_host(), self.some_host());
                 let identity = Identity::drawn(self.rng.random());
-                job.blocks.push(Block { name: format!("b{block}"), host, size, identity, is_put: false });
+                let has_checksums = identity.0[1] % 2 == 0;
+                let (name, is_put, put_at) = (format!("b{block}"), false, Time::ZERO);
+                job.blocks.push(Block { name, host, size, identity, is_put, put_at, has_checksums });
                 job.gets.insert(self.gets.len());
                 let runs_again = self.rng.random_range(0..10) == 0;
                 self.gets.push(Get::new(number, block, to, runs_again));
@@ -233,7 +243,8 @@ impl World {
     pub(crate) fn put(&mut self, number: usize, block: usize) {
         let job = &self.jobs[number];
         let Some(coflow) = job.coflow.filter(|_| !job.blocks[block].is_put && !job.is_over()) else { return };
-        let Block { name, host, size, identity, .. } = &job.blocks[block];
+        let Block { name, host, size, identity, has_checksums, .. } = &job.blocks[block];
+        let frames = if *has_checksums { frame_count(*size) as usize } else { 0 };
         let (host, path) = (*host, format!("/spool/{number}-{block}"));
         let entry = BlockEntry {
             coflow,
@@ -242,10 +253,10 @@ impl World {
             offset: 0,
             size: *size,
             spooled: true,
-            frame_checksums: Vec::new(),
+            frame_checksums: vec![0; frames],
             stamp: None,
             identity: *identity,
-            durable: false,
+            durable: self.settings.durable,
         };
         let side = &mut self.hosts[host as usize];
         let Some(agent) = &mut side.agent else {
@@ -253,7 +264,8 @@ impl World {
         };
         match agent.handle_put(entry) {
             Ok(()) => {
-                side.files.insert(path, number);
+                side.disk.hollow.remove(&path);
+                side.disk.files.insert(path, number);
                 side.await_put(number, block);
                 // If the agent is killed before it answers, the task puts again.
                 self.put_later(number, block);
@@ -278,7 +290,23 @@ impl World {
 
     /// An agent answered for a put.
     pub(crate) fn is_put(&mut self, number: usize, block: usize) {
-        self.jobs[number].blocks[block].is_put = true;
+        let block = &mut self.jobs[number].blocks[block];
+        (block.is_put, block.put_at) = (true, self.now);
+    }
+
+    /// A host says that a block changed, or does not hold it any more. That may only be where its machine was lost after the put:
+    /// then the task runs again. False if it may not be.
+    pub(crate) fn put_again(&mut self, number: usize, block: usize) -> bool {
+        let of = &self.jobs[number].blocks[block];
+        let lost = self.hosts[of.host as usize].disk.lost;
+        if of.is_put {
+            if self.settings.durable || of.put_at > lost {
+                return false;
+            }
+            self.jobs[number].blocks[block].is_put = false;
+            self.put_later(number, block);
+        }
+        true
     }
 
     /// A receiver of a job has its block.
@@ -295,17 +323,20 @@ impl World {
     /// What an agent answered for, and its coflow needs, it holds.
     pub(crate) fn check_puts(&mut self, host: u32) {
         let Some(agent) = &self.hosts[host as usize].agent else { return };
-        let lost = self.jobs.iter().enumerate().filter(|(_, job)| job.stage == Stage::Moving).find_map(
-            |(number, job)| {
-                let coflow = job.coflow?;
-                let is_lost = |block: &&Block| {
-                    block.is_put && block.host == host && agent.places(coflow, &block.name).next().is_none()
-                };
-                Some((number, job.blocks.iter().find(is_lost)?.name.clone()))
-            },
-        );
-        if let Some((number, name)) = lost {
-            self.violate(format!("host {host} does not hold {name} of job {number}, which it answered for"));
+        let mut lost = Vec::new();
+        for (number, job) in self.jobs.iter().enumerate().filter(|(_, job)| job.stage == Stage::Moving) {
+            let Some(coflow) = job.coflow else { continue };
+            let is_lost = |block: &Block| {
+                block.is_put && block.host == host && agent.places(coflow, &block.name).next().is_none()
+            };
+            lost.extend((0..job.blocks.len()).filter(|&at| is_lost(&job.blocks[at])).map(|at| (number, at)));
+        }
+        for (number, block) in lost {
+            if !self.put_again(number, block) {
+                let name = &self.jobs[number].blocks[block].name;
+                let what = format!("host {host} does not hold {name} of job {number}, which it answered for");
+                return self.violate(what);
+            }
         }
     }
 }

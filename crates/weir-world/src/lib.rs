@@ -18,12 +18,14 @@
 //! * Data goes through a buffer of the sending socket, over the sender's uplink and the receiver's downlink, first come first
 //!   served at their rates. Bytes are places in a block and not contents: which identity, from where, how many.
 //! * A disk takes time for each batch of the journal; a process that is killed leaves what was written, and of the batch under
-//!   way some bytes; a full disk refuses puts and lets all else wait. (That a machine loses what it wrote and did not sync is not modelled yet.)
+//!   way some bytes; a full disk refuses puts and lets all else wait. In some runs machines are lost: of what was not synced any
+//!   part is gone, also a part before one that is left, and files have their length and not their bytes.
 //! * Receivers and drivers do what the client library does: they locate, ask, resume, try again, renew leases.
 #![forbid(unsafe_code)]
 
 mod coordinator;
 mod data;
+mod disk;
 mod end;
 mod events;
 mod faults;

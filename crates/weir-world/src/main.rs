@@ -69,7 +69,8 @@ fn main() -> ExitCode {
     );
     let done = &outcome.done;
     println!(
-        "{} seeds in {:.1} s: {} events, {} messages, {} gets by {} transfers, {} faults, {:.0} s of virtual time, \
+        "{} seeds in {:.1} s: {} events, {} messages, {} gets by {} transfers, {} faults ({} machines lost), {:.0} s of \
+         virtual time, \
          digest {:016x}; {} failed",
         arguments.seeds,
         began.elapsed().as_secs_f64(),
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         done.gets,
         done.transfers,
         done.faults,
+        done.machines_lost,
         done.took.as_secs(),
         done.digest,
         outcome.failed.len()

@@ -112,7 +112,8 @@ impl World {
         if self.jobs[get.job].is_over() {
             return false;
         }
-        let block = &self.jobs[get.job].blocks[get.block];
+        let (job, of) = (get.job, get.block);
+        let block = &self.jobs[job].blocks[of];
         match answer {
             Ok((identity, size)) if (identity, size) == (block.identity, block.size) => {
                 (get.identity, get.size) = (identity, size);
@@ -124,6 +125,10 @@ impl World {
             }
             Err(Status::NoSuchBlock | Status::Busy) => {
                 get.transfer = None;
+                self.ask_next(number);
+            }
+            Err(Status::Changed) if self.put_again(job, of) => {
+                self.gets[number].transfer = None;
                 self.ask_next(number);
             }
             Err(status) => self.violate(format!("get {number} is answered {status:?}")),

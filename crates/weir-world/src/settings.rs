@@ -6,6 +6,8 @@ use weir_model::{Rate, Span};
 const POLICIES: [&str; 5] = ["varys", "dclas-strict", "fair", "dclas", "fifo"];
 /// One seed in so many runs without a fault: there what is counted has to be exact.
 const WITHOUT_FAULTS: u64 = 8;
+/// In one seed of so many machines are lost, which takes some of what is checked; in every other one of them puts are durable.
+const LOSING_MACHINES: u64 = 3;
 
 /// What a run is like.
 #[derive(Clone, Debug)]
@@ -28,6 +30,10 @@ pub struct Settings {
     pub arrivals: Span,
     /// Whether anything fails, and until when.
     pub faults: Option<Span>,
+    /// Whether machines are lost too, with what their kernels had in memory.
+    pub loses_machines: bool,
+    /// Whether agents sync what a put is answered for (`--durable machine`).
+    pub durable: bool,
     /// When all has to be over, counted from when the last fault is repaired.
     pub patience: Span,
     /// Prints every event.
@@ -41,6 +47,8 @@ impl Settings {
         Settings {
             policy: POLICIES[(seed % POLICIES.len() as u64) as usize].to_owned(),
             faults: usual.faults.filter(|_| seed % WITHOUT_FAULTS != WITHOUT_FAULTS - 1),
+            loses_machines: seed % LOSING_MACHINES == 0,
+            durable: seed % (2 * LOSING_MACHINES) == 0,
             ..usual
         }
     }
@@ -62,6 +70,8 @@ impl Settings {
             delay: Span::from_millis(1),
             arrivals: Span::from_millis(3_000),
             faults: Some(Span::from_millis(4_000)),
+            loses_machines: false,
+            durable: false,
             patience: Span::from_millis(120_000),
             trace: false,
         }

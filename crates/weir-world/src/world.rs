@@ -186,6 +186,8 @@ impl World {
             Event::CoordinatorLoses { session } => self.coordinator_loses(session),
             Event::AgentLoses { session } => self.agent_loses(session),
             Event::Written { host, life } => self.written(host, life),
+            Event::Syncs { host, boot } => self.sync(host, boot),
+            Event::Synced { host, boot, bytes } => self.synced(host, boot, bytes),
             Event::Call { caller, call } => self.take_call(caller, call),
             Event::Answer { caller, answer } => self.take_answer(caller, answer),
             Event::Drive { job } => self.drive(job),

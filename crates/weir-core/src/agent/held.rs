@@ -61,7 +61,7 @@ impl Agent {
         }
         let before = self.boot.replace(boot.to_owned());
         self.write_down(JournalEntry::Boot(boot.to_owned()));
-        if before.is_none() {
+        if before.is_none() || is_planted(Defect::UncertainHeld) {
             // A journal of an agent that did not write so down: nothing is known.
             return 0;
         }

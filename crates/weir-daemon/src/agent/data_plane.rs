@@ -96,6 +96,7 @@ impl DataPlane {
         }
         journal.append(&entries);
         journal.begin(&found, &agent);
+        journal.sync_first()?;
         edge.poller.add(&edge.listener, LISTENER)?;
         Ok(DataPlane { edge, agent, inbox, journal, blocks: spool.blocks.clone(), lock })
     }

@@ -145,13 +145,12 @@ impl Journal {
         if is_empty {
             journal.keep(format!("{JOURNAL_HEADER}\n").into_bytes());
         }
-        journal.sync_first()?;
         Ok((journal, found))
     }
 
-    /// What is there, and its name, is on the disk before anything is added. An error says that what was asked for cannot be
-    /// had here.
-    fn sync_first(&mut self) -> io::Result<()> {
+    /// What is there, and its name, is on the disk before the agent serves: above all which start of the machine this is, which
+    /// what follows rests on. An error says that what was asked for cannot be had here.
+    pub(super) fn sync_first(&mut self) -> io::Result<()> {
         match self.log.sync().and_then(|()| sync_directory(&self.spool)) {
             Ok(()) => Ok(()),
             Err(error) if self.durability == Durability::Machine => Err(io::Error::new(

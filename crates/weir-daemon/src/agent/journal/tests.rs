@@ -204,6 +204,7 @@ fn settle(journal: &mut Journal) {
 fn a_durable_put_is_synced_when_it_returns_and_others_when_their_time_has_come() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _) = Journal::open(dir.path(), Durability::Machine, |_| {}).unwrap();
+    journal.sync_first().unwrap();
     assert!(journal.next_sync().is_none(), "there is nothing to sync");
     journal.append_put(&[put(1, "a")]).unwrap();
     assert!(journal.log.is_synced());
@@ -245,6 +246,7 @@ fn a_journal_takes_the_place_of_the_old_one_when_it_is_synced_and_not_before() {
 fn a_disk_that_did_not_write_has_the_journal_written_anew_and_a_new_one_that_fails_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _, _) = open(dir.path());
+    journal.sync_first().unwrap();
     let failed = || Err(io::Error::from(rustix::io::Errno::IO));
     journal.append(&[put(1, "a")]);
     journal.poll_sync().unwrap();
