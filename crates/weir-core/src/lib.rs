@@ -1,7 +1,8 @@
 //! The live system as state machines without I/O.
 //!
 //! [`coordinator::Coordinator`] turns what agents report into plans; [`agent::Agent`] turns plans into
-//! bytes that are due; [`relay::Relay`] sends flows on between sites. All follow one convention: `handle_*` takes an event in, `poll_*` gives an action
+//! bytes that are due; [`serving::Conversation`] turns requests into what is written to one connection;
+//! [`relay::Relay`] sends flows on between sites. All follow one convention: `handle_*` takes an event in, `poll_*` gives an action
 //! out, `next_timeout` says when to call again if nothing happens, and `now` is always an argument. After
 //! any `handle_*` or an elapsed timeout, call the `poll_*` methods until they return `None`. The coordinator's
 //! are [`poll_plan`](coordinator::Coordinator::poll_plan), which says whether it made a plan, and then
@@ -20,6 +21,7 @@ mod marks;
 pub mod planted;
 mod portions;
 pub mod relay;
+pub mod serving;
 
 /// How many sequences of arbitrary messages tests draw.
 #[cfg(test)]

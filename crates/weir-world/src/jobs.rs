@@ -99,7 +99,7 @@ impl World {
                 };
                 let (host, to) = (self.some_host(), self.some_host());
                 let identity = Identity::drawn(self.rng.random());
-                let has_checksums = identity.0[1] % 2 == 0;
+                let has_checksums = identity.0[1].is_multiple_of(2);
                 let (name, is_put, put_at) = (format!("b{block}"), false, Time::ZERO);
                 job.blocks.push(Block { name, host, size, identity, is_put, put_at, has_checksums });
                 job.gets.insert(self.gets.len());

@@ -47,8 +47,8 @@ impl Settings {
         Settings {
             policy: POLICIES[(seed % POLICIES.len() as u64) as usize].to_owned(),
             faults: usual.faults.filter(|_| seed % WITHOUT_FAULTS != WITHOUT_FAULTS - 1),
-            loses_machines: seed % LOSING_MACHINES == 0,
-            durable: seed % (2 * LOSING_MACHINES) == 0,
+            loses_machines: seed.is_multiple_of(LOSING_MACHINES),
+            durable: seed.is_multiple_of(2 * LOSING_MACHINES),
             ..usual
         }
     }

@@ -2,7 +2,7 @@
 //! opened, read, closed and removed by others ([`Jobs`]), and the journal is written by another ([`Scribe`]).
 
 use super::blocks::{Blocks, Key};
-use super::connection::{Connection, Input};
+use super::connection::Connection;
 use super::jobs::{Job, Jobs};
 use super::journal::{FACTS_AT_ONCE, Journal};
 use super::scribe::{Outcome, Scribe};
@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use weir_core::agent::{Agent, AgentConfig, FactCursor, InterfaceBytes, Output, Place, PutError};
+use weir_core::serving::{Input, Late};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
 use weir_proto::data::Status;
@@ -33,14 +34,6 @@ const LOOK_INTERVAL: Span = Span::from_millis(500);
 const COUNT_INTERVAL: Span = Span::from_millis(5_000);
 /// How often the spool is looked through for files of dead tasks.
 const SWEEP_INTERVAL: Span = Span::from_millis(600_000);
-/// A connection that never asked for anything is closed after this time,
-const SILENT_LIMIT: Span = Span::from_millis(10_000);
-/// and one that asks for nothing more after this.
-const IDLE_LIMIT: Span = Span::from_millis(60_000);
-/// A receiver that was sent everything has this time to say that it has it.
-const ACKNOWLEDGEMENT_LIMIT: Span = Span::from_millis(60_000);
-/// A file that is not open after this time is answered for as unreadable.
-const OPEN_LIMIT: Span = Span::from_millis(10_000);
 
 /// What the thread has of the operating system.
 pub(super) struct Edge {
@@ -346,7 +339,8 @@ impl Running {
             return self.handle_upload(token);
         }
         if event.writable
-            && let Some(flow) = self.connections.get(&event.token).and_then(Connection::flow)
+            && let Some(flow) =
+                self.connections.get(&event.token).and_then(|connection| connection.talk.flow())
         {
             self.agent.handle_writable(self.clock.now(), flow);
         }
@@ -358,13 +352,8 @@ impl Running {
     fn read(&mut self, token: u64) {
         loop {
             let Some(connection) = self.connections.get_mut(&token) else { return };
-            let flow = connection.flow();
-            let input = connection.read();
-            if input != Input::Nothing {
-                connection.active = self.clock.now();
-                connection.has_spoken = true;
-            }
-            match input {
+            let flow = connection.talk.flow();
+            match connection.read(self.clock.now()) {
                 Input::Nothing => return,
                 Input::Request(request, path) => self.begin(token, request, path),
                 Input::Acknowledged => {
@@ -416,8 +405,9 @@ impl Running {
 
     /// Closes the connection that has been idle for longest, to make room; false if none is.
     pub(super) fn close_idle(&mut self) -> bool {
-        let idle = self.connections.iter().filter(|(_, connection)| connection.flow().is_none());
-        let Some(token) = idle.min_by_key(|(_, connection)| connection.active).map(|(&token, _)| token)
+        let idle = self.connections.iter().filter(|(_, connection)| connection.talk.flow().is_none());
+        let Some(token) =
+            idle.min_by_key(|(_, connection)| connection.talk.active()).map(|(&token, _)| token)
         else {
             return false;
         };
@@ -443,14 +433,9 @@ impl Running {
         }
         let (mut over, mut late) = (Vec::new(), Vec::new());
         for (&token, connection) in &self.connections {
-            let quiet = now.since(connection.active);
-            match connection.flow() {
-                Some(flow) if connection.is_opening() && quiet > OPEN_LIMIT => late.push((token, flow)),
-                Some(_) if connection.is_finished(now, ACKNOWLEDGEMENT_LIMIT) => over.push(token),
-                Some(_) => {}
-                None if quiet > if connection.has_spoken { IDLE_LIMIT } else { SILENT_LIMIT } => {
-                    over.push(token)
-                }
+            match connection.talk.late(now) {
+                Some(Late::Opening(flow)) => late.push((token, flow)),
+                Some(Late::Receiver) => over.push(token),
                 None => {}
             }
         }
@@ -480,11 +465,11 @@ impl Running {
     }
 
     pub(super) fn close(&mut self, token: u64) {
-        let Some(mut connection) = self.connections.remove(&token) else { return };
+        let Some(connection) = self.connections.remove(&token) else { return };
         if let Some(upload) = connection.upload() {
-            self.uploads.end(self.clock.now(), token, upload);
+            self.uploads.end(self.clock.now(), token, upload, connection.talk.is_relay_unreached());
         }
-        if let Some(flow) = connection.flow() {
+        if let Some(flow) = connection.talk.flow() {
             self.by_flow.remove(&flow);
             self.agent.handle_closed(flow, false);
         }

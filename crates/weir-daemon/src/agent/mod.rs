@@ -11,13 +11,14 @@ mod identity;
 mod jobs;
 mod journal;
 mod log;
-mod outlet;
+
 mod places;
 mod scribe;
 mod service;
 mod serving;
 mod session;
 mod spool;
+mod upload;
 mod uploads;
 
 use rustix::process::Signal;

@@ -2,16 +2,17 @@
 //! no where it must.
 
 use super::blocks::{Key, is_of_the_file, is_unchanged};
-use super::connection::{Connection, Opening, Reading, Wrote};
+use super::connection::{Connection, Reading, Wrote};
 use super::data_plane::Running;
 use super::jobs::{Done, Job, Open};
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
 use weir_core::agent::{Pacing, Place};
+use weir_core::serving::Opening;
 use weir_net::FrameRead;
 use weir_proto::data::{Request, Status};
-use weir_proto::relay::RelayPath;
+use weir_proto::relay::{FlowKey, RelayPath};
 
 /// Writes between two looks at events and commands, so that neither waits long.
 const WRITES_PER_TURN: usize = 8;
@@ -32,7 +33,7 @@ impl Running {
         // Whoever resumes may do so because a frame was not what its checksum says: the file is looked at again.
         let known = known.filter(|_| opened.offset == 0);
         let file: PathBuf = block.path.clone().into();
-        connection.open(Opening { opened, request, path });
+        connection.talk.open(Opening { opened, request, path });
         if known.is_some() {
             self.serve(token, flow, None);
         } else {
@@ -65,9 +66,9 @@ impl Running {
 
     fn file_opened(&mut self, token: u64, flow: u64, result: io::Result<Open>) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let Some(opening) = connection.take_opening(flow) else { return };
+        let Some(opening) = connection.talk.take_opening(flow) else { return };
         let block = opening.opened.block.clone();
-        connection.open(opening);
+        connection.talk.open(opening);
         if !self.agent.holds(block.coflow, &block.block, &block.place()) {
             // What the file was opened for is over: its receiver asks again, and hears what holds now.
             return self.close(token);
@@ -106,8 +107,8 @@ impl Running {
     fn serve(&mut self, token: u64, flow: u64, file: Option<Open>) {
         let now = self.clock.now();
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let Some(Opening { opened, request, path }) = connection.take_opening(flow) else { return };
-        let block = &opened.block;
+        let Some(opening) = connection.talk.take_opening(flow) else { return };
+        let block = &opening.opened.block;
         let key = (block.coflow, block.block.clone());
         let served = match file {
             Some(file) => Some(self.blocks.opened(block, file)),
@@ -115,10 +116,12 @@ impl Running {
         };
         let Some(served) = served else { return };
         let next = &mut self.next_token;
-        let begun = path.and_then(|path| self.uploads.begin(now, token, next, &request, path, block.size));
-        let upload = begun.filter(|upload| self.poller.add(&upload.outlet.stream, upload.token).is_ok());
-        connection.serve(flow, served, opened.offset, upload, block.identity);
-        connection.active = now;
+        let relay = opening.path.and_then(|path| {
+            let (upload, open) = self.uploads.begin(now, token, next, &path)?;
+            let is_watched = self.poller.add(&upload.stream, upload.token).is_ok();
+            is_watched.then(|| (upload, FlowKey::of(&opening.request, &path), open))
+        });
+        connection.serve(now, &opening, served, relay);
         self.agent.handle_writable(now, flow);
     }
 
@@ -127,7 +130,7 @@ impl Running {
         self.by_flow.remove(&flow);
         self.agent.handle_closed(flow, false);
         if let Some(connection) = self.connections.get_mut(&token)
-            && connection.take_opening(flow).is_some()
+            && connection.talk.take_opening(flow).is_some()
         {
             connection.refuse(status);
         }
@@ -172,7 +175,7 @@ impl Running {
         }
         let now = self.clock.now();
         for token in waiting {
-            match self.connections.get(&token).and_then(Connection::flow) {
+            match self.connections.get(&token).and_then(|connection| connection.talk.flow()) {
                 Some(flow) if sound => self.agent.handle_writable(now, flow),
                 // Its receiver asks again, and hears that the block changed.
                 Some(_) => self.close(token),
@@ -184,9 +187,7 @@ impl Running {
     /// Something happened to the connection to a relay that carries the flow of connection `token`.
     pub(super) fn handle_upload(&mut self, token: u64) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let flow = connection.flow();
-        let Some(upload) = connection.upload() else { return };
-        match (upload.check(), flow) {
+        match (connection.check_upload(), connection.talk.flow()) {
             (Ok(()), Some(flow)) => self.agent.handle_writable(self.clock.now(), flow),
             (Ok(()), None) => {}
             // Its receiver sees the connection close, and asks again.
@@ -215,7 +216,7 @@ impl Running {
                 self.agent.handle_crowded(now, flow, crowd);
                 continue;
             }
-            if connection.is_opening() {
+            if connection.talk.is_opening() {
                 self.agent.handle_blocked(now, flow);
                 self.agent.handle_sent(now, flow, 0);
                 continue;

@@ -1,22 +1,15 @@
-//! Flows that go to other sites: by which relay, and whether by one at all.
+//! Connections to relays, for flows that go to other sites.
 
 use super::SiteRelays;
-use super::connection::flow_bytes;
-use super::outlet::Upload;
+use super::upload::Upload;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use weir_model::{Span, Time};
-use weir_proto::data::Request;
-use weir_proto::relay::{FlowKey, Open, RelayPath};
-
-/// A relay that could not be reached is not tried again for so long.
-const AVOID: Span = Span::from_millis(5_000);
+use weir_core::serving::Relays;
+use weir_model::Time;
+use weir_proto::relay::{Open, RelayPath};
 
 /// The host's relays, and the connections to them.
 pub(super) struct Uploads {
-    relays: Option<SiteRelays>,
-    /// Relays that could not be reached, and until when they are avoided.
-    avoided: BTreeMap<SocketAddr, Time>,
+    relays: Option<Relays>,
     /// The receiver's connection of each connection to a relay; and the reverse.
     connections: BTreeMap<u64, u64>,
     tokens: BTreeMap<u64, u64>,
@@ -24,7 +17,8 @@ pub(super) struct Uploads {
 
 impl Uploads {
     pub(super) fn new(relays: Option<SiteRelays>) -> Uploads {
-        Uploads { relays, avoided: BTreeMap::new(), connections: BTreeMap::new(), tokens: BTreeMap::new() }
+        let relays = relays.map(|relays| Relays::new(relays.site, relays.addresses));
+        Uploads { relays, connections: BTreeMap::new(), tokens: BTreeMap::new() }
     }
 
     /// Whose flow a connection to a relay carries.
@@ -32,33 +26,25 @@ impl Uploads {
         self.connections.get(&upload).copied()
     }
 
-    /// Begins a connection to a relay for a flow that leaves the site. `None`: the flow goes straight to its
-    /// receiver, because it is of the same site or no relay can be reached.
+    /// Begins a connection to a relay for a flow that leaves the site, if one is to carry it.
     pub(super) fn begin(
         &mut self,
         now: Time,
         connection: u64,
         next_token: &mut u64,
-        request: &Request,
-        path: RelayPath,
-        size: u64,
-    ) -> Option<Upload> {
-        let relays = self.relays.as_ref().filter(|relays| relays.site != path.site)?;
-        self.avoided.retain(|_, until| *until > now);
-        let usable: Vec<SocketAddr> =
-            relays.addresses.iter().copied().filter(|address| !self.avoided.contains_key(address)).collect();
-        let address = *usable.get((path.mapper as usize).checked_rem(usable.len())?)?;
+        path: &RelayPath,
+    ) -> Option<(Upload, Open)> {
+        let relays = self.relays.as_mut()?;
+        let (address, open) = relays.choose(now, path)?;
         let Ok(stream) = weir_net::dial(address) else {
-            self.avoided.insert(address, now + AVOID);
+            relays.handle_unreachable(now, address);
             return None;
         };
-        let open = Open { source_site: relays.site, destination_site: path.site, destination: path.relay };
-        let key = FlowKey::of(request, &path);
         let token = *next_token;
         *next_token += 1;
         self.connections.insert(token, connection);
         self.tokens.insert(connection, token);
-        Some(Upload::new(stream, address, token, key, flow_bytes(size, request.offset), &open))
+        Some((Upload::new(stream, address, token), open))
     }
 
     /// The flow of a connection is over.
@@ -68,11 +54,11 @@ impl Uploads {
         }
     }
 
-    /// The flow ended before it was done. A relay that did not even answer is avoided for a while.
-    pub(super) fn end(&mut self, now: Time, connection: u64, upload: &Upload) {
+    /// The flow ended before it was done. A relay that was not even reached is avoided for a while.
+    pub(super) fn end(&mut self, now: Time, connection: u64, upload: &Upload, is_unreached: bool) {
         self.forget(connection);
-        if !upload.is_connected() {
-            self.avoided.insert(upload.relay, now + AVOID);
+        if let Some(relays) = self.relays.as_mut().filter(|_| is_unreached) {
+            relays.handle_unreachable(now, upload.relay);
         }
     }
 }

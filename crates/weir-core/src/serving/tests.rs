@@ -1,0 +1,370 @@
+use super::*;
+use crate::agent::{BlockEntry, OpenedFlow};
+use proptest::prelude::*;
+use weir_model::{Span, Time};
+use weir_proto::data::{
+    ACK, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, Request, Response, Status, checksum,
+    encode_nak, frame_length,
+};
+use weir_proto::relay::{self, FlowKey, HEADER_BYTES, HELLO_BYTES, Header, Kind, OPEN_BYTES, RelayPath};
+
+const IDENTITY: Identity = Identity([7; 16]);
+
+fn request(offset: u64) -> Request {
+    Request {
+        coflow: 1,
+        offset,
+        destination: 4,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        block: "b".to_owned(),
+    }
+}
+
+fn path() -> RelayPath {
+    RelayPath { site: 2, mapper: 5, relay: "10.0.0.9:7072".parse().unwrap() }
+}
+
+fn opening(request: Request, path: Option<RelayPath>, size: u64) -> Opening {
+    let block = BlockEntry {
+        coflow: 1,
+        block: "b".to_owned(),
+        path: "/b".to_owned(),
+        offset: 0,
+        size,
+        spooled: false,
+        frame_checksums: Vec::new(),
+        stamp: None,
+        identity: IDENTITY,
+        durable: false,
+    };
+    Opening { opened: OpenedFlow { flow: 9, block, offset: request.offset }, request, path }
+}
+
+/// A byte of a block, told from those of other ranges and places.
+fn byte(range: usize, at: u64) -> u8 {
+    (at / 1_000 + at + 31 * range as u64) as u8
+}
+
+fn bytes(range: usize, from: u64, count: u64) -> Vec<u8> {
+    (from..from + count).map(|at| byte(range, at)).collect()
+}
+
+/// What a receiver should get of ranges: the obvious way.
+fn expected(ranges: &[Range]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for (number, range) in ranges.iter().enumerate() {
+        let mut at = range.offset;
+        while at < range.size {
+            let length = frame_length(range.size, at);
+            let payload = bytes(number, at, length);
+            let header = FrameHeader { length: length as u32, checksum: checksum(&payload) };
+            all.extend(header.encode());
+            all.extend(payload);
+            at += length;
+        }
+    }
+    all
+}
+
+/// A driver without sockets: what went out on each connection.
+#[derive(Default)]
+struct Sockets {
+    receiver: Vec<u8>,
+    relay: Vec<u8>,
+}
+
+impl Sockets {
+    /// Writes with this permission. Of each write the socket takes as much as `takes` says next, and at a 0 it is full.
+    fn write(
+        &mut self,
+        talk: &mut Conversation,
+        ranges: &[Range],
+        budget: u64,
+        takes: &mut impl Iterator<Item = usize>,
+    ) -> u64 {
+        let mut sent = 0;
+        loop {
+            match talk.poll_write(budget - sent) {
+                Write::Nothing | Write::Waits => return sent,
+                Write::Bytes { to, bytes, .. } => {
+                    let count = bytes.len().min(takes.next().unwrap_or(usize::MAX));
+                    if count == 0 {
+                        return sent;
+                    }
+                    self.of(to).extend_from_slice(&bytes[..count]);
+                    talk.handle_written(to, count);
+                }
+                Write::Frame { range, offset } => {
+                    let length = frame_length(ranges[range].size, offset);
+                    talk.handle_frame(checksum(&bytes(range, offset, length)));
+                }
+                Write::Payload { to, range, offset, count } => {
+                    assert!(count <= budget - sent, "more than is allowed");
+                    let count = count.min(takes.next().map_or(u64::MAX, |count| count as u64));
+                    if count == 0 {
+                        return sent;
+                    }
+                    self.of(to).extend(bytes(range, offset, count));
+                    talk.handle_sent(Time::ZERO, count);
+                    sent += count;
+                }
+            }
+        }
+    }
+
+    fn of(&mut self, to: Outlet) -> &mut Vec<u8> {
+        if to == Outlet::Relay { &mut self.relay } else { &mut self.receiver }
+    }
+}
+
+/// Says these bytes in parts. All inputs but the last `Nothing`.
+fn say(talk: &mut Conversation, said: &[u8], parts: &mut impl Iterator<Item = usize>) -> Vec<Input> {
+    let (mut left, mut inputs) = (said, Vec::new());
+    while !left.is_empty() {
+        let count = parts.next().unwrap_or(usize::MAX).clamp(1, left.len());
+        talk.handle_input(&left[..count]);
+        left = &left[count..];
+        loop {
+            match talk.poll_input(Time::ZERO) {
+                Input::Nothing => break,
+                Input::Ended => {
+                    inputs.push(Input::Ended);
+                    return inputs;
+                }
+                input => {
+                    if let Input::Request(request, path) = &input {
+                        talk.open(opening(request.clone(), *path, 0));
+                    }
+                    inputs.push(input);
+                }
+            }
+        }
+    }
+    inputs
+}
+
+/// Serves the request that is being opened.
+fn serve(talk: &mut Conversation, ranges: &[Range]) {
+    let opening = talk.take_opening(9).unwrap();
+    let open = relay::Open { source_site: 1, destination_site: 2, destination: path().relay };
+    let relay = opening.path.map(|path| (FlowKey::of(&opening.request, &path), open));
+    talk.serve(Time::ZERO, 9, ranges.to_vec(), (ranges[0].size, IDENTITY), relay);
+}
+
+fn ranges() -> impl Strategy<Value = Vec<Range>> {
+    let range = (0..3 * FRAME_BYTES, 0..4_u64).prop_map(|(size, frames)| Range {
+        offset: (frames * FRAME_BYTES).min(size / FRAME_BYTES * FRAME_BYTES),
+        size,
+    });
+    prop::collection::vec(range, 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn how_reads_and_writes_are_cut_changes_nothing(
+        ranges in ranges(),
+        by_relay: bool,
+        parts in prop::collection::vec(1_usize..60, 0..40),
+        budgets in prop::collection::vec(0..2 * FRAME_BYTES, 1..20),
+        takes in prop::collection::vec(0..100_000_usize, 0..60),
+    ) {
+        let mut talk = Conversation::new(Time::ZERO);
+        let (mut sockets, mut parts, mut takes) = (Sockets::default(), parts.into_iter(), takes.into_iter());
+        let mut said = if by_relay { path().encode().to_vec() } else { Vec::new() };
+        said.extend(request(0).encode());
+        let inputs = say(&mut talk, &said, &mut parts);
+        prop_assert_eq!(inputs, [Input::Request(request(0), by_relay.then(path))]);
+        serve(&mut talk, &ranges);
+        talk.handle_connected();
+        for budget in budgets {
+            sockets.write(&mut talk, &ranges, budget, &mut takes);
+        }
+        sockets.write(&mut talk, &ranges, u64::MAX, &mut std::iter::empty());
+        let status = if by_relay { Status::Relayed } else { Status::Accepted };
+        let answer = Response { status, size: ranges[0].size, identity: IDENTITY }.encode();
+        let frames = expected(&ranges);
+        prop_assert_eq!(&sockets.receiver[..answer.len()], &answer[..]);
+        if by_relay {
+            prop_assert_eq!(sockets.receiver.len(), answer.len());
+            prop_assert!(carried(&sockets.relay) == frames);
+        } else {
+            prop_assert!(sockets.receiver[answer.len()..] == frames[..]);
+        }
+        // One acknowledgement, and the next request.
+        let mut said = vec![ACK];
+        said.extend(request(FRAME_BYTES).encode());
+        let inputs = say(&mut talk, &said, &mut parts);
+        prop_assert_eq!(inputs, [Input::Acknowledged, Input::Request(request(FRAME_BYTES), None)]);
+    }
+
+    #[test]
+    fn whatever_a_peer_says_nothing_is_served_that_was_not_asked_for(
+        said in prop::collection::vec(any::<u8>(), 0..2_000),
+        head in 0..60_usize,
+        parts in prop::collection::vec(1_usize..400, 0..40),
+    ) {
+        // Noise, and noise that begins like a request.
+        let begun = [&request(0).encode()[..head.min(51)], &said].concat();
+        for said in [said, begun] {
+            let mut talk = Conversation::new(Time::ZERO);
+            let once = say(&mut talk, &said, &mut parts.clone().into_iter());
+            let mut sockets = Sockets::default();
+            sockets.write(&mut talk, &[], u64::MAX, &mut std::iter::empty());
+            prop_assert!(sockets.receiver.len() <= 32 && sockets.relay.is_empty());
+            let mut whole = Conversation::new(Time::ZERO);
+            prop_assert_eq!(once, say(&mut whole, &said, &mut std::iter::empty()));
+        }
+    }
+}
+
+/// The bytes of a flow that a relay was given; checks what leads them.
+fn carried(mut said: &[u8]) -> Vec<u8> {
+    let mut take = |count: usize| {
+        let (taken, left) = said.split_at(count);
+        said = left;
+        (taken.to_vec(), said.is_empty())
+    };
+    let header = |bytes: Vec<u8>| Header::decode(bytes.as_slice().try_into().unwrap()).unwrap();
+    assert_eq!(header(take(HEADER_BYTES).0).kind, Kind::Hello);
+    take(HELLO_BYTES);
+    let open = header(take(HEADER_BYTES).0);
+    assert_eq!((open.kind, open.key), (Kind::Open, FlowKey::of(&request(0), &path())));
+    let (_, mut is_over) = take(OPEN_BYTES);
+    let mut all = Vec::new();
+    while !is_over {
+        let data = header(take(HEADER_BYTES).0);
+        assert_eq!((data.kind, data.number), (Kind::Data, all.len() as u64));
+        let (bytes, none_left) = take(data.length as usize);
+        all.extend(bytes);
+        is_over = none_left;
+    }
+    assert_eq!(open.number, all.len() as u64, "the flow has as many bytes as it was said to have");
+    all
+}
+
+/// A conversation that serves one block of this size, with its answer written.
+fn serving(size: u64) -> (Conversation, Sockets) {
+    let (mut talk, mut sockets) = (Conversation::new(Time::ZERO), Sockets::default());
+    say(&mut talk, &request(0).encode(), &mut std::iter::empty());
+    serve(&mut talk, &[Range { offset: 0, size }]);
+    sockets.write(&mut talk, &[Range { offset: 0, size }], 0, &mut std::iter::empty());
+    (talk, sockets)
+}
+
+#[test]
+fn the_answer_goes_out_before_anything_may_be_sent_and_a_header_with_the_first_byte() {
+    let (mut talk, mut sockets) = serving(10);
+    assert_eq!(
+        sockets.receiver,
+        Response { status: Status::Accepted, size: 10, identity: IDENTITY }.encode()
+    );
+    assert_eq!(talk.poll_write(0), Write::Nothing, "without permission no header either");
+    assert_eq!(talk.poll_write(1), Write::Frame { range: 0, offset: 0 });
+    talk.handle_frame(5);
+    let header = FrameHeader { length: 10, checksum: 5 }.encode();
+    assert_eq!(talk.poll_write(1), Write::Bytes { to: Outlet::Receiver, bytes: &header, more: true });
+    talk.handle_written(Outlet::Receiver, FRAME_HEADER_BYTES);
+    assert_eq!(talk.poll_write(1), Write::Payload { to: Outlet::Receiver, range: 0, offset: 0, count: 1 });
+    talk.handle_sent(Time::ZERO, 1);
+    sockets.write(&mut talk, &[Range { offset: 0, size: 10 }], 9, &mut std::iter::empty());
+    assert_eq!(talk.poll_write(u64::MAX), Write::Nothing);
+}
+
+#[test]
+fn an_acknowledgement_before_all_was_written_ends_the_connection() {
+    let (mut talk, mut sockets) = serving(10);
+    sockets.write(&mut talk, &[Range { offset: 0, size: 10 }], 9, &mut std::iter::empty());
+    assert_eq!(say(&mut talk, &[ACK], &mut std::iter::empty()), [Input::Ended]);
+    // An empty block is all written with its answer.
+    let (mut talk, _) = serving(0);
+    assert_eq!(say(&mut talk, &[ACK], &mut std::iter::empty()), [Input::Acknowledged]);
+    let ack_of_nothing = say(&mut talk, &[ACK], &mut std::iter::empty());
+    assert_eq!(ack_of_nothing, [Input::Ended], "nothing was asked for");
+}
+
+#[test]
+fn what_a_receiver_said_last_counts_though_it_left() {
+    let (mut talk, mut sockets) = serving(10);
+    sockets.write(&mut talk, &[Range { offset: 0, size: 10 }], 10, &mut std::iter::empty());
+    talk.handle_input(&[ACK]);
+    talk.handle_end();
+    assert_eq!(talk.poll_input(Time::ZERO), Input::Acknowledged);
+    assert_eq!(talk.poll_input(Time::ZERO), Input::Ended);
+    let (mut talk, _) = serving(10);
+    talk.handle_input(&encode_nak(0)[..8]);
+    assert_eq!(talk.poll_input(Time::ZERO), Input::Nothing);
+    talk.handle_input(&encode_nak(0)[8..]);
+    talk.handle_end();
+    assert_eq!(talk.poll_input(Time::ZERO), Input::Doubted(0));
+}
+
+#[test]
+fn nothing_may_be_said_between_a_request_and_its_answer() {
+    let mut talk = Conversation::new(Time::ZERO);
+    let twice = request(0).encode().repeat(2);
+    let inputs = say(&mut talk, &twice, &mut std::iter::empty());
+    assert_eq!(inputs, [Input::Request(request(0), None), Input::Ended]);
+    assert_eq!(talk.poll_write(u64::MAX), Write::Nothing);
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_ends_the_connection() {
+    let mut talk = Conversation::new(Time::ZERO);
+    assert_eq!(say(&mut talk, b"GET / HTTP/1.1\r\n", &mut std::iter::empty()), [Input::Ended]);
+    let refusal = Response::refusal(Status::BadRequest).encode();
+    assert_eq!(talk.poll_write(0), Write::Bytes { to: Outlet::Receiver, bytes: &refusal, more: false });
+}
+
+#[test]
+fn a_relay_that_is_not_there_yet_is_waited_for_and_the_receiver_is_answered() {
+    let (mut talk, mut sockets) = (Conversation::new(Time::ZERO), Sockets::default());
+    let ranges = [Range { offset: 0, size: 10 }];
+    say(&mut talk, &[&path().encode()[..], &request(0).encode()].concat(), &mut std::iter::empty());
+    serve(&mut talk, &ranges);
+    sockets.write(&mut talk, &ranges, 10, &mut std::iter::empty());
+    assert!(sockets.relay.is_empty() && talk.is_relay_unreached());
+    assert_eq!(
+        Response::decode(sockets.receiver.as_slice().try_into().unwrap()).unwrap().status,
+        Status::Relayed
+    );
+    assert_eq!(talk.poll_write(10), Write::Waits);
+    talk.handle_connected();
+    assert!(!talk.is_relay_unreached());
+    sockets.write(&mut talk, &ranges, 10, &mut std::iter::empty());
+    assert_eq!(carried(&sockets.relay), expected(&ranges));
+}
+
+#[test]
+fn what_takes_too_long_is_told_after_its_time() {
+    let after = |ms: u64| Time::ZERO + Span::from_millis(ms);
+    let silent = Conversation::new(Time::ZERO);
+    assert_eq!((silent.late(after(10_000)), silent.late(after(10_001))), (None, Some(Late::Receiver)));
+    let mut opening = Conversation::new(Time::ZERO);
+    say(&mut opening, &request(0).encode(), &mut std::iter::empty());
+    assert_eq!((opening.late(after(10_000)), opening.late(after(10_001))), (None, Some(Late::Opening(9))));
+    let (mut talk, mut sockets) = serving(10);
+    let ranges = [Range { offset: 0, size: 10 }];
+    sockets.write(&mut talk, &ranges, 9, &mut std::iter::empty());
+    assert_eq!(talk.late(after(9_000_000)), None, "a plan may have a flow wait for as long as it likes");
+    sockets.write(&mut talk, &ranges, 1, &mut std::iter::empty());
+    assert_eq!((talk.late(after(60_000)), talk.late(after(60_001))), (None, Some(Late::Receiver)));
+    say(&mut talk, &[ACK], &mut std::iter::empty());
+    assert_eq!((talk.late(after(60_000)), talk.late(after(60_001))), (None, Some(Late::Receiver)));
+}
+
+#[test]
+fn a_relay_that_was_not_reached_is_avoided_for_five_seconds_and_flows_of_the_site_take_none() {
+    let addresses = ["10.0.0.1:7072", "10.0.0.2:7072"].map(|address| address.parse().unwrap());
+    let mut relays = Relays::new(1, addresses.to_vec());
+    let chosen = |relays: &mut Relays, now| relays.choose(now, &path()).map(|(address, _)| address);
+    assert_eq!(relays.choose(Time::ZERO, &RelayPath { site: 1, ..path() }), None);
+    assert_eq!(chosen(&mut relays, Time::ZERO), Some(addresses[1]), "mapper 5 of two");
+    relays.handle_unreachable(Time::ZERO, addresses[1]);
+    assert_eq!(chosen(&mut relays, Time::ZERO), Some(addresses[0]));
+    relays.handle_unreachable(Time::ZERO, addresses[0]);
+    assert_eq!(chosen(&mut relays, Time::ZERO), None);
+    assert_eq!(chosen(&mut relays, Time::ZERO + Span::from_millis(5_001)), Some(addresses[1]));
+}
