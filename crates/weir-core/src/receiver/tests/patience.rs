@@ -112,6 +112,28 @@ fn time_in_which_the_caller_wanted_nothing_is_no_silence() {
 }
 
 #[test]
+fn a_holder_is_silent_since_its_last_byte() {
+    let mut scene = Scene::with(vec![silent(true)]);
+    assert_eq!(scene.next(), None);
+    scene.receiver.handle_wanted(scene.now);
+    scene.wait(after(3_000));
+    scene.send(Link::Holder, &[0; 10]);
+    scene.wait(after(6_999));
+    assert_eq!(scene.connects(Link::Probe), []);
+    scene.wait(after(7_000));
+    assert_eq!(scene.connects(Link::Probe), [after(7_000)]);
+}
+
+#[test]
+fn the_first_byte_is_one_of_a_payload() {
+    for (sends, first) in [(32 + 8, None), (32 + 8 + 1, Some(BEGIN))] {
+        let mut scene = Scene::with(vec![Holder { sends, ..silent(true) }]);
+        time_limit(scene.run());
+        assert_eq!(scene.receiver.first_byte(), first);
+    }
+}
+
+#[test]
 fn holders_are_asked_again_after_pauses_that_double_up_to_a_quarter_of_a_second() {
     let mut scene = Scene::with(vec![Holder { status: Some(1), ..Holder::of(content(3), 1) }]);
     let said = time_limit(scene.run());

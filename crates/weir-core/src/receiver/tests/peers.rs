@@ -58,6 +58,8 @@ pub(super) struct Holder {
     pub(super) sends: usize,
     pub(super) breaks: u32,
     pub(super) falls_silent: bool,
+    /// Is gone after its last byte.
+    pub(super) dies_at_the_end: bool,
     /// Inverts this byte of an answer.
     pub(super) damages: Option<usize>,
     /// Sends this after the last frame.
@@ -86,6 +88,7 @@ impl Holder {
             sends: usize::MAX,
             breaks: 0,
             falls_silent: false,
+            dies_at_the_end: false,
             damages: None,
             extra: Vec::new(),
             is_alive: true,

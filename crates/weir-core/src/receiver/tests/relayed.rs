@@ -5,7 +5,7 @@ use super::scene::{BEGIN, Scene, holder, relay};
 use crate::receiver::{Link, Output};
 use weir_model::{Span, Time};
 use weir_proto::data::{FRAME_BYTES, Identity};
-use weir_proto::relay::MAX_DATA_BYTES;
+use weir_proto::relay::{FlowKey, Header, Kind, MAX_DATA_BYTES};
 
 fn after(millis: u64) -> Time {
     BEGIN + Span::from_millis(millis)
@@ -31,7 +31,7 @@ fn a_block_comes_by_the_relay_and_is_acknowledged_to_its_holder() {
         let (request, way) = &scene.holder(0).requests[0];
         let way = way.unwrap();
         assert_eq!((way.site, way.relay), (1, relay()));
-        assert_eq!(relay_of(&scene).subscribed, [weir_proto::relay::FlowKey::of(request, &way)]);
+        assert_eq!(relay_of(&scene).subscribed, [FlowKey::of(request, &way)]);
         assert_eq!(scene.holder(0).acknowledged, 1);
         // Both connections are left for the next get.
         assert_eq!(scene.pool.keys().copied().collect::<Vec<_>>(), [holder(0), relay()]);
@@ -49,6 +49,8 @@ fn a_flow_that_relays_give_up_midway_comes_straight_from_its_holder_from_there()
         let ways: Vec<_> = scene.holder(0).requests.iter().map(|(_, way)| way.is_some()).collect();
         assert_eq!(ways, [true, false], "{then:?}");
         assert!(scene.holder(0).doubted.is_empty(), "{then:?}");
+        // At once, and not because nothing came.
+        assert_eq!(scene.connects(Link::Holder), [after(0), after(5)], "{then:?}");
         assert_eq!(scene.connects(Link::Relay).len(), 1, "{then:?}: relays are done without to the end");
     }
 }
@@ -61,6 +63,21 @@ fn a_relay_that_says_nothing_is_done_without() {
     assert!(scene.got == content(3));
     assert_eq!(scene.connects(Link::Probe), [after(4_000)]);
     assert_eq!(scene.connects(Link::Holder), [after(0), after(9_005)]);
+}
+
+#[test]
+fn a_relay_that_says_that_the_flow_goes_on_is_waited_for() {
+    let mut scene = sites(Relay { sends: 1, then: Then::FallSilent, ..Relay::new() });
+    assert_eq!(scene.next(), None);
+    scene.receiver.handle_wanted(scene.now);
+    let alive = Header::about(relay_of(&scene).subscribed[0], Kind::Alive, 0).encode();
+    for second in 1..=20 {
+        scene.wait(after(second * 1_000));
+        scene.send(Link::Relay, &alive);
+    }
+    // Its holder is asked all the same: after 4 s, and 8 s more.
+    assert_eq!(scene.connects(Link::Probe), [after(4_000), after(12_000)]);
+    assert_eq!(scene.connects(Link::Holder), [after(0)]);
 }
 
 #[test]

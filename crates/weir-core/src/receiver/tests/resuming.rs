@@ -129,6 +129,25 @@ fn a_frame_without_its_checksum_is_told_to_its_holder_and_asked_for_elsewhere() 
     assert!(scene.receiver.take_avoided().contains_key(&holder(0)));
 }
 
+/// Its checksum may be right: a frame of another length would lie in another place.
+#[test]
+fn a_frame_of_another_length_than_its_place_has_is_asked_for_again() {
+    // The first byte of the length of the last frame: 0x17 instead of 0xe8, so 791 bytes instead of 1,000.
+    let damaged = Holder { damages: Some(ENDS[1]), ..Holder::of(content(3), 1) };
+    let mut scene = Scene::with(vec![damaged]);
+    assert_eq!(scene.run(), Ok(()));
+    assert!(scene.got == content(3));
+    assert_eq!(scene.holder(0).asked(), [(0, Identity::UNKNOWN), (2 * FRAME_BYTES, identity(1))]);
+}
+
+#[test]
+fn a_holder_that_dies_after_its_last_byte_needs_no_acknowledgement() {
+    let mut scene = Scene::with(vec![Holder { dies_at_the_end: true, ..Holder::of(content(3), 1) }]);
+    assert_eq!(scene.run(), Ok(()));
+    assert!(scene.got == content(3));
+    assert!(scene.pool.is_empty());
+}
+
 #[test]
 fn a_wrong_hash_over_the_whole_is_noticed_before_the_last_frame_is_handed_out() {
     let lying = Holder { identity: Identity::of_content(7), ..Holder::of(content(3), 1) };

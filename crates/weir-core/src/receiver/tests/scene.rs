@@ -5,6 +5,7 @@ use crate::receiver::{Link, Located, Output, Receiver, ReceiverConfig, ReceiverE
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
+use weir_proto::data::ACK;
 use weir_proto::relay::FlowKey;
 
 /// More events than any test takes.
@@ -56,6 +57,13 @@ pub(super) struct Scene {
     pub(super) events: usize,
 }
 
+/// What a receiver waited for.
+enum Came {
+    Frame,
+    End(Result<(), ReceiverError>),
+    Nothing,
+}
+
 impl Scene {
     /// A receiver that knows these holders.
     pub(super) fn with(holders: Vec<Holder>) -> Scene {
@@ -102,15 +110,28 @@ impl Scene {
     /// Gets the next frame; `Some` at the end.
     pub(super) fn next(&mut self) -> Option<Result<(), ReceiverError>> {
         self.receiver.handle_wanted(self.now);
+        match self.go_on(Time::MAX) {
+            Came::Frame => None,
+            Came::End(end) => Some(end),
+            Came::Nothing => panic!("it waits for something that never comes"),
+        }
+    }
+
+    /// Waits for the next frame until then, and no frame comes.
+    pub(super) fn wait(&mut self, until: Time) {
+        assert!(matches!(self.go_on(until), Came::Nothing));
+    }
+
+    fn go_on(&mut self, until: Time) -> Came {
         loop {
             while let Some(output) = self.receiver.poll_output() {
                 self.log.push((self.now, output.clone()));
                 match output {
                     Output::Verified { length } => {
                         self.got.extend_from_slice(self.receiver.frame(length));
-                        return None;
+                        return Came::Frame;
                     }
-                    Output::End(end) => return Some(end),
+                    Output::End(end) => return Came::End(end),
                     output => self.obey(output),
                 }
             }
@@ -121,12 +142,16 @@ impl Scene {
                 2 => self.receiver.handle_wanted(self.now),
                 _ => {}
             }
-            if !self.feed() {
-                let due = self.receiver.next_timeout().expect("it waits for something that never comes");
-                assert!(due >= self.now);
-                self.now = due;
-                self.receiver.handle_timeout(due);
+            if self.feed() {
+                continue;
             }
+            let Some(due) = self.receiver.next_timeout().filter(|&due| due <= until) else {
+                self.now = until;
+                return Came::Nothing;
+            };
+            assert!(due >= self.now);
+            self.now = due;
+            self.receiver.handle_timeout(due);
         }
     }
 
@@ -189,6 +214,10 @@ impl Scene {
         };
         connection.written.extend_from_slice(bytes);
         match (self.holders.get_mut(address), &mut self.relay) {
+            (Some(holder), _) if holder.dies_at_the_end && bytes == [ACK] => {
+                self.links.remove(&link);
+                return self.receiver.handle_closed(self.now, link, Some("broken pipe".to_owned()));
+            }
             (Some(holder), _) => holder.react(connection, &mut self.flows),
             (None, Some(relay)) => relay.react(connection, &mut self.flows),
             (None, None) => {}
