@@ -47,14 +47,15 @@
 //! ```
 
 mod admission;
-mod ask;
+mod calls;
 mod content;
 mod error;
 mod get;
 mod leases;
+mod links;
 mod memory;
 mod pool;
-mod relayed;
+
 mod stream;
 
 pub use admission::Admission;
@@ -104,7 +105,7 @@ pub struct Client {
     spool: Arc<Mutex<Option<PathBuf>>>,
     owned: Arc<leases::Owned>,
     pool: Arc<pool::Pool>,
-    relays: Arc<Mutex<relayed::Relays>>,
+    relays: Arc<Mutex<calls::Relays>>,
 }
 
 impl Client {
