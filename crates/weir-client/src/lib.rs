@@ -55,7 +55,6 @@ mod leases;
 mod links;
 mod memory;
 mod pool;
-
 mod stream;
 
 pub use admission::Admission;
