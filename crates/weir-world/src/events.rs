@@ -172,22 +172,31 @@ pub(crate) enum Reply {
 }
 
 /// All that is to happen.
-#[derive(Default)]
-pub(crate) struct Queue {
-    events: BTreeMap<(Time, u64), Event>,
+pub(crate) struct Queue<E = Event> {
+    events: BTreeMap<(Time, u64), E>,
     inserted: u64,
 }
 
-impl Queue {
-    pub(crate) fn push(&mut self, at: Time, event: Event) {
+impl<E> Default for Queue<E> {
+    fn default() -> Queue<E> {
+        Queue { events: BTreeMap::new(), inserted: 0 }
+    }
+}
+
+impl<E> Queue<E> {
+    pub(crate) fn push(&mut self, at: Time, event: E) {
         self.events.insert((at, self.inserted), event);
         self.inserted += 1;
     }
-    pub(crate) fn pop(&mut self) -> Option<(Time, u64, Event)> {
+    pub(crate) fn pop(&mut self) -> Option<(Time, u64, E)> {
         self.events.pop_first().map(|((at, number), event)| (at, number, event))
     }
+    /// When the next event happens.
+    pub(crate) fn next_time(&self) -> Option<Time> {
+        self.events.first_key_value().map(|(&(at, _), _)| at)
+    }
     /// Puts an event off. It keeps its place among those that were put in with it.
-    pub(crate) fn put_off(&mut self, at: Time, number: u64, event: Event) {
+    pub(crate) fn put_off(&mut self, at: Time, number: u64, event: E) {
         self.events.insert((at, number), event);
     }
 }

@@ -32,6 +32,7 @@ mod faults;
 mod host;
 mod jobs;
 mod receiver;
+pub mod scale;
 mod seeds;
 mod session;
 mod settings;

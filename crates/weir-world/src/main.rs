@@ -1,14 +1,19 @@
 //! Runs the world under many seeds, and says which fail.
 
-use clap::Parser;
+mod scale_command;
+
+use clap::{Parser, Subcommand};
+use scale_command::ScaleArguments;
 use std::process::ExitCode;
 use std::time::Instant;
 use weir_world::{Settings, run_seeds};
 
 /// The live system's machines in virtual time, under faults that seeds draw
 #[derive(Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The first seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -36,6 +41,11 @@ struct Arguments {
     planted: bool,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    Scale(ScaleArguments),
+}
+
 impl Arguments {
     fn settings(&self, seed: u64) -> Settings {
         let usual = Settings::of_seed(seed);
@@ -52,6 +62,9 @@ impl Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(Command::Scale(arguments)) = &arguments.command {
+        return scale_command::scale(arguments);
+    }
     if let Some(Err(error)) = arguments.policy.as_deref().map(weir_policy::find) {
         eprintln!("weir-world: {error}");
         return ExitCode::from(2);
