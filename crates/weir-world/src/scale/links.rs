@@ -144,6 +144,12 @@ impl Links {
         self.up[host as usize].iter().filter_map(of)
     }
 
+    /// A flow of a host that moves.
+    pub(crate) fn any_moving(&self, host: u32) -> Option<u64> {
+        let mut flows = self.up[host as usize].iter().filter_map(|&at| self.flows[at].as_ref());
+        flows.find(|flow| flow.rate > 0.0).map(|flow| flow.flow)
+    }
+
     /// An agent paces a flow to so many bytes per second.
     pub(crate) fn want(&mut self, at: usize, wanted: f64) {
         let Some(moving) = &mut self.flows[at] else { return };

@@ -266,6 +266,11 @@ impl System<'_> {
         let (now, began) = (self.now, Instant::now());
         let agent = &mut self.hosts[host as usize].agent;
         agent.handle_timeout(now);
+        if let Some(flow) = self.links.any_moving(host) {
+            // Bytes move all the time: the next report is due an interval after the last one, whenever the agent is told of
+            // bytes.
+            agent.handle_sent(now, flow, 0);
+        }
         if let Some(transmit) = agent.poll_transmit(now) {
             self.wrong = Some(format!("host {host} writes a chunk of flow {}", transmit.flow));
         }
