@@ -80,6 +80,8 @@ impl Sender {
         for mut heard in queues.coflows {
             let known = before.get(&heard.coflow).or_else(|| self.heard.get(&heard.coflow));
             heard.queue = heard.queue.max(known.map_or(0, |known| known.queue));
+            // Every flow looks for its receiver whenever rates are decided.
+            heard.limits.sort_by_key(|limit| limit.host);
             self.heard.insert(heard.coflow, heard);
         }
         if queues.uplink > 0.0 && queues.uplink.is_finite() {
@@ -91,7 +93,8 @@ impl Sender {
     /// What the receiver's link has for a flow, as last heard.
     fn limit(&self, coflow: u64, receiver: u32) -> f64 {
         let limits = self.heard.get(&coflow).map_or(&[][..], |heard| &heard.limits);
-        let limit = limits.iter().find(|limit| limit.host == receiver).map(|limit| limit.bytes_per_s);
+        let at = limits.partition_point(|limit| limit.host < receiver);
+        let limit = limits.get(at).filter(|limit| limit.host == receiver).map(|limit| limit.bytes_per_s);
         limit.filter(|limit| *limit >= 0.0).unwrap_or(f64::INFINITY)
     }
 }
@@ -249,5 +252,22 @@ impl Agent {
         let limit = self.flows.get(&flow).map_or(0.0, |flow| sender.limit(coflow, flow.destination));
         let shown = sender.offers.get(&flow).map_or(f64::INFINITY, Offer::usable);
         LocalFlow { usable: Rate::from_bytes_per_sec(limit.min(shown)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_found_in_whatever_order_they_are_told() {
+        let mut sender = Sender::new(v1::SenderRule::default());
+        let limit = |host| v1::ReceiverLimit { host, bytes_per_s: f64::from(host) * 10.0 };
+        let limits = [7, 2, 9, 4].map(limit).to_vec();
+        let coflows = vec![v1::CoflowQueue { coflow: 1, limits, ..v1::CoflowQueue::default() }];
+        sender.hear(v1::Queues { coflows, ..v1::Queues::default() });
+        let told = [2, 4, 7, 9].map(|host| sender.limit(1, host));
+        assert_eq!(told, [20.0, 40.0, 70.0, 90.0]);
+        assert_eq!((sender.limit(1, 5), sender.limit(2, 4)), (f64::INFINITY, f64::INFINITY));
     }
 }

@@ -197,6 +197,7 @@ impl Coordinator {
         let keys: Vec<u64> = live.iter().filter_map(|&flow| self.places.key(slot, flow)).collect();
         self.table.remove(slot);
         self.gifts.clear();
+        self.disturb_senders();
         for key in &keys {
             self.flows.get_mut(key).into_iter().for_each(|flow| flow.at = None);
         }

@@ -208,6 +208,7 @@ impl Coordinator {
                 agent.flows.remove(&key);
             }
         }
+        self.disturb_senders();
         let known = self.coflows.remove(&id);
         if let Some(entry) = &known {
             for agent in entry.knowing.iter().filter_map(|host| self.hosts.get(host)) {

@@ -134,6 +134,7 @@ impl Coordinator {
         let same = left == before || (left != whole && (left - before).abs() < TOLERANCE * whole);
         // What is left is above 0, for the whole is.
         if !same && self.fabric.set_capacity(link, Rate::from_bytes_per_sec(left)).is_ok() {
+            self.disturb_senders();
             self.count("capacity_changes");
             self.want_plan(now);
         }

@@ -218,6 +218,7 @@ impl Coordinator {
         if let Some(flow) = self.flows.get_mut(&key) {
             flow.at = Some(at);
         }
+        self.disturb_senders();
     }
 
     /// The slot of a coflow in the policy's table, made if it has none.

@@ -19,7 +19,7 @@
 //! every sync interval, if a flow began or ended or bytes were reported:
 //!     attained of each coflow in the table = sum over agents
 //!     plan; queue of each coflow = as the policy has it now
-//!     for each agent:
+//!     for each agent, unless levels, queues, flows, coflows and links are as at the last sync:
 //!         tell it every (coflow, queue, place) that is not what it was told last,
 //!         with the limits of the receivers of its own flows of the coflow
 //! ```
@@ -58,8 +58,15 @@ pub(super) struct Senders {
     last_sync: Option<Time>,
     /// Per coflow of the table and share, the rate that the policy has for each flow at a link; infinite where
     /// the link limits none.
-    levels: BTreeMap<u64, Vec<BTreeMap<LinkId, f64>>>,
+    levels: Levels,
+    /// What all agents were told of, as of the last sync,
+    queues: Vec<v1::CoflowQueue>,
+    /// unless a flow, a coflow or a link changed since: then every agent is looked at.
+    disturbed: bool,
 }
+
+/// By coflow and share, rates of flows by link.
+type Levels = BTreeMap<u64, Vec<BTreeMap<LinkId, f64>>>;
 
 /// What one agent was told last.
 #[derive(Debug, Default)]
@@ -73,7 +80,15 @@ impl Senders {
     pub(super) fn new(config: &CoordinatorConfig, policy: &Chosen) -> Option<Senders> {
         let settings = policy.sender_queues()?;
         let (policy, interval) = (policy.info.name, config.sync_interval);
-        Some(Senders { policy, interval, settings, last_sync: None, levels: BTreeMap::new() })
+        Some(Senders {
+            policy,
+            interval,
+            settings,
+            last_sync: None,
+            levels: BTreeMap::new(),
+            queues: Vec::new(),
+            disturbed: true,
+        })
     }
 
     /// When to sync for something that wants it `at`.
@@ -151,20 +166,46 @@ impl Coordinator {
         self.plan.clear();
         self.policy.plan(now, &self.fabric, &self.table, &mut self.plan);
         self.table.adopt(&self.plan);
+        let gifts = self.gifts.clone();
         self.give_away();
+        let queues = self.queues();
+        let mut is_same = gifts == self.gifts;
         if let Some(senders) = &mut self.senders {
             senders.last_sync = Some(now);
+            // A plan that does not go on from the last one names all levels.
+            let before = match self.plan.continues {
+                true => senders.levels.clone(),
+                false => std::mem::take(&mut senders.levels),
+            };
             let live = |id: &u64| self.table.find_coflow(CoflowId(*id)).is_some();
             senders.levels.retain(|id, _| live(id));
             senders.note_levels(&self.plan, |slot| self.table.coflow(slot).id().0);
+            is_same &= !std::mem::take(&mut senders.disturbed);
+            is_same &= before == senders.levels && queues == senders.queues;
+            senders.queues.clone_from(&queues);
         }
         self.count("syncs");
-        let queues = self.queues();
-        let sessions: Vec<SessionId> = self.agents.keys().copied().collect();
-        for session in sessions {
-            if let Some(message) = self.news_for(now, session, &queues) {
+        self.tell_queues(now, &queues, is_same);
+    }
+
+    /// Tells agents what changed. Where all is as at the last sync, only those are looked at that are to be told everything:
+    /// most syncs are of large coflows that go on, and looking at every flow of every agent takes longer than planning.
+    fn tell_queues(&mut self, now: Time, queues: &[v1::CoflowQueue], is_same: bool) {
+        let sessions: Vec<(SessionId, bool)> =
+            self.agents.iter().map(|(&session, agent)| (session, agent.planned.is_none())).collect();
+        for (session, is_due) in sessions {
+            if is_same && !is_due {
+                debug_assert!(self.news_for(now, session, queues).is_none(), "{session:?} has news");
+            } else if let Some(message) = self.news_for(now, session, queues) {
                 self.send(now, session, Kind::Queues(message));
             }
+        }
+    }
+
+    /// A flow, a coflow or a link is not as it was at the last sync.
+    pub(super) fn disturb_senders(&mut self) {
+        if let Some(senders) = &mut self.senders {
+            senders.disturbed = true;
         }
     }
 

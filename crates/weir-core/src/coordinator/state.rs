@@ -487,6 +487,7 @@ impl Coordinator {
 
     /// Takes a flow out of everything but its agent's list. Expects the table at `now`.
     pub(super) fn drop_flow(&mut self, key: u64) {
+        self.disturb_senders();
         self.forget_demand(key);
         self.limits.remove(&key);
         let Some(flow) = self.flows.remove(&key) else { return };

@@ -265,6 +265,40 @@ fn only_changes_are_told() {
 }
 
 #[test]
+fn where_nothing_changed_agents_hear_nothing_and_what_changes_is_told_with_the_next_sync() {
+    let mut pair = senders("dclas-strict", 4);
+    let first = pair.register(0);
+    let flow = pair.open(first, "a", 100_000_000, 0, 2);
+    pair.pass(20);
+    let queues = |pair: &Pair| {
+        let is_of_queues = |said: &&Said| {
+            matches!(said, Said::Coordinator(message) if matches!(
+                message.kind,
+                Some(v1::coordinator_message::Kind::Queues(_))
+            ))
+        };
+        pair.said.iter().filter(is_of_queues).count()
+    };
+    let before = queues(&pair);
+    // Bytes are reported and counted, in the same queue: four syncs without a word.
+    for sent in 1..=4 {
+        pair.sent(0, flow, sent * 1_000);
+        pair.pass(10);
+    }
+    assert_eq!(queues(&pair), before);
+    // Another one comes to the same receiver from elsewhere: its agent hears what the receiver's link has for it.
+    let second = pair.register(0);
+    let later = pair.open(second, "b", 100_000_000, 1, 2);
+    pair.pass(20);
+    assert!(queues(&pair) > before);
+    assert_rate(pair.rate(1, later), 0.0);
+    // It goes when the first is over, though no level of its own was told before.
+    pair.agents[0].handle_closed(flow, true);
+    pair.pass(20);
+    assert_rate(pair.rate(1, later), CAPACITY);
+}
+
+#[test]
 fn a_job_is_served_before_a_later_one_and_ancestors_before_descendants() {
     let mut pair = senders("dclas-strict", 3);
     let (job, other) = (pair.child(&[]), pair.child(&[]));
