@@ -81,6 +81,7 @@ struct Line {
     worst_plan_ms: f64,
     coordinator_s: f64,
     agents_s: f64,
+    cpu_s: Option<f64>,
     wall_s: f64,
     peak_memory_mb: Option<f64>,
 }
@@ -130,12 +131,14 @@ fn all(arguments: &ScaleArguments) -> Result<(), String> {
             for &delay in &delays {
                 forget_peak_memory();
                 let settings = ScaleSettings { delay, bypass, ..settings.clone() };
+                let before = cpu_s();
                 let control = run(&settings, &coflows)?;
+                let cpu_s = cpu_s().zip(before).map(|(after, before)| after - before);
                 let compared = compare(&control, &simulated);
                 if arguments.each {
                     print_each(&coflows, &control, &simulated);
                 }
-                let line = Line::new(&settings, &coflows, &control, &compared);
+                let line = Line { cpu_s, ..Line::new(&settings, &coflows, &control, &compared) };
                 if !arguments.json {
                     line.print();
                 }
@@ -197,7 +200,7 @@ fn print_settings(arguments: &ScaleArguments, name: &str, hosts: u32, coflows: &
     );
     println!(
         "\n| policy | delay, ms | bypass, s | average CCT, s | fluid, s | ratio | p50, p95 of single coflows | messages up, \
-         MB | down, MB | per coflow | plans | planning, s; worst, ms | coordinator, agents besides, s | memory, MB | wall, s |"
+         MB | down, MB | per coflow | plans | planning, s; worst, ms | coordinator, agents besides, s | memory, MB | CPU; wall, s |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
 }
@@ -234,6 +237,7 @@ impl Line {
             worst_plan_ms: computing.worst_plan.as_secs_f64() * 1e3,
             coordinator_s: computing.coordinator.as_secs_f64(),
             agents_s: computing.agents.as_secs_f64(),
+            cpu_s: None,
             wall_s: computing.run.as_secs_f64(),
             peak_memory_mb: peak_memory_mb(),
         }
@@ -241,9 +245,10 @@ impl Line {
 
     fn print(&self) {
         let memory = self.peak_memory_mb.map_or("-".to_owned(), |mb| format!("{mb:.0}"));
+        let cpu = self.cpu_s.map_or("-".to_owned(), |secs| format!("{secs:.1}"));
         println!(
             "| {} | {} | {} | {:.4} | {:.4} | {:.4} | {:.3}, {:.3} | {}, {:.1} | {}, {:.1} | {:.0} | {} | {:.2}; {:.2} | \
-             {:.2}, {:.2} | {memory} | {:.1} |",
+             {:.2}, {:.2} | {memory} | {cpu}; {:.1} |",
             self.policy,
             self.delay_ms,
             self.bypass_s,
@@ -279,6 +284,12 @@ fn print_each(coflows: &[CoflowSpec], control: &Control, simulated: &weir_sim::O
             record.isolation.as_secs()
         );
     }
+}
+
+/// Time that this thread had a processor, where the operating system says so: other work on the machine is not in it.
+fn cpu_s() -> Option<f64> {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(times.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
 }
 
 /// Most memory that this process had since [`forget_peak_memory`], where the operating system says so.
