@@ -12,6 +12,8 @@
 //! Faults stop at some time. At every step it is checked that nothing wrong happens ([`Violation`]); when all should be over,
 //! that all is over and nothing is left.
 //!
+//! At scale, without faults and beside the fluid simulator, another loop runs the same machines: [`scale`].
+//!
 //! # What is modelled, and how
 //! * A session between an agent and its coordinator is two streams in order, each message delayed at random; it can be cut, and
 //!   each end learns of that at another time.
