@@ -125,6 +125,7 @@ impl System<'_> {
                 frame_checksums: Vec::new(),
                 stamp: None,
                 identity: Identity::drawn(((job.first_get + index) as u128 + 1).to_be_bytes()),
+                durable: false,
             };
             let host = flow.source.0;
             if let Err(error) = self.hosts[host as usize].agent.handle_put(entry) {
