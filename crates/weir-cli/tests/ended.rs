@@ -21,9 +21,9 @@ const LIVE: &str = "live --loopback --hosts 4 --count 40 --bytes-divisor 40 --is
 /// `weir` on words, with temporary files in a folder.
 fn command(folder: &Path, line: &str) -> Command {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // These tests may run under nohup, whose children ignore SIGHUP.
+    // These tests may run under nohup, whose children ignore SIGHUP, or in the background of a shell, where SIGINT is ignored.
     let mut command = Command::new("env");
-    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]).args(line.split(' '));
+    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_weir")]).args(line.split(' '));
     command.current_dir(workspace).env("TMPDIR", folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command

@@ -22,6 +22,8 @@ pub struct Report {
     pub transfers: u64,
     /// Faults.
     pub faults: u64,
+    /// Faults that were drawn, though they may have been left out.
+    pub faults_drawn: u64,
     /// Machines that were lost, of those.
     pub machines_lost: u64,
     /// Virtual time.

@@ -24,6 +24,11 @@ impl World {
         if self.is_calm() {
             return;
         }
+        let number = self.report.faults_drawn;
+        self.report.faults_drawn += 1;
+        if self.settings.skip_faults.contains(&number) {
+            return self.next_fault();
+        }
         self.report.faults += 1;
         match self.rng.random_range(0..16) {
             0 if self.coordinator.core.is_some() => {

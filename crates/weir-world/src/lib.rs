@@ -38,6 +38,7 @@ pub mod scale;
 mod seeds;
 mod session;
 mod settings;
+mod shrinking;
 mod world;
 
 pub use end::{Report, Violation};
@@ -45,4 +46,5 @@ pub use end::{Report, Violation};
 pub use seeds::find;
 pub use seeds::{Outcome, run_seeds};
 pub use settings::Settings;
+pub use shrinking::{Failing, shrink};
 pub use world::run;

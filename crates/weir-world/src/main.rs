@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use scale_command::ScaleArguments;
 use std::process::ExitCode;
 use std::time::Instant;
-use weir_world::{Settings, run_seeds};
+use weir_world::{Failing, Settings, run_seeds, shrink};
 
 /// The live system's machines in virtual time, under faults that seeds draw
 #[derive(Parser)]
@@ -29,6 +29,21 @@ struct Arguments {
     /// A policy; without one, each seed takes the next of several
     #[arg(long)]
     policy: Option<String>,
+    /// Flows of a coflow, at most
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    flows: Option<u32>,
+    /// Bytes of a block, at most
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    block_bytes: Option<u64>,
+    /// Machines are lost too, with what was not synced; without it, in one seed of three
+    #[arg(long)]
+    loses_machines: Option<bool>,
+    /// Puts are durable; without it, in half of the seeds that lose machines
+    #[arg(long)]
+    durable: Option<bool>,
+    /// Faults that do not happen, by their numbers
+    #[arg(long, value_delimiter = ',')]
+    skip_faults: Vec<u64>,
     /// Nothing fails
     #[arg(long)]
     no_faults: bool,
@@ -53,6 +68,11 @@ impl Arguments {
             hosts: self.hosts.unwrap_or(usual.hosts),
             coflows: self.coflows.unwrap_or(usual.coflows),
             policy: self.policy.clone().unwrap_or(usual.policy),
+            flows: self.flows.unwrap_or(usual.flows),
+            block_bytes: self.block_bytes.unwrap_or(usual.block_bytes),
+            loses_machines: self.loses_machines.unwrap_or(usual.loses_machines),
+            durable: self.durable.unwrap_or(usual.durable),
+            skip_faults: self.skip_faults.iter().copied().collect(),
             faults: usual.faults.filter(|_| !self.no_faults),
             trace: self.trace,
             ..usual
@@ -97,7 +117,15 @@ fn main() -> ExitCode {
         done.digest,
         outcome.failed.len()
     );
-    if outcome.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let Some((seed, violation)) = outcome.failed.into_iter().next() else { return ExitCode::SUCCESS };
+    if !arguments.trace {
+        let failing = Failing { seed, settings: arguments.settings(seed), violation };
+        println!("at commit {}, looking for a smaller run that fails so", env!("WEIR_COMMIT"));
+        let smaller = shrink(failing);
+        let events = smaller.violation.report.events;
+        println!("weir-world {} --trace\n{events} events: {}", smaller.arguments(), smaller.violation);
+    }
+    ExitCode::FAILURE
 }
 
 #[cfg(feature = "planted")]

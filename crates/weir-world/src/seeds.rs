@@ -61,6 +61,7 @@ impl Report {
         self.gets += other.gets;
         self.transfers += other.transfers;
         self.faults += other.faults;
+        self.faults_drawn += other.faults_drawn;
         self.machines_lost += other.machines_lost;
         self.took = Span::from_nanos(self.took.nanos() + other.took.nanos());
         self.digest ^= other.digest;

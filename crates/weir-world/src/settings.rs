@@ -1,5 +1,6 @@
 //! What a run is like, before anything is drawn.
 
+use std::collections::BTreeSet;
 use weir_model::{Rate, Span};
 
 /// The policies that seeds take in turn.
@@ -30,6 +31,8 @@ pub struct Settings {
     pub arrivals: Span,
     /// Whether anything fails, and until when.
     pub faults: Option<Span>,
+    /// Faults, by number in the order in which they are drawn, that do not happen.
+    pub skip_faults: BTreeSet<u64>,
     /// Whether machines are lost too, with what their kernels had in memory.
     pub loses_machines: bool,
     /// Whether agents sync what a put is answered for (`--durable machine`).
@@ -70,6 +73,7 @@ impl Settings {
             delay: Span::from_millis(1),
             arrivals: Span::from_millis(3_000),
             faults: Some(Span::from_millis(4_000)),
+            skip_faults: BTreeSet::new(),
             loses_machines: false,
             durable: false,
             patience: Span::from_millis(120_000),

@@ -39,6 +39,30 @@ fn a_seed_gives_the_same_run_again() {
 
 #[test]
 #[cfg(feature = "planted")]
+fn a_failing_run_is_made_smaller_and_fails_in_the_same_way() {
+    use weir_core::planted::{Defect, plant};
+    for defect in [Defect::OffsetForgotten, Defect::EndNotTold, Defect::UncertainHeld] {
+        let (tried, violation) = weir_world::find(defect, 0..200).expect("it is found");
+        plant(Some(defect));
+        let seed = tried - 1;
+        let failing = weir_world::Failing { seed, settings: Settings::of_seed(seed), violation };
+        let smaller = weir_world::shrink(failing.clone());
+        let again = weir_world::run(smaller.seed, &smaller.settings).expect_err("it fails");
+        plant(None);
+        assert_eq!(again.what, smaller.violation.what);
+        let events = |failing: &weir_world::Failing| failing.violation.report.events;
+        assert!(
+            events(&smaller) < events(&failing),
+            "{defect:?}: {} of {}",
+            events(&smaller),
+            events(&failing)
+        );
+        println!("{defect:?}: {} of {} events: {}", events(&smaller), events(&failing), smaller.arguments());
+    }
+}
+
+#[test]
+#[cfg(feature = "planted")]
 fn what_is_planted_is_found() {
     let lost: Vec<_> = weir_core::planted::ALL
         .into_iter()
