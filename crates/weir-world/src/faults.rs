@@ -30,7 +30,8 @@ impl World {
             return self.next_fault();
         }
         self.report.faults += 1;
-        match self.rng.random_range(0..16) {
+        let kills = self.settings.kills_coordinators && self.rng.random();
+        match if kills { 0 } else { self.rng.random_range(0..16) } {
             0 if self.coordinator.core.is_some() => {
                 self.kill_coordinator();
                 let after = self.millis(5, 2_000);

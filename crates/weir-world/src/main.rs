@@ -38,6 +38,9 @@ struct Arguments {
     /// Machines are lost too, with what was not synced; without it, in one seed of three
     #[arg(long)]
     loses_machines: Option<bool>,
+    /// Half of the faults are kills of the coordinator; without it, in one seed of seven
+    #[arg(long)]
+    kills_coordinators: Option<bool>,
     /// Puts are durable; without it, in half of the seeds that lose machines
     #[arg(long)]
     durable: Option<bool>,
@@ -50,10 +53,10 @@ struct Arguments {
     /// Print every event
     #[arg(long)]
     trace: bool,
-    /// Plant each of the known defects in turn, and say how many seeds it takes to find it
+    /// Plant each of the known defects in turn, or one by its name, and say how many seeds it takes to find it
     #[cfg(feature = "planted")]
-    #[arg(long)]
-    planted: bool,
+    #[arg(long, value_name = "NAME")]
+    planted: Option<Option<String>>,
 }
 
 #[derive(Subcommand)]
@@ -71,6 +74,7 @@ impl Arguments {
             flows: self.flows.unwrap_or(usual.flows),
             block_bytes: self.block_bytes.unwrap_or(usual.block_bytes),
             loses_machines: self.loses_machines.unwrap_or(usual.loses_machines),
+            kills_coordinators: self.kills_coordinators.unwrap_or(usual.kills_coordinators),
             durable: self.durable.unwrap_or(usual.durable),
             skip_faults: self.skip_faults.iter().copied().collect(),
             faults: usual.faults.filter(|_| !self.no_faults),
@@ -91,8 +95,8 @@ fn main() -> ExitCode {
     }
     let seeds = arguments.seed..arguments.seed.saturating_add(arguments.seeds);
     #[cfg(feature = "planted")]
-    if arguments.planted {
-        return find_planted(seeds);
+    if let Some(name) = &arguments.planted {
+        return find_planted(name.as_deref(), seeds);
     }
     let began = Instant::now();
     let outcome = run_seeds(
@@ -129,10 +133,16 @@ fn main() -> ExitCode {
 }
 
 #[cfg(feature = "planted")]
-fn find_planted(seeds: std::ops::Range<u64>) -> ExitCode {
-    let all = weir_core::planted::ALL;
+fn find_planted(name: Option<&str>, seeds: std::ops::Range<u64>) -> ExitCode {
+    let is_wanted =
+        |defect: &weir_core::planted::Defect| name.is_none_or(|name| format!("{defect:?}") == name);
+    let all: Vec<_> = weir_core::planted::ALL.into_iter().filter(is_wanted).collect();
+    if all.is_empty() {
+        eprintln!("weir-world: there is no such defect; known are {:?}", weir_core::planted::ALL);
+        return ExitCode::from(2);
+    }
     let mut needed: Vec<u64> = Vec::new();
-    for defect in all {
+    for &defect in &all {
         match weir_world::find(defect, seeds.clone()) {
             Some((tried, violation)) => {
                 let what: String = violation.to_string().chars().take(100).collect();

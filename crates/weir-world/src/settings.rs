@@ -7,6 +7,8 @@ use weir_model::{Rate, Span};
 const POLICIES: [&str; 5] = ["varys", "dclas-strict", "fair", "dclas", "fifo"];
 /// One seed in so many runs without a fault: there what is counted has to be exact.
 const WITHOUT_FAULTS: u64 = 8;
+/// In one seed of so many the coordinator is killed again and again: what several of them know differs most there.
+const KILLING_COORDINATORS: u64 = 7;
 /// In one seed of so many machines are lost, which takes some of what is checked; in every other one of them puts are durable.
 const LOSING_MACHINES: u64 = 3;
 
@@ -33,6 +35,8 @@ pub struct Settings {
     pub faults: Option<Span>,
     /// Faults, by number in the order in which they are drawn, that do not happen.
     pub skip_faults: BTreeSet<u64>,
+    /// Whether half of the faults are kills of the coordinator.
+    pub kills_coordinators: bool,
     /// Whether machines are lost too, with what their kernels had in memory.
     pub loses_machines: bool,
     /// Whether agents sync what a put is answered for (`--durable machine`).
@@ -50,6 +54,7 @@ impl Settings {
         Settings {
             policy: POLICIES[(seed % POLICIES.len() as u64) as usize].to_owned(),
             faults: usual.faults.filter(|_| seed % WITHOUT_FAULTS != WITHOUT_FAULTS - 1),
+            kills_coordinators: seed % KILLING_COORDINATORS == KILLING_COORDINATORS - 1,
             loses_machines: seed.is_multiple_of(LOSING_MACHINES),
             durable: seed.is_multiple_of(2 * LOSING_MACHINES),
             ..usual
@@ -74,6 +79,7 @@ impl Settings {
             arrivals: Span::from_millis(3_000),
             faults: Some(Span::from_millis(4_000)),
             skip_faults: BTreeSet::new(),
+            kills_coordinators: false,
             loses_machines: false,
             durable: false,
             patience: Span::from_millis(120_000),

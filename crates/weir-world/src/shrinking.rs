@@ -28,6 +28,7 @@ impl Failing {
         );
         words += &format!(" --loses-machines {}", self.settings.loses_machines);
         words += &format!(" --durable {}", self.settings.durable);
+        words += &format!(" --kills-coordinators {}", self.settings.kills_coordinators);
         if self.settings.faults.is_none() {
             words += " --no-faults";
         }
