@@ -27,7 +27,7 @@ pub struct Flow {
     /// Its place among the flows with a grant.
     pub(super) granted: u32,
     /// Next flow of the same source and destination.
-    next: u32,
+    pub(super) next: u32,
     group: u32,
     pub(super) live: bool,
 }
@@ -116,7 +116,7 @@ impl Row {
         }
     }
 
-    fn heads(&self) -> &[u32] {
+    pub(super) fn heads(&self) -> &[u32] {
         match &self.heads {
             Heads::Dense { flows, .. } | Heads::Sparse { flows, .. } => flows,
         }
@@ -125,19 +125,19 @@ impl Row {
 
 /// What a link has to carry for a coflow.
 #[derive(Clone, Debug, Default)]
-struct Load {
+pub(super) struct Load {
     /// Sum of the bases of its flows.
-    base: f64,
+    pub(super) base: f64,
     /// Sum of its flows with a grant.
-    granted: Line,
+    pub(super) granted: Line,
     grants: u32,
     /// Number of live flows, those with a grant included.
-    flows: u32,
+    pub(super) flows: u32,
 }
 
 impl Load {
     /// Takes from the sum of bases; true if hardly anything is left of what should not be 0.
-    fn take(&mut self, base: f64) -> bool {
+    pub(super) fn take(&mut self, base: f64) -> bool {
         let left = self.base - base;
         let none = self.grants == self.flows;
         let cancelled = !none && left < self.base * CANCELLED;
@@ -154,7 +154,7 @@ impl Load {
         cancelled
     }
 
-    fn add_granted(&mut self, line: &Line) {
+    pub(super) fn add_granted(&mut self, line: &Line) {
         self.grants += 1;
         self.granted = if self.grants == 1 { *line } else { self.granted.plus(line) };
     }
@@ -181,21 +181,21 @@ pub struct Coflow {
     stay: u64,
     raises: u64,
     /// Changes to sums since they were last computed from the flows.
-    roundings: usize,
+    pub(super) roundings: usize,
     /// A sum lost so much of itself at once that what stays may be mostly rounding.
-    cancelled: bool,
+    pub(super) cancelled: bool,
     links: Vec<LinkId>,
     /// Per link of the fabric: what it carries, and its place in `links`.
-    loads: Vec<Load>,
+    pub(super) loads: Vec<Load>,
     position: Vec<u32>,
     link_set: BitSet,
     sources: BitSet,
     destinations: BitSet,
-    rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
     /// Destinations with a live flow, row by row, one bit each.
     live: Vec<u64>,
     /// Per source, where its row is.
-    row_of: Vec<u32>,
+    pub(super) row_of: Vec<u32>,
     /// The same by destination: sources with a live flow, column by column.
     live_columns: Vec<u64>,
     column_of: Vec<u32>,
@@ -486,11 +486,6 @@ impl Coflow {
         }
     }
 
-    /// Notes that a flow should have ended: nothing may be left of its links' sums.
-    pub(super) fn note_overdue(&mut self) {
-        self.cancelled = true;
-    }
-
     /// Whether a sum may be mostly rounding.
     pub(super) fn is_cancelled(&self) -> bool {
         self.cancelled
@@ -526,16 +521,6 @@ impl Coflow {
     /// Changes what a flow with a grant has left, and its rate.
     pub(super) fn change_granted(&mut self, path: &Path, clock: u64, bytes: f64, per_sec: f64) {
         path.iter().for_each(|link| self.loads[link.index()].granted.change(clock, bytes, per_sec));
-        self.roundings += 1;
-    }
-
-    /// Changes the base of a live flow by `delta`, and the sums of its links with it.
-    #[inline]
-    pub(super) fn shift(&mut self, index: u32, delta: f64, path: &Path) {
-        self.flows[index as usize].base += delta;
-        for &link in path.iter() {
-            self.cancelled |= self.loads[link.index()].take(-delta);
-        }
         self.roundings += 1;
     }
 

@@ -18,6 +18,7 @@
 
 mod class;
 mod coflow;
+mod corrected;
 mod moving;
 mod paced;
 mod sharing;

@@ -367,14 +367,24 @@ impl CoflowTable {
             return;
         }
         self.changes.disturbed = true;
+        let mut overdue = Vec::new();
         for place in 0..self.moving.granted.len() {
             let granted = self.moving.granted[place];
             if self.moving.ends[place] >= clock || granted.line.per_sec == 0.0 {
                 continue;
             }
             self.moving.granted[place].line = Line { left: FLOOR_BYTES, per_sec: 0.0, since: clock };
-            // Its sums are computed anew.
-            self.coflow_mut(granted.flow.coflow).note_overdue();
+            if let Some(class) = self.flow(granted.flow).class {
+                let path = &self.classes.all[class.index()].path;
+                overdue.extend(path.iter().map(|&link| (granted.flow.coflow, link, class)));
+            }
+        }
+        // A late report is heard of every few flows: only the sums of their links are computed anew, each once.
+        overdue.sort_unstable();
+        overdue.dedup_by_key(|&mut (slot, link, _)| (slot, link));
+        for (slot, link, class) in overdue {
+            let coflow = self.slots[slot.0 as usize].as_deref_mut().expect("a slot in use");
+            coflow.sum_grants_anew(link, class, (&self.classes.all, &self.moving));
         }
         for at in 0..self.order.len() {
             self.refresh_if_due(self.order[at]);

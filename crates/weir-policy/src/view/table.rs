@@ -358,7 +358,6 @@ impl CoflowTable {
     pub fn set_remaining(&mut self, at: FlowRef, bytes: f64) {
         let Some(class) = self.flow(at).class else { return };
         let service = self.classes.service(class);
-        let path = self.classes.all[class.index()].path;
         let (form, clock) = (self.form, self.moving.clock);
         self.changes.disturbed = true;
         if let Some(paced) = &mut self.coflow_mut(at.coflow).paced {
@@ -369,13 +368,14 @@ impl CoflowTable {
             self.coflow_mut(at.coflow).note_raise();
             return;
         }
-        let coflow = self.coflow_mut(at.coflow);
+        let classes = &self.classes.all;
+        let coflow = self.slots[at.coflow.0 as usize].as_deref_mut().expect("a slot in use");
         if form == Form::Levels {
             coflow.flows[at.flow as usize].base = bytes + service;
         } else {
             let base = (bytes / coflow.scale).max(coflow.floor());
             let delta = base - coflow.flows[at.flow as usize].base;
-            coflow.shift(at.flow, delta, &path);
+            coflow.shift(at.flow, delta, class, (classes, &self.moving));
             coflow.note_raise();
             self.refresh_if_due(at.coflow);
         }
