@@ -48,6 +48,11 @@ impl CoordinatorSide {
         }
     }
 
+    /// Whether an answer that arrives now may be of a process that was killed since.
+    pub(crate) fn died_lately(&self, now: Time) -> bool {
+        self.died <= now && now.since(self.died) < WORDS_UNDER_WAY
+    }
+
     /// What its clock shows.
     pub(crate) fn now(&self, now: Time) -> Time {
         now + self.ahead
@@ -87,6 +92,8 @@ impl World {
     /// It is killed. Who called it hears that nobody answers.
     pub(crate) fn kill_coordinator(&mut self) {
         self.coordinator.core = None;
+        let life = self.coordinator.life;
+        self.jobs.iter_mut().for_each(|job| job.forget_end(life));
         self.coordinator.stopped_until = Time::ZERO;
         self.coordinator.died = self.now;
         for (_, caller) in std::mem::take(&mut self.coordinator.calls) {

@@ -52,11 +52,20 @@ pub(crate) struct Job {
     /// An agent has heard how it was registered.
     is_noted: bool,
     has_died: bool,
+    /// The coordinator's process that answered for its end, and whether it was killed since: agents that were not there may not
+    /// have heard of it.
+    ended_by: Option<u64>,
+    is_end_forgotten: bool,
 }
 
 impl Job {
     pub(crate) fn is_over(&self) -> bool {
         self.stage == Stage::Over
+    }
+
+    /// A process of the coordinator was killed, and knows of no end any more.
+    pub(crate) fn forget_end(&mut self, life: u64) {
+        self.is_end_forgotten |= self.ended_by == Some(life);
     }
 
     /// What agents heard of how it was registered is not on any disk for sure.
@@ -65,9 +74,10 @@ impl Job {
     }
 
     /// Nobody is left who knows that its lease is short: the coordinator that registered it was killed before an agent had
-    /// heard so, and its driver died. It is kept as long as coflows usually are.
+    /// heard so, and its driver died, or was told by another one that it has ended, which was killed too. It is kept as long as
+    /// coflows usually are.
     pub(crate) fn is_forgotten(&self) -> bool {
-        self.has_died && !self.is_noted
+        (self.has_died || self.is_end_forgotten) && !self.is_noted
     }
 }
 
@@ -89,6 +99,8 @@ impl World {
                 },
                 is_noted: false,
                 has_died: false,
+                ended_by: None,
+                is_end_forgotten: false,
                 dies: (self.rng.random_range(0..25) == 0).then(|| self.millis(1, 800)),
             };
             for block in 0..self.rng.random_range(1..=self.settings.flows as usize) {
@@ -169,8 +181,10 @@ impl World {
 
     /// All of a coflow was moved, once, and is counted so.
     fn unregistered(&mut self, number: usize, record: Option<v1::CoflowRecord>) {
+        let (life, died_lately) = (self.coordinator.life, self.coordinator.died_lately(self.now));
         let job = &mut self.jobs[number];
-        job.stage = Stage::Over;
+        (job.stage, job.ended_by) = (Stage::Over, Some(life));
+        job.is_end_forgotten = died_lately;
         let moved = (job.gets.len() as u64, job.blocks.iter().map(|block| block.size).sum());
         let counted = record.map_or((0, 0), |record| (record.flows, record.bytes));
         // What is not acknowledged when an agent or the coordinator is killed is not counted.
