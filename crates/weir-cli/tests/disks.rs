@@ -213,6 +213,28 @@ fn a_journal_whose_disk_stops_holds_up_puts_and_nothing_else() {
 }
 
 #[test]
+fn a_file_that_is_overwritten_while_somebody_reads_it_is_served_to_nobody_else() {
+    let mut bed = Bed::new();
+    bed.start("", &[]);
+    run(async {
+        let client = bed.client();
+        let coflow = client.register(CoflowOptions::default()).await.unwrap();
+        let size = 16 << 20;
+        let file = bed.file("file", &vec![5; size]);
+        client.put_file(coflow, "b", &file, 0, size as u64).await.unwrap();
+        let options =
+            || GetOptions { holders: vec![bed.address], time_limit: LIMIT, ..GetOptions::default() };
+        let mut slow = client.get(coflow, "b", options());
+        assert!(slow.next().await.unwrap().is_some());
+        let writer = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&writer, &[6; 4096], size as u64 - 4096).unwrap();
+        let got = client.get_bytes(coflow, "b", options()).await;
+        assert!(got.is_err(), "the bytes of two files in one block");
+        drop(slow);
+    });
+}
+
+#[test]
 fn a_disk_that_was_full_of_what_is_gone_takes_puts_again() {
     let mut bed = Bed::new();
     let Some(disk) = SmallDisk::mount(&bed.dir.path().join("disk"), "6m") else { return };

@@ -81,6 +81,18 @@ pub struct OpenedFile {
     pub medium: Medium,
 }
 
+impl OpenedFile {
+    /// Whether it was not written to since it was opened, as its length and its time tell. Asks the kernel.
+    pub fn is_unchanged(&self) -> bool {
+        let FileStamp { modified_ns, length, .. } = self.stamp;
+        self.file.metadata().is_ok_and(|data| (modified_of(&data), data.len()) == (modified_ns, length))
+    }
+}
+
+fn modified_of(data: &std::fs::Metadata) -> i64 {
+    data.mtime().saturating_mul(1_000_000_000).saturating_add(data.mtime_nsec())
+}
+
 /// Opens a regular file for reading. No part of the path may be a symbolic link, so what was found to be below an
 /// allowed directory is opened there or not at all. A FIFO or a device is an error and holds up nobody.
 pub fn open_regular(path: &Path) -> io::Result<OpenedFile> {
@@ -104,7 +116,7 @@ fn stamped(file: File) -> io::Result<OpenedFile> {
     if !data.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    let modified_ns = data.mtime().saturating_mul(1_000_000_000).saturating_add(data.mtime_nsec());
+    let modified_ns = modified_of(&data);
     let stamp = FileStamp { inode: data.ino(), modified_ns, length: data.len(), links: data.nlink() };
     let medium = Medium::of(&file);
     Ok(OpenedFile { file: Arc::new(file), stamp, medium })

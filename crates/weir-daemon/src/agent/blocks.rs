@@ -28,7 +28,7 @@ pub(super) struct Served {
     pub(super) place: Place,
     pub(super) file: BlockFile,
     /// Closes it, where that may take long.
-    _open: Open,
+    open: Open,
     /// Frames that were read and are to be sent from memory, the last ones.
     copies: RefCell<BTreeMap<u64, Rc<Vec<u8>>>>,
     /// Frames that are being read.
@@ -40,6 +40,11 @@ pub(super) struct Served {
 }
 
 impl Served {
+    /// Whether its file is what was opened, as far as is known without waiting for a disk.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.file.is_sendable() && self.open.opened.is_unchanged()
+    }
+
     /// The frame at `offset`, if its bytes are in memory. If not, it is read, and those after it; the connection waits.
     pub(super) fn frame(&self, reading: &mut Reading<'_>, offset: u64) -> Option<Frame> {
         if self.file.is_sendable() {
@@ -177,7 +182,7 @@ impl Blocks {
         let file = BlockFile::new(&open.opened, block.offset, block.size, asked.checksums.clone());
         let (pending, waiting) = (RefCell::default(), RefCell::default());
         let served = Rc::new(Served {
-            _open: open,
+            open,
             copies: RefCell::default(),
             key,
             place,

@@ -360,8 +360,13 @@ impl Journal {
             }
             _ => return None,
         };
-        self.syncing = Some((Arc::clone(&file), bytes));
-        Some(ToSync(file))
+        // Each open file is told of an error once: that of the puts must not be told to somebody else.
+        let name = if self.log.is(&file) { FILE } else { NEW_FILE };
+        let own =
+            if bytes == 0 { Ok(Arc::clone(&file)) } else { File::open(self.spool.join(name)).map(Arc::new) };
+        let own = own.unwrap_or_else(|_| Arc::clone(&file));
+        self.syncing = Some((file, bytes));
+        Some(ToSync(own))
     }
 
     /// How long there is nothing to be synced; `None`: until something is written.
@@ -401,9 +406,8 @@ impl Journal {
         if is_unsupported(error) {
             tracing::warn!(%error, %spool, "this disk cannot be synced: the journal outlives the agent, and not the machine");
             self.next_sync = None;
-        } else {
-            tracing::error!(%error, %spool, "the disk did not write the journal; it is written anew");
-            self.is_damaged = true;
+        } else if !std::mem::replace(&mut self.is_damaged, true) {
+            tracing::error!(%error, %spool, "the disk did not write the journal; it is written anew once it can be");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Durability;
 use super::blocks::is_of_the_file;
 use super::spool::Spool;
 use anyhow::Context;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tonic::Status;
 use weir_core::agent::FileStamp;
-use weir_net::{FileSystem, Mounts};
+use weir_net::{FileSystem, Mounts, OpenedFile};
 use weir_proto::{limits, v1};
 
 /// How long finding the file of a put may take.
 const FILE_LIMIT: Duration = Duration::from_secs(8);
 /// Files that are looked for at once on a file system. One that hangs keeps its own puts waiting, and no others.
 const AT_ONCE: usize = 16;
+/// Files that are remembered because their disk failed to write them.
+const MAX_UNSYNCED: usize = 10_000;
 /// How often it is looked at what is mounted.
 const MOUNTS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -35,6 +37,8 @@ pub(super) struct Places {
     pub(super) spool: Spool,
     allow: Vec<PathBuf>,
     durability: Durability,
+    /// Files, as they were, that their disk failed to write.
+    unsynced: Mutex<BTreeSet<(PathBuf, u64, i64, u64)>>,
     pub(super) slots: Slots,
 }
 
@@ -46,7 +50,13 @@ impl Places {
         durability: Durability,
     ) -> anyhow::Result<Arc<Places>> {
         let allow = allow.iter().map(|path| allowed(path)).collect::<anyhow::Result<_>>()?;
-        Ok(Arc::new(Places { spool: spool.clone(), allow, durability, slots: Slots::new(FILE_LIMIT) }))
+        Ok(Arc::new(Places {
+            spool: spool.clone(),
+            allow,
+            durability,
+            unsynced: Mutex::default(),
+            slots: Slots::new(FILE_LIMIT),
+        }))
     }
 
     /// The file of a put, found on a thread that may wait for it.
@@ -87,12 +97,37 @@ impl Places {
             return Err(Status::permission_denied(format!("{} has other names too", path.display())));
         }
         if self.are_durable() {
-            sync(&path, &opened.file).map_err(|error| {
-                Status::unavailable(format!("{} cannot be synced to its disk: {error}", path.display()))
-            })?;
+            self.sync(&path, &opened)?;
         }
         let weir_net::FileStamp { inode, modified_ns, length, .. } = found;
         Ok((path, FileStamp { inode, modified_ns, length }))
+    }
+
+    /// Waits until a file is on its disk, with its length, its time and its name: what tells it from others after the machine was
+    /// lost. A disk that failed to write drops what the kernel had of the file, and syncing once more would succeed without it: the
+    /// refusal is for good, and holds until the file is written again.
+    fn sync(&self, path: &Path, opened: &OpenedFile) -> Result<(), Status> {
+        let refused = |why: &dyn std::fmt::Display| {
+            Status::failed_precondition(format!(
+                "{} could not be written to its disk ({why}); write it anew before it is put",
+                path.display()
+            ))
+        };
+        let weir_net::FileStamp { inode, modified_ns, length, .. } = opened.stamp;
+        let stamp = (path.to_owned(), inode, modified_ns, length);
+        let unsynced = || self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        if unsynced().contains(&stamp) {
+            return Err(refused(&"it failed before"));
+        }
+        let synced = opened.file.sync_all().and_then(|()| sync_name(path, &opened.file));
+        synced.map_err(|error| {
+            let mut unsynced = unsynced();
+            unsynced.insert(stamp);
+            if unsynced.len() > MAX_UNSYNCED {
+                unsynced.pop_first();
+            }
+            refused(&error)
+        })
     }
 
     /// The file a put names, if it may be served.
@@ -127,11 +162,13 @@ impl Places {
     }
 }
 
-/// Waits until a file is on its disk, with its length, its time and its name: what tells it from others after the machine was
-/// lost.
-fn sync(path: &Path, file: &File) -> io::Result<()> {
-    file.sync_all()?;
-    path.parent().map_or(Ok(()), super::log::sync_directory)
+/// Waits until the name of a file is on its disk. A directory that may be entered and not opened is synced with all of its file
+/// system.
+fn sync_name(path: &Path, file: &File) -> io::Result<()> {
+    match path.parent().map_or(Ok(()), super::log::sync_directory) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(rustix::fs::syncfs(file)?),
+        synced => synced,
+    }
 }
 
 /// Why a put has no file: for good, or because of the machine, which the task may try again.

@@ -31,7 +31,7 @@ impl Running {
         self.by_flow.insert(flow, token);
         let known = self.blocks.open_now(&(block.coflow, block.block.clone()));
         // Whoever resumes may do so because a frame was not what its checksum says: the file is looked at again.
-        let known = known.filter(|_| opened.offset == 0);
+        let known = known.filter(|served| opened.offset == 0 && served.is_unchanged());
         let file: PathBuf = block.path.clone().into();
         connection.talk.open(Opening { opened, request, path });
         if known.is_some() {
