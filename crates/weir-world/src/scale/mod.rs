@@ -6,7 +6,7 @@
 //!
 //! # Approach
 //! The real coordinator and one real agent per host run on one queue of events, with the times that `weir coordinator` and
-//! `weir agent` have unless they are told others. Bytes are a fluid ([`links`]): a flow moves at what its agent paces it to.
+//! `weir agent` have unless they are told others. Bytes are a fluid (`links`): a flow moves at what its agent paces it to.
 //! Drivers, tasks and receivers do what the client library does: a coflow is registered [`LEAD`] before it begins and
 //! its blocks are put; when it begins every receiver locates its block, and gets it from who has it. Every message takes
 //! the same time, and so does the way of a byte. Completion times count from when a coflow begins to when the last
