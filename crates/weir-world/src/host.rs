@@ -97,7 +97,7 @@ impl World {
             .unwrap_or_default();
         // Half a line at the end is taken back; nobody was answered for it.
         side.disk.journal.truncate(found.whole as usize);
-        agent.handle_boot(&side.disk.boot.to_string());
+        agent.handle_boot(&side.disk.boot.to_string(), !found.damaged.is_empty());
         // Files of tasks that died before their put was written down.
         side.disk.files.retain(|path, _| agent.owns(path));
         let has_hole = side.disk.has_hole;

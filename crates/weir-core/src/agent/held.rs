@@ -55,14 +55,16 @@ impl Agent {
     /// restored. After another start than that of the journal, the machine may have been lost before it wrote the blocks'
     /// bytes to its disk, and a file may have its length without them. Blocks with checksums are found out when they are read;
     /// others that were not made durable are dropped. Returns how many files that are.
-    pub fn handle_boot(&mut self, boot: &str) -> usize {
+    ///
+    /// A journal that names no start says nothing where it is of an agent that did not write it down; one that `is_damaged` may
+    /// have lost the line, and counts as of another start.
+    pub fn handle_boot(&mut self, boot: &str, is_damaged: bool) -> usize {
         if self.boot.as_deref() == Some(boot) {
             return 0;
         }
         let before = self.boot.replace(boot.to_owned());
         self.write_down(JournalEntry::Boot(boot.to_owned()));
-        if before.is_none() || is_planted(Defect::UncertainHeld) {
-            // A journal of an agent that did not write so down: nothing is known.
+        if (before.is_none() && !is_damaged) || is_planted(Defect::UncertainHeld) {
             return 0;
         }
         let is_uncertain =
@@ -333,7 +335,7 @@ mod tests {
     fn after_boot(one: &mut Agent, boot: &str) -> Agent {
         let mut two = agent();
         journal(one).into_iter().for_each(|entry| two.restore(entry));
-        two.handle_boot(boot);
+        two.handle_boot(boot, false);
         two
     }
 
@@ -347,7 +349,7 @@ mod tests {
             ..put(&format!("/{name}"), 7, 1)
         };
         let mut one = agent();
-        assert_eq!(one.handle_boot("monday"), 0);
+        assert_eq!(one.handle_boot("monday", false), 0);
         for block in [
             with("uncertain", false, 10, vec![]),
             with("durable", true, 10, vec![]),
@@ -359,17 +361,17 @@ mod tests {
         let mut entries = journal(&mut one);
         let mut same = agent();
         entries.iter().cloned().for_each(|entry| same.restore(entry));
-        assert_eq!((same.handle_boot("monday"), same.blocks.len()), (0, 4));
+        assert_eq!((same.handle_boot("monday", false), same.blocks.len()), (0, 4));
         let mut other = agent();
         entries.iter().cloned().for_each(|entry| other.restore(entry));
-        assert_eq!((other.handle_boot("tuesday"), other.blocks.len()), (1, 3));
+        assert_eq!((other.handle_boot("tuesday", false), other.blocks.len()), (1, 3));
         assert_eq!(other.missing(&(1, "uncertain".to_owned())), Status::Changed);
         // What was dropped stays so, in whatever order the machine starts.
         entries.extend(journal(&mut other));
         let mut third = agent();
         entries.into_iter().for_each(|entry| third.restore(entry));
         assert_eq!(
-            (third.handle_boot("monday"), third.blocks.len()),
+            (third.handle_boot("monday", false), third.blocks.len()),
             (0, 3),
             "those are checked when they are read"
         );
@@ -378,7 +380,7 @@ mod tests {
     #[test]
     fn a_block_that_is_put_once_more_durably_is_durable() {
         let mut one = agent();
-        one.handle_boot("monday");
+        one.handle_boot("monday", false);
         one.handle_put(put("/a", 7, 1)).unwrap();
         one.handle_put(BlockEntry { durable: true, ..put("/a", 7, 1) }).unwrap();
         one.handle_put(BlockEntry { durable: true, ..put("/a", 7, 1) }).unwrap();
@@ -392,6 +394,9 @@ mod tests {
         one.handle_put(put("/a", 7, 1)).unwrap();
         let mut two = after_boot(&mut one, "monday");
         assert_eq!(paths(&two), ["/a"]);
+        let mut damaged = agent();
+        damaged.handle_put(put("/a", 7, 1)).unwrap();
+        assert_eq!(damaged.handle_boot("monday", true), 1, "the line that names it may be the damaged one");
         let mut cursor = FactCursor::default();
         assert_eq!(two.facts(&mut cursor, 10), [JournalEntry::Boot("monday".to_owned())]);
         assert_eq!(paths(&after_boot(&mut two, "monday")).len(), 0, "of these lines alone it holds none");

@@ -70,7 +70,7 @@ impl DataPlane {
         let lock = super::spool::lock(spool)?;
         let mut agent = Agent::new(config);
         let (mut journal, found) = Journal::open(&spool.own, durability, |entry| agent.restore(entry))?;
-        let uncertain = agent.handle_boot(&weir_net::boot());
+        let uncertain = agent.handle_boot(&weir_net::boot(), !found.damaged.is_empty());
         if uncertain > 0 {
             tracing::warn!(
                 blocks = uncertain,

@@ -249,6 +249,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_file_that_its_disk_failed_to_write_is_refused_until_it_is_written_anew() {
+        let (dir, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let spool = Spool::prepare(dir.path(), None).unwrap();
+        let allow = [data.path().to_owned()];
+        let places = Places::new(&spool, &allow, Durability::Machine).unwrap();
+        let path = data.path().canonicalize().unwrap().join("file");
+        std::fs::write(&path, "12345").unwrap();
+        let put = v1::PutRequest { path: path.display().to_string(), size: 5, ..v1::PutRequest::default() };
+        let (_, stamp) = places.find(&put).unwrap();
+        let failed = (path.clone(), stamp.inode, stamp.modified_ns, stamp.length);
+        places.unsynced.lock().unwrap().insert(failed);
+        let refused = places.find(&put).unwrap_err();
+        // Clients repeat what is unavailable: the next sync would succeed without the bytes.
+        assert_eq!(refused.code(), tonic::Code::FailedPrecondition, "{refused}");
+        std::fs::write(&path, "123456").unwrap();
+        assert!(places.find(&put).is_ok());
+    }
+
     #[tokio::test]
     async fn work_that_hangs_on_a_file_system_keeps_its_places_and_others_are_told_in_time() {
         let slots = Slots::new(Duration::from_millis(20));
