@@ -3,7 +3,7 @@
 use crate::input::Input;
 use weir_controller::maker::{Maker, MakerSettings, Step};
 use weir_controller::records::State;
-use weir_controller::server::{Reply, Request, ServerCore, ServerSettings, SessionId};
+use weir_controller::server::{Output, Reply, Request, ServerCore, ServerSettings, SessionId};
 use weir_controller::store::Ledger;
 use weir_model::{Span, Time};
 
@@ -18,7 +18,8 @@ pub fn run(data: &[u8]) {
     let mut begun = 0;
     while step(&mut server, &mut ledger, &mut input, &mut now).is_some() {
         server.handle_timeout(now);
-        while let Some(request) = server.poll_request(now) {
+        while let Some(output) = server.poll_output(now) {
+            let Output::Request(request) = output else { continue };
             let reply = match request {
                 Request::Report(report) => Reply::Reported(ledger.report(now, &report)),
                 Request::Renew => Reply::Renewed(ledger.renew(now, "one")),
@@ -47,7 +48,6 @@ pub fn run(data: &[u8]) {
         for notice in ledger.take_notices() {
             server.handle_notice(now, notice);
         }
-        while server.poll_message().is_some() {}
         server.next_timeout();
         server.status();
     }

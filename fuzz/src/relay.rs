@@ -17,8 +17,7 @@ pub fn run(data: &[u8]) {
     let mut relay: Relay<()> = Relay::new(config);
     let mut now = Time::from_millis(1_000);
     while step(&mut relay, &mut input, &mut now).is_some() {
-        while relay.poll_action().is_some() {}
-        while relay.poll_report().is_some() {}
+        while relay.poll_output().is_some() {}
         assert!(relay.held() <= weir_proto::limits::MAX_RELAY_HELD_BYTES);
         relay.next_timeout();
     }
@@ -30,7 +29,7 @@ pub fn run(data: &[u8]) {
     for _ in 0..4 {
         now = now + Span::from_millis(20_000);
         relay.handle_timeout(now);
-        while relay.poll_action().is_some() {}
+        while relay.poll_output().is_some() {}
     }
 }
 

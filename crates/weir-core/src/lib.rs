@@ -8,7 +8,9 @@
 //! any `handle_*` or an elapsed timeout, call the `poll_*` methods until they return `None`. The coordinator's
 //! are [`poll_plan`](coordinator::Coordinator::poll_plan), which says whether it made a plan, and then
 //! [`poll_output`](coordinator::Coordinator::poll_output) for all that is to be done; the agent's are
-//! [`poll_transmit`](agent::Agent::poll_transmit) for what may be written, and [`poll_output`](agent::Agent::poll_output).
+//! [`poll_transmit`](agent::Agent::poll_transmit) for what may be written, and [`poll_output`](agent::Agent::poll_output);
+//! the relay's are [`poll_output`](relay::Relay::poll_output) and, of what a connection can take,
+//! [`poll_message`](relay::Relay::poll_message) and [`poll_delivery`](relay::Relay::poll_delivery).
 //!
 //! This crate opens no socket, reads no clock and spawns nothing; crates `weir-daemon` and `weir-client` drive it.
 #![forbid(unsafe_code)]

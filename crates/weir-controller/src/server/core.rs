@@ -1,9 +1,9 @@
 //! A server as a state machine without I/O: relays' messages and the store's answers in, messages to relays and requests
 //! to the store out. Time is an argument.
 //!
-//! Call `handle_*` with what happened, then [`ServerCore::poll_message`] until it is empty, then
-//! [`ServerCore::poll_request`]; carry the request out and hand its answer to [`ServerCore::handle_reply`]. One request is
-//! under way at a time. Sleep until [`ServerCore::next_timeout`], then call [`ServerCore::handle_timeout`].
+//! Call `handle_*` with what happened, then [`ServerCore::poll_output`] until it is empty; carry requests out and hand each
+//! one's answer to [`ServerCore::handle_reply`]. One is under way at a time. Sleep until [`ServerCore::next_timeout`], then
+//! call [`ServerCore::handle_timeout`].
 
 use super::known::{HelloError, Known};
 use super::rules::{At, RuleTable, complete, differences, rules_for};
@@ -102,6 +102,17 @@ pub struct Counts {
     pub failed: u64,
     /// Flows beyond [`super::MAX_OPEN_FLOWS`].
     pub uncounted: u64,
+}
+
+/// What a server's driver is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Tell a relay.
+    Message(SessionId, v1::ToRelay),
+    /// Tell the operator: once for each time that it comes to be so.
+    Warning(String),
+    /// Ask the store. Answer with [`ServerCore::handle_reply`].
+    Request(Request),
 }
 
 /// A server.
@@ -273,7 +284,7 @@ impl ServerCore {
     }
 
     /// What the store is to be asked for now, if anything.
-    pub fn poll_request(&mut self, now: Time) -> Option<Request> {
+    fn poll_request(&mut self, now: Time) -> Option<Request> {
         if self.under_way || now < self.retry_at {
             return None;
         }
@@ -454,24 +465,21 @@ impl ServerCore {
         }
     }
 
-    /// The next message to a relay.
-    pub fn poll_message(&mut self) -> Option<(SessionId, v1::ToRelay)> {
-        self.messages.pop_front()
-    }
-
-    /// What its operator should know now, once each time.
-    pub fn poll_warning(&mut self, now: Time) -> Option<String> {
-        self.undecided.poll(now)
+    /// The next thing to do.
+    pub fn poll_output(&mut self, now: Time) -> Option<Output> {
+        let message = self.messages.pop_front().map(|(session, message)| Output::Message(session, message));
+        let output = message.or_else(|| self.undecided.poll(now).map(Output::Warning));
+        output.or_else(|| self.poll_request(now).map(Output::Request))
     }
 
     /// When there is something to do although nothing happens.
-    pub fn next_timeout(&self) -> Time {
+    pub fn next_timeout(&self) -> Option<Time> {
         let keepalive = self.sessions.values().map(|session| session.last_message + self.keepalive_after());
         let timers = keepalive.chain(self.known.next_timeout());
         let requests = [self.report_at, self.issue_at, Some(self.renew_at)].into_iter().flatten();
         let requests = requests.chain(self.tell_all.then_some(Time::ZERO)).min();
         let requests = requests.filter(|_| !self.under_way).map(|at| at.max(self.retry_at));
-        timers.chain(requests).min().unwrap_or(Time::MAX)
+        timers.chain(requests).min()
     }
 
     /// Time went on.

@@ -10,7 +10,9 @@ mod undecided;
 #[cfg(test)]
 mod tests;
 
-pub use self::core::{Counts, FORGETFUL_GRACE, Reply, Request, ServerCore, ServerSettings, SessionId};
+pub use self::core::{
+    Counts, FORGETFUL_GRACE, Output, Reply, Request, ServerCore, ServerSettings, SessionId,
+};
 pub use known::{
     HelloError, LOST_RELAY_GRACE, MAX_LINK_SAMPLES, MAX_OPEN_FLOWS, MAX_RELAY_NAME_BYTES, MAX_RELAYS,
 };
@@ -23,6 +25,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use weir_model::Time;
 use weir_net::Clock;
 use weir_proto::v1::relay_control_server::RelayControlServer;
 use weir_proto::{limits, v1};
@@ -107,7 +110,8 @@ async fn run(settings: ServerSettings, store: Arc<dyn Store>, mut inbox: mpsc::R
     let mut counts = Counts::default();
     let mut failures = 0;
     loop {
-        let sleep = Duration::from_nanos(core.next_timeout().since(clock.now()).nanos());
+        let next = core.next_timeout().unwrap_or(Time::MAX);
+        let sleep = Duration::from_nanos(next.since(clock.now()).nanos());
         let answer = async {
             match &mut asking {
                 Some(asking) => asking.await,
@@ -142,14 +146,16 @@ async fn run(settings: ServerSettings, store: Arc<dyn Store>, mut inbox: mpsc::R
             tracing::info!(counts = ?counted, "what should be rare happened");
             counts = counted;
         }
-        while let Some(warning) = core.poll_warning(clock.now()) {
-            tracing::warn!("{warning}");
-        }
-        deliver(&mut core, &mut relays, &clock);
-        if asking.is_none()
-            && let Some(request) = core.poll_request(clock.now())
-        {
-            asking = Some(ask(store.clone(), name.clone(), request, failures));
+        while let Some(output) = core.poll_output(clock.now()) {
+            match output {
+                Output::Message(session, message) => {
+                    deliver(&mut core, &mut relays, &clock, session, message);
+                }
+                Output::Warning(warning) => tracing::warn!("{warning}"),
+                Output::Request(request) => {
+                    asking = Some(ask(store.clone(), name.clone(), request, failures))
+                }
+            }
         }
     }
 }
@@ -190,16 +196,16 @@ fn deliver(
     core: &mut ServerCore,
     relays: &mut BTreeMap<SessionId, mpsc::Sender<v1::ToRelay>>,
     clock: &Clock,
+    session: SessionId,
+    message: v1::ToRelay,
 ) {
-    while let Some((session, message)) = core.poll_message() {
-        let Some(sender) = relays.get(&session) else { continue };
-        if sender.try_send(message).is_err() {
-            // It lags beyond the bound or is gone. It comes back and starts from all rules.
-            tracing::warn!(session = session.0, "relay does not keep up; its session is closed");
-            if relays.remove(&session).is_some() {
-                tracing::info!(relay = core.relay_of(session), "a relay is gone");
-            }
-            core.handle_lost(clock.now(), session);
+    let Some(sender) = relays.get(&session) else { return };
+    if sender.try_send(message).is_err() {
+        // It lags beyond the bound or is gone. It comes back and starts from all rules.
+        tracing::warn!(session = session.0, "relay does not keep up; its session is closed");
+        if relays.remove(&session).is_some() {
+            tracing::info!(relay = core.relay_of(session), "a relay is gone");
         }
+        core.handle_lost(clock.now(), session);
     }
 }

@@ -20,6 +20,8 @@ struct World {
     servers: Vec<ServerCore>,
     /// By server and session, what the relay heard.
     heard: BTreeMap<(usize, u64), Vec<v1::ToRelay>>,
+    /// By server, what its operator was told.
+    warnings: Vec<(usize, String)>,
     maker: Maker,
     begun: u64,
 }
@@ -56,6 +58,7 @@ impl World {
             is_undecided: false,
             servers: vec![server("one"), server("other")],
             heard: BTreeMap::new(),
+            warnings: Vec::new(),
             maker: Maker::new("maker".to_owned(), 1, MakerSettings::default()),
             begun: 0,
         }
@@ -87,8 +90,24 @@ impl World {
         }
     }
 
+    /// What the operator of a server was told since this was asked last.
+    fn warnings_of(&mut self, at: usize) -> Vec<String> {
+        self.warnings.extract_if(.., |(server, _)| *server == at).map(|(_, warning)| warning).collect()
+    }
+
     fn serve(&mut self, at: usize) {
-        while let Some(request) = self.servers[at].poll_request(self.now) {
+        while let Some(output) = self.servers[at].poll_output(self.now) {
+            let request = match output {
+                Output::Message(SessionId(session), message) => {
+                    self.heard.entry((at, session)).or_default().push(message);
+                    continue;
+                }
+                Output::Warning(warning) => {
+                    self.warnings.push((at, warning));
+                    continue;
+                }
+                Output::Request(request) => request,
+            };
             let name = ["one", "other"][at];
             let reply = match request {
                 _ if self.away || self.cut_off == Some(at) => Reply::Failed,
@@ -100,9 +119,6 @@ impl World {
                 }
             };
             self.servers[at].handle_reply(self.now, reply);
-        }
-        while let Some((SessionId(session), message)) = self.servers[at].poll_message() {
-            self.heard.entry((at, session)).or_default().push(message);
         }
     }
 
@@ -296,19 +312,19 @@ fn a_server_that_was_stopped_gives_its_lost_relays_the_time_that_they_had() {
 fn that_nobody_decides_is_said_once_and_so_is_that_somebody_does_again() {
     let mut world = two_relays();
     world.run(15_000);
-    assert_eq!(world.servers[0].poll_warning(world.now), None);
+    assert_eq!(world.warnings_of(0), [""; 0]);
     world.is_undecided = true;
     world.say(0, 1, From::FlowOpened(opened(key(9, 0, 0), 0, 1, 10)));
     world.run(9_000);
-    assert_eq!(world.servers[0].poll_warning(world.now), None);
+    assert_eq!(world.warnings_of(0), [""; 0]);
     world.run(2_000);
-    let warning = world.servers[0].poll_warning(world.now).unwrap();
-    assert!(warning.contains("weir controller decide"), "{warning}");
+    let warnings = world.warnings_of(0);
+    assert!(matches!(&warnings[..], [one] if one.contains("weir controller decide")), "{warnings:?}");
     world.run(60_000);
-    assert_eq!(world.servers[0].poll_warning(world.now), None, "once");
+    assert_eq!(world.warnings_of(0), [""; 0], "once");
     world.is_undecided = false;
     world.run(1_000);
-    assert_eq!(world.servers[0].poll_warning(world.now).as_deref(), Some("decisions come again"));
+    assert_eq!(world.warnings_of(0), ["decisions come again"]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What relay and controller say to each other, and what happens by the clock.
 
-use super::facts::HopId;
+use super::facts::{HopId, Output};
 use super::hops::HopState;
 use super::state::{ALIVE_INTERVAL, PAUSE, Relay};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ impl<P> Relay<P> {
         self.session = true;
         self.sessions = self.sessions.saturating_add(1);
         self.table.begin_session();
-        self.reports.clear();
+        self.forget_reports();
         let entered = self.flows.iter().filter(|(_, flow)| flow.entered);
         let hello = v1::RelayHello {
             version: 1,
@@ -52,7 +52,7 @@ impl<P> Relay<P> {
     /// The session ended. Rules stay in force.
     pub fn handle_session_lost(&mut self) {
         self.session = false;
-        self.reports.clear();
+        self.forget_reports();
     }
 
     /// The controller, or a file in its place, said something.
@@ -94,9 +94,9 @@ impl<P> Relay<P> {
     }
 
     /// When to call [`Relay::handle_timeout`] or to answer [`Relay::wants_samples`] if nothing happens.
-    pub fn next_timeout(&self) -> Time {
+    pub fn next_timeout(&self) -> Option<Time> {
         let reports = self.next_progress.min(self.next_samples);
-        if self.session { self.next_alive.min(reports) } else { self.next_alive }
+        Some(if self.session { self.next_alive.min(reports) } else { self.next_alive })
     }
 
     /// Whether it is time for [`Relay::handle_samples`].
@@ -121,9 +121,9 @@ impl<P> Relay<P> {
         }
     }
 
-    /// The next thing to tell the controller.
-    pub fn poll_report(&mut self) -> Option<v1::FromRelay> {
-        self.reports.pop_front()
+    /// What a session that is over did not hear, the next one hears anew.
+    fn forget_reports(&mut self) {
+        self.outputs.retain(|output| !matches!(output, Output::Report(_)));
     }
 
     fn report_progress(&mut self) {
@@ -182,7 +182,7 @@ impl<P> Relay<P> {
 
     fn say(&mut self, kind: Said) {
         if self.session {
-            self.reports.push_back(v1::FromRelay { kind: Some(kind) });
+            self.outputs.push_back(Output::Report(v1::FromRelay { kind: Some(kind) }));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use weir_proto::relay::{FlowKey, HOP_LIMIT, Header, Open};
+use weir_proto::v1;
 
 /// Fixed facts of one relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +61,8 @@ impl<P> Message<P> {
 }
 
 /// What the driver is to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
     /// Connect to a neighbour. Answer with `handle_hop_up` or `handle_hop_down`.
     Dial {
         /// The neighbour.
@@ -99,6 +100,8 @@ pub enum Action {
         /// What.
         header: Header,
     },
+    /// Tell the controller.
+    Report(v1::FromRelay),
 }
 
 /// How often something happened that should not, since the relay started.

@@ -1,6 +1,6 @@
 //! Neighbours, and which of them a flow goes to.
 
-use super::facts::{Action, HopId, Message};
+use super::facts::{HopId, Message, Output};
 use super::flow::{Flow, Forward, Route, Way};
 use super::meter::LinkMeter;
 use super::queue::NextHopQueue;
@@ -206,7 +206,7 @@ impl<P> Relay<P> {
             HopState::Down(until) if until > now => None,
             HopState::Down(_) => {
                 hop.state = HopState::Retrying;
-                self.actions.push_back(Action::Dial { hop: id, address, site: hop.site });
+                self.outputs.push_back(Output::Dial { hop: id, address, site: hop.site });
                 Some(id)
             }
             HopState::Connecting | HopState::Up | HopState::Retrying => Some(id),
@@ -225,7 +225,7 @@ impl<P> Relay<P> {
         let _ = meter.take(now, 0);
         let (queue, flows) = (NextHopQueue::default(), BTreeSet::new());
         self.hops.insert(id, Hop { address, site, state: HopState::Connecting, queue, meter, flows });
-        self.actions.push_back(Action::Dial { hop: id, address, site });
+        self.outputs.push_back(Output::Dial { hop: id, address, site });
         Some(id)
     }
 
@@ -235,7 +235,7 @@ impl<P> Relay<P> {
         let Some((&id, hop)) = self.hops.iter().find(|(_, hop)| idle(hop)) else { return false };
         self.hop_ids.remove(&hop.address);
         self.hops.remove(&id);
-        self.actions.push_back(Action::Hangup(id));
+        self.outputs.push_back(Output::Hangup(id));
         true
     }
 
@@ -255,7 +255,7 @@ impl<P> Relay<P> {
         if forward.leads_to(id) && forward.opened.insert(id) {
             let length = weir_proto::relay::OPEN_BYTES as u32;
             let header = Header { kind: Kind::Open, hop_limit, length, key, number };
-            self.actions.push_back(Action::ToHop { hop: id, header, open: Some(open) });
+            self.outputs.push_back(Output::ToHop { hop: id, header, open: Some(open) });
         }
     }
 

@@ -51,7 +51,7 @@ mod table;
 mod tests;
 mod window;
 
-pub use facts::{Action, HopId, Message, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind};
+pub use facts::{HopId, Message, Output, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind};
 pub use meter::LinkMeter;
 pub use queue::NextHopQueue;
 pub use reassembly::{Misplaced, Reassembly};

@@ -1,6 +1,6 @@
 //! The relay's state machine: flows, from their opening to their end.
 
-use super::facts::{Action, HopId, Message, RelayConfig, RelayCounters};
+use super::facts::{HopId, Message, Output, RelayConfig, RelayCounters};
 use super::facts::{SubscriberId, UpstreamId, UpstreamKind};
 use super::flow::{Delivery, Flow, Incoming, Way};
 use super::hops::Hop;
@@ -10,8 +10,8 @@ use super::window::{Window, window_bytes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
+use weir_proto::limits;
 use weir_proto::relay::{FlowKey, HOP_LIMIT, Header, Kind, Open};
-use weir_proto::{limits, v1};
 
 /// How often neighbours and receivers hear of a flow of which nothing moves.
 pub const ALIVE_INTERVAL: Span = Span::from_millis(1_000);
@@ -44,11 +44,10 @@ pub struct Relay<P> {
     pub(super) held: u64,
     /// Messages that went on from here.
     turn: u64,
-    pub(super) actions: VecDeque<Action>,
+    pub(super) outputs: VecDeque<Output>,
     pub(super) session: bool,
     /// Sessions so far.
     pub(super) sessions: u64,
-    pub(super) reports: VecDeque<v1::FromRelay>,
     pub(super) counters: RelayCounters,
     pub(super) next_alive: Time,
     /// What was not heard before counts for nobody: the process did not run.
@@ -73,10 +72,9 @@ impl<P> Relay<P> {
             waiting: BTreeMap::new(),
             held: 0,
             turn: 0,
-            actions: VecDeque::new(),
+            outputs: VecDeque::new(),
             session: false,
             sessions: 0,
-            reports: VecDeque::new(),
             counters: RelayCounters::default(),
             next_alive: Time::ZERO,
             heard_since: Time::ZERO,
@@ -92,8 +90,8 @@ impl<P> Relay<P> {
     }
 
     /// The next thing to do.
-    pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
     }
 
     /// An upstream opens a flow: `header` of an `Open`, and its body.
@@ -165,7 +163,7 @@ impl<P> Relay<P> {
             && let Some(delivery) = flow.delivery()
         {
             delivery.subscriber = Some(subscriber);
-            self.actions.extend(delivery.due().map(Action::Deliver));
+            self.outputs.extend(delivery.due().map(Output::Deliver));
         }
     }
 
@@ -195,7 +193,7 @@ impl<P> Relay<P> {
         let taken = match &mut flow.way {
             Way::Deliver(delivery) => {
                 let taken = delivery.reassembly.insert(message).is_ok();
-                self.actions.extend(delivery.due().map(Action::Deliver));
+                self.outputs.extend(delivery.due().map(Output::Deliver));
                 taken
             }
             Way::Forward(_) => self.assign(message),
@@ -280,18 +278,18 @@ impl<P> Relay<P> {
     /// A receiver wants a flow. What it asked for before is over for it.
     pub fn handle_subscribe(&mut self, now: Time, subscriber: SubscriberId, key: FlowKey) {
         self.handle_subscriber_closed(subscriber);
-        let reset = Action::ToSubscriber { subscriber, header: Header::about(key, Kind::Reset, 0) };
+        let reset = Output::ToSubscriber { subscriber, header: Header::about(key, Kind::Reset, 0) };
         match self.flows.get_mut(&key).map(Flow::delivery) {
             Some(Some(delivery)) if delivery.subscriber.is_none() => {
                 delivery.subscriber = Some(subscriber);
-                self.actions.extend(delivery.due().map(Action::Deliver));
+                self.outputs.extend(delivery.due().map(Output::Deliver));
             }
             None if self.waiting.len() < limits::MAX_WAITING_RECEIVERS
                 && !self.waiting.contains_key(&key) =>
             {
                 self.waiting.insert(key, (subscriber, now + WAIT_LIMIT));
             }
-            _ => return self.actions.push_back(reset),
+            _ => return self.outputs.push_back(reset),
         }
         self.subscriptions.insert(subscriber, key);
     }
@@ -362,7 +360,7 @@ impl<P> Relay<P> {
         let Some(granted) = flow.window.raise(taken, window) else { return };
         let header = Header::about(key, Kind::Credit, granted);
         let upstreams = flow.incoming.iter().filter(|(_, incoming)| incoming.ended.is_none());
-        self.actions.extend(upstreams.map(|(&upstream, _)| Action::ToUpstream { upstream, header }));
+        self.outputs.extend(upstreams.map(|(&upstream, _)| Output::ToUpstream { upstream, header }));
     }
 
     /// Ends a flow of which nothing more comes and nothing is left here.
@@ -380,7 +378,7 @@ impl<P> Relay<P> {
                 for &hop in &forward.opened {
                     let sent = self.hops.get(&hop).map_or(0, |hop| hop.queue.sent(key));
                     let header = Header::about(key, Kind::End, sent);
-                    self.actions.push_back(Action::ToHop { hop, header, open: None });
+                    self.outputs.push_back(Output::ToHop { hop, header, open: None });
                 }
                 self.remove(key, true);
             }
@@ -398,13 +396,13 @@ impl<P> Relay<P> {
         let header = Header::about(key, Kind::Reset, 0);
         self.counters.reset = self.counters.reset.saturating_add(1);
         let upstreams = flow.incoming.keys();
-        self.actions.extend(upstreams.map(|&upstream| Action::ToUpstream { upstream, header }));
+        self.outputs.extend(upstreams.map(|&upstream| Output::ToUpstream { upstream, header }));
         if let Some(forward) = flow.forward() {
             let hops = forward.opened.iter();
-            self.actions.extend(hops.map(|&hop| Action::ToHop { hop, header, open: None }));
+            self.outputs.extend(hops.map(|&hop| Output::ToHop { hop, header, open: None }));
         }
         if let Some(subscriber) = flow.subscriber() {
-            self.actions.push_back(Action::ToSubscriber { subscriber, header });
+            self.outputs.push_back(Output::ToSubscriber { subscriber, header });
             self.subscriptions.remove(&subscriber);
         }
         self.remove(key, false);
@@ -432,7 +430,7 @@ impl<P> Relay<P> {
     }
 
     pub(super) fn tell_upstream(&mut self, upstream: UpstreamId, header: Header) {
-        self.actions.push_back(Action::ToUpstream { upstream, header });
+        self.outputs.push_back(Output::ToUpstream { upstream, header });
     }
 
     /// Keeps flows alive at those who know them; gives up what was not heard of, and what waits too long.
@@ -457,10 +455,10 @@ impl<P> Relay<P> {
             }
             let header = Header::about(key, Kind::Alive, 0);
             if let Some(subscriber) = flow.subscriber() {
-                self.actions.push_back(Action::ToSubscriber { subscriber, header });
+                self.outputs.push_back(Output::ToSubscriber { subscriber, header });
             }
             let opened = flow.forward().into_iter().flat_map(|forward| &forward.opened);
-            self.actions.extend(opened.map(|&hop| Action::ToHop { hop, header, open: None }));
+            self.outputs.extend(opened.map(|&hop| Output::ToHop { hop, header, open: None }));
         }
         for key in silent {
             self.give_up(key);
@@ -471,7 +469,7 @@ impl<P> Relay<P> {
             self.waiting.remove(&key);
             self.subscriptions.remove(&subscriber);
             let header = Header::about(key, Kind::Reset, 0);
-            self.actions.push_back(Action::ToSubscriber { subscriber, header });
+            self.outputs.push_back(Output::ToSubscriber { subscriber, header });
         }
     }
 }

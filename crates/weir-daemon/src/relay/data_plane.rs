@@ -13,7 +13,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use weir_core::relay::{
-    Action, HopId, Relay, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind,
+    HopId, Output, Relay, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind,
 };
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Payload, PipePool, Poller};
@@ -114,13 +114,13 @@ impl Running {
             self.act();
             let more = self.write_turn();
             self.act();
-            self.report();
             let timeout = if more || !self.readable.is_empty() || !self.writable.is_empty() {
                 Span::ZERO
             } else if self.accept_again {
                 Span::from_millis(5)
             } else {
-                let next = self.relay.next_timeout().min(self.neighbours.next_late()).min(self.next_sweep);
+                let next = self.relay.next_timeout().unwrap_or(Time::MAX);
+                let next = next.min(self.neighbours.next_late()).min(self.next_sweep);
                 next.since(self.edge.clock.now()).max(Span::from_nanos(100_000))
             };
             self.edge.poller.wait(Some(timeout), &mut events)?;
@@ -151,13 +151,11 @@ impl Running {
     }
 
     /// Hands on what the controller is to know.
-    fn report(&mut self) {
-        while let Some(report) = self.relay.poll_report() {
-            if self.session.as_ref().is_some_and(|session| session.try_send(report).is_err()) {
-                // The controller does not keep up or is gone. The session task sees its queue close, and a new
-                // session begins with everything.
-                self.lose_session();
-            }
+    fn report(&mut self, report: v1::FromRelay) {
+        if self.session.as_ref().is_some_and(|session| session.try_send(report).is_err()) {
+            // The controller does not keep up or is gone. The session task sees its queue close, and a new session begins
+            // with everything.
+            self.lose_session();
         }
     }
 
@@ -166,7 +164,7 @@ impl Running {
         for hop in self.neighbours.late(now) {
             self.fail_hop(hop, &io::Error::from(io::ErrorKind::TimedOut));
         }
-        if self.relay.next_timeout() <= now {
+        if self.relay.next_timeout().is_some_and(|next| next <= now) {
             self.relay.handle_timeout(now);
         }
         if self.next_sweep <= now {
@@ -393,25 +391,26 @@ impl Running {
 
     /// Does what the state machine says.
     fn act(&mut self) {
-        while let Some(action) = self.relay.poll_action() {
-            match action {
-                Action::Dial { hop, address, site } => self.dial(hop, address, site),
-                Action::Hangup(hop) => self.hang_up(hop),
-                Action::ToHop { hop, header, open } => {
+        while let Some(output) = self.relay.poll_output() {
+            match output {
+                Output::Dial { hop, address, site } => self.dial(hop, address, site),
+                Output::Hangup(hop) => self.hang_up(hop),
+                Output::ToHop { hop, header, open } => {
                     let body = open.map(|open| open.encode());
                     let body = body.as_ref().map_or(&[][..], |body| &body[..]);
                     self.say(self.neighbours.on_to(hop, header.key), &header, body);
                 }
-                Action::ToUpstream { upstream, header } => {
+                Output::ToUpstream { upstream, header } => {
                     match self.neighbours.back_to(upstream, header.key) {
                         Some(link) => self.say(Some(link), &header, &[]),
                         None => self.tell_host(upstream, &header),
                     }
                 }
-                Action::ToSubscriber { subscriber, header } => self.say(Some(subscriber.0), &header, &[]),
-                Action::Deliver(subscriber) => {
+                Output::ToSubscriber { subscriber, header } => self.say(Some(subscriber.0), &header, &[]),
+                Output::Deliver(subscriber) => {
                     self.writable.insert(subscriber.0);
                 }
+                Output::Report(report) => self.report(report),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Peers that send more than they should, and receivers that take nothing.
 
-use super::super::facts::{Action, HopId, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
+use super::super::facts::{HopId, Output, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
 use super::super::state::Relay;
 use super::network::{address, key};
 use proptest::prelude::*;
@@ -37,9 +37,9 @@ fn data(flow: u32, offset: u64, length: u32) -> Header {
 }
 
 fn resets(relay: &mut Relay<()>) -> Vec<FlowKey> {
-    std::iter::from_fn(|| relay.poll_action())
+    std::iter::from_fn(|| relay.poll_output())
         .filter_map(|action| match action {
-            Action::ToUpstream { header, .. } if header.kind == Kind::Reset => Some(header.key),
+            Output::ToUpstream { header, .. } if header.kind == Kind::Reset => Some(header.key),
             _ => None,
         })
         .collect()
@@ -93,8 +93,8 @@ fn a_host_that_repeats_its_bytes_is_given_up() {
     };
     relay.handle_controller(now, &v1::ToRelay { kind: Some(v1::to_relay::Kind::Relays(list)) });
     open(&mut relay, now, 0, 1000, UpstreamKind::Host, 1);
-    let hop = std::iter::from_fn(|| relay.poll_action()).find_map(|action| match action {
-        Action::Dial { hop, .. } => Some(hop),
+    let hop = std::iter::from_fn(|| relay.poll_output()).find_map(|action| match action {
+        Output::Dial { hop, .. } => Some(hop),
         _ => None,
     });
     let hop = hop.unwrap();
@@ -240,8 +240,7 @@ proptest! {
         let (mut relay, mut now) = (relay(), Time::from_millis(1));
         for said in said {
             tell(&mut relay, &mut now, said);
-            while relay.poll_action().is_some() {}
-            while relay.poll_report().is_some() {}
+            while relay.poll_output().is_some() {}
             prop_assert_eq!(relay.held(), counted(&relay));
         }
         for peer in 0..20 {

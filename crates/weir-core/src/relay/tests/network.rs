@@ -1,6 +1,6 @@
 //! Several relays in one test: what one says to another arrives later, and in an order that a seed draws.
 
-use super::super::facts::{Action, HopId, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
+use super::super::facts::{HopId, Output, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
 use super::super::state::{ALIVE_INTERVAL, Relay};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -157,15 +157,15 @@ impl Network {
 
     pub(super) fn act(&mut self) {
         for relay in 0..self.relays.len() {
-            while let Some(action) = self.relays[relay].poll_action() {
-                self.do_action(relay, action);
+            while let Some(output) = self.relays[relay].poll_output() {
+                self.do_output(relay, output);
             }
         }
     }
 
-    fn do_action(&mut self, relay: usize, action: Action) {
-        match action {
-            Action::Dial { hop, address: to, .. } => {
+    fn do_output(&mut self, relay: usize, output: Output) {
+        match output {
+            Output::Dial { hop, address: to, .. } => {
                 let to = (to.port() - 7000) as usize;
                 if self.alive[to] {
                     self.hops[relay].insert(hop, to);
@@ -174,23 +174,23 @@ impl Network {
                     self.relays[relay].handle_hop_down(self.now, hop);
                 }
             }
-            Action::Hangup(hop) => drop(self.hops[relay].remove(&hop)),
-            Action::ToHop { hop, header, open } => {
+            Output::Hangup(hop) => drop(self.hops[relay].remove(&hop)),
+            Output::ToHop { hop, header, open } => {
                 if let Some(&to) = self.hops[relay].get(&hop) {
                     self.pass(Passing::Down { from: relay, to, header, open, payload: 0 });
                 }
             }
-            Action::ToUpstream { upstream, header } => match self.sources.get_mut(&upstream) {
+            Output::ToUpstream { upstream, header } => match self.sources.get_mut(&upstream) {
                 Some(source) if header.kind == Kind::Credit => source.granted = header.number,
                 Some(source) => source.closed = true,
                 None => self.pass(Passing::Up { from: relay, to: upstream.0 as usize, header }),
             },
-            Action::ToSubscriber { subscriber, header } => {
+            Output::ToSubscriber { subscriber, header } => {
                 if let Some(receiver) = self.receivers.get_mut(&subscriber) {
                     receiver.reset |= header.kind == Kind::Reset;
                 }
             }
-            Action::Deliver(_) => {}
+            Output::Deliver(_) | Output::Report(_) => {}
         }
     }
 

@@ -157,8 +157,8 @@ fn a_flow_whose_upstream_is_silent_is_given_up() {
         network.relays[1].handle_timeout(network.now + Span::from_millis(second * 1_000));
     }
     let mut told = None;
-    while let Some(action) = network.relays[1].poll_action() {
-        if let super::super::facts::Action::ToSubscriber { header, .. } = action {
+    while let Some(action) = network.relays[1].poll_output() {
+        if let super::super::facts::Output::ToSubscriber { header, .. } = action {
             told = Some(header.kind);
         }
     }
@@ -222,7 +222,7 @@ fn a_coflow_that_goes_first_passes_one_that_came_before() {
 /// went there, 0.5 MB of them still on the way: 14 MB/s to site 1. The third was not waited for.
 #[test]
 fn links_are_told_by_site_and_only_while_they_are_waited_for() {
-    use super::super::facts::{Action, HopId, RelayConfig};
+    use super::super::facts::{HopId, Output, RelayConfig};
     use super::super::state::Relay;
     use super::network::address;
     use weir_proto::v1;
@@ -238,8 +238,8 @@ fn links_are_told_by_site_and_only_while_they_are_waited_for() {
     let now = weir_model::Time::from_millis(1000);
     relay.handle_controller(now, &v1::ToRelay { kind: Some(v1::to_relay::Kind::Relays(list)) });
     let mut hops = Vec::<HopId>::new();
-    while let Some(action) = relay.poll_action() {
-        if let Action::Dial { hop, .. } = action {
+    while let Some(action) = relay.poll_output() {
+        if let Output::Dial { hop, .. } = action {
             relay.handle_hop_up(now, hop);
             hops.push(hop);
         }
@@ -256,10 +256,12 @@ fn links_are_told_by_site_and_only_while_they_are_waited_for() {
     let later = now + Span::from_millis(250);
     assert!(!relay.wants_samples(now) && relay.wants_samples(later));
     relay.handle_samples(later, &[(hops[0], 500_000)].into());
-    let reports = std::iter::from_fn(|| relay.poll_report());
-    let samples: Vec<_> = reports
-        .filter_map(|report| match report.kind {
-            Some(v1::from_relay::Kind::Samples(samples)) => Some(samples.links),
+    let outputs = std::iter::from_fn(|| relay.poll_output());
+    let samples: Vec<_> = outputs
+        .filter_map(|output| match output {
+            Output::Report(v1::FromRelay { kind: Some(v1::from_relay::Kind::Samples(samples)) }) => {
+                Some(samples.links)
+            }
             _ => None,
         })
         .flatten()
