@@ -115,10 +115,13 @@ impl World {
             else {
                 continue;
             };
-            let waits =
-                |flow: &&u64| agent.pacing(**flow).is_some_and(|pacing| pacing != Pacing::Unscheduled);
-            if let Some(flow) = host.flows.keys().find(waits) {
-                let pacing = agent.pacing(*flow);
+            // What is written whole has nothing to wait for but its reader.
+            let is_whole = |number: &u64| {
+                self.transfers.get(number).is_some_and(|transfer| transfer.sent == transfer.size)
+            };
+            let waits = |flow: u64| agent.pacing(flow).filter(|pacing| *pacing != Pacing::Unscheduled);
+            let waiting = host.flows.iter().filter(|(_, number)| !is_whole(number));
+            if let Some((flow, pacing)) = waiting.filter_map(|(flow, _)| Some((flow, waits(*flow)?))).next() {
                 return self.violate(format!("host {number}: flow {flow} is {pacing:?}, and nobody decides"));
             }
         }

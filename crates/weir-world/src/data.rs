@@ -2,11 +2,13 @@
 
 use crate::events::Event;
 use crate::world::World;
-use weir_model::Time;
+use weir_model::{Span, Time};
 use weir_proto::data::{Identity, Request, Status};
 
 /// What a socket takes that is not acknowledged.
 pub(crate) const BUFFER_BYTES: u64 = 512 << 10;
+/// What a receiver's socket takes that was not read.
+const UNREAD_BYTES: u64 = 256 << 10;
 /// Of a full segment.
 pub(crate) const SEGMENT_BYTES: u32 = 1_448;
 
@@ -27,6 +29,10 @@ pub(crate) struct Transfer {
     pub(crate) sent: u64,
     pub(crate) in_flight: u64,
     pub(crate) is_blocked: bool,
+    /// What is at the receiver and was not read; when it has read that, and for how long, until then, there was something.
+    unread: u64,
+    read_free: Time,
+    waits: Span,
     /// The receiver, and the agent, hold the connection open.
     receiver_open: bool,
     sender_open: bool,
@@ -48,6 +54,9 @@ impl World {
             size: 0,
             in_flight: 0,
             is_blocked: false,
+            unread: 0,
+            read_free: Time::ZERO,
+            waits: Span::ZERO,
             receiver_open: true,
             sender_open: false,
         };
@@ -123,9 +132,40 @@ impl World {
         self.queue.push(free, Event::Arrived { transfer: number, offset, bytes });
     }
 
+    /// Bytes come to a receiver. One that reads slowly, or stands, leaves them in its socket.
     pub(crate) fn arrived(&mut self, number: u64, offset: u64, bytes: u64) {
-        let delay = self.delay();
-        self.later(delay, Event::Acknowledged { transfer: number, bytes });
+        let now = self.now;
+        let Some(transfer) = self.transfers.get_mut(&number) else { return };
+        let free = transfer.read_free.max(now);
+        let until = self.gets[transfer.get].reads_by(free, bytes);
+        if until == now && transfer.unread == 0 {
+            return self.read(number, offset, bytes, true);
+        }
+        transfer.waits = transfer.waits + until.since(free);
+        transfer.read_free = until;
+        transfer.unread += bytes;
+        let acknowledges = transfer.unread > UNREAD_BYTES;
+        if !acknowledges {
+            let delay = self.delay();
+            self.later(delay, Event::Acknowledged { transfer: number, bytes });
+        }
+        self.queue.push(until, Event::Read { transfer: number, offset, bytes, acknowledges });
+    }
+
+    /// For how long a flow's receiver had something to read.
+    pub(crate) fn waited(&self, number: u64) -> Span {
+        let Some(transfer) = self.transfers.get(&number) else { return Span::ZERO };
+        Span::from_nanos(transfer.waits.nanos().saturating_sub(transfer.read_free.since(self.now).nanos()))
+    }
+
+    pub(crate) fn read(&mut self, number: u64, offset: u64, bytes: u64, acknowledges: bool) {
+        if acknowledges {
+            let delay = self.delay();
+            self.later(delay, Event::Acknowledged { transfer: number, bytes });
+        }
+        if let Some(transfer) = self.transfers.get_mut(&number) {
+            transfer.unread = transfer.unread.saturating_sub(bytes);
+        }
         let Some(transfer) = self.transfers.get(&number).filter(|transfer| transfer.receiver_open) else {
             return;
         };

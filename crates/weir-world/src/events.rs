@@ -116,6 +116,13 @@ pub(crate) enum Event {
         offset: u64,
         bytes: u64,
     },
+    /// The receiver reads what was there before it read so far; the sender hears so only now where the buffer was full.
+    Read {
+        transfer: u64,
+        offset: u64,
+        bytes: u64,
+        acknowledges: bool,
+    },
     /// The sender hears that they are.
     Acknowledged {
         transfer: u64,

@@ -20,6 +20,11 @@ impl World {
         (!open.is_empty()).then(|| open[self.rng.random_range(0..open.len())])
     }
 
+    fn some_transfer(&mut self) -> Option<u64> {
+        let open: Vec<u64> = self.transfers.keys().copied().collect();
+        (!open.is_empty()).then(|| open[self.rng.random_range(0..open.len())])
+    }
+
     pub(crate) fn fail(&mut self) {
         if self.is_calm() {
             return;
@@ -31,7 +36,7 @@ impl World {
         }
         self.report.faults += 1;
         let kills = self.settings.kills_coordinators && self.rng.random();
-        match if kills { 0 } else { self.rng.random_range(0..16) } {
+        match if kills { 0 } else { self.rng.random_range(0..18) } {
             0 if self.coordinator.core.is_some() => {
                 self.kill_coordinator();
                 let after = self.millis(5, 2_000);
@@ -73,10 +78,15 @@ impl World {
                     self.stall(id, span, upward);
                 }
             }
+            16..18 => {
+                let until = self.now + self.millis(50, 4_000);
+                if let Some(get) = self.some_transfer().and_then(|number| self.transfers.get(&number)) {
+                    let get = &mut self.gets[get.get];
+                    get.stands_until = until.max(get.stands_until);
+                }
+            }
             _ => {
-                let open: Vec<u64> = self.transfers.keys().copied().collect();
-                if !open.is_empty() {
-                    let number = open[self.rng.random_range(0..open.len())];
+                if let Some(number) = self.some_transfer() {
                     self.break_transfer(number);
                 }
             }

@@ -176,9 +176,10 @@ impl World {
                 Output::Abort(flow) => self.close_flow(host, flow),
                 Output::Discard(path) => _ = self.hosts[host as usize].disk.files.remove(&path),
                 Output::Suspect(flow) => {
-                    // What holds flows up here is the path.
-                    if let Some(agent) = &mut self.hosts[host as usize].agent {
-                        agent.handle_waited(now, flow, Span::ZERO);
+                    let waited =
+                        self.hosts[host as usize].flows.get(&flow).map(|&number| self.waited(number));
+                    if let (Some(waited), Some(agent)) = (waited, &mut self.hosts[host as usize].agent) {
+                        agent.handle_waited(now, flow, waited);
                     }
                 }
                 Output::Message(message) => self.say_upward(host, message),

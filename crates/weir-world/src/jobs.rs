@@ -6,7 +6,7 @@ use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeSet;
 use weir_core::agent::{BlockEntry, Place, PutError};
-use weir_model::{Span, Time};
+use weir_model::{Rate, Span, Time};
 use weir_proto::data::{Identity, frame_count};
 use weir_proto::v1;
 
@@ -116,7 +116,9 @@ impl World {
                 job.blocks.push(Block { name, host, size, identity, is_put, put_at, has_checksums });
                 job.gets.insert(self.gets.len());
                 let runs_again = self.rng.random_range(0..10) == 0;
-                self.gets.push(Get::new(number, block, to, runs_again));
+                let is_slow = self.rng.random_range(0..20) == 0;
+                let reads = is_slow.then(|| Rate::from_bits_per_sec(self.rng.random_range(1e6..1e8)));
+                self.gets.push(Get::new(number, block, to, runs_again, reads));
                 job.left += 1;
             }
             self.jobs.push(job);

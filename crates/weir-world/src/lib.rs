@@ -18,7 +18,7 @@
 //! * A session between an agent and its coordinator is two streams in order, each message delayed at random; it can be cut, and
 //!   each end learns of that at another time.
 //! * Data goes through a buffer of the sending socket, over the sender's uplink and the receiver's downlink, first come first
-//!   served at their rates. Bytes are places in a block and not contents: which identity, from where, how many.
+//!   served at their rates, into a buffer of the receiving one, which some receivers read slowly or leave alone for a while. Bytes are places in a block and not contents: which identity, from where, how many.
 //! * A disk takes time for each batch of the journal; a process that is killed leaves what was written, and of the batch under
 //!   way some bytes; a full disk refuses puts and lets all else wait. In some runs machines are lost: of what was not synced any
 //!   part is gone, also a part before one that is left, and files have their length and not their bytes.

@@ -2,7 +2,7 @@
 
 use crate::events::{Call, Caller, Event, Reply};
 use crate::world::World;
-use weir_model::Span;
+use weir_model::{Rate, Span, Time};
 use weir_proto::data::{FRAME_BYTES, Identity, Request, Status};
 use weir_proto::v1;
 
@@ -24,10 +24,19 @@ pub(crate) struct Get {
     pub(crate) is_done: bool,
     /// The task will run, and get, once more: it was thought dead.
     runs_again: bool,
+    /// It reads no faster than that, and nothing until then.
+    reads: Option<Rate>,
+    pub(crate) stands_until: Time,
 }
 
 impl Get {
-    pub(crate) fn new(job: usize, block: usize, host: u32, runs_again: bool) -> Get {
+    /// When it has read so many bytes that it may begin to read at a time.
+    pub(crate) fn reads_by(&self, at: Time, bytes: u64) -> Time {
+        let takes = self.reads.map(|rate| Span::from_secs_ceil(bytes as f64 / rate.bytes_per_sec()));
+        at.max(self.stands_until) + takes.unwrap_or_default()
+    }
+
+    pub(crate) fn new(job: usize, block: usize, host: u32, runs_again: bool, reads: Option<Rate>) -> Get {
         Get {
             job,
             block,
@@ -39,6 +48,8 @@ impl Get {
             transfer: None,
             is_done: false,
             runs_again,
+            reads,
+            stands_until: Time::ZERO,
         }
     }
 }

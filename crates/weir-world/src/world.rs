@@ -198,6 +198,9 @@ impl World {
             Event::Response { transfer, answer } => self.response(transfer, answer),
             Event::Left { transfer, offset, bytes } => self.left(transfer, offset, bytes),
             Event::Arrived { transfer, offset, bytes } => self.arrived(transfer, offset, bytes),
+            Event::Read { transfer, offset, bytes, acknowledges } => {
+                self.read(transfer, offset, bytes, acknowledges)
+            }
             Event::Acknowledged { transfer, bytes } => self.acknowledged(transfer, bytes),
             Event::Done { transfer } => self.done(transfer),
             Event::ReceiverLoses { transfer } => self.receiver_loses(transfer),
