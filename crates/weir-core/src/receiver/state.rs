@@ -319,8 +319,10 @@ impl Receiver {
             _ => None,
         };
         self.direct |= source.as_ref().is_some_and(|source| source.relayed.is_some());
-        self.broke = source.map(|source| source.holder);
-        let with = self.broke.map(|holder| holder.to_string()).unwrap_or_default();
+        let holder = source.map(|source| source.holder);
+        let with = holder.map(|holder| holder.to_string()).unwrap_or_default();
+        // Who broke off is asked once more when holders are known, though the coordinator may not answer before.
+        self.broke = holder.or(self.broke);
         self.tried.note(with, why);
         let pause = self.pause.min(self.config.end.since(now));
         self.timer = Some(Timer::new(now, pause));

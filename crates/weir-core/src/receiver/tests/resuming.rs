@@ -118,6 +118,17 @@ fn a_holder_that_broke_off_is_asked_again_though_nobody_names_it_and_without_wai
 }
 
 #[test]
+fn a_holder_that_broke_off_is_asked_again_though_the_coordinator_was_away_meanwhile() {
+    let mut scene = Scene::coordinated(vec![breaking(ENDS[0] + 100)]);
+    let away = || Located::Unavailable("coordinator: away".to_owned());
+    let (first, nobody) = (Located::Holders(vec![holder(0)]), Located::Holders(Vec::new()));
+    scene.located = vec![first, away(), away(), nobody];
+    assert_eq!(scene.next(), None);
+    scene.holders.get_mut(&holder(0)).unwrap().status = Some(8);
+    assert_eq!(scene.run(), Err(ReceiverError::Gone));
+}
+
+#[test]
 fn a_frame_without_its_checksum_is_told_to_its_holder_and_asked_for_elsewhere() {
     // A byte of the second frame, at the holder that is asked first.
     let damaged = Holder { damages: Some(ENDS[0] + 1000), ..Holder::of(content(3), 1) };
