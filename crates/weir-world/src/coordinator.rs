@@ -8,6 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use weir_core::agent::Pacing;
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, Wire, first_coflow};
+use weir_core::serving::Conversation;
 use weir_model::{Fabric, Span, Time};
 
 /// How long its word holds.
@@ -117,7 +118,10 @@ impl World {
             };
             // What is written whole has nothing to wait for but its reader.
             let is_whole = |number: &u64| {
-                self.transfers.get(number).is_some_and(|transfer| transfer.sent == transfer.size)
+                let connection = self.connections.get(number);
+                connection
+                    .and_then(|connection| connection.talk.as_ref())
+                    .is_some_and(Conversation::is_all_written)
             };
             let waits = |flow: u64| agent.pacing(flow).filter(|pacing| *pacing != Pacing::Unscheduled);
             let waiting = host.flows.iter().filter(|(_, number)| !is_whole(number));
@@ -183,6 +187,7 @@ impl World {
             Call::Register(request) => {
                 let coflow = core.handle_register(now, request).ok();
                 self.reply(token, Reply::Registered(coflow));
+                self.may_die_of_a_registration();
             }
             Call::Renew(request) => {
                 let renewed = core.handle_renew(now, &request);
@@ -209,7 +214,7 @@ impl World {
         match caller {
             Caller::Driver(job) => self.driver_hears(job, answer),
             Caller::Renewal(job) => self.renewal_hears(job, answer),
-            Caller::Receiver(get) => self.receiver_hears(get, answer),
+            Caller::Receiver { get, call } => self.receiver_hears(get, call, answer),
         }
     }
 }

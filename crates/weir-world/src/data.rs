@@ -1,9 +1,13 @@
-//! Connections over which blocks move: sockets with buffers, links that serve one chunk after another.
+//! Connections that blocks go over: what is under way, and when it is there.
 
+use crate::content::Part;
 use crate::events::Event;
+use crate::serving::Served;
 use crate::world::World;
+use std::collections::VecDeque;
+use weir_core::receiver::Link;
+use weir_core::serving::Conversation;
 use weir_model::{Span, Time};
-use weir_proto::data::{Identity, Request, Status};
 
 /// What a socket takes that is not acknowledged.
 pub(crate) const BUFFER_BYTES: u64 = 512 << 10;
@@ -12,189 +16,180 @@ const UNREAD_BYTES: u64 = 256 << 10;
 /// Of a full segment.
 pub(crate) const SEGMENT_BYTES: u32 = 1_448;
 
-/// A connection of a receiver to an agent, for one block.
-#[derive(Debug)]
-pub(crate) struct Transfer {
-    pub(crate) get: usize,
+/// A connection from a receiver's process to an agent.
+pub(crate) struct Connection {
+    /// The agent's host, and its process.
     pub(crate) from: u32,
-    to: u32,
-    request: Request,
-    /// The agent's process, and its flow.
-    life: u64,
-    flow: Option<u64>,
-    /// When the answer is at the receiver: no bytes are before.
-    answered: Time,
-    pub(crate) size: u64,
-    /// What was written to the socket, counted from the block's beginning, and what of it is not acknowledged.
-    pub(crate) sent: u64,
+    pub(crate) life: u64,
+    /// The receiver's host. There: which get has it, and what for; none while it waits for another one.
+    pub(crate) to: u32,
+    pub(crate) get: Option<(usize, Link)>,
+    /// Whether the receiver's process has it open, and whether nothing comes on it any more.
+    pub(crate) is_open: bool,
+    is_broken: bool,
+    /// The agent's end, while it has it open.
+    pub(crate) talk: Option<Conversation>,
+    /// What the agent serves on it.
+    pub(crate) served: Option<Served>,
+    /// What was written and is not acknowledged.
     pub(crate) in_flight: u64,
     pub(crate) is_blocked: bool,
-    /// What is at the receiver and was not read; when it has read that, and for how long, until then, there was something.
-    unread: u64,
-    read_free: Time,
-    waits: Span,
-    /// The receiver, and the agent, hold the connection open.
-    receiver_open: bool,
-    sender_open: bool,
+    /// What is at the receiver and was not read; how much of it its sender does not know of, since when that is so, and for
+    /// how long it was before.
+    pub(crate) unread: VecDeque<Part>,
+    unread_bytes: u64,
+    owed: u64,
+    full_since: Time,
+    was_full: Span,
+    /// When what the receiver said last is there.
+    said: Time,
 }
 
 impl World {
-    /// A receiver asks an agent for the rest of a block.
-    pub(crate) fn open(&mut self, get: usize, from: u32, to: u32, request: Request) -> u64 {
+    /// A receiver's process dials an agent.
+    pub(crate) fn dial(&mut self, get: usize, link: Link, from: u32, to: u32) -> u64 {
         let number = self.number();
-        let transfer = Transfer {
-            get,
+        let connection = Connection {
             from,
-            to,
-            sent: request.offset,
-            request,
             life: 0,
-            flow: None,
-            answered: Time::ZERO,
-            size: 0,
+            to,
+            get: Some((get, link)),
+            is_open: true,
+            is_broken: false,
+            talk: None,
+            served: None,
             in_flight: 0,
             is_blocked: false,
-            unread: 0,
-            read_free: Time::ZERO,
-            waits: Span::ZERO,
-            receiver_open: true,
-            sender_open: false,
+            unread: VecDeque::new(),
+            unread_bytes: 0,
+            owed: 0,
+            full_since: Time::ZERO,
+            was_full: Span::ZERO,
+            said: Time::ZERO,
         };
-        self.transfers.insert(number, transfer);
-        self.report.transfers += 1;
+        self.connections.insert(number, connection);
         let delay = self.delay();
-        self.later(delay, Event::Request { transfer: number });
+        self.later(delay, Event::Dialled { connection: number });
         number
     }
 
-    pub(crate) fn request(&mut self, number: u64) {
-        let at = self.now;
-        let Some(transfer) = self.transfers.get_mut(&number) else { return };
-        let host = transfer.from;
-        let side = &mut self.hosts[host as usize];
-        let now = side.now(at);
-        let Some(agent) = &mut side.agent else {
+    /// It is there: the agent's kernel takes it.
+    pub(crate) fn dialled(&mut self, number: u64) {
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let side = &self.hosts[connection.from as usize];
+        if side.agent.is_none() {
             return self.lose_receiver(number);
-        };
-        let answer = match agent.handle_request(now, &transfer.request) {
-            Ok(opened) if opened.block.size > 0 && side.disk.hollow.contains(&opened.block.path) => {
-                // Where there are checksums, the first frame does not have its own.
-                agent.handle_closed(opened.flow, false);
-                let place = opened.block.place();
-                agent.handle_changed(opened.block.coflow, &opened.block.block, &place);
-                if opened.block.frame_checksums.is_empty() {
-                    self.violate(format!("host {host} serves {} whose bytes were lost", place.path));
-                }
-                // The receiver is told so, and the task runs again.
-                let get = self.transfers.get(&number).map(|transfer| &self.gets[transfer.get]);
-                let of = get.map(|get| (get.job, get.block));
-                if of.is_some_and(|(job, block)| !self.put_again(job, block)) {
-                    self.violate(format!("host {host} has lost {}, which was durable", place.path));
-                }
-                self.settle_agent(host);
-                return self.lose_receiver(number);
-            }
-            Ok(opened) => {
-                (transfer.life, transfer.flow, transfer.sender_open) = (side.life, Some(opened.flow), true);
-                (transfer.size, transfer.sent) = (opened.block.size, opened.offset);
-                side.flows.insert(opened.flow, number);
-                Ok((opened.block.identity, opened.block.size))
-            }
-            Err(status) => Err(status),
-        };
-        let answered = at + self.delay();
-        if let Some(transfer) = self.transfers.get_mut(&number) {
-            transfer.answered = answered;
         }
-        self.queue.push(answered, Event::Response { transfer: number, answer });
-        self.settle_agent(host);
+        connection.life = side.life;
+        connection.talk = Some(Conversation::new(side.now(now)));
+        let delay = self.delay();
+        self.later(delay, Event::Connected { connection: number });
     }
 
-    pub(crate) fn response(&mut self, number: u64, answer: Result<(Identity, u64), Status>) {
-        let Some(transfer) = self.transfers.get(&number).filter(|transfer| transfer.receiver_open) else {
-            return;
-        };
-        let get = transfer.get;
-        if answer.is_err() {
-            self.transfers.remove(&number);
-        }
-        if self.receiver_is_answered(get, answer) {
-            self.done_later(number);
+    /// A receiver says something, after what it said before.
+    pub(crate) fn say(&mut self, number: u64, bytes: Vec<u8>) {
+        let at = self.said_by(number);
+        self.queue.push(at, Event::Said { connection: number, bytes });
+    }
+
+    /// A receiver's process closes a connection, after what it said.
+    pub(crate) fn close(&mut self, number: u64) {
+        let at = self.said_by(number);
+        if let Some(connection) = self.connections.get_mut(&number) {
+            (connection.is_open, connection.get) = (false, None);
+            connection.unread.clear();
+            self.queue.push(at, Event::SenderLoses { connection: number });
         }
     }
 
-    pub(crate) fn left(&mut self, number: u64, offset: u64, bytes: u64) {
-        let Some(transfer) = self.transfers.get(&number) else { return };
-        let (to, answered) = (transfer.to as usize, transfer.answered);
-        let at = (self.now + self.delay()).max(answered);
+    fn said_by(&mut self, number: u64) -> Time {
+        let at = self.now + self.delay();
+        let Some(connection) = self.connections.get_mut(&number) else { return at };
+        connection.said = connection.said.max(at);
+        connection.said
+    }
+
+    /// An agent writes.
+    pub(crate) fn send(&mut self, number: u64, parts: Vec<Part>) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let bytes = parts.iter().map(Part::len).sum();
+        connection.in_flight += bytes;
+        let side = &mut self.hosts[connection.from as usize];
+        let free = side.up_free.max(self.now) + self.settings.time_for(bytes);
+        side.up_free = free;
+        self.queue.push(free, Event::Left { connection: number, parts });
+    }
+
+    /// It has left the sender's uplink.
+    pub(crate) fn left(&mut self, number: u64, parts: Vec<Part>) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        let to = connection.to as usize;
+        let at = self.now + self.delay();
+        let bytes = parts.iter().map(Part::len).sum();
         let free = self.hosts[to].down_free.max(at) + self.settings.time_for(bytes);
         self.hosts[to].down_free = free;
-        self.queue.push(free, Event::Arrived { transfer: number, offset, bytes });
+        self.queue.push(free, Event::Arrived { connection: number, parts });
     }
 
-    /// Bytes come to a receiver. One that reads slowly, or stands, leaves them in its socket.
-    pub(crate) fn arrived(&mut self, number: u64, offset: u64, bytes: u64) {
+    /// It is at its receiver, and waits to be read. The sender hears that it is there, while there is room.
+    pub(crate) fn arrived(&mut self, number: u64, parts: Vec<Part>) {
         let now = self.now;
-        let Some(transfer) = self.transfers.get_mut(&number) else { return };
-        let free = transfer.read_free.max(now);
-        let until = self.gets[transfer.get].reads_by(free, bytes);
-        if until == now && transfer.unread == 0 {
-            return self.read(number, offset, bytes, true);
+        let comes = |connection: &&mut Connection| connection.is_open && !connection.is_broken;
+        let Some(connection) = self.connections.get_mut(&number).filter(comes) else { return };
+        let bytes: u64 = parts.iter().map(Part::len).sum();
+        connection.unread.extend(parts);
+        connection.unread_bytes += bytes;
+        if connection.owed == 0 && connection.unread_bytes <= UNREAD_BYTES {
+            self.acknowledge(number, bytes);
+        } else if bytes > 0 {
+            if connection.owed == 0 {
+                connection.full_since = now;
+            }
+            connection.owed += bytes;
         }
-        transfer.waits = transfer.waits + until.since(free);
-        transfer.read_free = until;
-        transfer.unread += bytes;
-        let acknowledges = transfer.unread > UNREAD_BYTES;
-        if !acknowledges {
-            let delay = self.delay();
-            self.later(delay, Event::Acknowledged { transfer: number, bytes });
+        match self.connections.get(&number).and_then(|connection| connection.get) {
+            Some((get, _)) => self.receiver_acts(get),
+            // An idle connection is looked at when it is used again.
+            None => self.was_read(number, bytes),
         }
-        self.queue.push(until, Event::Read { transfer: number, offset, bytes, acknowledges });
     }
 
-    /// For how long a flow's receiver had something to read.
+    /// A receiver took bytes out of its socket.
+    pub(crate) fn was_read(&mut self, number: u64, bytes: u64) {
+        let now = self.now;
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        connection.unread_bytes -= bytes;
+        if connection.owed > 0 && connection.unread_bytes <= UNREAD_BYTES {
+            let owed = std::mem::take(&mut connection.owed);
+            connection.was_full = connection.was_full + now.since(connection.full_since);
+            self.acknowledge(number, owed);
+        }
+    }
+
+    fn acknowledge(&mut self, number: u64, bytes: u64) {
+        if bytes > 0 {
+            let delay = self.delay();
+            self.later(delay, Event::Acknowledged { connection: number, bytes });
+        }
+    }
+
+    /// For how long a flow's receiver had no room.
     pub(crate) fn waited(&self, number: u64) -> Span {
-        let Some(transfer) = self.transfers.get(&number) else { return Span::ZERO };
-        Span::from_nanos(transfer.waits.nanos().saturating_sub(transfer.read_free.since(self.now).nanos()))
-    }
-
-    pub(crate) fn read(&mut self, number: u64, offset: u64, bytes: u64, acknowledges: bool) {
-        if acknowledges {
-            let delay = self.delay();
-            self.later(delay, Event::Acknowledged { transfer: number, bytes });
-        }
-        if let Some(transfer) = self.transfers.get_mut(&number) {
-            transfer.unread = transfer.unread.saturating_sub(bytes);
-        }
-        let Some(transfer) = self.transfers.get(&number).filter(|transfer| transfer.receiver_open) else {
-            return;
-        };
-        let get = transfer.get;
-        if self.gets[get].transfer != Some(number) {
-            return self.violate(format!("get {get} is given bytes on a connection that it has closed"));
-        }
-        self.report.bytes += bytes;
-        if self.receiver_takes(get, offset, bytes) {
-            self.done_later(number);
-        }
-    }
-
-    /// A receiver has all. The connection stays open until that was heard.
-    fn done_later(&mut self, number: u64) {
-        let delay = self.delay();
-        self.later(delay, Event::Done { transfer: number });
+        let Some(connection) = self.connections.get(&number) else { return Span::ZERO };
+        let is_full = connection.owed > 0;
+        let now = if is_full { self.now.since(connection.full_since) } else { Span::ZERO };
+        connection.was_full + now
     }
 
     pub(crate) fn acknowledged(&mut self, number: u64, bytes: u64) {
         let at = self.now;
-        let Some(transfer) = self.transfers.get_mut(&number).filter(|transfer| transfer.sender_open) else {
-            return;
-        };
-        transfer.in_flight -= bytes;
-        let is_free = transfer.is_blocked && transfer.in_flight <= BUFFER_BYTES / 2;
-        let (host, flow) = (transfer.from, transfer.flow);
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        connection.in_flight -= bytes;
+        let is_free = connection.is_blocked && connection.in_flight <= BUFFER_BYTES / 2;
+        let (host, flow) = (connection.from, connection.talk.as_ref().and_then(Conversation::flow));
         if is_free && let Some(flow) = flow {
-            transfer.is_blocked = false;
+            connection.is_blocked = false;
             let side = &mut self.hosts[host as usize];
             let now = side.now(at);
             if let Some(agent) = &mut side.agent {
@@ -204,80 +199,43 @@ impl World {
         }
     }
 
-    /// The receiver said that it has all.
-    pub(crate) fn done(&mut self, number: u64) {
-        self.end_flow(number, true);
-        self.transfers.remove(&number);
-    }
-
-    /// The agent's end closes; the flow is done or not.
-    fn end_flow(&mut self, number: u64, done: bool) {
-        let Some(transfer) = self.transfers.get_mut(&number).filter(|transfer| transfer.sender_open) else {
-            return;
-        };
-        transfer.sender_open = false;
-        let (host, life, flow) = (transfer.from, transfer.life, transfer.flow);
-        let side = &mut self.hosts[host as usize];
-        let (true, Some(flow)) = (side.life == life, flow) else { return };
-        side.flows.remove(&flow);
-        if let Some(agent) = &mut side.agent {
-            agent.handle_closed(flow, done);
-            self.settle_agent(host);
-        }
-    }
-
-    /// An agent closes the connection of a flow.
-    pub(crate) fn close_flow(&mut self, host: u32, flow: u64) {
-        if let Some(number) = self.hosts[host as usize].flows.remove(&flow) {
-            if let Some(transfer) = self.transfers.get_mut(&number) {
-                transfer.sender_open = false;
-            }
-            if let Some(agent) = &mut self.hosts[host as usize].agent {
-                agent.handle_closed(flow, false);
-            }
-            self.lose_receiver(number);
-        }
-    }
-
-    /// Whoever reads a block of an agent asks again.
-    pub(crate) fn cut_off(&mut self, host: u32, coflow: u64, block: &str) {
-        let reads = |number: &u64| {
-            let request = self.transfers.get(number).map(|transfer| &transfer.request);
-            request.is_some_and(|request| request.coflow == coflow && request.block == block)
-        };
-        let flows = self.hosts[host as usize].flows.iter();
-        let flows: Vec<u64> = flows.filter(|(_, number)| reads(number)).map(|(&flow, _)| flow).collect();
-        flows.into_iter().for_each(|flow| self.close_flow(host, flow));
-    }
-
-    /// The agent's end is gone: the receiver learns of that.
+    /// The agent's end is gone, with what it wrote last: the receiver learns of that.
     pub(crate) fn lose_receiver(&mut self, number: u64) {
         use rand::RngExt;
         let after = if self.rng.random_range(0..8) == 0 { self.millis(1, 3_000) } else { self.delay() };
-        self.later(after, Event::ReceiverLoses { transfer: number });
+        self.later(after, Event::ReceiverLoses { connection: number });
     }
 
     pub(crate) fn receiver_loses(&mut self, number: u64) {
-        let Some(transfer) = self.transfers.remove(&number) else { return };
-        if transfer.receiver_open {
-            self.receiver_is_left(transfer.get, number);
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.talk = None;
+            self.end_for_receiver(number);
         }
     }
 
-    /// A connection breaks between its ends.
-    pub(crate) fn break_transfer(&mut self, number: u64) {
-        let Some(transfer) = self.transfers.get_mut(&number).filter(|transfer| transfer.receiver_open) else {
-            return;
-        };
-        transfer.receiver_open = false;
-        let get = transfer.get;
+    /// A connection breaks between its ends: what is under way on it is lost.
+    pub(crate) fn break_connection(&mut self, number: u64) {
         let delay = self.delay();
-        self.later(delay, Event::SenderLoses { transfer: number });
-        self.receiver_is_left(get, number);
+        self.later(delay, Event::SenderLoses { connection: number });
+        self.end_for_receiver(number);
     }
 
-    pub(crate) fn sender_loses(&mut self, number: u64) {
-        self.end_flow(number, false);
-        self.transfers.remove(&number);
+    /// Nothing comes any more.
+    fn end_for_receiver(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        connection.is_broken = true;
+        connection.unread = VecDeque::from([Part::End]);
+        match connection.get {
+            Some((get, _)) => self.receiver_acts(get),
+            None => self.forget_if_over(number),
+        }
+    }
+
+    /// Forgets a connection that nobody has any more.
+    pub(crate) fn forget_if_over(&mut self, number: u64) {
+        let is_over = |connection: &Connection| !connection.is_open && connection.talk.is_none();
+        if self.connections.get(&number).is_some_and(is_over) {
+            self.connections.remove(&number);
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! What happens in the world, in order of time; of one time in the order in which it was put in.
 
+use crate::content::Part;
 use std::collections::BTreeMap;
 use weir_core::coordinator::SessionId;
 use weir_model::Time;
-use weir_proto::data::{Identity, Status};
 use weir_proto::v1;
 
 /// Something that happens.
@@ -91,53 +91,61 @@ pub(crate) enum Event {
         job: usize,
         block: usize,
     },
-    /// A receiver looks for its block, or tries again.
+    /// A task begins to get its block.
     Get {
         get: usize,
     },
-    /// A request arrives at an agent.
-    Request {
-        transfer: u64,
+    /// A receiver's next moment.
+    ReceiverWakes {
+        get: usize,
     },
-    /// Its answer arrives at the receiver.
-    Response {
-        transfer: u64,
-        answer: Result<(Identity, u64), Status>,
+    /// A task is ready for the next frame.
+    Wants {
+        get: usize,
     },
-    /// Bytes leave an uplink.
+    /// A connection that is dialled arrives at the agent's host, and its answer at the receiver.
+    Dialled {
+        connection: u64,
+    },
+    Connected {
+        connection: u64,
+    },
+    /// What a receiver said arrives.
+    Said {
+        connection: u64,
+        bytes: Vec<u8>,
+    },
+    /// The file of a flow is open.
+    Opened {
+        connection: u64,
+        flow: u64,
+    },
+    /// An agent looks at what takes too long.
+    Looks {
+        host: u32,
+        life: u64,
+    },
+    /// What an agent wrote leaves its uplink.
     Left {
-        transfer: u64,
-        offset: u64,
-        bytes: u64,
+        connection: u64,
+        parts: Vec<Part>,
     },
-    /// They are at their receiver.
+    /// It is at its receiver.
     Arrived {
-        transfer: u64,
-        offset: u64,
-        bytes: u64,
+        connection: u64,
+        parts: Vec<Part>,
     },
-    /// The receiver reads what was there before it read so far; the sender hears so only now where the buffer was full.
-    Read {
-        transfer: u64,
-        offset: u64,
-        bytes: u64,
-        acknowledges: bool,
-    },
-    /// The sender hears that they are.
+    /// The sender hears that it is.
     Acknowledged {
-        transfer: u64,
+        connection: u64,
         bytes: u64,
-    },
-    /// The receiver says that it has all.
-    Done {
-        transfer: u64,
     },
     /// An end of a connection learns that it is over.
     ReceiverLoses {
-        transfer: u64,
+        connection: u64,
     },
     SenderLoses {
-        transfer: u64,
+        connection: u64,
     },
     /// Something fails.
     Fault,
@@ -145,6 +153,7 @@ pub(crate) enum Event {
     Dies {
         job: usize,
     },
+    CoordinatorDies,
     /// It is repaired.
     CoordinatorStarts,
     AgentStarts {
@@ -157,7 +166,7 @@ pub(crate) enum Event {
 pub(crate) enum Caller {
     Driver(usize),
     Renewal(usize),
-    Receiver(usize),
+    Receiver { get: usize, call: u64 },
 }
 
 /// A call of the coordinator.

@@ -20,28 +20,51 @@ impl World {
         (!open.is_empty()).then(|| open[self.rng.random_range(0..open.len())])
     }
 
-    fn some_transfer(&mut self) -> Option<u64> {
-        let open: Vec<u64> = self.transfers.keys().copied().collect();
+    fn some_connection(&mut self) -> Option<u64> {
+        let used = self.connections.iter().filter(|(_, connection)| connection.is_open);
+        let open: Vec<u64> = used.map(|(&number, _)| number).collect();
         (!open.is_empty()).then(|| open[self.rng.random_range(0..open.len())])
+    }
+
+    /// Counts a fault. False if it is one that is left out.
+    fn is_fault_wanted(&mut self) -> bool {
+        let number = self.report.faults_drawn;
+        self.report.faults_drawn += 1;
+        let is_wanted = !self.settings.skip_faults.contains(&number);
+        self.report.faults += u64::from(is_wanted);
+        is_wanted
+    }
+
+    /// The coordinator is killed, and started again after a while.
+    pub(crate) fn coordinator_dies(&mut self) {
+        if self.coordinator.core.is_some() {
+            self.kill_coordinator();
+            let after = self.millis(5, 2_000);
+            self.later(after, Event::CoordinatorStarts);
+        }
+    }
+
+    /// Where coordinators are killed, one in so many dies soon after it has registered a coflow: few have heard of it then.
+    pub(crate) fn may_die_of_a_registration(&mut self) {
+        const ONE_IN: u32 = 10;
+        let dies =
+            self.settings.kills_coordinators && !self.is_calm() && self.rng.random_range(0..ONE_IN) == 0;
+        if dies && self.is_fault_wanted() {
+            let after = self.millis(0, 20);
+            self.later(after, Event::CoordinatorDies);
+        }
     }
 
     pub(crate) fn fail(&mut self) {
         if self.is_calm() {
             return;
         }
-        let number = self.report.faults_drawn;
-        self.report.faults_drawn += 1;
-        if self.settings.skip_faults.contains(&number) {
+        if !self.is_fault_wanted() {
             return self.next_fault();
         }
-        self.report.faults += 1;
         let kills = self.settings.kills_coordinators && self.rng.random();
         match if kills { 0 } else { self.rng.random_range(0..18) } {
-            0 if self.coordinator.core.is_some() => {
-                self.kill_coordinator();
-                let after = self.millis(5, 2_000);
-                self.later(after, Event::CoordinatorStarts);
-            }
+            0 => self.coordinator_dies(),
             1..4 => {
                 let host = self.some_host();
                 if self.hosts[host as usize].agent.is_some() {
@@ -80,14 +103,15 @@ impl World {
             }
             16..18 => {
                 let until = self.now + self.millis(50, 4_000);
-                if let Some(get) = self.some_transfer().and_then(|number| self.transfers.get(&number)) {
-                    let get = &mut self.gets[get.get];
+                let get = self.some_connection().and_then(|number| self.connections.get(&number)?.get);
+                if let Some((get, _)) = get {
+                    let get = &mut self.gets[get];
                     get.stands_until = until.max(get.stands_until);
                 }
             }
             _ => {
-                if let Some(number) = self.some_transfer() {
-                    self.break_transfer(number);
+                if let Some(number) = self.some_connection() {
+                    self.break_connection(number);
                 }
             }
         }

@@ -1,14 +1,16 @@
 //! A host: the real agent, its disk, and what drives it.
 
-use crate::data::{BUFFER_BYTES, SEGMENT_BYTES};
+use crate::data::SEGMENT_BYTES;
 use crate::disk::Disk;
 use crate::events::Event;
+use crate::receiver::address_of;
 use crate::world::World;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use weir_core::agent::{Agent, AgentConfig, Crowd, JournalEntry, JournalLines, Output, journal_lines};
 use weir_core::coordinator::SessionId;
+use weir_core::serving::Conversation;
 use weir_model::{Span, Time};
 
 /// How long a batch of the journal takes at most.
@@ -24,7 +26,7 @@ pub(crate) struct Host {
     wakes: Time,
     ahead: Span,
     spool_identity: u64,
-    /// Transfers by the agent's flows.
+    /// Connections by the agent's flows.
     pub(crate) flows: BTreeMap<u64, u64>,
     pub(crate) disk: Disk,
     /// Of the journal: what is being written, and what waits for that.
@@ -84,7 +86,7 @@ impl World {
         let now = side.now(self.now);
         let mut agent = Agent::new(AgentConfig {
             host,
-            data_address: format!("10.0.0.{host}:7071"),
+            data_address: address_of(host).to_string(),
             incarnation: now.nanos(),
             spool_identity: side.spool_identity,
             first_plan_wait: Span::from_millis(100),
@@ -110,6 +112,7 @@ impl World {
         self.write_first(host);
         self.settle_agent(host);
         self.connect_later(host);
+        self.look_later(host);
     }
 
     /// What a start finds is on the disk before the agent serves.
@@ -145,9 +148,13 @@ impl World {
         if let Some(session) = side.session.take() {
             self.cut(session, None, true);
         }
-        for (_, transfer) in std::mem::take(&mut self.hosts[host as usize].flows) {
-            self.lose_receiver(transfer);
-        }
+        self.hosts[host as usize].flows.clear();
+        let of_host = self.connections.iter_mut().filter(|(_, connection)| connection.from == host);
+        let ended = of_host.filter_map(|(&number, connection)| {
+            connection.served = None;
+            connection.talk.take().map(|_| number)
+        });
+        ended.collect::<Vec<_>>().into_iter().for_each(|number| self.lose_receiver(number));
     }
 
     pub(crate) fn wake_agent(&mut self, host: u32) {
@@ -171,9 +178,12 @@ impl World {
         {
             match output {
                 Output::Journal(entry) => self.hosts[host as usize].unwritten.push(entry),
-                Output::Cut { coflow, block, .. } => self.cut_off(host, coflow, &block),
+                Output::Cut { coflow, block, place } => self.cut_off(host, coflow, &block, place.as_ref()),
                 Output::Ended(..) | Output::Notice(_) => {}
-                Output::Abort(flow) => self.close_flow(host, flow),
+                Output::Abort(flow) => {
+                    let number = self.hosts[host as usize].flows.get(&flow).copied();
+                    number.into_iter().for_each(|number| self.hang_up(number));
+                }
                 Output::Discard(path) => _ = self.hosts[host as usize].disk.files.remove(&path),
                 Output::Suspect(flow) => {
                     let waited =
@@ -206,33 +216,28 @@ impl World {
             let side = &mut self.hosts[host as usize];
             let Some(agent) = &mut side.agent else { return };
             let Some(transmit) = agent.poll_transmit(now) else { return };
-            let number = side.flows.get(&transmit.flow).copied();
-            let Some(transfer) = number.and_then(|number| self.transfers.get_mut(&number)) else {
-                return self.violate(format!("host {host} sends flow {}, which is closed", transmit.flow));
+            let flow = transmit.flow;
+            let number = side.flows.get(&flow).copied();
+            let Some((number, connection)) =
+                number.and_then(|number| Some((number, self.connections.get(&number)?)))
+            else {
+                return self.violate(format!("host {host} sends flow {flow}, which is closed"));
             };
-            if transfer.in_flight > transmit.in_flight_limit {
+            if connection.in_flight > transmit.in_flight_limit {
                 let round_trip = Span::from_nanos(self.settings.delay.nanos());
-                let segment_bytes = SEGMENT_BYTES;
-                let crowd = Crowd { in_flight: transfer.in_flight, round_trip, segment_bytes };
-                agent.handle_crowded(now, transmit.flow, crowd);
+                let crowd =
+                    Crowd { in_flight: connection.in_flight, round_trip, segment_bytes: SEGMENT_BYTES };
+                agent.handle_crowded(now, flow, crowd);
                 continue;
             }
-            let left = transfer.size - transfer.sent;
-            let room = BUFFER_BYTES.saturating_sub(transfer.in_flight);
-            let bytes = transmit.bytes.min(room).min(left);
-            let offset = transfer.sent;
-            transfer.sent += bytes;
-            transfer.in_flight += bytes;
-            agent.handle_sent(now, transmit.flow, bytes);
-            if bytes < transmit.bytes.min(left) {
-                transfer.is_blocked = true;
-                agent.handle_blocked(now, transmit.flow);
-            }
-            if bytes > 0 {
-                let free = side.up_free.max(self.now) + self.settings.time_for(bytes);
-                side.up_free = free;
-                let transfer = number.unwrap_or_default();
-                self.queue.push(free, Event::Left { transfer, offset, bytes });
+            let is_opening = connection.talk.as_ref().is_some_and(Conversation::is_opening);
+            let (bytes, is_blocked) =
+                if is_opening { (0, true) } else { self.write_flow(number, transmit.bytes) };
+            if let Some(agent) = &mut self.hosts[host as usize].agent {
+                if is_blocked {
+                    agent.handle_blocked(now, flow);
+                }
+                agent.handle_sent(now, flow, bytes);
             }
         }
     }

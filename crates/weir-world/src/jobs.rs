@@ -1,5 +1,6 @@
 //! Jobs: a driver with a coflow, tasks that put blocks, tasks that get them.
 
+use crate::content::Content;
 use crate::events::{Call, Caller, Event, Reply};
 use crate::receiver::Get;
 use crate::world::World;
@@ -7,7 +8,7 @@ use rand::RngExt;
 use std::collections::BTreeSet;
 use weir_core::agent::{BlockEntry, Place, PutError};
 use weir_model::{Rate, Span, Time};
-use weir_proto::data::{Identity, frame_count};
+use weir_proto::data::Identity;
 use weir_proto::v1;
 
 /// The lease that drivers ask for.
@@ -219,9 +220,7 @@ impl World {
         }
         (job.stage, job.has_died) = (Stage::Over, true);
         for get in job.gets.clone() {
-            if let Some(transfer) = self.gets[get].transfer {
-                self.break_transfer(transfer);
-            }
+            self.drop_receiver(get);
         }
     }
 
@@ -260,7 +259,7 @@ impl World {
         let job = &self.jobs[number];
         let Some(coflow) = job.coflow.filter(|_| !job.blocks[block].is_put && !job.is_over()) else { return };
         let Block { name, host, size, identity, has_checksums, .. } = &job.blocks[block];
-        let frames = if *has_checksums { frame_count(*size) as usize } else { 0 };
+        let checksums = has_checksums.then(|| Content::new(*identity, *size).checksums());
         let (host, path) = (*host, format!("/spool/{number}-{block}"));
         let entry = BlockEntry {
             coflow,
@@ -269,7 +268,7 @@ impl World {
             offset: 0,
             size: *size,
             spooled: true,
-            frame_checksums: vec![0; frames],
+            frame_checksums: checksums.unwrap_or_default(),
             stamp: None,
             identity: *identity,
             durable: self.settings.durable,

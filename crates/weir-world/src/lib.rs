@@ -1,5 +1,5 @@
-//! A world in which the machines of the live system run in virtual time: the real coordinator and the real agents on one
-//! queue of events, and models of all else (links, sockets, disks, receivers, drivers).
+//! A world in which the machines of the live system run in virtual time: the real coordinator, agents, serving sides and
+//! receivers on one queue of events, and models of all else (links, sockets, disks, drivers).
 //!
 //! # Problem
 //! Processes that are killed at random find what a laboratory's timing lets happen. What is rare needs thousands of runs that
@@ -18,13 +18,16 @@
 //! * A session between an agent and its coordinator is two streams in order, each message delayed at random; it can be cut, and
 //!   each end learns of that at another time.
 //! * Data goes through a buffer of the sending socket, over the sender's uplink and the receiver's downlink, first come first
-//!   served at their rates, into a buffer of the receiving one, which some receivers read slowly or leave alone for a while. Bytes are places in a block and not contents: which identity, from where, how many.
+//!   served at their rates, into a buffer of the receiving one, which some receivers read slowly or leave alone for a while.
+//!   Requests, answers and frames are the real ones, byte for byte, and every byte that a receiver hands out is compared with
+//!   the block's; blocks are parts of one long noise, so that nobody has to keep them.
 //! * A disk takes time for each batch of the journal; a process that is killed leaves what was written, and of the batch under
 //!   way some bytes; a full disk refuses puts and lets all else wait. In some runs machines are lost: of what was not synced any
 //!   part is gone, also a part before one that is left, and files have their length and not their bytes.
-//! * Receivers and drivers do what the client library does: they locate, ask, resume, try again, renew leases.
+//! * Drivers do what the client library does: they register, renew leases, try again. There are no relays.
 #![forbid(unsafe_code)]
 
+mod content;
 mod coordinator;
 mod data;
 mod disk;
@@ -36,11 +39,13 @@ mod jobs;
 mod receiver;
 pub mod scale;
 mod seeds;
+mod serving;
 mod session;
 mod settings;
 mod shrinking;
 mod world;
 
+pub use content::MAX_BLOCK_BYTES;
 pub use end::{Report, Violation};
 #[cfg(feature = "planted")]
 pub use seeds::find;

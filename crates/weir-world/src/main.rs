@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use scale_command::ScaleArguments;
 use std::process::ExitCode;
 use std::time::Instant;
-use weir_world::{Failing, Settings, run_seeds, shrink};
+use weir_world::{Failing, MAX_BLOCK_BYTES, Settings, run_seeds, shrink};
 
 /// The live system's machines in virtual time, under faults that seeds draw
 #[derive(Parser)]
@@ -33,7 +33,7 @@ struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     flows: Option<u32>,
     /// Bytes of a block, at most
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=MAX_BLOCK_BYTES))]
     block_bytes: Option<u64>,
     /// Machines are lost too, with what was not synced; without it, in one seed of three
     #[arg(long)]

@@ -1,26 +1,35 @@
-//! Receivers: each gets one block, as the client library does.
+//! Receivers: each gets one block, as a process with the client library does.
 
+use crate::content::{Content, Part, read_parts};
 use crate::events::{Call, Caller, Event, Reply};
 use crate::world::World;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use weir_core::receiver::{Link, Located, Output, Receiver, ReceiverConfig, ReceiverError};
 use weir_model::{Rate, Span, Time};
-use weir_proto::data::{FRAME_BYTES, Identity, Request, Status};
 use weir_proto::v1;
 
-/// Longest wait of one call for a holder.
-const LOCATE_WAIT_MS: u64 = 5_000;
+/// How long a get may take.
+const TIME_LIMIT: Span = Span::from_millis(3_600_000);
+/// In the order in which they are looked at.
+const LINKS: [Link; 2] = [Link::Holder, Link::Probe];
 
 /// A get.
-#[derive(Debug)]
 pub(crate) struct Get {
     pub(crate) job: usize,
     pub(crate) block: usize,
     pub(crate) host: u32,
-    /// Holders that were not asked yet, the best last.
-    holders: Vec<u32>,
+    /// While it is under way.
+    receiver: Option<Receiver>,
+    /// Whether its caller waits for the next frame.
+    waits: bool,
+    /// Bytes that it handed out.
     received: u64,
-    identity: Identity,
-    size: u64,
-    pub(crate) transfer: Option<u64>,
+    pub(crate) connections: BTreeMap<Link, u64>,
+    /// Its last call of the coordinator.
+    call: u64,
+    /// When it acts next.
+    wakes: Time,
     pub(crate) is_done: bool,
     /// The task will run, and get, once more: it was thought dead.
     runs_again: bool,
@@ -30,22 +39,17 @@ pub(crate) struct Get {
 }
 
 impl Get {
-    /// When it has read so many bytes that it may begin to read at a time.
-    pub(crate) fn reads_by(&self, at: Time, bytes: u64) -> Time {
-        let takes = self.reads.map(|rate| Span::from_secs_ceil(bytes as f64 / rate.bytes_per_sec()));
-        at.max(self.stands_until) + takes.unwrap_or_default()
-    }
-
     pub(crate) fn new(job: usize, block: usize, host: u32, runs_again: bool, reads: Option<Rate>) -> Get {
         Get {
             job,
             block,
             host,
-            holders: Vec::new(),
+            receiver: None,
+            waits: false,
             received: 0,
-            identity: Identity::UNKNOWN,
-            size: 0,
-            transfer: None,
+            connections: BTreeMap::new(),
+            call: 0,
+            wakes: Time::MAX,
             is_done: false,
             runs_again,
             reads,
@@ -54,142 +58,300 @@ impl Get {
     }
 }
 
+impl std::fmt::Debug for Get {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Get { job, block, host, received, connections, .. } = self;
+        write!(
+            f,
+            "get of block {block} of job {job} to host {host}, {received} bytes so far, {connections:?}"
+        )
+    }
+}
+
+/// Where the agent of a host listens.
+pub(crate) fn address_of(host: u32) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + host)), 7_071)
+}
+
+fn host_of(address: SocketAddr) -> u32 {
+    match address.ip() {
+        IpAddr::V4(address) => u32::from(address) - 0x0a00_0000,
+        IpAddr::V6(_) => u32::MAX,
+    }
+}
+
 impl World {
-    /// A receiver looks for whom to ask.
+    /// A task begins to get its block.
     pub(crate) fn get(&mut self, number: usize) {
-        let get = &self.gets[number];
-        if self.jobs[get.job].is_over() {
-            return;
-        }
-        let Some(coflow) = self.jobs[get.job].coflow.filter(|_| !get.is_done && get.transfer.is_none())
+        let now = self.now;
+        let get = &mut self.gets[number];
+        let job = &self.jobs[get.job];
+        let Some(coflow) = job.coflow.filter(|_| !job.is_over() && !get.is_done && get.receiver.is_none())
         else {
             return;
         };
-        let (block, host) = (self.jobs[get.job].blocks[get.block].name.clone(), get.host);
-        let request = v1::LocateRequest { coflow, block, wait_ms: LOCATE_WAIT_MS, host };
-        self.call(Caller::Receiver(number), Call::Locate(request));
+        let config = ReceiverConfig {
+            coflow,
+            block: job.blocks[get.block].name.clone(),
+            host: get.host,
+            group: 0,
+            holders: Vec::new(),
+            verify_whole: false,
+            end: now + TIME_LIMIT,
+            avoided: BTreeMap::new(),
+        };
+        let mut receiver = Receiver::new(config, self.buffers.pop().unwrap_or_default());
+        receiver.handle_wanted(now);
+        (get.receiver, get.waits, get.received) = (Some(receiver), true, 0);
+        self.receiver_acts(number);
     }
 
     fn get_later(&mut self, number: usize, after: Span) {
         self.later(after, Event::Get { get: number });
     }
 
-    pub(crate) fn receiver_hears(&mut self, number: usize, answer: Option<Reply>) {
-        let Some(Reply::Located(reply)) = answer else {
-            let after = self.millis(20, 200);
-            return self.get_later(number, after);
+    /// The coordinator answers a receiver.
+    pub(crate) fn receiver_hears(&mut self, number: usize, call: u64, answer: Option<Reply>) {
+        let get = &mut self.gets[number];
+        let Some(receiver) = get.receiver.as_mut().filter(|_| get.call == call) else { return };
+        let located = match answer {
+            Some(Reply::Located(reply)) if reply.ended => Located::Ended,
+            Some(Reply::Located(reply)) if !reply.refused.is_empty() => Located::Refused(reply.refused),
+            Some(Reply::Located(reply)) => {
+                let addresses = reply.holders.iter().map(|holder| holder.data_address.parse());
+                Located::Holders(addresses.filter_map(Result::ok).collect())
+            }
+            _ => Located::Unavailable("the coordinator does not answer".to_owned()),
         };
-        if self.jobs[self.gets[number].job].is_over() {
+        receiver.handle_located(self.now, located);
+        self.receiver_acts(number);
+    }
+
+    /// A connection that a receiver dialled is there.
+    pub(crate) fn connected(&mut self, number: u64) {
+        let Some((get, link)) = self.connections.get(&number).and_then(|connection| connection.get) else {
             return;
+        };
+        if let Some(receiver) = &mut self.gets[get].receiver {
+            receiver.handle_connected(self.now, link, false);
+            self.receiver_acts(get);
         }
-        if reply.ended || !reply.refused.is_empty() {
-            let job = self.gets[number].job;
-            return self.violate(format!("the coflow of job {job}, which is live, has ended: {reply:?}"));
-        }
-        let mut holders: Vec<u32> = reply.holders.iter().map(|holder| holder.host).collect();
-        holders.reverse();
-        self.gets[number].holders = holders;
-        self.ask_next(number);
     }
 
-    /// Asks the next holder, or looks for others after a while.
-    fn ask_next(&mut self, number: usize) {
+    pub(crate) fn wake_receiver(&mut self, number: usize) {
         let get = &mut self.gets[number];
-        let Some(from) = get.holders.pop() else {
-            let after = self.millis(5, 100);
-            return self.get_later(number, after);
-        };
-        let job = &self.jobs[get.job];
-        let request = Request {
-            coflow: job.coflow.unwrap_or_default(),
-            offset: get.received,
-            destination: get.host,
-            group: 0,
-            identity: if get.received > 0 { get.identity } else { Identity::UNKNOWN },
-            block: job.blocks[get.block].name.clone(),
-        };
-        let to = get.host;
-        let transfer = self.open(number, from, to, request);
-        self.gets[number].transfer = Some(transfer);
+        if get.wakes <= self.now {
+            get.wakes = Time::MAX;
+            self.receiver_acts(number);
+        }
     }
 
-    /// An agent answers. Whether the receiver has all, as it has of an empty block.
-    pub(crate) fn receiver_is_answered(
-        &mut self,
-        number: usize,
-        answer: Result<(Identity, u64), Status>,
-    ) -> bool {
+    /// A task is ready for the next frame.
+    pub(crate) fn want(&mut self, number: usize) {
         let get = &mut self.gets[number];
-        if self.jobs[get.job].is_over() {
-            return false;
+        if let Some(receiver) = get.receiver.as_mut().filter(|_| !get.waits) {
+            receiver.handle_wanted(self.now);
+            get.waits = true;
+            self.receiver_acts(number);
         }
-        let (job, of) = (get.job, get.block);
-        let block = &self.jobs[job].blocks[of];
-        match answer {
-            Ok((identity, size)) if (identity, size) == (block.identity, block.size) => {
-                (get.identity, get.size) = (identity, size);
-                return self.has_all(number);
+    }
+
+    /// Lets a receiver act, and does what it wants done.
+    pub(crate) fn receiver_acts(&mut self, number: usize) {
+        let now = self.now;
+        loop {
+            let get = &mut self.gets[number];
+            if get.stands_until > now {
+                return self.wake_receiver_at(number, self.gets[number].stands_until);
             }
-            Ok(other) => {
-                let name = block.name.clone();
-                self.violate(format!("get {number} of {name} is given another block: {other:?}"));
+            let Some(receiver) = &mut get.receiver else { return };
+            if let Some(output) = receiver.poll_output() {
+                self.obey(number, output);
+            } else if !get.waits {
+                return;
+            } else if !self.receiver_reads(number) {
+                let Some(receiver) = &mut self.gets[number].receiver else { return };
+                match receiver.next_timeout() {
+                    Some(due) if due <= now => receiver.handle_timeout(now),
+                    Some(due) => return self.wake_receiver_at(number, due),
+                    None => return,
+                }
             }
-            Err(Status::NoSuchBlock | Status::Busy) => {
-                get.transfer = None;
-                self.ask_next(number);
+        }
+    }
+
+    fn wake_receiver_at(&mut self, number: usize, at: Time) {
+        let get = &mut self.gets[number];
+        if at < get.wakes {
+            get.wakes = at;
+            self.queue.push(at, Event::ReceiverWakes { get: number });
+        }
+    }
+
+    /// Tells a receiver of one thing that happened on a connection. False if nothing did.
+    fn receiver_reads(&mut self, number: usize) -> bool {
+        let now = self.now;
+        for link in LINKS {
+            let get = &mut self.gets[number];
+            let (Some(receiver), Some(&of)) = (&mut get.receiver, get.connections.get(&link)) else {
+                continue;
+            };
+            let Some(connection) = self.connections.get_mut(&of) else { continue };
+            let room = receiver.room(link);
+            if let Some(Part::End) = connection.unread.front() {
+                get.connections.remove(&link);
+                self.close(of);
+                let get = &mut self.gets[number];
+                if let Some(receiver) = &mut get.receiver {
+                    receiver.handle_closed(now, link, None);
+                }
+                return true;
             }
-            Err(Status::Changed) if self.put_again(job, of) => {
-                self.gets[number].transfer = None;
-                self.ask_next(number);
+            let count = read_parts(&mut connection.unread, room);
+            if count > 0 {
+                receiver.handle_read(now, link, count);
+                self.was_read(of, count as u64);
+                return true;
             }
-            Err(status) => self.violate(format!("get {number} is answered {status:?}")),
         }
         false
     }
 
-    /// Whether a receiver has all; then it is done.
-    fn has_all(&mut self, number: usize) -> bool {
+    fn obey(&mut self, number: usize, output: Output) {
+        let now = self.now;
         let get = &mut self.gets[number];
-        if get.received < get.size {
-            return false;
+        let Some(receiver) = &mut get.receiver else { return };
+        match output {
+            Output::Locate { wait } => {
+                let job = &self.jobs[get.job];
+                let (block, host) = (job.blocks[get.block].name.clone(), get.host);
+                let (coflow, wait_ms) = (job.coflow.unwrap_or_default(), wait.nanos() / 1_000_000);
+                let call = self.number();
+                self.gets[number].call = call;
+                let request = v1::LocateRequest { coflow, block, wait_ms, host };
+                self.call(Caller::Receiver { get: number, call }, Call::Locate(request));
+            }
+            // There are no relays.
+            Output::Describe => receiver.handle_described(now, None, 0),
+            Output::Explain => self.violate(format!("get {number} is told that its coflow was refused")),
+            Output::Connect { link, address, pooled } => {
+                let (from, to) = (host_of(address), get.host);
+                let idle = if pooled { self.idle.get_mut(&(to, from)).and_then(Vec::pop) } else { None };
+                if let Some((idle, connection)) =
+                    idle.and_then(|idle| Some((idle, self.connections.get_mut(&idle)?)))
+                {
+                    connection.get = Some((number, link));
+                    get.connections.insert(link, idle);
+                    receiver.handle_connected(now, link, true);
+                } else {
+                    let dialled = self.dial(number, link, from, to);
+                    self.gets[number].connections.insert(link, dialled);
+                }
+            }
+            Output::Write { link, bytes } => {
+                if let Some(&of) = get.connections.get(&link) {
+                    receiver.handle_written(now, link);
+                    self.say(of, bytes);
+                }
+            }
+            Output::GiveBack { link } => {
+                if let Some(of) = get.connections.remove(&link)
+                    && let Some(connection) = self.connections.get_mut(&of)
+                {
+                    connection.get = None;
+                    self.idle.entry((connection.to, connection.from)).or_default().push(of);
+                }
+            }
+            Output::Close { link } => {
+                if let Some(of) = get.connections.remove(&link) {
+                    self.close(of);
+                }
+            }
+            Output::Verified { length } => self.take_frame(number, length),
+            Output::End(result) => self.get_ended(number, result),
         }
-        get.transfer = None;
+    }
+
+    /// A frame was verified. Its task looks at it, and then wants the next one.
+    fn take_frame(&mut self, number: usize, length: usize) {
+        let get = &mut self.gets[number];
+        let block = &self.jobs[get.job].blocks[get.block];
+        let offset = get.received;
+        get.received += length as u64;
+        self.report.bytes += length as u64;
+        get.waits = false;
+        let content = Content::new(block.identity, block.size);
+        let is_right = get.received <= block.size
+            && get
+                .receiver
+                .as_ref()
+                .is_some_and(|receiver| receiver.frame(length) == content.bytes(offset, length as u64));
+        if !is_right {
+            let (name, host) = (block.name.clone(), block.host);
+            return self.violate(format!(
+                "get {number} of {name} of host {host} is given {length} wrong bytes from {offset} on"
+            ));
+        }
+        match get.reads {
+            Some(rate) => {
+                let takes = Span::from_secs_ceil(length as f64 / rate.bytes_per_sec());
+                self.later(takes, Event::Wants { get: number });
+            }
+            None => self.want_at_once(number),
+        }
+    }
+
+    fn want_at_once(&mut self, number: usize) {
+        let get = &mut self.gets[number];
+        if let Some(receiver) = &mut get.receiver {
+            receiver.handle_wanted(self.now);
+            get.waits = true;
+        }
+    }
+
+    fn get_ended(&mut self, number: usize, result: Result<(), ReceiverError>) {
+        let get = &self.gets[number];
+        let (job, of, received) = (get.job, get.block, get.received);
+        let size = self.jobs[job].blocks[of].size;
+        self.drop_receiver(number);
+        match result {
+            Ok(()) if received == size => self.got_block(number),
+            Ok(()) => self.violate(format!("get {number} ends with {received} of {size} bytes")),
+            Err(ReceiverError::CoflowEnded) if self.jobs[job].is_over() => {}
+            Err(ReceiverError::CoflowEnded) => {
+                self.violate(format!(
+                    "the coflow of job {job}, which is live, has ended, get {number} hears"
+                ));
+            }
+            // Its machine was lost, and the task that put it runs again.
+            Err(ReceiverError::Gone) if self.put_again(job, of) => {
+                let after = self.millis(5, 100);
+                self.get_later(number, after);
+            }
+            Err(error) => self.violate(format!("get {number} fails: {error}")),
+        }
+    }
+
+    fn got_block(&mut self, number: usize) {
         self.report.gets += 1;
+        let get = &mut self.gets[number];
         if std::mem::take(&mut get.runs_again) {
-            (get.received, get.size, get.identity) = (0, 0, Identity::UNKNOWN);
             let after = self.millis(0, 200);
-            self.get_later(number, after);
-            return true;
+            return self.get_later(number, after);
         }
         get.is_done = true;
         let job = get.job;
         self.got(job);
-        true
     }
 
-    /// Bytes come. Whether the receiver has all now.
-    pub(crate) fn receiver_takes(&mut self, number: usize, offset: u64, bytes: u64) -> bool {
+    /// A get is over, or its process is gone.
+    pub(crate) fn drop_receiver(&mut self, number: usize) {
         let get = &mut self.gets[number];
-        if offset != get.received || get.is_done || offset + bytes > get.size {
-            let (received, size) = (get.received, get.size);
-            self.violate(format!(
-                "get {number} has {received} of {size} bytes and is given {bytes} from {offset} on"
-            ));
-            return false;
+        if let Some(mut receiver) = get.receiver.take() {
+            self.buffers.push(receiver.take_buffer());
         }
-        get.received += bytes;
-        self.has_all(number)
-    }
-
-    /// The connection is over before all was there: what was verified stays.
-    pub(crate) fn receiver_is_left(&mut self, number: usize, transfer: u64) {
-        let get = &mut self.gets[number];
-        if get.transfer != Some(transfer) {
-            return;
+        for (_, of) in std::mem::take(&mut get.connections) {
+            self.close(of);
         }
-        get.transfer = None;
-        get.received -= get.received % FRAME_BYTES;
-        let after = self.millis(1, 50);
-        self.get_later(number, after);
     }
 }

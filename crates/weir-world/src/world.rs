@@ -1,7 +1,7 @@
 //! The world: all parties, and the loop.
 
 use crate::coordinator::CoordinatorSide;
-use crate::data::Transfer;
+use crate::data::Connection;
 use crate::end::{Report, Violation};
 use crate::events::{Event, Queue};
 use crate::host::Host;
@@ -36,8 +36,11 @@ pub(crate) struct World {
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) gets: Vec<Get>,
-    pub(crate) transfers: BTreeMap<u64, Transfer>,
-    /// Numbers of sessions, transfers, tokens and lives: each its own.
+    pub(crate) connections: BTreeMap<u64, Connection>,
+    /// Connections that no get has, from a host to another, and buffers, for later gets.
+    pub(crate) idle: BTreeMap<(u32, u32), Vec<u64>>,
+    pub(crate) buffers: Vec<Vec<u8>>,
+    /// Numbers of sessions, connections, tokens and lives: each its own.
     pub(crate) numbers: u64,
     pub(crate) report: Report,
     /// An agent was killed before it had written down that a flow was done: it may be counted once more.
@@ -72,7 +75,9 @@ impl World {
             sessions: BTreeMap::new(),
             jobs: Vec::new(),
             gets: Vec::new(),
-            transfers: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            idle: BTreeMap::new(),
+            buffers: Vec::new(),
             numbers: 0,
             report: Report::default(),
             forgot_done: false,
@@ -128,7 +133,7 @@ impl World {
     /// Until when the process stands that an event is for: what comes meanwhile waits in its sockets.
     fn stopped_until(&self, event: &Event) -> Option<Time> {
         let of_host = |host: u32| Some(self.hosts[host as usize].stopped_until);
-        let of_transfer = |number: &u64| of_host(self.transfers.get(number)?.from);
+        let of_connection = |number: &u64| of_host(self.connections.get(number)?.from);
         match event {
             Event::CoordinatorWakes
             | Event::AskTerms { .. }
@@ -138,14 +143,15 @@ impl World {
             Event::AgentWakes { host }
             | Event::Connect { host, .. }
             | Event::Terms { host, .. }
+            | Event::Looks { host, .. }
             | Event::Written { host, .. } => of_host(*host),
             Event::Downward { session, .. } | Event::Refused { session } | Event::AgentLoses { session } => {
                 of_host(self.sessions.get(session)?.host)
             }
-            Event::Request { transfer }
-            | Event::Acknowledged { transfer, .. }
-            | Event::Done { transfer }
-            | Event::SenderLoses { transfer } => of_transfer(transfer),
+            Event::Said { connection, .. }
+            | Event::Opened { connection, .. }
+            | Event::Acknowledged { connection, .. }
+            | Event::SenderLoses { connection } => of_connection(connection),
             Event::Put { job, block } => of_host(self.jobs[*job].blocks[*block].host),
             _ => None,
         }
@@ -194,19 +200,21 @@ impl World {
             Event::Renew { job } => self.renew(job),
             Event::Put { job, block } => self.put(job, block),
             Event::Get { get } => self.get(get),
-            Event::Request { transfer } => self.request(transfer),
-            Event::Response { transfer, answer } => self.response(transfer, answer),
-            Event::Left { transfer, offset, bytes } => self.left(transfer, offset, bytes),
-            Event::Arrived { transfer, offset, bytes } => self.arrived(transfer, offset, bytes),
-            Event::Read { transfer, offset, bytes, acknowledges } => {
-                self.read(transfer, offset, bytes, acknowledges)
-            }
-            Event::Acknowledged { transfer, bytes } => self.acknowledged(transfer, bytes),
-            Event::Done { transfer } => self.done(transfer),
-            Event::ReceiverLoses { transfer } => self.receiver_loses(transfer),
-            Event::SenderLoses { transfer } => self.sender_loses(transfer),
+            Event::ReceiverWakes { get } => self.wake_receiver(get),
+            Event::Wants { get } => self.want(get),
+            Event::Dialled { connection } => self.dialled(connection),
+            Event::Connected { connection } => self.connected(connection),
+            Event::Said { connection, bytes } => self.said(connection, &bytes),
+            Event::Opened { connection, flow } => self.opened(connection, flow),
+            Event::Looks { host, life } => self.look(host, life),
+            Event::Left { connection, parts } => self.left(connection, parts),
+            Event::Arrived { connection, parts } => self.arrived(connection, parts),
+            Event::Acknowledged { connection, bytes } => self.acknowledged(connection, bytes),
+            Event::ReceiverLoses { connection } => self.receiver_loses(connection),
+            Event::SenderLoses { connection } => self.sender_loses(connection),
             Event::Fault => self.fail(),
             Event::Dies { job } => self.die(job),
+            Event::CoordinatorDies => self.coordinator_dies(),
             Event::CoordinatorStarts => self.start_coordinator(),
             Event::AgentStarts { host } => self.start_agent(host),
         }

@@ -288,7 +288,8 @@ impl Conversation {
         }
     }
 
-    fn is_all_written(&self) -> bool {
+    /// Whether a block was written whole: what is left is the receiver's.
+    pub fn is_all_written(&self) -> bool {
         let outlet = self.upload.as_ref().map_or(&self.direct, |upload| &upload.waiting);
         let State::Serving { sending, .. } = &self.state else { return false };
         sending.is_over() && outlet.left().is_none()

@@ -1,0 +1,285 @@
+//! The serving side of connections: what an agent's process does with its sockets and files.
+
+use crate::content::{Content, Part};
+use crate::data::BUFFER_BYTES;
+use crate::events::Event;
+use crate::world::World;
+use weir_core::agent::Place;
+use weir_core::serving::{Conversation, Input, Late, Opening, Outlet, Range, Write};
+use weir_model::{Span, Time};
+use weir_proto::data::{FRAME_BYTES, Request, Status};
+
+/// How long opening a file takes at most.
+const OPEN: Span = Span::from_millis(1);
+/// How often agents look at what takes too long.
+const LOOK_INTERVAL: Span = Span::from_millis(2_000);
+
+/// A block that is served.
+pub(crate) struct Served {
+    coflow: u64,
+    pub(crate) block: String,
+    place: Place,
+    /// What its file has in it now.
+    content: Content,
+    /// Checksums of its frames, where its producer said them.
+    checksums: Vec<u32>,
+}
+
+impl Served {
+    fn checksum(&self, offset: u64) -> u32 {
+        let known = self.checksums.get((offset / FRAME_BYTES) as usize);
+        known.copied().unwrap_or_else(|| self.content.checksum(offset))
+    }
+}
+
+impl World {
+    /// What a receiver said is there.
+    pub(crate) fn said(&mut self, number: u64, bytes: &[u8]) {
+        if let Some(talk) = self.talk(number) {
+            talk.handle_input(bytes);
+            self.listen(number);
+        }
+    }
+
+    /// The receiver's end is gone.
+    pub(crate) fn sender_loses(&mut self, number: u64) {
+        if let Some(talk) = self.talk(number) {
+            talk.handle_end();
+            self.listen(number);
+        }
+        self.forget_if_over(number);
+    }
+
+    fn talk(&mut self, number: u64) -> Option<&mut Conversation> {
+        self.connections.get_mut(&number)?.talk.as_mut()
+    }
+
+    /// When it is on the clock of the host that serves a connection, and which host that is.
+    fn server(&self, number: u64) -> Option<(u32, Time)> {
+        let host = self.connections.get(&number)?.from;
+        Some((host, self.hosts[host as usize].now(self.now)))
+    }
+
+    /// Does what a receiver wants.
+    fn listen(&mut self, number: u64) {
+        let Some((host, now)) = self.server(number) else { return };
+        while let Some(talk) = self.talk(number) {
+            let flow = talk.flow();
+            match talk.poll_input(now) {
+                Input::Nothing => break,
+                Input::Request(request, _) => self.take_request(number, host, request),
+                Input::Acknowledged => {
+                    let side = &mut self.hosts[host as usize];
+                    if let (Some(flow), Some(agent)) = (flow, &mut side.agent) {
+                        side.flows.remove(&flow);
+                        agent.handle_closed(flow, true);
+                    }
+                    if let Some(connection) = self.connections.get_mut(&number) {
+                        connection.served = None;
+                    }
+                }
+                Input::Doubted(frame) => {
+                    self.flush(number);
+                    self.doubt(number, host, frame);
+                    self.hang_up(number);
+                }
+                Input::Ended => {
+                    self.flush(number);
+                    self.hang_up(number);
+                }
+            }
+        }
+        self.settle_agent(host);
+    }
+
+    fn take_request(&mut self, number: u64, host: u32, request: Request) {
+        let side = &mut self.hosts[host as usize];
+        let now = side.now(self.now);
+        let (Some(agent), Some(connection)) = (&mut side.agent, self.connections.get_mut(&number)) else {
+            return;
+        };
+        let Some(talk) = &mut connection.talk else { return };
+        match agent.handle_request(now, &request) {
+            Ok(opened) => {
+                self.report.transfers += 1;
+                let flow = opened.flow;
+                side.flows.insert(flow, number);
+                talk.open(Opening { opened, request, path: None });
+                // It writes nothing before its file is open.
+                agent.handle_blocked(now, flow);
+                let after = self.span(OPEN);
+                self.later(after, Event::Opened { connection: number, flow });
+            }
+            Err(status) => {
+                talk.refuse(status);
+                self.flush(number);
+            }
+        }
+    }
+
+    /// The file of a block is open, or cannot be opened.
+    pub(crate) fn opened(&mut self, number: u64, flow: u64) {
+        let Some((host, now)) = self.server(number) else { return };
+        let Some(opening) = self.talk(number).and_then(|talk| talk.take_opening(flow)) else { return };
+        let block = opening.opened.block.clone();
+        let (offset, size, place) = (opening.opened.offset, block.size, block.place());
+        let side = &mut self.hosts[host as usize];
+        let Some(agent) = &mut side.agent else { return };
+        if !agent.holds(block.coflow, &block.block, &place) {
+            // What the file was opened for is over: its receiver asks again, and hears what holds now.
+            self.end_flow(host, flow);
+            self.hang_up(number);
+        } else if side.disk.files.contains_key(&place.path) {
+            let content = Content::new(block.identity, size);
+            let is_hollow = side.disk.hollow.contains(&place.path);
+            let content = if is_hollow { content.hollow() } else { content };
+            let checksums = block.frame_checksums.clone();
+            let served = Served { coflow: block.coflow, block: block.block, place, content, checksums };
+            if let Some(connection) = self.connections.get_mut(&number)
+                && let Some(talk) = &mut connection.talk
+            {
+                talk.serve(now, flow, vec![Range { offset, size }], (size, block.identity), None);
+                connection.served = Some(served);
+            }
+            agent.handle_writable(now, flow);
+            self.flush(number);
+        } else if agent.handle_changed(block.coflow, &block.block, &place) {
+            self.end_flow(host, flow);
+            self.hang_up(number);
+        } else {
+            self.end_flow(host, flow);
+            if let Some(talk) = self.talk(number) {
+                talk.refuse(Status::Changed);
+                self.flush(number);
+            }
+        }
+        self.settle_agent(host);
+    }
+
+    fn end_flow(&mut self, host: u32, flow: u64) {
+        let side = &mut self.hosts[host as usize];
+        side.flows.remove(&flow);
+        if let Some(agent) = &mut side.agent {
+            agent.handle_closed(flow, false);
+        }
+    }
+
+    /// A receiver got a frame that does not have its checksum: the file is looked at.
+    fn doubt(&mut self, number: u64, host: u32, frame: u64) {
+        let Some(served) = self.connections.get(&number).and_then(|connection| connection.served.as_ref())
+        else {
+            return;
+        };
+        let offset = frame * FRAME_BYTES;
+        let is_changed = served.content.checksum(offset) != served.checksum(offset);
+        let (coflow, block, place) = (served.coflow, served.block.clone(), served.place.clone());
+        if !is_changed {
+            return self.violate(format!("host {host} is told that frame {frame} of {block} is wrong"));
+        }
+        if let Some(agent) = &mut self.hosts[host as usize].agent {
+            agent.handle_changed(coflow, &block, &place);
+        }
+    }
+
+    /// An agent closes a connection, after what it wrote.
+    pub(crate) fn hang_up(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let host = connection.from;
+        let Some(talk) = connection.talk.take() else { return };
+        connection.served = None;
+        if let Some(flow) = talk.flow() {
+            self.end_flow(host, flow);
+        }
+        self.send(number, vec![Part::End]);
+        self.forget_if_over(number);
+    }
+
+    /// Writes what needs no permission.
+    fn flush(&mut self, number: u64) {
+        let mut parts = Vec::new();
+        if let Some(talk) = self.talk(number) {
+            while let Write::Bytes { to: Outlet::Receiver, bytes, .. } = talk.poll_write(0) {
+                let count = bytes.len();
+                parts.push(Part::Bytes(bytes.to_vec()));
+                talk.handle_written(Outlet::Receiver, count);
+            }
+        }
+        if !parts.is_empty() {
+            self.send(number, parts);
+        }
+    }
+
+    /// Writes at most so many bytes of a block: how many it were, and whether the socket took no more.
+    pub(crate) fn write_flow(&mut self, number: u64, budget: u64) -> (u64, bool) {
+        let Some((_, now)) = self.server(number) else { return (0, true) };
+        let Some(connection) = self.connections.get_mut(&number) else { return (0, true) };
+        let (Some(talk), Some(served)) = (&mut connection.talk, &connection.served) else { return (0, true) };
+        let mut room = BUFFER_BYTES.saturating_sub(connection.in_flight);
+        let (mut parts, mut sent) = (Vec::new(), 0);
+        let is_blocked = loop {
+            match talk.poll_write(budget - sent) {
+                Write::Nothing => break false,
+                Write::Waits => break true,
+                Write::Bytes { .. } | Write::Payload { .. } if room == 0 => break true,
+                Write::Bytes { bytes, .. } => {
+                    let count = (bytes.len() as u64).min(room) as usize;
+                    parts.push(Part::Bytes(bytes[..count].to_vec()));
+                    talk.handle_written(Outlet::Receiver, count);
+                    room -= count as u64;
+                }
+                Write::Frame { offset, .. } => talk.handle_frame(served.checksum(offset)),
+                Write::Payload { offset, count, .. } => {
+                    let count = count.min(room);
+                    parts.push(Part::Payload { of: served.content, offset, count });
+                    talk.handle_sent(now, count);
+                    (sent, room) = (sent + count, room - count);
+                }
+            }
+        };
+        connection.is_blocked |= is_blocked;
+        if !parts.is_empty() {
+            self.send(number, parts);
+        }
+        (sent, is_blocked)
+    }
+
+    /// Whoever reads a block of an agent asks again.
+    pub(crate) fn cut_off(&mut self, host: u32, coflow: u64, block: &str, place: Option<&Place>) {
+        let reads = |number: &&u64| {
+            let served = self.connections.get(number).and_then(|connection| connection.served.as_ref());
+            served.is_some_and(|served| {
+                let is_there = place.is_none_or(|place| served.place == *place);
+                served.coflow == coflow && served.block == block && is_there
+            })
+        };
+        let readers: Vec<u64> = self.hosts[host as usize].flows.values().filter(reads).copied().collect();
+        readers.into_iter().for_each(|number| self.hang_up(number));
+    }
+
+    pub(crate) fn look_later(&mut self, host: u32) {
+        let life = self.hosts[host as usize].life;
+        self.later(LOOK_INTERVAL, Event::Looks { host, life });
+    }
+
+    /// An agent looks at what takes too long.
+    pub(crate) fn look(&mut self, host: u32, life: u64) {
+        let side = &self.hosts[host as usize];
+        if side.life != life || side.agent.is_none() {
+            return;
+        }
+        let now = side.now(self.now);
+        let of_host = self.connections.iter().filter(|(_, connection)| connection.from == host);
+        let late =
+            of_host.filter_map(|(&number, connection)| Some((number, connection.talk.as_ref()?.late(now)?)));
+        for (number, late) in late.collect::<Vec<_>>() {
+            match late {
+                Late::Receiver => self.hang_up(number),
+                Late::Opening(flow) => {
+                    self.violate(format!("host {host} opens the file of flow {flow} for too long"))
+                }
+            }
+        }
+        self.settle_agent(host);
+        self.look_later(host);
+    }
+}
