@@ -40,10 +40,18 @@ pub enum Defect {
     BlocksNotTold,
     /// A block whose bytes may have been lost with the machine is held.
     UncertainHeld,
+    /// A receiver takes frames that do not have their checksums.
+    FrameUnchecked,
+    /// A holder does not hear that a receiver has all.
+    AcknowledgementLost,
+    /// A receiver that looks for holders forgets who broke off once the coordinator is away.
+    BrokeForgotten,
+    /// A holder does not hear that a frame did not have its checksum.
+    DoubtIgnored,
 }
 
 /// All of them.
-pub const ALL: [Defect; 18] = [
+pub const ALL: [Defect; 22] = [
     Defect::PutNotWritten,
     Defect::OffsetForgotten,
     Defect::CloseNotTold,
@@ -62,10 +70,14 @@ pub const ALL: [Defect; 18] = [
     Defect::BlocksNotTold,
     Defect::UncertainHeld,
     Defect::EitherEnded,
+    Defect::FrameUnchecked,
+    Defect::AcknowledgementLost,
+    Defect::BrokeForgotten,
+    Defect::DoubtIgnored,
 ];
 
 /// Those of them that take thousands of seeds to find.
-pub const RARE: [Defect; 2] = [Defect::NoWitnesses, Defect::EitherEnded];
+pub const RARE: [Defect; 2] = [Defect::BrokeForgotten, Defect::EitherEnded];
 
 #[cfg(feature = "planted")]
 std::thread_local! {

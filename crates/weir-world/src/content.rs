@@ -68,8 +68,8 @@ impl Content {
 pub(crate) enum Part {
     /// Of memory.
     Bytes(Vec<u8>),
-    /// Of a file.
-    Payload { of: Content, offset: u64, count: u64 },
+    /// Of a file. Damaged: the first of them is another one when it arrives.
+    Payload { of: Content, offset: u64, count: u64, is_damaged: bool },
     /// None follow.
     End,
 }
@@ -100,8 +100,11 @@ pub(crate) fn read_parts(parts: &mut VecDeque<Part>, room: &mut [u8]) -> usize {
                 room.copy_from_slice(&bytes[..count as usize]);
                 bytes.drain(..count as usize);
             }
-            Part::Payload { of, offset, count: left } => {
+            Part::Payload { of, offset, count: left, is_damaged } => {
                 room.copy_from_slice(of.bytes(*offset, count));
+                if std::mem::take(is_damaged) {
+                    room[0] ^= 1;
+                }
                 (*offset, *left) = (*offset + count, *left - count);
             }
             Part::End => {}
@@ -117,7 +120,10 @@ impl std::fmt::Debug for Part {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Part::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
-            Part::Payload { offset, count, .. } => write!(f, "{count} from {offset}"),
+            Part::Payload { offset, count, is_damaged, .. } => {
+                let is_damaged = if *is_damaged { ", damaged" } else { "" };
+                write!(f, "{count} from {offset}{is_damaged}")
+            }
             Part::End => write!(f, "the end"),
         }
     }

@@ -13,6 +13,8 @@ use weir_model::{Span, Time};
 pub(crate) const BUFFER_BYTES: u64 = 512 << 10;
 /// What a receiver's socket takes that was not read.
 const UNREAD_BYTES: u64 = 256 << 10;
+/// After how long, in milliseconds, a kernel finds out that the machine at the other end of a connection is gone.
+const KEEPALIVE: (u64, u64) = (10_000, 25_000);
 /// Of a full segment.
 pub(crate) const SEGMENT_BYTES: u32 = 1_448;
 
@@ -78,6 +80,9 @@ impl World {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let side = &self.hosts[connection.from as usize];
+        if side.is_down {
+            return;
+        }
         if side.agent.is_none() {
             return self.lose_receiver(number);
         }
@@ -122,7 +127,8 @@ impl World {
     }
 
     /// It has left the sender's uplink.
-    pub(crate) fn left(&mut self, number: u64, parts: Vec<Part>) {
+    pub(crate) fn left(&mut self, number: u64, mut parts: Vec<Part>) {
+        self.may_damage(&mut parts);
         let Some(connection) = self.connections.get(&number) else { return };
         let to = connection.to as usize;
         let at = self.now + self.delay();
@@ -204,6 +210,15 @@ impl World {
         use rand::RngExt;
         let after = if self.rng.random_range(0..8) == 0 { self.millis(1, 3_000) } else { self.delay() };
         self.later(after, Event::ReceiverLoses { connection: number });
+    }
+
+    /// The agent's machine is gone, and says nothing: the receiver's kernel finds out.
+    pub(crate) fn fall_silent(&mut self, number: u64) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.is_broken = true;
+            let after = self.millis(KEEPALIVE.0, KEEPALIVE.1);
+            self.later(after, Event::ReceiverLoses { connection: number });
+        }
     }
 
     pub(crate) fn receiver_loses(&mut self, number: u64) {

@@ -97,6 +97,7 @@ impl World {
 
     /// The machine of a host is lost, with what its kernel had in memory, and will be started again.
     pub(crate) fn lose_machine(&mut self, host: u32) {
+        self.hosts[host as usize].is_down = true;
         self.kill_agent(host);
         self.report.machines_lost += 1;
         let durable = self.settings.durable;
@@ -123,6 +124,7 @@ impl World {
         if !whole {
             // Nobody has what was forgotten: how a coflow was registered, and what was served of it.
             self.forgot_done = true;
+            self.noted.clear();
             self.jobs.iter_mut().for_each(crate::jobs::Job::forget_note);
         }
     }

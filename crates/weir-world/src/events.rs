@@ -82,6 +82,10 @@ pub(crate) enum Event {
     Drive {
         job: usize,
     },
+    /// An agent has heard how a job's coflow was registered, if nothing failed.
+    IsNoted {
+        job: usize,
+    },
     /// A driver renews its lease.
     Renew {
         job: usize,

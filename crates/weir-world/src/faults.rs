@@ -1,5 +1,6 @@
 //! What fails, and when.
 
+use crate::content::Part;
 use crate::events::Event;
 use crate::world::World;
 use rand::RngExt;
@@ -52,6 +53,16 @@ impl World {
         if dies && self.is_fault_wanted() {
             let after = self.millis(0, 20);
             self.later(after, Event::CoordinatorDies);
+        }
+    }
+
+    /// Of what goes over links, now and then a byte is another one when it arrives, and no checksum of the network's shows it.
+    pub(crate) fn may_damage(&mut self, parts: &mut [Part]) {
+        const ONE_IN: u32 = 1_000;
+        let Some(Part::Payload { is_damaged, .. }) = parts.last_mut() else { return };
+        if !self.is_calm() && self.rng.random_range(0..ONE_IN) == 0 && self.is_fault_wanted() {
+            *is_damaged = true;
+            self.has_damaged = true;
         }
     }
 

@@ -35,6 +35,8 @@ pub(crate) struct Host {
     /// Puts that wait for the journal, and those of the batch under way, by job and block.
     puts: Vec<(usize, usize)>,
     puts_under_way: Vec<(usize, usize)>,
+    /// The machine is down: nothing answers for it.
+    pub(crate) is_down: bool,
     /// Until when its agent stands (SIGSTOP).
     pub(crate) stopped_until: Time,
     /// When the links are free.
@@ -57,6 +59,7 @@ impl Host {
             unwritten: Vec::new(),
             puts: Vec::new(),
             puts_under_way: Vec::new(),
+            is_down: false,
             stopped_until: Time::ZERO,
             up_free: Time::ZERO,
             down_free: Time::ZERO,
@@ -83,6 +86,7 @@ impl World {
             self.hosts[host as usize].ahead = self.millis(0, 3 * 24 * 3_600_000);
         }
         let side = &mut self.hosts[host as usize];
+        side.is_down = false;
         let now = side.now(self.now);
         let mut agent = Agent::new(AgentConfig {
             host,
@@ -154,7 +158,11 @@ impl World {
             connection.served = None;
             connection.talk.take().map(|_| number)
         });
-        ended.collect::<Vec<_>>().into_iter().for_each(|number| self.lose_receiver(number));
+        let ended: Vec<u64> = ended.collect();
+        let is_down = self.hosts[host as usize].is_down;
+        for number in ended {
+            if is_down { self.fall_silent(number) } else { self.lose_receiver(number) }
+        }
     }
 
     pub(crate) fn wake_agent(&mut self, host: u32) {

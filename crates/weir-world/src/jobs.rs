@@ -14,6 +14,9 @@ use weir_proto::v1;
 /// The lease that drivers ask for.
 const LEASE_MS: u64 = 10_000;
 
+/// So long after a registration agents know of it.
+const NOTED: Span = Span::from_millis(50);
+
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -167,6 +170,8 @@ impl World {
         }
         let job = &mut self.jobs[number];
         (job.coflow, job.stage) = (Some(coflow), Stage::Moving);
+        // Agents may have heard of it before its driver did.
+        job.is_noted = self.noted.contains(&coflow);
         let (blocks, gets, pause, dies) = (job.blocks.len(), job.gets.clone(), job.pause, job.dies);
         for block in 0..blocks {
             let after = self.millis(0, 300);
@@ -180,6 +185,16 @@ impl World {
             self.later(after, Event::Dies { job: number });
         }
         self.renew_later(number);
+        if self.hosts.iter().all(|host| host.session.is_some()) {
+            self.later(NOTED, Event::IsNoted { job: number });
+        }
+    }
+
+    /// Where nothing failed, somebody besides the coordinator knows of a registration before anybody takes part.
+    pub(crate) fn check_note(&mut self, number: usize) {
+        if self.report.faults == 0 && !self.jobs[number].is_noted {
+            self.violate(format!("no agent knows how the coflow of job {number} was registered"));
+        }
     }
 
     /// All of a coflow was moved, once, and is counted so.
@@ -202,6 +217,7 @@ impl World {
 
     /// An agent heard how coflows were registered.
     pub(crate) fn noted(&mut self, notes: &[v1::CoflowNote]) {
+        self.noted.extend(notes.iter().map(|note| note.coflow));
         for job in &mut self.jobs {
             job.is_noted |= notes.iter().any(|note| Some(note.coflow) == job.coflow);
         }

@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
@@ -37,6 +37,8 @@ pub(crate) struct World {
     pub(crate) jobs: Vec<Job>,
     pub(crate) gets: Vec<Get>,
     pub(crate) connections: BTreeMap<u64, Connection>,
+    /// Coflows of which an agent heard how they were registered.
+    pub(crate) noted: BTreeSet<u64>,
     /// Connections that no get has, from a host to another, and buffers, for later gets.
     pub(crate) idle: BTreeMap<(u32, u32), Vec<u64>>,
     pub(crate) buffers: Vec<Vec<u8>>,
@@ -45,6 +47,8 @@ pub(crate) struct World {
     pub(crate) report: Report,
     /// An agent was killed before it had written down that a flow was done: it may be counted once more.
     pub(crate) forgot_done: bool,
+    /// Bytes were damaged on their way.
+    pub(crate) has_damaged: bool,
     /// What was wrong first.
     pub(crate) wrong: Option<Violation>,
     digest: XxHash3_64,
@@ -76,11 +80,13 @@ impl World {
             jobs: Vec::new(),
             gets: Vec::new(),
             connections: BTreeMap::new(),
+            noted: BTreeSet::new(),
             idle: BTreeMap::new(),
             buffers: Vec::new(),
             numbers: 0,
             report: Report::default(),
             forgot_done: false,
+            has_damaged: false,
             wrong: None,
             digest: XxHash3_64::new(),
         }
@@ -197,6 +203,7 @@ impl World {
             Event::Call { caller, call } => self.take_call(caller, call),
             Event::Answer { caller, answer } => self.take_answer(caller, answer),
             Event::Drive { job } => self.drive(job),
+            Event::IsNoted { job } => self.check_note(job),
             Event::Renew { job } => self.renew(job),
             Event::Put { job, block } => self.put(job, block),
             Event::Get { get } => self.get(get),

@@ -5,6 +5,7 @@ use super::facts::{Link, Located, Output, ReceiverConfig, ReceiverError};
 use super::frames::{Probe, Source};
 use super::taken::Taken;
 use super::tried::Tried;
+use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
@@ -322,7 +323,7 @@ impl Receiver {
         let holder = source.map(|source| source.holder);
         let with = holder.map(|holder| holder.to_string()).unwrap_or_default();
         // Who broke off is asked once more when holders are known, though the coordinator may not answer before.
-        self.broke = holder.or(self.broke);
+        self.broke = holder.or(self.broke.filter(|_| !is_planted(Defect::BrokeForgotten)));
         self.tried.note(with, why);
         let pause = self.pause.min(self.config.end.since(now));
         self.timer = Some(Timer::new(now, pause));

@@ -2,6 +2,7 @@
 
 use super::sending::{Outlet, Range, Sending, Upload, Waiting, Write};
 use crate::agent::OpenedFlow;
+use crate::planted::{Defect, is_planted};
 use weir_model::{Span, Time};
 use weir_proto::data::{ACK, DecodeError, Identity, Request, Response, Status, VERSION, decode_nak};
 use weir_proto::relay::{FlowKey, Open, PATH_BYTES, RelayPath};
@@ -150,10 +151,14 @@ impl Conversation {
                 None => Input::Nothing,
                 Some(&ACK) if self.is_all_written() => {
                     self.input.remove(0);
+                    if is_planted(Defect::AcknowledgementLost) {
+                        return Input::Nothing;
+                    }
                     (self.state, self.upload) = (State::Idle, None);
                     Input::Acknowledged
                 }
                 Some(_) => match decode_nak(&self.input) {
+                    Some(Some(_)) if is_planted(Defect::DoubtIgnored) => Input::Ended,
                     Some(Some(frame)) => Input::Doubted(frame),
                     Some(None) => Input::Nothing,
                     None => Input::Ended,
