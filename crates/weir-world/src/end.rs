@@ -115,6 +115,7 @@ impl World {
             };
             let forgotten = |fact: &JournalEntry| match fact {
                 JournalEntry::Put(block) => self.is_forgotten(block.coflow),
+                JournalEntry::Gone { coflow, .. } => self.is_forgotten(*coflow),
                 JournalEntry::Served { coflow, .. } => self.is_forgotten(*coflow),
                 _ => false,
             };

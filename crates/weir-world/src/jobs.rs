@@ -34,8 +34,8 @@ pub(crate) struct Block {
     pub(crate) size: u64,
     pub(crate) identity: Identity,
     /// The agent said that it holds it, last at this time.
-    is_put: bool,
-    put_at: Time,
+    pub(crate) is_put: bool,
+    pub(crate) put_at: Time,
     /// Its producer has checksums.
     has_checksums: bool,
 }

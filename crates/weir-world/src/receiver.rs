@@ -2,7 +2,7 @@
 
 use crate::content::{Content, Part, read_parts};
 use crate::events::{Call, Caller, Event, Reply};
-use crate::world::World;
+use crate::world::{BEGIN, World};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weir_core::receiver::{Link, Located, Output, Receiver, ReceiverConfig, ReceiverError};
@@ -11,6 +11,8 @@ use weir_proto::v1;
 
 /// How long a get may take.
 const TIME_LIMIT: Span = Span::from_millis(3_600_000);
+/// So long after a block was put whoever waits for it has heard so, where nothing fails.
+const ANSWERED: Span = Span::from_millis(100);
 /// In the order in which they are looked at.
 const LINKS: [Link; 2] = [Link::Holder, Link::Probe];
 
@@ -28,6 +30,8 @@ pub(crate) struct Get {
     pub(crate) connections: BTreeMap<Link, u64>,
     /// Its last call of the coordinator.
     call: u64,
+    /// When it began; none once it knows of a holder.
+    looks_since: Option<Time>,
     /// When it acts next.
     wakes: Time,
     pub(crate) is_done: bool,
@@ -49,6 +53,7 @@ impl Get {
             received: 0,
             connections: BTreeMap::new(),
             call: 0,
+            looks_since: None,
             wakes: Time::MAX,
             is_done: false,
             runs_again,
@@ -102,7 +107,7 @@ impl World {
         };
         let mut receiver = Receiver::new(config, self.buffers.pop().unwrap_or_default());
         receiver.handle_wanted(now);
-        (get.receiver, get.waits, get.received) = (Some(receiver), true, 0);
+        (get.receiver, get.waits, get.received, get.looks_since) = (Some(receiver), true, 0, Some(now));
         self.receiver_acts(number);
     }
 
@@ -236,6 +241,11 @@ impl World {
             Output::Explain => self.violate(format!("get {number} is told that its coflow was refused")),
             Output::Connect { link, address, pooled } => {
                 let (from, to) = (host_of(address), get.host);
+                if let Some(since) = get.looks_since.take() {
+                    self.check_word(number, since);
+                }
+                let get = &mut self.gets[number];
+                let Some(receiver) = &mut get.receiver else { return };
                 let idle = if pooled { self.idle.get_mut(&(to, from)).and_then(Vec::pop) } else { None };
                 if let Some((idle, connection)) =
                     idle.and_then(|idle| Some((idle, self.connections.get_mut(&idle)?)))
@@ -269,6 +279,18 @@ impl World {
             }
             Output::Verified { length } => self.take_frame(number, length),
             Output::End(result) => self.get_ended(number, result),
+        }
+    }
+
+    /// Where nothing fails, whoever waits for a block hears at once that it was put.
+    fn check_word(&mut self, number: usize, since: Time) {
+        let get = &self.gets[number];
+        // Agents have found the coordinator by then.
+        let settled = BEGIN + Span::from_millis(1_000);
+        let block = &self.jobs[get.job].blocks[get.block];
+        let due = block.put_at.max(since).max(settled) + ANSWERED;
+        if self.report.faults == 0 && block.is_put && due < self.now {
+            self.violate(format!("get {number} hears late of a block that was put"));
         }
     }
 

@@ -19,7 +19,7 @@ use weir_core::coordinator::SessionId;
 use weir_model::{Span, Time};
 
 /// The world's time begins here: clocks show the time of day.
-const BEGIN: Time = Time::from_millis(1_700_000_000_000);
+pub(crate) const BEGIN: Time = Time::from_millis(1_700_000_000_000);
 /// No party acts twice within this time for nothing.
 const STEP: Span = Span::from_nanos(50_000);
 /// How long everything is let be once all jobs are over, before it is looked at what is left.

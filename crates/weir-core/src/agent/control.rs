@@ -87,6 +87,7 @@ impl Agent {
             Some(Kind::Notice(notice)) => self.outputs.push_back(Output::Notice(notice.text)),
             Some(Kind::Accepted(accepted)) => {
                 self.standing = Standing { accepted_ns: accepted.at_ns, refused: false, ..self.standing };
+                self.forget_changed();
             }
             Some(Kind::Refused(refused)) => {
                 self.handle_refused();

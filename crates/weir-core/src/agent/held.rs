@@ -106,12 +106,23 @@ impl Agent {
     pub fn handle_changed(&mut self, coflow: u64, block: &str, place: &Place) -> bool {
         let key = (coflow, block.to_owned());
         if self.drop_places(&key, |held| held.place() == *place) {
-            self.changed.insert(key.clone());
-            if self.changed.len() > MAX_CHANGED {
-                self.changed.pop_first();
-            }
+            self.note_changed(key.clone());
         }
         self.blocks.contains_key(&key)
+    }
+
+    /// Whoever asks for a block is told that it changed, after a restart too.
+    pub(super) fn note_changed(&mut self, key: (u64, String)) {
+        self.changed.insert(key);
+        if self.changed.len() > MAX_CHANGED {
+            self.changed.pop_first();
+        }
+    }
+
+    /// The coordinator has been told which coflows are known: of others their end is not heard, so nothing of them stays.
+    pub(super) fn forget_changed(&mut self) {
+        let coflows = &self.coflows;
+        self.changed.retain(|(coflow, _)| coflows.contains_key(coflow));
     }
 
     /// The files of a block, the one that is served first.
@@ -288,6 +299,28 @@ mod tests {
             |path| JournalEntry::PlaceGone { coflow: 1, block: "b".into(), place: put(path, 7, 1).place() };
         let over = JournalEntry::Gone { coflow: 1, block: "b".into() };
         assert_eq!(journal(&mut agent), [gone("/a"), gone("/c.block"), over]);
+    }
+
+    #[test]
+    fn who_asks_for_a_block_that_is_gone_hears_so_after_restarts_until_it_is_put_again_or_its_coflow_ends() {
+        let mut one = agent();
+        one.handle_put(put("/a", 7, 1)).unwrap();
+        one.handle_changed(1, "b", &put("/a", 7, 1).place());
+        let mut two = agent();
+        journal(&mut one).into_iter().for_each(|entry| two.restore(entry));
+        // Its journal is written anew.
+        let mut three = agent();
+        let facts = two.facts(&mut FactCursor::default(), 100);
+        assert_eq!((facts.len(), two.most_facts()), (1, 1));
+        facts.into_iter().for_each(|entry| three.restore(entry));
+        let key = (1, "b".to_owned());
+        for agent in [&one, &two, &three] {
+            assert_eq!(agent.missing(&key), Status::Changed);
+        }
+        three.handle_put(put("/a", 7, 2)).unwrap();
+        assert_eq!((three.changed.len(), three.facts(&mut FactCursor::default(), 100).len()), (0, 1));
+        two.forget(1, 1);
+        assert_eq!(two.missing(&key), Status::NoSuchBlock);
     }
 
     #[test]

@@ -34,6 +34,8 @@ impl Agent {
                     facts.extend(
                         self.ended.ranges().map(|range| JournalEntry::EndedRange(range.first, range.last)),
                     );
+                    let changed = self.changed.iter().cloned();
+                    facts.extend(changed.map(|(coflow, block)| JournalEntry::Gone { coflow, block }));
                     Stage::Coflows(None)
                 }
                 Stage::Coflows(after) => self.coflow_facts(after, most, &mut facts),
@@ -48,7 +50,7 @@ impl Agent {
     pub fn most_facts(&self) -> usize {
         let ended = self.ended.ranges().count();
         let blocks = self.blocks.len().saturating_add(self.spares.values().map(VecDeque::len).sum());
-        let boot = usize::from(self.boot.is_some());
+        let boot = usize::from(self.boot.is_some()).saturating_add(self.changed.len());
         boot.saturating_add(ended).saturating_add(self.coflows.len().saturating_mul(2)).saturating_add(blocks)
     }
 

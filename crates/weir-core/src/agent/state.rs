@@ -202,7 +202,11 @@ impl Agent {
                 entry.sent_bytes = bytes.max(entry.sent_bytes);
                 entry.done.extend(marks);
             }
-            JournalEntry::Gone { coflow, block } => _ = self.take_places(&(coflow, block), |_| true),
+            JournalEntry::Gone { coflow, block } => {
+                let key = (coflow, block);
+                self.take_places(&key, |_| true);
+                self.note_changed(key);
+            }
             JournalEntry::PlaceGone { coflow, block, place } => {
                 self.take_places(&(coflow, block), |held| held.place() == place);
             }
