@@ -77,11 +77,20 @@ impl BitSet {
 
     /// Members in rising order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words
-            .iter()
-            .enumerate()
-            .flat_map(|(index, &word)| members(word).map(move |bit| index * 64 + bit))
+        members_of(&self.words)
     }
+
+    /// Members of both sets in rising order.
+    pub fn common<'a>(&'a self, other: &'a BitSet) -> impl Iterator<Item = usize> + 'a {
+        let words = self.words.iter().zip(&other.words).enumerate();
+        words.flat_map(|(index, (a, b))| members(a & b).map(move |bit| index * 64 + bit))
+    }
+}
+
+/// The numbers that stand in the words of a set, in rising order.
+#[inline]
+pub fn members_of(words: &[u64]) -> impl Iterator<Item = usize> + '_ {
+    words.iter().enumerate().flat_map(|(index, &word)| members(word).map(move |bit| index * 64 + bit))
 }
 
 /// The positions of the set bits of a word in rising order.
@@ -110,5 +119,8 @@ mod tests {
         assert_eq!(set.iter().collect::<Vec<_>>(), [3, 130, 199]);
         assert_eq!([set.rank(3), set.rank(4), set.rank(199)], [0, 1, 2]);
         assert!(set.contains(130) && !set.contains(64) && !set.is_empty());
+        let mut other = BitSet::new(200);
+        [3, 64, 199].into_iter().for_each(|number| other.insert(number));
+        assert_eq!(set.common(&other).collect::<Vec<_>>(), [3, 199]);
     }
 }

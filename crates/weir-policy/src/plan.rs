@@ -1,6 +1,7 @@
 //! What a policy decides, in compact form.
 
 use crate::admit::Refusal;
+use crate::bits::BitSet;
 use crate::view::{ClassId, CoflowTable, FlowRef, Slot};
 use weir_model::{LinkId, Rate};
 
@@ -98,6 +99,16 @@ impl Plan {
             Some(_) => view.own_rate(at),
         };
         Rate::from_bytes_per_sec(rate)
+    }
+
+    /// Adds to `rates`, in the place of each of some links, the bytes per second that all live flows on it get together,
+    /// once the table has adopted the plan and before it advances. See `view/crossing.rs` for the cost.
+    pub fn add_rates_on(&self, view: &CoflowTable, links: &BitSet, rates: &mut [f64]) {
+        if self.levels.is_empty() {
+            view.add_own_rates_on(links, rates);
+        } else {
+            view.add_level_rates_on(&self.levels, links, rates);
+        }
     }
 
     /// Calls `visit` with every live flow and its rate once the table has adopted the plan, coflows by

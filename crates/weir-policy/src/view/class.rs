@@ -1,6 +1,6 @@
 //! Path classes: live flows with the same source and destination, across coflows.
 
-use weir_model::{Fabric, HostId, LinkId, Path};
+use weir_model::{Fabric, HostId, LinkId, LinkKind, Path};
 
 /// A path class, an index that stays valid as long as its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,6 +63,8 @@ pub(super) struct Classes {
     pub(super) all: Vec<Class>,
     /// Per source, class index + 1 per destination; a row exists once its source had a flow.
     rows: Vec<Vec<u32>>,
+    /// Per link of the fabric, what it stands for.
+    pub(super) kinds: Vec<LinkKind>,
     /// Bytes a flow at the link's level has moved since the link was last without such flows.
     pub(super) served: Vec<f64>,
 }
@@ -72,6 +74,7 @@ impl Classes {
         Classes {
             all: Vec::new(),
             rows: vec![Vec::new(); fabric.hosts() as usize],
+            kinds: fabric.links().iter().map(|link| link.kind).collect(),
             served: vec![0.0; fabric.links().len()],
         }
     }
@@ -97,6 +100,27 @@ impl Classes {
             *entry = self.all.len() as u32;
         }
         Some(ClassId(*entry - 1))
+    }
+
+    /// Calls `visit` with every class that crosses the link of a host; with none for other links.
+    pub(super) fn for_each_at_host(&self, link: usize, mut visit: impl FnMut(&Class)) {
+        let mut enter = |entry: &u32| {
+            if let Some(class) = entry.checked_sub(1) {
+                visit(&self.all[class as usize]);
+            }
+        };
+        match self.kinds[link] {
+            LinkKind::Uplink(host) => self.rows[host.index()].iter().for_each(enter),
+            LinkKind::Downlink(host) => {
+                self.rows.iter().filter_map(|row| row.get(host.index())).for_each(&mut enter);
+            }
+            LinkKind::RackUplink(_) | LinkKind::RackDownlink(_) | LinkKind::Site { .. } => {}
+        }
+    }
+
+    /// Whether a link is the one of a host: all traffic from the host, or all to it, crosses it.
+    pub(super) fn is_of_host(&self, link: usize) -> bool {
+        matches!(self.kinds[link], LinkKind::Uplink(_) | LinkKind::Downlink(_))
     }
 
     /// Bytes each flow of the class has been served by levels, up to a constant of the class.

@@ -19,6 +19,7 @@
 mod class;
 mod coflow;
 mod corrected;
+mod crossing;
 mod moving;
 mod paced;
 mod sharing;

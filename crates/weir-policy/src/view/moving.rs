@@ -46,6 +46,12 @@ impl Line {
         self.left - self.per_sec * secs_between(self.since, clock)
     }
 
+    /// Bytes by which it shrinks in a second.
+    #[inline]
+    pub(super) fn per_sec(&self) -> f64 {
+        self.per_sec
+    }
+
     #[inline]
     pub(super) fn change(&mut self, clock: u64, bytes: f64, per_sec: f64) {
         self.left = self.at(clock) + bytes;

@@ -65,7 +65,7 @@ pub struct Changes {
 /// All live coflows. Iteration is by (arrival, id) whatever the order of insertion.
 #[derive(Clone, Debug)]
 pub struct CoflowTable {
-    hosts: usize,
+    pub(super) hosts: usize,
     pub(super) links: usize,
     pub(super) slots: Vec<Option<Box<Coflow>>>,
     free: Vec<Slot>,

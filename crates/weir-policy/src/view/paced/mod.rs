@@ -36,7 +36,7 @@ use super::coflow::FLOOR_BYTES;
 use super::moving::{end_after, secs_between};
 use meter::{Entry, Meter};
 use std::cmp::Reverse;
-use weir_model::Path;
+use weir_model::{LinkId, Path};
 
 /// An end that never comes.
 pub(in crate::view) const NEVER: u64 = u64::MAX;
@@ -273,6 +273,24 @@ impl Paced {
 
     pub(in crate::view) fn rate(&self, flow: u32) -> f64 {
         self.place(flow).map_or(0.0, |place| self.pace(place) * self.weight(&self.cells[place]))
+    }
+
+    /// Sum of the rates on a link that so many live flows cross. Where the link limits all of them, or has nothing for
+    /// them, in every share, that is seen from its meters; else its cells are looked at.
+    pub(in crate::view) fn rate_on(&self, link: LinkId, live: u32) -> f64 {
+        let index = self.index_of[link.index()];
+        let Some(crossed) = self.links.get(index as usize) else { return 0.0 };
+        let of_link = index as usize * self.shares..(index as usize + 1) * self.shares;
+        let (levels, meters) = (&self.levels[of_link.clone()], &self.meters[of_link]);
+        let is_plain = |(level, meter): (&Level, &Meter)| level.now == 0.0 || meter.attached == live;
+        if levels.iter().zip(meters).all(is_plain) {
+            // A meter at level 0 adds nothing, whatever is attached to it.
+            return meters.iter().map(|meter| meter.level * meter.weight).sum();
+        }
+        // Cells that were left are attached to no meter.
+        let rate =
+            |&(cell, _): &(u32, u32)| self.pace(cell as usize) * self.weight(&self.cells[cell as usize]);
+        crossed.cells.iter().map(rate).sum()
     }
 
     /// Sum of the rates.
