@@ -66,12 +66,13 @@ impl CoflowTable {
     /// Adds what flows on links move together by the drains and grants, or by the shares, that were adopted.
     pub(crate) fn add_own_rates_on(&self, links: &BitSet, rates: &mut [f64]) {
         for (slot, coflow) in self.coflows() {
-            let per_base = self.drain(slot) * coflow.scale;
+            let drain = self.drain(slot);
             for link in coflow.link_set().common(links) {
                 let load = &coflow.loads[link];
                 rates[link] += match &coflow.paced {
                     Some(paced) => paced.rate_on(LinkId(link as u32), load.flows),
-                    None => load.base * per_base + load.granted.per_sec(),
+                    // As the rate of a single flow is computed, so that a sum of one is the same to the bit.
+                    None => load.base * coflow.scale * drain + load.granted.per_sec(),
                 };
             }
         }
@@ -190,7 +191,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        #![proptest_config(ProptestConfig::with_cases(96))]
         #[test]
         fn flows_and_rates_on_links_are_those_of_a_look_at_every_flow(
             kind in 0..4usize,

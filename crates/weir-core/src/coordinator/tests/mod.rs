@@ -9,6 +9,7 @@ mod claims;
 mod defects;
 mod differences;
 mod foreign;
+mod giving;
 mod holders;
 mod leases;
 mod noise;
