@@ -258,12 +258,16 @@ impl Coordinator {
         if self.gifts.is_empty() {
             return;
         }
+        // Rates are many and gifts few.
+        let mut met = BTreeSet::new();
         for (at, rate) in rates.iter_mut() {
-            *rate += self.gift(*at);
+            if let Some(gift) = self.gifts.get(at) {
+                *rate += gift;
+                met.insert(*at);
+            }
         }
-        let granted: BTreeSet<FlowRef> = rates.iter().map(|&(at, _)| at).collect();
         let drained = |at: FlowRef| self.table.drain(at.coflow) * self.table.remaining(at);
-        let others = self.gifts.iter().filter(|(at, _)| !granted.contains(at));
+        let others = self.gifts.iter().filter(|(at, _)| !met.contains(at));
         rates.extend(others.map(|(&at, &gift)| (at, drained(at) + gift)));
     }
 
