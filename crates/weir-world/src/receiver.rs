@@ -346,7 +346,7 @@ impl World {
                 ));
             }
             // Its machine was lost, and the task that put it runs again.
-            Err(ReceiverError::Gone) if self.put_again(job, of) => {
+            Err(ReceiverError::Gone) if self.all_put_again(job, of) => {
                 let after = self.millis(5, 100);
                 self.get_later(number, after);
             }
