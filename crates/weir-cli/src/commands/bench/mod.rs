@@ -3,6 +3,7 @@
 mod coordinator;
 mod daemons;
 mod deciding;
+mod gets;
 mod load;
 mod loopback;
 mod planning;
@@ -40,6 +41,8 @@ pub(crate) enum BenchCommand {
     Restart(restart::RestartArgs),
     /// Puts a second and the time to a first byte, by what a put that was answered for outlives
     Puts(puts::PutsArgs),
+    /// The processor time of a flow, by who takes it
+    Gets(gets::GetsArgs),
     /// What a receiver that reads slowly, or stops, costs the others on its uplink
     SlowReader(slow_reader::SlowReaderArgs),
     /// What one peer at its worst costs the calls and the flows of others
@@ -60,6 +63,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Relay(args) => relay::relay(&args),
         BenchCommand::Restart(args) => restart::restart(&args),
         BenchCommand::Puts(args) => puts::puts(&args),
+        BenchCommand::Gets(args) => gets::gets(&args),
         BenchCommand::SlowReader(args) => slow_reader::slow_reader(&args),
         BenchCommand::WorstPeer(args) => worst_peer::worst_peer(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
