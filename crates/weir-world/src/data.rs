@@ -20,10 +20,9 @@ pub(crate) const SEGMENT_BYTES: u32 = 1_448;
 
 /// A connection from a receiver's process to an agent.
 pub(crate) struct Connection {
-    /// The agent's host, and its process.
+    /// The agent's host.
     pub(crate) from: u32,
-    pub(crate) life: u64,
-    /// The receiver's host. There: which get has it, and what for; none while it waits for another one.
+    /// The receiver's host, which of its gets has it, and what for; none while it waits for another get.
     pub(crate) to: u32,
     pub(crate) get: Option<(usize, Link)>,
     /// Whether the receiver's process has it open, and whether nothing comes on it any more.
@@ -53,7 +52,6 @@ impl World {
         let number = self.number();
         let connection = Connection {
             from,
-            life: 0,
             to,
             get: Some((get, link)),
             is_open: true,
@@ -86,7 +84,6 @@ impl World {
         if side.agent.is_none() {
             return self.lose_receiver(number);
         }
-        connection.life = side.life;
         connection.talk = Some(Conversation::new(side.now(now)));
         let delay = self.delay();
         self.later(delay, Event::Connected { connection: number });
@@ -221,6 +218,7 @@ impl World {
         }
     }
 
+    /// The receiver's kernel hears that nothing comes on it any more.
     pub(crate) fn receiver_loses(&mut self, number: u64) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.talk = None;

@@ -217,15 +217,17 @@ impl World {
         let job = &mut self.jobs[number];
         (job.stage, job.ended_by) = (Stage::Over, Some(life));
         job.is_end_forgotten = died_lately;
-        // Agents know of what they served themselves: a block that is got once more, from another holder, counts once more.
-        let has_copies = job.blocks.len() > job.gets.len();
         let sizes = job.gets.iter().map(|&get| job.blocks[self.gets[get].block].size);
         let moved = (job.gets.len() as u64, sizes.sum());
         let counted = record.map_or((0, 0), |record| (record.flows, record.bytes));
         // What is not acknowledged when an agent or the coordinator is killed is not counted.
         let exact = self.report.faults == 0;
-        let too_many = (counted.0 > moved.0 || counted.1 > moved.1) && !self.forgot_done;
-        if !has_copies && (too_many || (exact && counted != moved)) {
+        // Agents know of what they served themselves: a block that is got once more, from another holder, counts once more.
+        let copies = job.blocks.len() as u64 - moved.0;
+        let most = (moved.0 + copies, job.blocks.iter().map(|block| block.size).sum::<u64>());
+        let too_many = (counted.0 > most.0 || counted.1 > most.1) && !self.forgot_done;
+        let too_few = counted.0 < moved.0 || counted.1 < moved.1;
+        if too_many || (exact && (too_few || (copies == 0 && counted != moved))) {
             self.violate(format!(
                 "job {number} moved {moved:?} flows and bytes, and {counted:?} are counted"
             ));

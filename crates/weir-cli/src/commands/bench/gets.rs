@@ -80,6 +80,7 @@ struct Report {
 pub(crate) fn gets(args: &GetsArgs) -> Result<(), Failure> {
     find_for_hosts(&args.policy)?;
     let output = Files::default().may_write("--json", args.json.as_ref())?;
+    daemons::raise_descriptors()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut seen = vec![Vec::new(); args.block_bytes.len()];
     let bed = runtime.block_on(Bed::start(args))?;
