@@ -48,10 +48,16 @@ pub enum Defect {
     BrokeForgotten,
     /// A holder does not hear that a frame did not have its checksum.
     DoubtIgnored,
+    /// A relay does not tell the next one that a flow is over.
+    EndKept,
+    /// A relay takes no more of a flow than it does at first.
+    CreditKept,
+    /// A receiver that came to a relay before its flow is not told of it.
+    SubscriberForgotten,
 }
 
 /// All of them.
-pub const ALL: [Defect; 22] = [
+pub const ALL: [Defect; 25] = [
     Defect::PutNotWritten,
     Defect::OffsetForgotten,
     Defect::CloseNotTold,
@@ -74,6 +80,9 @@ pub const ALL: [Defect; 22] = [
     Defect::AcknowledgementLost,
     Defect::BrokeForgotten,
     Defect::DoubtIgnored,
+    Defect::EndKept,
+    Defect::CreditKept,
+    Defect::SubscriberForgotten,
 ];
 
 /// Those of them that take thousands of seeds to find.

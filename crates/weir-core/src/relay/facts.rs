@@ -15,6 +15,9 @@ pub struct RelayConfig {
     pub address: SocketAddr,
     /// When it was started, in milliseconds since the Unix epoch: its sessions count on from there.
     pub started_ms: u64,
+    /// Bytes of a flow that it takes beyond what goes on from it, at most: [`WINDOW_BYTES`](super::WINDOW_BYTES) unless there is a
+    /// reason.
+    pub window_bytes: u64,
 }
 
 /// Somebody that sends to this relay: another relay, or one flow of a host.

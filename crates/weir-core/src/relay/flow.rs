@@ -136,6 +136,11 @@ impl<P> Flow<P> {
         }
     }
 
+    /// Whether nothing of it came here.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.incoming.values().all(|incoming| incoming.received == 0)
+    }
+
     /// Whether the receiver has all, or wants no more, and nothing more comes from whoever said so. Where it goes to
     /// its receiver everyone must have: else, what is still on its way decides whether it is whole. Elsewhere one is
     /// enough: rules may lead a flow in a circle, where each waits for the one before it to say so.

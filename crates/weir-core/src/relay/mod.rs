@@ -43,6 +43,7 @@ mod facts;
 mod flow;
 mod hops;
 mod meter;
+mod neighbours;
 mod queue;
 mod reassembly;
 mod state;
@@ -53,6 +54,7 @@ mod window;
 
 pub use facts::{HopId, Message, Output, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind};
 pub use meter::LinkMeter;
+pub use neighbours::Neighbours;
 pub use queue::NextHopQueue;
 pub use reassembly::{Misplaced, Reassembly};
 pub use state::{ALIVE_INTERVAL, Relay, SILENCE_LIMIT, WAIT_LIMIT};

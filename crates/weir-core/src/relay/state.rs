@@ -7,6 +7,7 @@ use super::hops::Hop;
 use super::reassembly::Reassembly;
 use super::table::ForwardingTable;
 use super::window::{Window, window_bytes};
+use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
@@ -139,7 +140,7 @@ impl<P> Relay<P> {
             hop_limit: header.hop_limit.saturating_sub(1),
             entered,
             incoming: BTreeMap::new(),
-            window: Window::new(window_bytes(self.flows.len().saturating_add(1), delivered)),
+            window: Window::new(self.window_bytes(self.flows.len().saturating_add(1), delivered)),
             way,
             held: 0,
             turn: self.turn,
@@ -152,6 +153,10 @@ impl<P> Relay<P> {
         }
     }
 
+    fn window_bytes(&self, flows: usize, delivered: bool) -> u64 {
+        window_bytes(flows, delivered).min(self.config.window_bytes)
+    }
+
     /// Finds the way of a new flow.
     fn set_out(&mut self, now: Time, key: FlowKey) {
         let Some(flow) = self.flows.get_mut(&key) else { return };
@@ -159,7 +164,8 @@ impl<P> Relay<P> {
             self.report_miss(key);
             return self.set_route(now, key);
         }
-        if let Some((subscriber, _)) = self.waiting.remove(&key)
+        if let Some((subscriber, _)) =
+            self.waiting.remove(&key).filter(|_| !is_planted(Defect::SubscriberForgotten))
             && let Some(delivery) = flow.delivery()
         {
             delivery.subscriber = Some(subscriber);
@@ -216,6 +222,11 @@ impl<P> Relay<P> {
     /// Whether a receiver has a flow, or waits for one.
     pub fn is_subscribed(&self, subscriber: SubscriberId) -> bool {
         self.subscriptions.contains_key(&subscriber)
+    }
+
+    /// Whether it has no flow, and nobody waits for one.
+    pub fn is_idle(&self) -> bool {
+        self.flows.is_empty() && self.waiting.is_empty() && self.held == 0
     }
 
     /// Bytes of all flows that wait here.
@@ -356,8 +367,12 @@ impl<P> Relay<P> {
     pub(super) fn grant(&mut self, key: FlowKey, taken: u64) {
         let flows = self.flows.len();
         let Some(flow) = self.flows.get_mut(&key) else { return };
-        let window = window_bytes(flows, flow.open.destination == self.config.address);
-        let Some(granted) = flow.window.raise(taken, window) else { return };
+        let window =
+            window_bytes(flows, flow.open.destination == self.config.address).min(self.config.window_bytes);
+        let Some(granted) = flow.window.raise(taken, window, flow.bytes) else { return };
+        if is_planted(Defect::CreditKept) {
+            return;
+        }
         let header = Header::about(key, Kind::Credit, granted);
         let upstreams = flow.incoming.iter().filter(|(_, incoming)| incoming.ended.is_none());
         self.outputs.extend(upstreams.map(|(&upstream, _)| Output::ToUpstream { upstream, header }));
@@ -368,6 +383,10 @@ impl<P> Relay<P> {
         let Some(flow) = self.flows.get(&key).filter(|flow| flow.is_over()) else { return };
         match &flow.way {
             Way::Deliver(delivery) if delivery.reassembly.is_complete() => self.remove(key, true),
+            // All came by another way, and was forgotten before this one was opened.
+            Way::Deliver(delivery) if delivery.subscriber.is_none() && flow.is_untouched() => {
+                self.remove(key, true);
+            }
             Way::Deliver(delivery) if delivery.reassembly.has_hole() => self.give_up(key),
             Way::Deliver(_) => {}
             Way::Forward(forward) => {
@@ -375,7 +394,8 @@ impl<P> Relay<P> {
                 if forward.opened.iter().any(left) {
                     return;
                 }
-                for &hop in &forward.opened {
+                let told = forward.opened.iter().filter(|_| !is_planted(Defect::EndKept));
+                for &hop in told {
                     let sent = self.hops.get(&hop).map_or(0, |hop| hop.queue.sent(key));
                     let header = Header::about(key, Kind::End, sent);
                     self.outputs.push_back(Output::ToHop { hop, header, open: None });

@@ -47,10 +47,15 @@ impl Window {
         self.granted
     }
 
-    /// All bytes before `taken` may go on; the new grant, if it is worth saying: a quarter of the window more.
-    pub fn raise(&mut self, taken: u64, window: u64) -> Option<u64> {
-        let grant = taken.saturating_add(window);
-        if grant < self.granted.saturating_add(window / 4) {
+    /// All bytes before `taken` may go on, of a flow of so many bytes; the new grant, if it is worth saying: a quarter of the
+    /// window more, or the rest of the flow. No more is granted than the flow has, and a message, as long as one may be, for whoever
+    /// wants room for that before he reads: where rules lead a flow in a circle, each relay there raises its grant because the
+    /// next one did.
+    pub fn raise(&mut self, taken: u64, window: u64, bytes: u64) -> Option<u64> {
+        let most = bytes.saturating_add(MAX_DATA_BYTES as u64);
+        let grant = taken.saturating_add(window).min(most);
+        let is_rest = grant == most && self.granted < most;
+        if !is_rest && (grant <= self.granted || grant < self.granted.saturating_add(window / 4)) {
             return None;
         }
         self.granted = grant;
@@ -71,13 +76,26 @@ mod tests {
             let (mut window, mut most) = (Window::new(size), 0);
             for taken in taken {
                 let before = window.granted();
-                let said = window.raise(taken, size);
+                let said = window.raise(taken, size, u64::MAX);
                 most = most.max(taken);
                 prop_assert!(window.granted() >= before && said.unwrap_or(before) == window.granted());
                 prop_assert!(window.granted() <= most + size);
                 prop_assert!(window.granted() + size / 4 > most + size - 1);
             }
         }
+    }
+
+    /// A window of 40 bytes: 10 more are worth saying, and the last 3 are said.
+    #[test]
+    fn what_a_flow_does_not_have_is_not_granted() {
+        const MESSAGE: u64 = MAX_DATA_BYTES as u64;
+        let mut window = Window::new(MESSAGE);
+        let said = [5, 10, 15, 20, 23, 60, 90].map(|taken| window.raise(taken, 40 + MESSAGE, 63));
+        let said = said.map(|said| said.map(|granted| granted - MESSAGE));
+        let quarter = (40 + MESSAGE) / 4;
+        assert_eq!(said[..4], [None; 4], "less than {quarter} more");
+        assert_eq!(said[4..], [Some(63), None, None]);
+        assert_eq!(Window::new(40 + MESSAGE).raise(30, 40 + MESSAGE, 30), None);
     }
 
     /// 64 MiB / 32 flows and 128 MiB / 64; and for many the least.

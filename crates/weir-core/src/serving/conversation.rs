@@ -54,6 +54,14 @@ pub struct Opening {
     pub path: Option<RelayPath>,
 }
 
+impl Opening {
+    /// The way by relays that its bytes may take. There is none where none are left: relays carry flows that have bytes, and a
+    /// receiver that waits for none acknowledges before one is reached.
+    pub fn way(&self) -> Option<RelayPath> {
+        self.path.filter(|_| self.opened.offset < self.opened.block.size)
+    }
+}
+
 #[derive(Debug)]
 enum State {
     /// A request is waited for.

@@ -274,6 +274,13 @@ fn the_answer_goes_out_before_anything_may_be_sent_and_a_header_with_the_first_b
 }
 
 #[test]
+fn a_rest_without_bytes_goes_by_no_relay() {
+    let way = |offset, size| opening(request(offset), Some(path()), size).way();
+    assert_eq!(way(0, 1), Some(path()));
+    assert_eq!((way(0, 0), way(FRAME_BYTES, FRAME_BYTES)), (None, None));
+}
+
+#[test]
 fn an_acknowledgement_before_all_was_written_ends_the_connection() {
     let (mut talk, mut sockets) = serving(10);
     sockets.write(&mut talk, &[Range { offset: 0, size: 10 }], 9, &mut std::iter::empty());

@@ -116,7 +116,7 @@ impl Running {
         };
         let Some(served) = served else { return };
         let next = &mut self.next_token;
-        let relay = opening.path.and_then(|path| {
+        let relay = opening.way().and_then(|path| {
             let (upload, open) = self.uploads.begin(now, token, next, &path)?;
             let is_watched = self.poller.add(&upload.stream, upload.token).is_ok();
             is_watched.then(|| (upload, FlowKey::of(&opening.request, &path), open))

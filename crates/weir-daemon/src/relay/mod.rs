@@ -15,7 +15,7 @@ pub use rules_file::{RulesError, StaticRules};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use tokio::sync::{mpsc, oneshot};
-use weir_core::relay::RelayConfig;
+use weir_core::relay::{RelayConfig, WINDOW_BYTES};
 use weir_model::Rate;
 use weir_net::{Clock, Poller, Waker};
 use weir_proto::v1;
@@ -113,7 +113,13 @@ pub async fn serve(
     let address = options.advertise.map_or_else(|| listener.local_addr(), Ok)?;
     let clock = Clock::start();
     let started_ms = clock.now().nanos() / 1_000_000;
-    let config = RelayConfig { name: options.name, site: options.site, address, started_ms };
+    let config = RelayConfig {
+        name: options.name,
+        site: options.site,
+        address,
+        started_ms,
+        window_bytes: WINDOW_BYTES,
+    };
     let poller = Poller::new()?;
     let (commands, inbox) = Commands::new(poller.waker());
     let edge = data_plane::Edge {

@@ -2,6 +2,7 @@
 
 use super::super::facts::{HopId, Output, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
 use super::super::state::Relay;
+use super::super::window::WINDOW_BYTES;
 use super::network::{address, key};
 use proptest::prelude::*;
 use weir_model::{Span, Time};
@@ -14,8 +15,13 @@ const LENGTH: u32 = MAX_DATA_BYTES as u32;
 const BYTES: u64 = 1 << 40;
 
 fn relay() -> Relay<()> {
-    let mut relay =
-        Relay::new(RelayConfig { name: "r0".to_owned(), site: 0, address: address(0), started_ms: 0 });
+    let mut relay = Relay::new(RelayConfig {
+        name: "r0".to_owned(),
+        site: 0,
+        address: address(0),
+        started_ms: 0,
+        window_bytes: WINDOW_BYTES,
+    });
     relay.handle_session_up();
     relay
 }

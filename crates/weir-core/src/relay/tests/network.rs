@@ -2,6 +2,7 @@
 
 use super::super::facts::{HopId, Output, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
 use super::super::state::{ALIVE_INTERVAL, Relay};
+use super::super::window::WINDOW_BYTES;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
@@ -74,6 +75,7 @@ impl Network {
             site: relay as u32,
             address: address(relay),
             started_ms: 0,
+            window_bytes: WINDOW_BYTES,
         };
         let mut network = Network {
             now: Time::from_millis(1),
@@ -219,6 +221,19 @@ impl Network {
             _ => self.feed(),
         }
         self.act();
+    }
+
+    /// What is on its way arrives, and what is said then too, but at most so many messages. How many did.
+    pub(super) fn arrivals(&mut self, most: usize) -> usize {
+        let mut arrived = 0;
+        while let Some(passing) = self.wire.iter_mut().find_map(VecDeque::pop_front)
+            && arrived < most
+        {
+            self.arrive(passing);
+            self.act();
+            arrived += 1;
+        }
+        arrived
     }
 
     fn arrive(&mut self, passing: Passing) {

@@ -100,6 +100,33 @@ fn a_loop_ends_at_the_hop_limit() {
     assert!(looped >= 1, "{looped}");
 }
 
+/// Each of two relays grants because the other one did: not more than the flow has. An `Open` each way, and credits by a quarter
+/// of a window.
+#[test]
+fn relays_in_a_circle_do_not_go_on_granting() {
+    let mut network = Network::new(3, 3);
+    network.set_rule(0, &[(1, 1.0)], 0);
+    network.set_rule(1, &[(0, 1.0)], 0);
+    network.begin(0, 0, 2, BYTES);
+    let arrived = network.arrivals(1_000);
+    assert!(arrived < 40, "{arrived} messages, and no byte among them");
+}
+
+/// A rule that came when all was sent has opened another way, and what is said there comes last.
+#[test]
+fn a_way_that_was_opened_too_late_gives_nothing_up() {
+    let mut network = Network::new(3, 3);
+    let subscriber = network.begin(0, 0, 2, 500);
+    while network.receivers[&subscriber].bytes < 500 {
+        network.step();
+    }
+    network.set_rule(0, &[(1, 1.0), (2, 1.0)], 0);
+    network.acknowledge();
+    network.arrivals(100);
+    let resets: u64 = network.relays.iter().map(|relay| relay.counters().reset).sum();
+    assert_eq!((resets, network.open_flows()), (0, 0));
+}
+
 /// Two sites that pass on for each other: what enters takes the detour, what comes from the other goes on.
 #[test]
 fn a_rule_of_what_enters_lets_the_rest_go_straight_on() {
@@ -226,8 +253,13 @@ fn links_are_told_by_site_and_only_while_they_are_waited_for() {
     use super::super::state::Relay;
     use super::network::address;
     use weir_proto::v1;
-    let mut relay =
-        Relay::<()>::new(RelayConfig { name: "r0".to_owned(), site: 0, address: address(0), started_ms: 0 });
+    let mut relay = Relay::<()>::new(RelayConfig {
+        name: "r0".to_owned(),
+        site: 0,
+        address: address(0),
+        started_ms: 0,
+        window_bytes: WINDOW_BYTES,
+    });
     let entry = |number: usize, site| v1::RelayEntry {
         relay: format!("r{number}"),
         site,
