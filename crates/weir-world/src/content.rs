@@ -84,6 +84,41 @@ impl Part {
     }
 }
 
+impl Part {
+    /// Takes bytes off the front, fewer than there are.
+    fn split_front(&mut self, taken: u64) -> Part {
+        match self {
+            Part::Bytes(bytes) => Part::Bytes(bytes.drain(..taken as usize).collect()),
+            Part::Payload { of, offset, count, is_damaged } => {
+                let front = Part::Payload {
+                    of: *of,
+                    offset: *offset,
+                    count: taken,
+                    is_damaged: std::mem::take(is_damaged),
+                };
+                (*offset, *count) = (*offset + taken, *count - taken);
+                front
+            }
+            Part::End => Part::End,
+        }
+    }
+}
+
+/// Takes as many bytes off the front as there are before the end, and are wanted.
+pub(crate) fn take_parts(parts: &mut VecDeque<Part>, mut wanted: u64) -> Vec<Part> {
+    let mut taken = Vec::new();
+    while let Some(part) = parts.front_mut().filter(|part| wanted > 0 && !matches!(part, Part::End)) {
+        let count = part.len().min(wanted);
+        wanted -= count;
+        if count < part.len() {
+            taken.push(part.split_front(count));
+        } else {
+            taken.extend(parts.pop_front());
+        }
+    }
+    taken
+}
+
 /// As many bytes as there are, and room is; what is left stays.
 pub(crate) fn read_parts(parts: &mut VecDeque<Part>, room: &mut [u8]) -> usize {
     let mut filled = 0;

@@ -2,10 +2,12 @@
 
 use crate::content::Part;
 use crate::events::Event;
+use crate::messages::RelayEnd;
 use crate::serving::Served;
 use crate::world::World;
 use std::collections::VecDeque;
 use weir_core::receiver::Link;
+use weir_core::relay::HopId;
 use weir_core::serving::Conversation;
 use weir_model::{Span, Time};
 
@@ -18,20 +20,59 @@ const KEEPALIVE: (u64, u64) = (10_000, 25_000);
 /// Of a full segment.
 pub(crate) const SEGMENT_BYTES: u32 = 1_448;
 
-/// A connection from a receiver's process to an agent.
+/// When the links of a machine are free.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Port {
+    up_free: Time,
+    down_free: Time,
+}
+
+/// The end of a connection that is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    Sender,
+    Reader,
+}
+
+/// Who is at the ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// An agent, and a receiver that dialled it.
+    Serving,
+    /// A relay, and a receiver that dialled it.
+    Delivery,
+    /// An agent, and a relay that it dialled for the flow that was asked for on this connection.
+    Upload(u64),
+    /// A relay, and a neighbour that it dialled.
+    Hop(HopId),
+}
+
+impl Role {
+    /// Whether the end that sends flows has dialled.
+    pub(crate) fn is_dialled_by_sender(self) -> bool {
+        matches!(self, Role::Upload(_) | Role::Hop(_))
+    }
+}
+
+/// A connection: one end sends flows, the other reads them.
 pub(crate) struct Connection {
-    /// The agent's host.
+    pub(crate) role: Role,
+    /// The machines of the sender and of the reader.
     pub(crate) from: u32,
-    /// The receiver's host, which of its gets has it, and what for; none while it waits for another get.
     pub(crate) to: u32,
+    /// Which get of a receiver's process has it, and what for; none while it waits for another get.
     pub(crate) get: Option<(usize, Link)>,
-    /// Whether the receiver's process has it open, and whether nothing comes on it any more.
+    /// Whether the reader has it open, and whether nothing comes on it any more.
     pub(crate) is_open: bool,
     is_broken: bool,
-    /// The agent's end, while it has it open.
+    /// Whether the sender has it open; where a receiver dialled an agent, its end of it instead.
+    pub(crate) sends: bool,
     pub(crate) talk: Option<Conversation>,
-    /// What the agent serves on it.
+    /// What the agent serves on it, and the connection by which it does so, if that is another one.
     pub(crate) served: Option<Served>,
+    pub(crate) upload: Option<u64>,
+    /// What relays at its ends have of it.
+    pub(crate) relay: RelayEnd,
     /// What was written and is not acknowledged.
     pub(crate) in_flight: u64,
     pub(crate) is_blocked: bool,
@@ -46,18 +87,20 @@ pub(crate) struct Connection {
     said: Time,
 }
 
-impl World {
-    /// A receiver's process dials an agent.
-    pub(crate) fn dial(&mut self, get: usize, link: Link, from: u32, to: u32) -> u64 {
-        let number = self.number();
-        let connection = Connection {
+impl Connection {
+    fn new(role: Role, from: u32, to: u32) -> Connection {
+        Connection {
+            role,
             from,
             to,
-            get: Some((get, link)),
-            is_open: true,
+            get: None,
+            is_open: !role.is_dialled_by_sender(),
             is_broken: false,
+            sends: role.is_dialled_by_sender(),
             talk: None,
             served: None,
+            upload: None,
+            relay: RelayEnd::default(),
             in_flight: 0,
             is_blocked: false,
             unread: VecDeque::new(),
@@ -66,36 +109,88 @@ impl World {
             full_since: Time::ZERO,
             was_full: Span::ZERO,
             said: Time::ZERO,
-        };
-        self.connections.insert(number, connection);
+        }
+    }
+
+    /// Whether anything is at the end that sends.
+    pub(crate) fn has_sender(&self) -> bool {
+        self.sends || self.talk.is_some()
+    }
+
+    /// Whether a relay reads it.
+    pub(crate) fn is_read_by_relay(&self) -> bool {
+        self.role.is_dialled_by_sender()
+    }
+}
+
+impl World {
+    /// A receiver's process dials an agent, or a relay.
+    pub(crate) fn dial_for(&mut self, get: usize, link: Link, from: u32, to: u32) -> u64 {
+        let role = if self.relay_of(from).is_some() { Role::Delivery } else { Role::Serving };
+        let number = self.dial(role, from, to);
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.get = Some((get, link));
+        }
+        number
+    }
+
+    /// A process dials another one. Flows will go from one machine to the other, whoever dials.
+    pub(crate) fn dial(&mut self, role: Role, from: u32, to: u32) -> u64 {
+        let number = self.number();
+        self.connections.insert(number, Connection::new(role, from, to));
         let delay = self.delay();
         self.later(delay, Event::Dialled { connection: number });
         number
     }
 
-    /// It is there: the agent's kernel takes it.
+    /// It is there: the kernel of the machine that was dialled takes it.
     pub(crate) fn dialled(&mut self, number: u64) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        let side = &self.hosts[connection.from as usize];
-        if side.is_down {
-            return;
+        let by_sender = connection.role.is_dialled_by_sender();
+        let machine = if by_sender { connection.to } else { connection.from };
+        let (is_down, runs) = match self.hosts.get(machine as usize) {
+            Some(host) => (host.is_down, host.agent.is_some()),
+            None => {
+                let relay = &self.relays[machine as usize - self.hosts.len()];
+                (relay.is_down, relay.core.is_some())
+            }
+        };
+        match (is_down, runs, by_sender) {
+            (true, ..) => return,
+            (false, false, false) => return self.lose_receiver(number),
+            (false, false, true) => return self.lose_sender(number),
+            (false, true, true) => connection.is_open = true,
+            (false, true, false) => match self.hosts.get(machine as usize) {
+                Some(host) => connection.talk = Some(Conversation::new(host.now(now))),
+                None => connection.sends = true,
+            },
         }
-        if side.agent.is_none() {
-            return self.lose_receiver(number);
-        }
-        connection.talk = Some(Conversation::new(side.now(now)));
         let delay = self.delay();
         self.later(delay, Event::Connected { connection: number });
     }
 
-    /// A receiver says something, after what it said before.
+    /// Whoever dialled hears that the connection is there.
+    pub(crate) fn connected(&mut self, number: u64) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        match connection.role {
+            Role::Serving | Role::Delivery => {
+                if let Some((get, link)) = connection.get {
+                    self.receiver_connected(get, link);
+                }
+            }
+            Role::Upload(of) => self.upload_connected(of),
+            Role::Hop(hop) => self.hop_connected(connection.from, hop, number),
+        }
+    }
+
+    /// A reader says something, after what it said before.
     pub(crate) fn say(&mut self, number: u64, bytes: Vec<u8>) {
         let at = self.said_by(number);
         self.queue.push(at, Event::Said { connection: number, bytes });
     }
 
-    /// A receiver's process closes a connection, after what it said.
+    /// A reader's process closes a connection, after what it said.
     pub(crate) fn close(&mut self, number: u64) {
         let at = self.said_by(number);
         if let Some(connection) = self.connections.get_mut(&number) {
@@ -112,14 +207,25 @@ impl World {
         connection.said
     }
 
-    /// An agent writes.
+    /// A sender's process closes a connection, after what it wrote.
+    pub(crate) fn close_sender(&mut self, number: u64) {
+        if let Some(connection) = self.connections.get_mut(&number)
+            && connection.has_sender()
+        {
+            (connection.sends, connection.talk) = (false, None);
+            self.send(number, vec![Part::End]);
+            self.forget_if_over(number);
+        }
+    }
+
+    /// A sender writes.
     pub(crate) fn send(&mut self, number: u64, parts: Vec<Part>) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let bytes = parts.iter().map(Part::len).sum();
         connection.in_flight += bytes;
-        let side = &mut self.hosts[connection.from as usize];
-        let free = side.up_free.max(self.now) + self.settings.time_for(bytes);
-        side.up_free = free;
+        let port = &mut self.ports[connection.from as usize];
+        let free = port.up_free.max(self.now) + self.settings.time_for(bytes);
+        port.up_free = free;
         self.queue.push(free, Event::Left { connection: number, parts });
     }
 
@@ -127,11 +233,12 @@ impl World {
     pub(crate) fn left(&mut self, number: u64, mut parts: Vec<Part>) {
         self.may_damage(&mut parts);
         let Some(connection) = self.connections.get(&number) else { return };
-        let to = connection.to as usize;
-        let at = self.now + self.delay();
+        let (from, to) = (connection.from, connection.to);
         let bytes = parts.iter().map(Part::len).sum();
-        let free = self.hosts[to].down_free.max(at) + self.settings.time_for(bytes);
-        self.hosts[to].down_free = free;
+        let at = self.crossed(from, to, bytes) + self.delay();
+        let port = &mut self.ports[to as usize];
+        let free = port.down_free.max(at) + self.settings.time_for(bytes);
+        port.down_free = free;
         self.queue.push(free, Event::Arrived { connection: number, parts });
     }
 
@@ -151,14 +258,21 @@ impl World {
             }
             connection.owed += bytes;
         }
-        match self.connections.get(&number).and_then(|connection| connection.get) {
+        self.tell_reader(number, bytes);
+    }
+
+    /// Something is there for a reader.
+    fn tell_reader(&mut self, number: u64, bytes: u64) {
+        let Some(connection) = self.connections.get(&number) else { return };
+        match connection.get {
             Some((get, _)) => self.receiver_acts(get),
+            None if connection.is_read_by_relay() => self.relay_may_read(connection.to, number),
             // An idle connection is looked at when it is used again.
             None => self.was_read(number, bytes),
         }
     }
 
-    /// A receiver took bytes out of its socket.
+    /// A reader took bytes out of its socket.
     pub(crate) fn was_read(&mut self, number: u64, bytes: u64) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(&number) else { return };
@@ -189,39 +303,65 @@ impl World {
         let at = self.now;
         let Some(connection) = self.connections.get_mut(&number) else { return };
         connection.in_flight -= bytes;
-        let is_free = connection.is_blocked && connection.in_flight <= BUFFER_BYTES / 2;
-        let (host, flow) = (connection.from, connection.talk.as_ref().and_then(Conversation::flow));
-        if is_free && let Some(flow) = flow {
-            connection.is_blocked = false;
-            let side = &mut self.hosts[host as usize];
-            let now = side.now(at);
-            if let Some(agent) = &mut side.agent {
-                agent.handle_writable(now, flow);
-            }
-            self.settle_agent(host);
+        if !connection.is_blocked || connection.in_flight > BUFFER_BYTES / 2 {
+            return;
         }
+        let (machine, role) = (connection.from, connection.role);
+        let flow_of = |connection: &Connection| connection.talk.as_ref().and_then(Conversation::flow);
+        let flow = match role {
+            Role::Delivery | Role::Hop(_) => {
+                connection.is_blocked = false;
+                return self.relay_may_write(machine, number);
+            }
+            Role::Serving => flow_of(connection),
+            Role::Upload(of) => self.connections.get(&of).and_then(flow_of),
+        };
+        let Some(flow) = flow else { return };
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.is_blocked = false;
+        }
+        let side = &mut self.hosts[machine as usize];
+        let now = side.now(at);
+        if let Some(agent) = &mut side.agent {
+            agent.handle_writable(now, flow);
+        }
+        self.settle_agent(machine);
     }
 
-    /// The agent's end is gone, with what it wrote last: the receiver learns of that.
+    /// The sender's end is gone, with what it wrote last: the reader learns of that.
     pub(crate) fn lose_receiver(&mut self, number: u64) {
-        use rand::RngExt;
-        let after = if self.rng.random_range(0..8) == 0 { self.millis(1, 3_000) } else { self.delay() };
+        let after = self.notice_of_loss();
         self.later(after, Event::ReceiverLoses { connection: number });
     }
 
-    /// The agent's machine is gone, and says nothing: the receiver's kernel finds out.
-    pub(crate) fn fall_silent(&mut self, number: u64) {
+    /// The reader's end is gone, with what it said last: the sender learns of that.
+    pub(crate) fn lose_sender(&mut self, number: u64) {
+        let after = self.notice_of_loss();
+        self.later(after, Event::SenderLoses { connection: number });
+    }
+
+    fn notice_of_loss(&mut self) -> Span {
+        use rand::RngExt;
+        if self.rng.random_range(0..8) == 0 { self.millis(1, 3_000) } else { self.delay() }
+    }
+
+    /// The machine of one end is gone, and says nothing: the kernel at the other one finds out.
+    pub(crate) fn fall_silent(&mut self, number: u64, lost: Lost) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.is_broken = true;
             let after = self.millis(KEEPALIVE.0, KEEPALIVE.1);
-            self.later(after, Event::ReceiverLoses { connection: number });
+            let event = match lost {
+                Lost::Sender => Event::ReceiverLoses { connection: number },
+                Lost::Reader => Event::SenderLoses { connection: number },
+            };
+            self.later(after, event);
         }
     }
 
-    /// The receiver's kernel hears that nothing comes on it any more.
+    /// The reader's kernel hears that nothing comes on it any more.
     pub(crate) fn receiver_loses(&mut self, number: u64) {
         if let Some(connection) = self.connections.get_mut(&number) {
-            connection.talk = None;
+            (connection.talk, connection.sends) = (None, false);
             self.end_for_receiver(number);
         }
     }
@@ -240,13 +380,17 @@ impl World {
         connection.unread = VecDeque::from([Part::End]);
         match connection.get {
             Some((get, _)) => self.receiver_acts(get),
+            None if connection.is_read_by_relay() && connection.is_open => {
+                let machine = connection.to;
+                self.relay_may_read(machine, number);
+            }
             None => self.forget_if_over(number),
         }
     }
 
     /// Forgets a connection that nobody has any more.
     pub(crate) fn forget_if_over(&mut self, number: u64) {
-        let is_over = |connection: &Connection| !connection.is_open && connection.talk.is_none();
+        let is_over = |connection: &Connection| !connection.is_open && !connection.has_sender();
         if self.connections.get(&number).is_some_and(is_over) {
             self.connections.remove(&number);
         }

@@ -1,10 +1,12 @@
 //! What came of a run, and what is wrong if something is left when all is over.
 
+use crate::data::{Connection, Role};
 use crate::jobs::Job;
 use crate::receiver::Get;
 use crate::world::World;
 use std::fmt;
 use weir_core::agent::{FactCursor, JournalEntry};
+use weir_core::relay::{Relay, RelayCounters};
 use weir_model::Span;
 
 /// What happened in a run.
@@ -20,6 +22,8 @@ pub struct Report {
     pub gets: u64,
     /// Transfers that were begun: more than gets where connections were lost.
     pub transfers: u64,
+    /// Bytes of flows that relays took in, at each of them.
+    pub relayed: u64,
     /// Faults.
     pub faults: u64,
     /// Faults that were drawn, though they may have been left out.
@@ -55,6 +59,7 @@ impl World {
     /// Everybody is there, and knows of the others.
     pub(crate) fn is_whole(&self) -> bool {
         let attached = self.hosts.iter().all(|host| host.agent.is_some() && host.session.is_some());
+        let attached = attached && self.relays.iter().all(|relay| relay.core.is_some());
         self.is_calm() && self.coordinator.core.is_some() && attached
     }
 
@@ -85,8 +90,36 @@ impl World {
         if jobs.is_empty() { "somebody has no session".to_owned() } else { jobs.join("\n") }
     }
 
+    /// Relays have no flows left, nor agents connections to relays.
+    fn look_for_leaks_at_relays(&mut self) {
+        let counters: Vec<RelayCounters> =
+            self.relays.iter().filter_map(|side| side.core.as_ref()).map(Relay::counters).collect();
+        // A flow that was sent in a circle is given up by all who had it.
+        let excused = self.report.faults > 0 || self.has_circles;
+        let given_up: u64 = counters.iter().map(|counters| counters.reset).sum();
+        // One whose receiver died is given up by every relay that had it.
+        if !excused && given_up > self.relayed_and_dead * self.relays.len() as u64 {
+            return self.violate(format!("relays gave flows up, though nothing failed: {counters:?}"));
+        }
+        for (number, side) in self.relays.iter().enumerate() {
+            let Some(core) = &side.core else { continue };
+            if !core.is_idle() {
+                let counters = core.counters();
+                return self.violate(format!(
+                    "relay {number} still has flows, or receivers that wait: {counters:?}"
+                ));
+            }
+        }
+        let is_left = |connection: &&Connection| matches!(connection.role, Role::Upload(_));
+        if let Some(left) = self.connections.values().find(is_left) {
+            let (from, to) = (left.from, left.to);
+            self.violate(format!("a connection of host {from} to the relay of machine {to} is left"));
+        }
+    }
+
     /// Nothing is left of jobs that are over.
     pub(crate) fn look_for_leaks(&mut self) {
+        self.look_for_leaks_at_relays();
         let now = self.coordinator.now(self.now);
         if let Some(core) = &mut self.coordinator.core {
             let status = core.status(now);

@@ -151,6 +151,16 @@ pub(crate) enum Event {
     SenderLoses {
         connection: u64,
     },
+    /// A relay's next moment.
+    RelayWakes {
+        relay: u32,
+    },
+    /// The controller decides anew, and a relay hears what.
+    RulesChange,
+    RulesCome {
+        relay: u32,
+        rules: Box<v1::Rules>,
+    },
     /// Something fails.
     Fault,
     /// A driver dies, and its tasks with it.
@@ -162,6 +172,9 @@ pub(crate) enum Event {
     CoordinatorStarts,
     AgentStarts {
         host: u32,
+    },
+    RelayStarts {
+        relay: u32,
     },
 }
 

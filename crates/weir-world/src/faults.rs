@@ -21,6 +21,11 @@ impl World {
         (!open.is_empty()).then(|| open[self.rng.random_range(0..open.len())])
     }
 
+    fn some_relay(&mut self) -> Option<u32> {
+        let relays = self.relays.len() as u32;
+        (relays > 0).then(|| self.rng.random_range(0..relays))
+    }
+
     fn some_connection(&mut self) -> Option<u64> {
         let used = self.connections.iter().filter(|(_, connection)| connection.is_open);
         let open: Vec<u64> = used.map(|(&number, _)| number).collect();
@@ -74,7 +79,7 @@ impl World {
             return self.next_fault();
         }
         let kills = self.settings.kills_coordinators && self.rng.random();
-        match if kills { 0 } else { self.rng.random_range(0..18) } {
+        match if kills { 0 } else { self.rng.random_range(0..22) } {
             0 => self.coordinator_dies(),
             1..4 => {
                 let host = self.some_host();
@@ -118,6 +123,23 @@ impl World {
                 if let Some((get, _)) = get {
                     let get = &mut self.gets[get];
                     get.stands_until = until.max(get.stands_until);
+                }
+            }
+            18..20 => {
+                if let Some(relay) =
+                    self.some_relay().filter(|&relay| self.relays[relay as usize].core.is_some())
+                {
+                    let is_silent = self.rng.random_range(0..4) == 0;
+                    self.kill_relay(relay, is_silent);
+                    let after = self.millis(5, 2_500);
+                    self.later(after, Event::RelayStarts { relay });
+                }
+            }
+            20 => {
+                let until = self.now + self.millis(50, 4_000);
+                if let Some(relay) = self.some_relay() {
+                    let side = &mut self.relays[relay as usize];
+                    side.stopped_until = until.max(side.stopped_until);
                 }
             }
             _ => {

@@ -1,6 +1,6 @@
 //! A host: the real agent, its disk, and what drives it.
 
-use crate::data::SEGMENT_BYTES;
+use crate::data::{Lost, SEGMENT_BYTES};
 use crate::disk::Disk;
 use crate::events::Event;
 use crate::receiver::address_of;
@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use weir_core::agent::{Agent, AgentConfig, Crowd, JournalEntry, JournalLines, Output, journal_lines};
 use weir_core::coordinator::SessionId;
-use weir_core::serving::Conversation;
+use weir_core::serving::{Conversation, Relays};
 use weir_model::{Span, Time};
 
 /// How long a batch of the journal takes at most.
@@ -39,9 +39,8 @@ pub(crate) struct Host {
     pub(crate) is_down: bool,
     /// Until when its agent stands (SIGSTOP).
     pub(crate) stopped_until: Time,
-    /// When the links are free.
-    pub(crate) up_free: Time,
-    pub(crate) down_free: Time,
+    /// Relays that it may send by.
+    pub(crate) relays: Relays,
 }
 
 impl Host {
@@ -61,8 +60,7 @@ impl Host {
             puts_under_way: Vec::new(),
             is_down: false,
             stopped_until: Time::ZERO,
-            up_free: Time::ZERO,
-            down_free: Time::ZERO,
+            relays: Relays::new(0, Vec::new()),
         }
     }
 
@@ -85,8 +83,10 @@ impl World {
             // Somebody set its clock, by days.
             self.hosts[host as usize].ahead = self.millis(0, 3 * 24 * 3_600_000);
         }
+        let site = self.site_of_host(host);
+        let relays = Relays::new(site, self.relays_of_site(site));
         let side = &mut self.hosts[host as usize];
-        side.is_down = false;
+        (side.is_down, side.relays) = (false, relays);
         let now = side.now(self.now);
         let mut agent = Agent::new(AgentConfig {
             host,
@@ -155,13 +155,15 @@ impl World {
         self.hosts[host as usize].flows.clear();
         let of_host = self.connections.iter_mut().filter(|(_, connection)| connection.from == host);
         let ended = of_host.filter_map(|(&number, connection)| {
-            connection.served = None;
-            connection.talk.take().map(|_| number)
+            (connection.served, connection.upload) = (None, None);
+            let was_open = connection.has_sender();
+            (connection.talk, connection.sends) = (None, false);
+            was_open.then_some(number)
         });
         let ended: Vec<u64> = ended.collect();
         let is_down = self.hosts[host as usize].is_down;
         for number in ended {
-            if is_down { self.fall_silent(number) } else { self.lose_receiver(number) }
+            if is_down { self.fall_silent(number, Lost::Sender) } else { self.lose_receiver(number) }
         }
     }
 
@@ -194,8 +196,10 @@ impl World {
                 }
                 Output::Discard(path) => _ = self.hosts[host as usize].disk.files.remove(&path),
                 Output::Suspect(flow) => {
-                    let waited =
-                        self.hosts[host as usize].flows.get(&flow).map(|&number| self.waited(number));
+                    let waited = self.hosts[host as usize]
+                        .flows
+                        .get(&flow)
+                        .map(|&number| self.waited(self.carrier(number)));
                     if let (Some(waited), Some(agent)) = (waited, &mut self.hosts[host as usize].agent) {
                         agent.handle_waited(now, flow, waited);
                     }
@@ -231,10 +235,11 @@ impl World {
             else {
                 return self.violate(format!("host {host} sends flow {flow}, which is closed"));
             };
-            if connection.in_flight > transmit.in_flight_limit {
+            let carrier =
+                connection.upload.and_then(|upload| self.connections.get(&upload)).unwrap_or(connection);
+            if carrier.in_flight > transmit.in_flight_limit {
                 let round_trip = Span::from_nanos(self.settings.delay.nanos());
-                let crowd =
-                    Crowd { in_flight: connection.in_flight, round_trip, segment_bytes: SEGMENT_BYTES };
+                let crowd = Crowd { in_flight: carrier.in_flight, round_trip, segment_bytes: SEGMENT_BYTES };
                 agent.handle_crowded(now, flow, crowd);
                 continue;
             }

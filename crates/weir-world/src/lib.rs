@@ -24,7 +24,9 @@
 //! * A disk takes time for each batch of the journal; a process that is killed leaves what was written, and of the batch under
 //!   way some bytes; a full disk refuses puts and lets all else wait. In some runs machines are lost: of what was not synced any
 //!   part is gone, also a part before one that is left, and files have their length and not their bytes.
-//! * Drivers do what the client library does: they register, renew leases, try again. There are no relays.
+//! * Hosts are at two sites, with relays between them: the real machines, over connections that fill, break and end as others do.
+//!   What the controller would say (which flows go by which relays) is drawn, and changes all the time.
+//! * Drivers do what the client library does: they register, renew leases, try again.
 #![forbid(unsafe_code)]
 
 mod content;
@@ -36,13 +38,16 @@ mod events;
 mod faults;
 mod host;
 mod jobs;
+mod messages;
 mod receiver;
+mod relays;
 pub mod scale;
 mod seeds;
 mod serving;
 mod session;
 mod settings;
 mod shrinking;
+mod sites;
 mod world;
 
 pub use content::MAX_BLOCK_BYTES;

@@ -23,6 +23,9 @@ struct Arguments {
     /// Hosts
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hosts: Option<u32>,
+    /// Relays at each of two sites; without it, none in two seeds of eleven
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=100))]
+    relays: Option<u32>,
     /// Coflows
     #[arg(long)]
     coflows: Option<u32>,
@@ -69,6 +72,7 @@ impl Arguments {
         let usual = Settings::of_seed(seed);
         Settings {
             hosts: self.hosts.unwrap_or(usual.hosts),
+            relays: self.relays.unwrap_or(usual.relays),
             coflows: self.coflows.unwrap_or(usual.coflows),
             policy: self.policy.clone().unwrap_or(usual.policy),
             flows: self.flows.unwrap_or(usual.flows),
@@ -106,7 +110,7 @@ fn main() -> ExitCode {
     );
     let done = &outcome.done;
     println!(
-        "{} seeds in {:.1} s: {} events, {} messages, {} gets by {} transfers, {} faults ({} machines lost), {:.0} s of \
+        "{} seeds in {:.1} s: {} events, {} messages, {} gets by {} transfers, {:.0} MB by relays, {} faults ({} machines lost), {:.0} s of \
          virtual time, \
          digest {:016x}; {} failed",
         arguments.seeds,
@@ -115,6 +119,7 @@ fn main() -> ExitCode {
         done.messages,
         done.gets,
         done.transfers,
+        done.relayed as f64 / 1e6,
         done.faults,
         done.machines_lost,
         done.took.as_secs(),

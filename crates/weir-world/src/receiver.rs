@@ -3,6 +3,7 @@
 use crate::content::{Content, Part, read_parts};
 use crate::events::{Call, Caller, Event, Reply};
 use crate::world::{BEGIN, World};
+use rand::RngExt;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weir_core::receiver::{Link, Located, Output, Receiver, ReceiverConfig, ReceiverError};
@@ -14,7 +15,7 @@ const TIME_LIMIT: Span = Span::from_millis(3_600_000);
 /// So long after a block was put whoever waits for it has heard so, where nothing fails.
 const ANSWERED: Span = Span::from_millis(100);
 /// In the order in which they are looked at.
-const LINKS: [Link; 2] = [Link::Holder, Link::Probe];
+const LINKS: [Link; 3] = [Link::Holder, Link::Relay, Link::Probe];
 
 /// A get.
 pub(crate) struct Get {
@@ -78,13 +79,6 @@ pub(crate) fn address_of(host: u32) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + host)), 7_071)
 }
 
-fn host_of(address: SocketAddr) -> u32 {
-    match address.ip() {
-        IpAddr::V4(address) => u32::from(address) - 0x0a00_0000,
-        IpAddr::V6(_) => u32::MAX,
-    }
-}
-
 impl World {
     /// A task begins to get its block.
     pub(crate) fn get(&mut self, number: usize) {
@@ -133,10 +127,7 @@ impl World {
     }
 
     /// A connection that a receiver dialled is there.
-    pub(crate) fn connected(&mut self, number: u64) {
-        let Some((get, link)) = self.connections.get(&number).and_then(|connection| connection.get) else {
-            return;
-        };
+    pub(crate) fn receiver_connected(&mut self, get: usize, link: Link) {
         if let Some(receiver) = &mut self.gets[get].receiver {
             receiver.handle_connected(self.now, link, false);
             self.receiver_acts(get);
@@ -236,11 +227,17 @@ impl World {
                 let request = v1::LocateRequest { coflow, block, wait_ms, host };
                 self.call(Caller::Receiver { get: number, call }, Call::Locate(request));
             }
-            // There are no relays.
-            Output::Describe => receiver.handle_described(now, None, 0),
+            Output::Describe => {
+                let host = get.host;
+                let (relays, mapper) = (self.described(host), self.rng.random());
+                if let Some(receiver) = &mut self.gets[number].receiver {
+                    receiver.handle_described(now, relays.as_ref(), mapper);
+                }
+            }
             Output::Explain => self.violate(format!("get {number} is told that its coflow was refused")),
             Output::Connect { link, address, pooled } => {
-                let (from, to) = (host_of(address), get.host);
+                let (from, to) = (self.machine_of(address), self.gets[number].host);
+                let get = &mut self.gets[number];
                 if let Some(since) = get.looks_since.take() {
                     self.check_word(number, since);
                 }
@@ -254,7 +251,7 @@ impl World {
                     get.connections.insert(link, idle);
                     receiver.handle_connected(now, link, true);
                 } else {
-                    let dialled = self.dial(number, link, from, to);
+                    let dialled = self.dial_for(number, link, from, to);
                     self.gets[number].connections.insert(link, dialled);
                 }
             }
@@ -372,7 +369,8 @@ impl World {
         if let Some(mut receiver) = get.receiver.take() {
             self.buffers.push(receiver.take_buffer());
         }
-        for (_, of) in std::mem::take(&mut get.connections) {
+        for (link, of) in std::mem::take(&mut get.connections) {
+            self.relayed_and_dead += u64::from(link == Link::Relay);
             self.close(of);
         }
     }

@@ -60,6 +60,7 @@ impl Report {
         self.bytes += other.bytes;
         self.gets += other.gets;
         self.transfers += other.transfers;
+        self.relayed += other.relayed;
         self.faults += other.faults;
         self.faults_drawn += other.faults_drawn;
         self.machines_lost += other.machines_lost;

@@ -1,13 +1,15 @@
 //! The serving side of connections: what an agent's process does with its sockets and files.
 
 use crate::content::{Content, Part};
-use crate::data::BUFFER_BYTES;
+use crate::data::{BUFFER_BYTES, Role};
 use crate::events::Event;
+use crate::relays::relay_address;
 use crate::world::World;
 use weir_core::agent::Place;
 use weir_core::serving::{Conversation, Input, Late, Opening, Outlet, Range, Write};
 use weir_model::{Span, Time};
 use weir_proto::data::{FRAME_BYTES, Request, Status};
+use weir_proto::relay::{FlowKey, Open, RelayPath};
 
 /// How long opening a file takes at most.
 const OPEN: Span = Span::from_millis(1);
@@ -33,21 +35,82 @@ impl Served {
 }
 
 impl World {
-    /// What a receiver said is there.
-    pub(crate) fn said(&mut self, number: u64, bytes: &[u8]) {
+    /// What a reader said is there.
+    pub(crate) fn said(&mut self, number: u64, bytes: Vec<u8>) {
         if let Some(talk) = self.talk(number) {
-            talk.handle_input(bytes);
+            talk.handle_input(&bytes);
             self.listen(number);
+        } else {
+            self.relay_hears(number, bytes);
         }
     }
 
-    /// The receiver's end is gone.
+    /// The reader's end is gone.
     pub(crate) fn sender_loses(&mut self, number: u64) {
-        if let Some(talk) = self.talk(number) {
-            talk.handle_end();
-            self.listen(number);
+        let Some(connection) = self.connections.get(&number) else { return };
+        match connection.role {
+            Role::Serving => {
+                if let Some(talk) = self.talk(number) {
+                    talk.handle_end();
+                    self.listen(number);
+                }
+            }
+            Role::Delivery | Role::Hop(_) => self.relay_loses(connection.from, number),
+            Role::Upload(of) => self.upload_lost(of, number),
         }
         self.forget_if_over(number);
+    }
+
+    /// The connection that frames of a flow go by.
+    pub(crate) fn carrier(&self, number: u64) -> u64 {
+        self.connections.get(&number).and_then(|connection| connection.upload).unwrap_or(number)
+    }
+
+    /// An agent has reached the relay that carries a flow.
+    pub(crate) fn upload_connected(&mut self, of: u64) {
+        let Some((host, now)) = self.server(of) else { return };
+        let Some(talk) = self.talk(of) else { return };
+        talk.handle_connected();
+        let flow = talk.flow();
+        if let (Some(flow), Some(agent)) = (flow, &mut self.hosts[host as usize].agent) {
+            agent.handle_writable(now, flow);
+        }
+        self.settle_agent(host);
+    }
+
+    /// A relay that carries a flow is gone, or gave it up: the receiver sees its own connection close, and asks again.
+    fn upload_lost(&mut self, of: u64, upload: u64) {
+        let Some(connection) = self.connections.get(&of) else { return };
+        let host = connection.from;
+        if connection.upload == Some(upload) {
+            self.hang_up(of);
+            self.settle_agent(host);
+        }
+    }
+
+    /// Begins a connection to a relay for a flow that leaves the site, if one is to carry it.
+    fn begin_upload(&mut self, number: u64, host: u32, opening: &Opening) -> Option<(FlowKey, Open)> {
+        let (path, at) = (opening.way()?, self.now);
+        let side = &mut self.hosts[host as usize];
+        let (relay, open) = side.relays.choose(side.now(at), &path)?;
+        let upload = self.dial(Role::Upload(number), host, self.machine_of(relay));
+        self.connections.get_mut(&number)?.upload = Some(upload);
+        Some((FlowKey::of(&opening.request, &path), open))
+    }
+
+    /// The flow of a connection is over, or its sender gives it up.
+    fn end_upload(&mut self, number: u64, is_unreached: bool) {
+        let at = self.now;
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Some(upload) = connection.upload.take() else { return };
+        let host = connection.from;
+        if let Some(relay) = self.connections.get(&upload).filter(|_| is_unreached).map(|upload| upload.to) {
+            let address = relay_address(relay - self.settings.hosts);
+            let side = &mut self.hosts[host as usize];
+            let now = side.now(at);
+            side.relays.handle_unreachable(now, address);
+        }
+        self.close_sender(upload);
     }
 
     fn talk(&mut self, number: u64) -> Option<&mut Conversation> {
@@ -67,7 +130,7 @@ impl World {
             let flow = talk.flow();
             match talk.poll_input(now) {
                 Input::Nothing => break,
-                Input::Request(request, _) => self.take_request(number, host, request),
+                Input::Request(request, path) => self.take_request(number, host, request, path),
                 Input::Acknowledged => {
                     let side = &mut self.hosts[host as usize];
                     if let (Some(flow), Some(agent)) = (flow, &mut side.agent) {
@@ -77,6 +140,7 @@ impl World {
                     if let Some(connection) = self.connections.get_mut(&number) {
                         connection.served = None;
                     }
+                    self.end_upload(number, false);
                 }
                 Input::Doubted(frame) => {
                     self.flush(number);
@@ -92,7 +156,7 @@ impl World {
         self.settle_agent(host);
     }
 
-    fn take_request(&mut self, number: u64, host: u32, request: Request) {
+    fn take_request(&mut self, number: u64, host: u32, request: Request, path: Option<RelayPath>) {
         let side = &mut self.hosts[host as usize];
         let now = side.now(self.now);
         let (Some(agent), Some(connection)) = (&mut side.agent, self.connections.get_mut(&number)) else {
@@ -104,7 +168,7 @@ impl World {
                 self.report.transfers += 1;
                 let flow = opened.flow;
                 side.flows.insert(flow, number);
-                talk.open(Opening { opened, request, path: None });
+                talk.open(Opening { opened, request, path });
                 // It writes nothing before its file is open.
                 agent.handle_blocked(now, flow);
                 let after = self.span(OPEN);
@@ -135,13 +199,16 @@ impl World {
             let content = if is_hollow { content.hollow() } else { content };
             let checksums = block.frame_checksums.clone();
             let served = Served { coflow: block.coflow, block: block.block, place, content, checksums };
+            let relay = self.begin_upload(number, host, &opening);
             if let Some(connection) = self.connections.get_mut(&number)
                 && let Some(talk) = &mut connection.talk
             {
-                talk.serve(now, flow, vec![Range { offset, size }], (size, block.identity), None);
+                talk.serve(now, flow, vec![Range { offset, size }], (size, block.identity), relay);
                 connection.served = Some(served);
             }
-            agent.handle_writable(now, flow);
+            if let Some(agent) = &mut self.hosts[host as usize].agent {
+                agent.handle_writable(now, flow);
+            }
             self.flush(number);
         } else if agent.handle_changed(block.coflow, &block.block, &place) {
             self.end_flow(host, flow);
@@ -188,13 +255,14 @@ impl World {
     pub(crate) fn hang_up(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let host = connection.from;
-        let Some(talk) = connection.talk.take() else { return };
+        let Some(talk) = &connection.talk else { return };
+        let (flow, is_unreached) = (talk.flow(), talk.is_relay_unreached());
         connection.served = None;
-        if let Some(flow) = talk.flow() {
+        if let Some(flow) = flow {
             self.end_flow(host, flow);
         }
-        self.send(number, vec![Part::End]);
-        self.forget_if_over(number);
+        self.end_upload(number, is_unreached);
+        self.close_sender(number);
     }
 
     /// Writes what needs no permission.
@@ -215,19 +283,21 @@ impl World {
     /// Writes at most so many bytes of a block: how many it were, and whether the socket took no more.
     pub(crate) fn write_flow(&mut self, number: u64, budget: u64) -> (u64, bool) {
         let Some((_, now)) = self.server(number) else { return (0, true) };
+        let carrier = self.carrier(number);
+        let in_flight = self.connections.get(&carrier).map_or(0, |carrier| carrier.in_flight);
         let Some(connection) = self.connections.get_mut(&number) else { return (0, true) };
         let (Some(talk), Some(served)) = (&mut connection.talk, &connection.served) else { return (0, true) };
-        let mut room = BUFFER_BYTES.saturating_sub(connection.in_flight);
+        let mut room = BUFFER_BYTES.saturating_sub(in_flight);
         let (mut parts, mut sent) = (Vec::new(), 0);
         let is_blocked = loop {
             match talk.poll_write(budget - sent) {
                 Write::Nothing => break false,
                 Write::Waits => break true,
                 Write::Bytes { .. } | Write::Payload { .. } if room == 0 => break true,
-                Write::Bytes { bytes, .. } => {
+                Write::Bytes { to, bytes, .. } => {
                     let count = (bytes.len() as u64).min(room) as usize;
                     parts.push(Part::Bytes(bytes[..count].to_vec()));
-                    talk.handle_written(Outlet::Receiver, count);
+                    talk.handle_written(to, count);
                     room -= count as u64;
                 }
                 Write::Frame { offset, .. } => talk.handle_frame(served.checksum(offset)),
@@ -239,9 +309,11 @@ impl World {
                 }
             }
         };
-        connection.is_blocked |= is_blocked;
+        if let Some(carrier) = self.connections.get_mut(&carrier) {
+            carrier.is_blocked |= is_blocked;
+        }
         if !parts.is_empty() {
-            self.send(number, parts);
+            self.send(carrier, parts);
         }
         (sent, is_blocked)
     }

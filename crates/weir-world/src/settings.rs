@@ -12,11 +12,16 @@ const KILLING_COORDINATORS: u64 = 7;
 /// In one seed of so many machines are lost, which takes some of what is checked; in every other one of them puts are durable.
 const LOSING_MACHINES: u64 = 3;
 
+/// Relays of a site that seeds take in turn.
+const RELAYS: [u32; 11] = [2, 1, 0, 2, 1, 2, 0, 2, 1, 2, 2];
+
 /// What a run is like.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Hosts, each with an agent.
     pub hosts: u32,
+    /// Relays at each of two sites, which have half of the hosts each; without relays there is one site.
+    pub relays: u32,
     /// Coflows, which begin within `arrivals`.
     pub coflows: u32,
     /// Flows of a coflow, at most.
@@ -57,6 +62,7 @@ impl Settings {
             kills_coordinators: seed % KILLING_COORDINATORS == KILLING_COORDINATORS - 1,
             loses_machines: seed.is_multiple_of(LOSING_MACHINES),
             durable: seed.is_multiple_of(2 * LOSING_MACHINES),
+            relays: RELAYS[(seed % RELAYS.len() as u64) as usize],
             ..usual
         }
     }
@@ -66,10 +72,11 @@ impl Settings {
         Span::from_secs_ceil(bytes as f64 / self.link.bytes_per_sec())
     }
 
-    /// A run with faults: 16 hosts, 50 coflows.
+    /// A run with faults: 16 hosts at two sites, 50 coflows.
     pub fn usual() -> Settings {
         Settings {
             hosts: 16,
+            relays: 2,
             coflows: 50,
             flows: 8,
             block_bytes: 2_000_000,

@@ -1,12 +1,13 @@
 //! The world: all parties, and the loop.
 
 use crate::coordinator::CoordinatorSide;
-use crate::data::Connection;
+use crate::data::{Connection, Port};
 use crate::end::{Report, Violation};
 use crate::events::{Event, Queue};
 use crate::host::Host;
 use crate::jobs::Job;
 use crate::receiver::Get;
+use crate::relays::RelaySide;
 use crate::session::Session;
 use crate::settings::Settings;
 use rand::{RngExt, SeedableRng};
@@ -17,6 +18,7 @@ use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 use weir_core::coordinator::SessionId;
 use weir_model::{Span, Time};
+use weir_proto::v1;
 
 /// The world's time begins here: clocks show the time of day.
 pub(crate) const BEGIN: Time = Time::from_millis(1_700_000_000_000);
@@ -33,6 +35,13 @@ pub(crate) struct World {
     pub(crate) queue: Queue,
     pub(crate) coordinator: CoordinatorSide,
     pub(crate) hosts: Vec<Host>,
+    pub(crate) relays: Vec<RelaySide>,
+    /// Links of machines: hosts, and then relays; and when those from a site to another are free.
+    pub(crate) ports: Vec<Port>,
+    pub(crate) wide_free: BTreeMap<(u32, u32), Time>,
+    /// What the controller said last, and whether what it says may lead flows in circles.
+    pub(crate) rules: v1::Rules,
+    pub(crate) has_circles: bool,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) gets: Vec<Get>,
@@ -49,6 +58,8 @@ pub(crate) struct World {
     pub(crate) forgot_done: bool,
     /// Bytes were damaged on their way.
     pub(crate) has_damaged: bool,
+    /// Receivers that died while a relay had a flow for them, or may have had one.
+    pub(crate) relayed_and_dead: u64,
     /// What was wrong first.
     pub(crate) wrong: Option<Violation>,
     digest: XxHash3_64,
@@ -69,6 +80,9 @@ impl World {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let coordinator = CoordinatorSide::drawn(&settings, &mut rng);
         let hosts = (0..settings.hosts).map(|_| Host::drawn(&mut rng)).collect();
+        let relays: Vec<RelaySide> = (0..2 * settings.relays).map(|_| RelaySide::drawn(&mut rng)).collect();
+        let machines = settings.hosts as usize + relays.len();
+        let has_circles = rng.random_range(0..4) == 0;
         World {
             settings,
             rng,
@@ -76,6 +90,11 @@ impl World {
             queue: Queue::default(),
             coordinator,
             hosts,
+            relays,
+            ports: vec![Port::default(); machines],
+            wide_free: BTreeMap::new(),
+            rules: v1::Rules::default(),
+            has_circles,
             sessions: BTreeMap::new(),
             jobs: Vec::new(),
             gets: Vec::new(),
@@ -87,6 +106,7 @@ impl World {
             report: Report::default(),
             forgot_done: false,
             has_damaged: false,
+            relayed_and_dead: 0,
             wrong: None,
             digest: XxHash3_64::new(),
         }
@@ -97,7 +117,13 @@ impl World {
         for host in 0..self.settings.hosts {
             self.start_agent(host);
         }
+        for relay in 0..self.relays.len() as u32 {
+            self.start_relay(relay);
+        }
         self.draw_jobs();
+        if self.settings.relays > 0 {
+            self.change_rules();
+        }
         self.next_fault();
     }
 
@@ -138,7 +164,11 @@ impl World {
 
     /// Until when the process stands that an event is for: what comes meanwhile waits in its sockets.
     fn stopped_until(&self, event: &Event) -> Option<Time> {
-        let of_host = |host: u32| Some(self.hosts[host as usize].stopped_until);
+        let of_relay = |relay: u32| Some(self.relays[relay as usize].stopped_until);
+        let of_host = |host: u32| match self.relay_of(host) {
+            Some(relay) => of_relay(relay),
+            None => Some(self.hosts[host as usize].stopped_until),
+        };
         let of_connection = |number: &u64| of_host(self.connections.get(number)?.from);
         match event {
             Event::CoordinatorWakes
@@ -158,6 +188,11 @@ impl World {
             | Event::Opened { connection, .. }
             | Event::Acknowledged { connection, .. }
             | Event::SenderLoses { connection } => of_connection(connection),
+            Event::Connected { connection } => {
+                let role = self.connections.get(connection)?.role;
+                if role.is_dialled_by_sender() { of_connection(connection) } else { None }
+            }
+            Event::RelayWakes { relay } | Event::RulesCome { relay, .. } => of_relay(*relay),
             Event::Put { job, block } => of_host(self.jobs[*job].blocks[*block].host),
             _ => None,
         }
@@ -211,7 +246,7 @@ impl World {
             Event::Wants { get } => self.want(get),
             Event::Dialled { connection } => self.dialled(connection),
             Event::Connected { connection } => self.connected(connection),
-            Event::Said { connection, bytes } => self.said(connection, &bytes),
+            Event::Said { connection, bytes } => self.said(connection, bytes),
             Event::Opened { connection, flow } => self.opened(connection, flow),
             Event::Looks { host, life } => self.look(host, life),
             Event::Left { connection, parts } => self.left(connection, parts),
@@ -219,11 +254,15 @@ impl World {
             Event::Acknowledged { connection, bytes } => self.acknowledged(connection, bytes),
             Event::ReceiverLoses { connection } => self.receiver_loses(connection),
             Event::SenderLoses { connection } => self.sender_loses(connection),
+            Event::RelayWakes { relay } => self.wake_relay(relay),
+            Event::RulesChange => self.change_rules(),
+            Event::RulesCome { relay, rules } => self.rules_come(relay, *rules),
             Event::Fault => self.fail(),
             Event::Dies { job } => self.die(job),
             Event::CoordinatorDies => self.coordinator_dies(),
             Event::CoordinatorStarts => self.start_coordinator(),
             Event::AgentStarts { host } => self.start_agent(host),
+            Event::RelayStarts { relay } => self.start_relay(relay),
         }
     }
 
