@@ -10,7 +10,8 @@
 //! [`poll_output`](coordinator::Coordinator::poll_output) for all that is to be done; the agent's are
 //! [`poll_transmit`](agent::Agent::poll_transmit) for what may be written, and [`poll_output`](agent::Agent::poll_output);
 //! the relay's are [`poll_output`](relay::Relay::poll_output) and, of what a connection can take,
-//! [`poll_message`](relay::Relay::poll_message) and [`poll_delivery`](relay::Relay::poll_delivery).
+//! [`poll_message`](relay::Relay::poll_message) and [`poll_delivery`](relay::Relay::poll_delivery). Before a message,
+//! [`wants_look`](relay::Relay::wants_look) says whether the relay is to hear first what is under way.
 //!
 //! This crate opens no socket, reads no clock and spawns nothing; crates `weir-daemon` and `weir-client` drive it.
 #![forbid(unsafe_code)]

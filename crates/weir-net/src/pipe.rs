@@ -188,6 +188,11 @@ impl Payload {
         Ok((gone, true))
     }
 
+    /// Bytes that are here and were not handed on.
+    pub fn left(&self) -> usize {
+        self.in_pipe + self.copied() - self.spill_sent
+    }
+
     /// Bytes that were copied because no pipe took them.
     pub fn copied(&self) -> usize {
         self.spill.as_ref().map_or(0, Vec::len)

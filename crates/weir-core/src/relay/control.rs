@@ -79,6 +79,7 @@ impl<P> Relay<P> {
 
     /// Lets time pass.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.release(now);
         if self.next_alive <= now {
             if self.next_alive + PAUSE <= now {
                 self.heard_since = now;
@@ -93,10 +94,12 @@ impl<P> Relay<P> {
         }
     }
 
-    /// When to call [`Relay::handle_timeout`] or to answer [`Relay::wants_samples`] if nothing happens.
+    /// When to call [`Relay::handle_timeout`], or to answer [`Relay::wants_samples`] or [`Relay::wants_look`], if nothing
+    /// happens.
     pub fn next_timeout(&self) -> Option<Time> {
         let reports = self.next_progress.min(self.next_samples);
-        Some(if self.session { self.next_alive.min(reports) } else { self.next_alive })
+        let next = if self.session { self.next_alive.min(reports) } else { self.next_alive };
+        Some(next.min(self.next_look()))
     }
 
     /// Whether it is time for [`Relay::handle_samples`].

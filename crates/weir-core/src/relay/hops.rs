@@ -1,6 +1,7 @@
 //! Neighbours, and which of them a flow goes to.
 
 use super::facts::{HopId, Message, Output};
+use super::flight::{Flight, UnderWay};
 use super::flow::{Flow, Forward, Route, Way};
 use super::meter::LinkMeter;
 use super::queue::NextHopQueue;
@@ -25,6 +26,7 @@ pub(super) struct Hop<P> {
     pub(super) state: HopState,
     pub(super) queue: NextHopQueue<P>,
     pub(super) meter: LinkMeter,
+    pub(super) flight: Flight,
     /// Flows with a place in the queue.
     flows: BTreeSet<FlowKey>,
 }
@@ -39,6 +41,18 @@ pub(super) enum HopState {
     Down(Time),
     /// It failed, and its connections are being made again.
     Retrying,
+}
+
+impl<P> Hop<P> {
+    /// Whether it can be sent to, and a message waits that its neighbour has room for.
+    fn has_ready(&self) -> bool {
+        self.state == HopState::Up && self.queue.is_ready()
+    }
+
+    /// Whether a message waits because of what is under way.
+    fn is_crowded(&self) -> bool {
+        self.flight.is_held() && self.has_ready()
+    }
 }
 
 impl<P> Relay<P> {
@@ -61,6 +75,7 @@ impl<P> Relay<P> {
         let was_up = hop.state == HopState::Up;
         hop.state = HopState::Down(now + RETRY);
         hop.meter.note_busy(now, false);
+        hop.flight = Flight::default();
         let flows: Vec<FlowKey> = hop.flows.iter().copied().collect();
         let (lost, left): (Vec<_>, Vec<_>) = flows.into_iter().partition(|&key| hop.queue.sent(key) > 0);
         for key in lost {
@@ -98,13 +113,38 @@ impl<P> Relay<P> {
     pub fn handle_written(&mut self, now: Time, id: HopId, bytes: u64, waiting: bool) {
         if let Some(hop) = self.hops.get_mut(&id) {
             hop.meter.note_written(bytes);
-            hop.meter.note_busy(now, waiting);
+            hop.flight.note_written(bytes);
+            hop.meter.note_busy(now, waiting || hop.is_crowded());
+        }
+    }
+
+    /// Whether [`Relay::handle_under_way`] is to come before the next message for this neighbour.
+    pub fn wants_look(&self, now: Time, id: HopId) -> bool {
+        self.hops.get(&id).is_some_and(|hop| hop.has_ready() && hop.flight.wants_look(now))
+    }
+
+    /// What is under way to a neighbour. A driver that never says so has no bound on it.
+    pub fn handle_under_way(&mut self, now: Time, id: HopId, seen: UnderWay) {
+        if let Some(hop) = self.hops.get_mut(&id) {
+            hop.flight.look(now, seen);
         }
     }
 
     /// Whether a message for this neighbour may go.
     pub fn is_ready(&self, id: HopId) -> bool {
-        self.hops.get(&id).is_some_and(|hop| hop.state == HopState::Up && hop.queue.is_ready())
+        self.hops.get(&id).is_some_and(|hop| hop.has_ready() && !hop.flight.is_held())
+    }
+
+    /// When the next neighbour is to be looked at.
+    pub(super) fn next_look(&self) -> Time {
+        self.hops.values().filter_map(|hop| hop.flight.held_until()).min().unwrap_or(Time::MAX)
+    }
+
+    /// Neighbours that nothing waits for need no look: a message that comes later has one of its own.
+    pub(super) fn release(&mut self, now: Time) {
+        for hop in self.hops.values_mut().filter(|hop| !hop.has_ready()) {
+            hop.flight.release(now);
+        }
     }
 
     fn forward_of(&mut self, key: FlowKey) -> Option<&mut Forward> {
@@ -223,8 +263,8 @@ impl<P> Relay<P> {
         self.hop_ids.insert(address, id);
         let mut meter = LinkMeter::default();
         let _ = meter.take(now, 0);
-        let (queue, flows) = (NextHopQueue::default(), BTreeSet::new());
-        self.hops.insert(id, Hop { address, site, state: HopState::Connecting, queue, meter, flows });
+        let (queue, flight, flows) = (NextHopQueue::default(), Flight::default(), BTreeSet::new());
+        self.hops.insert(id, Hop { address, site, state: HopState::Connecting, queue, meter, flight, flows });
         self.outputs.push_back(Output::Dial { hop: id, address, site });
         Some(id)
     }

@@ -8,12 +8,14 @@
 //! # Approach
 //! A flow is cut into messages that each say where they belong. Every relay looks up the flow's next hops, divides its
 //! messages among them, and keeps one queue per flow and next hop. The last relay puts the messages in order for the
-//! receiver. Credits per flow, from each relay to the one before it, bound what a relay holds.
+//! receiver. Credits per flow, from each relay to the one before it, bound what a relay holds. What is under way to a
+//! neighbour is bounded in time (`flight.rs`), so that a message that goes first does not wait behind megabytes in kernels.
 //!
 //! # Terminology
 //! * upstream: who sends to this relay: a host, one flow at a time, or another relay.
 //! * next hop: a relay that this one sends to.
 //! * direct way: straight to the relay that the receiver listens at.
+//! * under way: written or being written to a neighbour, and not acknowledged by its kernel.
 //! * reset: a flow is given up, at all relays that know it. Its receiver asks the sender's agent for the rest,
 //!   directly.
 //!
@@ -21,7 +23,8 @@
 //! ```text
 //! a flow opens:      its next hops by the longest rule, or the direct way; grant its upstream a window
 //! a message comes:   to the next hop that has the least of the flow for its weight; to reassembly at the last relay
-//! a link can write:  the next message by rank, then by weight; grant its upstream as much again
+//! a link can write:  the next message by rank, then by weight, if no more is under way than the link carries in two
+//!                    round trips and 20 ms
 //! rules change:      what still waits is divided anew
 //! a neighbour fails: flows with bytes under way there are reset, others take another way
 //! the receiver has all: the source's end goes along all ways, and everyone forgets the flow
@@ -30,6 +33,7 @@
 //! # Properties
 //! * A receiver gets every byte once and in order, or hears of a reset.
 //! * A flow that its receiver does not take holds a window at each relay, and no other flow.
+//! * What of a better rank comes to a link waits for that and one message at most.
 //! * A message goes through no more relays than its hop limit.
 //! * No flow waits for a controller.
 //! * Of every flow a relay hears every [`ALIVE_INTERVAL`]; one it does not hear of for [`SILENCE_LIMIT`] is reset.
@@ -40,6 +44,7 @@
 
 mod control;
 mod facts;
+mod flight;
 mod flow;
 mod hops;
 mod meter;
@@ -53,6 +58,7 @@ mod tests;
 mod window;
 
 pub use facts::{HopId, Message, Output, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind};
+pub use flight::UnderWay;
 pub use meter::LinkMeter;
 pub use neighbours::Neighbours;
 pub use queue::NextHopQueue;

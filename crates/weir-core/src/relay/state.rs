@@ -323,7 +323,9 @@ impl<P> Relay<P> {
 
     /// The next message for a next hop that can take one.
     pub fn poll_message(&mut self, hop: HopId) -> Option<Message<P>> {
-        let message = self.hops.get_mut(&hop)?.queue.pop()?;
+        let hop = self.hops.get_mut(&hop).filter(|hop| !hop.flight.is_held())?;
+        let message = hop.queue.pop()?;
+        hop.flight.note_gone(message.length.into());
         self.note_gone(&message);
         Some(message)
     }

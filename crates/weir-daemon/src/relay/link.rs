@@ -141,6 +141,12 @@ impl Link {
         self.sending.is_none()
     }
 
+    /// Bytes that the socket has not taken yet.
+    pub(super) fn unwritten(&self) -> u64 {
+        let payload = self.sending.as_ref().map_or(0, Payload::left);
+        (self.output.len() - self.written + payload + self.later.len()) as u64
+    }
+
     /// Sends a message with payload; only if the link is free.
     pub(super) fn send(&mut self, header: &Header, payload: Payload) {
         self.say(header, &[]);

@@ -1,6 +1,7 @@
 //! Peers that send more than they should, and receivers that take nothing.
 
 use super::super::facts::{HopId, Output, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
+use super::super::flight::UnderWay;
 use super::super::state::Relay;
 use super::super::window::WINDOW_BYTES;
 use super::network::{address, key};
@@ -139,6 +140,7 @@ enum Said {
     Credit(u64, u32, u64),
     HopReset(u64, u32),
     Take(u64),
+    UnderWay(u64, u64, u64),
     Wait(u64),
     List(Vec<(u8, u8)>),
     Rules(u64, bool, Vec<(u8, u8, u64)>),
@@ -166,7 +168,12 @@ fn said() -> impl Strategy<Value = Said> {
         (peer.clone(), flow.clone(), number())
             .prop_map(|(hop, flow, credit)| Said::Credit(hop, flow, credit)),
         (peer.clone(), flow).prop_map(|(hop, flow)| Said::HopReset(hop, flow)),
-        peer.prop_map(Said::Take),
+        peer.clone().prop_map(Said::Take),
+        (peer, number(), number()).prop_map(|(hop, unacknowledged, unwritten)| Said::UnderWay(
+            hop,
+            unacknowledged,
+            unwritten
+        )),
         number().prop_map(Said::Wait),
         proptest::collection::vec((0u8..4, 0u8..4), 0..4).prop_map(Said::List),
         (number(), any::<bool>(), proptest::collection::vec((0u8..4, 0u8..5, number()), 0..4))
@@ -201,6 +208,10 @@ fn tell(relay: &mut Relay<()>, now: &mut Time, said: Said) {
             let length = relay.poll_message(HopId(peer)).map_or(0, |message| u64::from(message.length));
             relay.handle_written(at, HopId(peer), length, true);
             relay.poll_delivery(SubscriberId(peer));
+        }
+        Said::UnderWay(hop, unacknowledged, unwritten) => {
+            let seen = UnderWay { unacknowledged, unwritten, round_trip: Span::from_nanos(unwritten) };
+            relay.handle_under_way(at, HopId(hop), seen);
         }
         Said::Wait(span) => {
             *now = at + Span::from_nanos(span);

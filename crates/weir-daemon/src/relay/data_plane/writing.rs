@@ -1,20 +1,14 @@
 //! Messages out: whenever a connection can take one, the state machine says which.
 
-use super::peers::Role;
-use super::{HopId, Payload, Relay, Running};
+use super::peers::{Peer, Role};
+use super::{HopId, Running};
 use std::io;
+use weir_core::relay::{Message, UnderWay};
+use weir_model::Span;
+use weir_net::Payload;
 
 /// Messages written to one connection before the others have their turn.
 const WRITES_PER_TURN: usize = 8;
-
-/// Whether another message for the other end of a connection may go.
-fn has_more(relay: &Relay<Payload>, role: Role) -> bool {
-    match role {
-        Role::Hop(hop) => relay.is_ready(hop),
-        Role::Receiver(subscriber) => relay.is_deliverable(subscriber),
-        Role::New | Role::Upstream(..) => false,
-    }
-}
 
 impl Running {
     /// Writes to whoever can take something. True if some of them may take more at once.
@@ -31,8 +25,11 @@ impl Running {
                 None => {}
             }
         }
-        let ready = self.neighbours.dialled.keys().copied().filter(|&hop| self.relay.is_ready(hop));
-        for hop in ready.collect::<Vec<_>>() {
+        for hop in self.neighbours.dialled.keys().copied().collect::<Vec<_>>() {
+            self.look(hop);
+            if !self.relay.is_ready(hop) {
+                continue;
+            }
             let links = self.neighbours.dialled.get(&hop).map(|dialled| dialled.links.clone());
             for token in links.unwrap_or_default() {
                 more |= self.write_to(token);
@@ -43,38 +40,72 @@ impl Running {
 
     /// Writes some messages to one connection. True if it may take more at once.
     fn write_to(&mut self, token: u64) -> bool {
-        let (mut bytes, mut wrote) = (0, 0);
-        let result = loop {
-            let Some(peer) = self.peers.get_mut(&token).filter(|peer| !peer.blocked && !peer.connecting)
-            else {
-                break Ok(false);
+        let mut wrote = 0;
+        loop {
+            let Some(peer) = self.peers.get(&token).filter(|peer| !peer.blocked && !peer.connecting) else {
+                return false;
             };
-            let next = match peer.role {
-                _ if !peer.link.is_free() => None,
-                _ if wrote == WRITES_PER_TURN => break Ok(true),
-                Role::Hop(hop) => self.relay.poll_message(hop),
-                Role::Receiver(subscriber) => self.relay.poll_delivery(subscriber),
-                Role::New | Role::Upstream(..) => None,
-            };
+            let (role, is_free) = (peer.role, peer.link.is_free());
+            if is_free && wrote == WRITES_PER_TURN {
+                return true;
+            }
+            let next = if is_free { self.next_message(role) } else { None };
             wrote += 1;
-            let idle = peer.link.is_free() && next.is_none();
+            let idle = is_free && next.is_none();
+            let more = !idle && wrote < WRITES_PER_TURN && self.has_more(role);
+            let Some(peer) = self.peers.get_mut(&token) else { return false };
             if let Some(message) = next {
                 peer.link.send(&message.header(), message.payload);
             }
-            let more = !idle && wrote < WRITES_PER_TURN && has_more(&self.relay, peer.role);
-            match peer.link.flush(more) {
-                Ok(written) => {
-                    bytes += written.bytes;
-                    peer.blocked = written.blocked;
-                    if idle || written.blocked {
-                        break Ok(false);
-                    }
-                }
-                Err(error) => break Err(error),
+            let written = match peer.link.flush(more) {
+                Ok(written) => written,
+                Err(error) => return self.fail_write(token, &error),
+            };
+            peer.blocked = written.blocked;
+            self.note_written(role, written.bytes);
+            if idle || written.blocked {
+                return false;
             }
-        };
-        self.note_written(token, bytes);
-        result.unwrap_or_else(|error| self.fail_write(token, &error))
+        }
+    }
+
+    /// The message that goes next to the other end of a free connection.
+    fn next_message(&mut self, role: Role) -> Option<Message<Payload>> {
+        match role {
+            Role::Hop(hop) => {
+                self.look(hop);
+                self.relay.poll_message(hop)
+            }
+            Role::Receiver(subscriber) => self.relay.poll_delivery(subscriber),
+            Role::New | Role::Upstream(..) => None,
+        }
+    }
+
+    /// Whether another message for the other end of a connection goes at once.
+    fn has_more(&self, role: Role) -> bool {
+        match role {
+            Role::Hop(hop) => self.relay.is_ready(hop) && !self.relay.wants_look(self.now(), hop),
+            Role::Receiver(subscriber) => self.relay.is_deliverable(subscriber),
+            Role::New | Role::Upstream(..) => false,
+        }
+    }
+
+    /// Tells what is under way to a neighbour, if that decides whether a message may go.
+    fn look(&mut self, hop: HopId) {
+        let now = self.now();
+        if !self.relay.wants_look(now, hop) {
+            return;
+        }
+        let mut seen = UnderWay::default();
+        let mut round_trip: Option<Span> = None;
+        for Peer { link, .. } in self.peers_to(hop) {
+            seen.unwritten += link.unwritten();
+            seen.unacknowledged += weir_net::unacknowledged(link.stream()).unwrap_or(0);
+            let path = weir_net::tcp_path(link.stream()).ok().map(|path| path.round_trip);
+            round_trip = round_trip.into_iter().chain(path.filter(|trip| *trip > Span::ZERO)).min();
+        }
+        seen.round_trip = round_trip.unwrap_or(Span::ZERO);
+        self.relay.handle_under_way(now, hop, seen);
     }
 
     fn fail_write(&mut self, token: u64, error: &io::Error) -> bool {
@@ -83,8 +114,8 @@ impl Running {
         false
     }
 
-    fn note_written(&mut self, token: u64, bytes: u64) {
-        if let Some(Role::Hop(hop)) = self.peers.get(&token).map(|peer| peer.role) {
+    fn note_written(&mut self, role: Role, bytes: u64) {
+        if let Role::Hop(hop) = role {
             let waiting = self.is_waited_for(hop);
             self.relay.handle_written(self.now(), hop, bytes, waiting);
         }
@@ -93,8 +124,13 @@ impl Running {
     /// Whether all connections to a neighbour took less than there was for them. While one of them is free nothing
     /// waits for the link: those that are not may recover from a loss.
     fn is_waited_for(&self, hop: HopId) -> bool {
-        let links = self.neighbours.dialled.get(&hop).map_or(&[][..], |dialled| &dialled.links);
-        let mut peers = links.iter().filter_map(|link| self.peers.get(link)).peekable();
+        let mut peers = self.peers_to(hop).peekable();
         peers.peek().is_some() && peers.all(|peer| peer.blocked)
+    }
+
+    /// The connections to a neighbour.
+    fn peers_to(&self, hop: HopId) -> impl Iterator<Item = &Peer> {
+        let links = self.neighbours.dialled.get(&hop).map_or(&[][..], |dialled| &dialled.links);
+        links.iter().filter_map(|link| self.peers.get(link))
     }
 }
