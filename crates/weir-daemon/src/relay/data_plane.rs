@@ -299,7 +299,9 @@ impl Running {
             Says::Host => Role::Upstream(UpstreamId(token), UpstreamKind::Host),
             Says::Receiver => Role::Receiver(SubscriberId(token)),
             Says::Relay => {
-                if weir_net::tune_relay(peer.link.stream()).is_err() {
+                // This end sends credits and acknowledgements alone, which are not to wait behind what goes the other way.
+                let stream = peer.link.stream();
+                if weir_net::tune_relay(stream).and_then(|()| weir_net::mark_control(stream)).is_err() {
                     return self.close_odd(token);
                 }
                 let upstream = self.neighbours.accept(hello.session, token, UpstreamId(token));
