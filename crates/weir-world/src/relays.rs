@@ -10,7 +10,8 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weir_core::relay::{
-    HopId, Neighbours, Output, Relay, RelayConfig, SubscriberId, UpstreamId, UpstreamKind, WINDOW_BYTES,
+    HopId, Neighbours, Output, Relay, RelayConfig, SubscriberId, UnderWay, UpstreamId, UpstreamKind,
+    WINDOW_BYTES,
 };
 use weir_model::{Span, Time};
 use weir_proto::relay::{FlowKey, HELLO_BYTES, Header, Hello, Kind, Role as Says};
@@ -446,7 +447,24 @@ impl World {
         }
     }
 
+    /// Tells a relay what is under way to a neighbour, if that decides whether a message may go.
+    fn look_at_hop(&mut self, relay: u32, hop: HopId) {
+        let at = self.now;
+        let side = &mut self.relays[relay as usize];
+        let now = side.now(at);
+        let Some(core) = side.core.as_mut().filter(|core| core.wants_look(now, hop)) else { return };
+        let mut seen = UnderWay { round_trip: self.settings.delay, ..UnderWay::default() };
+        for connection in side.neighbours.links(hop).iter().filter_map(|link| self.connections.get(link)) {
+            seen.unacknowledged += connection.in_flight;
+            seen.unwritten += connection.relay.waiting.iter().map(Part::len).sum::<u64>();
+        }
+        core.handle_under_way(now, hop, seen);
+    }
+
     fn write_to_hops(&mut self, relay: u32) {
+        for hop in self.side(relay).neighbours.hops().collect::<Vec<_>>() {
+            self.look_at_hop(relay, hop);
+        }
         let side = self.side(relay);
         let Some(core) = &side.core else { return };
         let ready: Vec<u64> = side
@@ -460,7 +478,6 @@ impl World {
 
     /// Writes what a connection takes.
     fn relay_writes(&mut self, relay: u32, number: u64) {
-        let at = self.now;
         let mut written = 0;
         let role = loop {
             let Some(connection) = self.connections.get_mut(&number).filter(|connection| connection.sends)
@@ -478,16 +495,31 @@ impl World {
                 self.send(number, parts);
                 continue;
             }
-            let Some(core) = &mut self.relays[relay as usize].core else { return };
-            let message = match connection.role {
-                Role::Hop(hop) => core.poll_message(hop),
-                _ => core.poll_delivery(SubscriberId(number)),
+            let role = connection.role;
+            let message = match role {
+                Role::Hop(hop) => {
+                    self.note_written(relay, hop, std::mem::take(&mut written));
+                    self.look_at_hop(relay, hop);
+                    self.side(relay).core.as_mut().and_then(|core| core.poll_message(hop))
+                }
+                _ => {
+                    let core = self.side(relay).core.as_mut();
+                    core.and_then(|core| core.poll_delivery(SubscriberId(number)))
+                }
             };
-            let Some(message) = message else { break connection.role };
+            let (Some(message), Some(connection)) = (message, self.connections.get_mut(&number)) else {
+                break role;
+            };
             connection.relay.waiting.push_back(Part::Bytes(message.header().encode().to_vec()));
             connection.relay.waiting.extend(message.payload);
         };
-        let Role::Hop(hop) = role else { return };
+        if let Role::Hop(hop) = role {
+            self.note_written(relay, hop, written);
+        }
+    }
+
+    fn note_written(&mut self, relay: u32, hop: HopId, written: u64) {
+        let at = self.now;
         let side = &mut self.relays[relay as usize];
         let now = side.now(at);
         let is_blocked =

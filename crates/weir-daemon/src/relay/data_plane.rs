@@ -5,7 +5,6 @@ mod silence;
 mod writing;
 
 use super::link::{Link, Received};
-use super::neighbours::{DIAL_LIMIT, Dialled, Neighbours};
 use super::{Command, ConnectionRates};
 use peers::{Peer, Role};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +12,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use weir_core::relay::{
-    HopId, Output, Relay, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind,
+    HopId, Neighbours, Output, Relay, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind,
 };
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Payload, PipePool, Poller};
@@ -120,7 +119,7 @@ impl Running {
                 Span::from_millis(5)
             } else {
                 let next = self.relay.next_timeout().unwrap_or(Time::MAX);
-                let next = next.min(self.neighbours.next_late()).min(self.next_sweep);
+                let next = next.min(self.neighbours.next_late().unwrap_or(Time::MAX)).min(self.next_sweep);
                 next.since(self.edge.clock.now()).max(Span::from_nanos(100_000))
             };
             self.edge.poller.wait(Some(timeout), &mut events)?;
@@ -173,8 +172,8 @@ impl Running {
             self.tell_counters();
         }
         if self.relay.wants_samples(now) {
-            let unacknowledged = self.neighbours.dialled.iter().map(|(&hop, dialled)| {
-                let peers = dialled.links.iter().filter_map(|link| self.peers.get(link));
+            let unacknowledged = self.neighbours.hops().map(|hop| {
+                let peers = self.neighbours.links(hop).iter().filter_map(|link| self.peers.get(link));
                 let waits = peers.filter_map(|peer| weir_net::unacknowledged(peer.link.stream()).ok());
                 (hop, waits.sum())
             });
@@ -327,9 +326,9 @@ impl Running {
     }
 
     fn dial(&mut self, hop: HopId, address: SocketAddr, site: u32) {
-        let until = self.edge.clock.now() + DIAL_LIMIT;
+        let now = self.edge.clock.now();
         let rate = self.edge.connection_rates.to_site(site);
-        let mut dialled = Dialled { links: Vec::new(), missing: 0, until };
+        let mut links = Vec::new();
         for _ in 0..self.edge.connections.max(1) {
             let dial = || {
                 let stream = weir_net::dial(address)?;
@@ -340,14 +339,17 @@ impl Running {
             let stream = match dial() {
                 Ok(stream) => stream,
                 Err(error) => {
-                    self.neighbours.dialled.insert(hop, dialled);
+                    self.neighbours.dial(now, hop, links);
                     return self.fail_hop(hop, &error);
                 }
             };
-            dialled.links.extend(self.add_peer(stream, Role::Hop(hop), true));
+            links.extend(self.add_peer(stream, Role::Hop(hop), true));
         }
-        dialled.missing = dialled.links.len();
-        self.neighbours.dialled.insert(hop, dialled);
+        let has_none = links.is_empty();
+        self.neighbours.dial(now, hop, links);
+        if has_none {
+            self.fail_hop(hop, &io::Error::other("no connection to it can be watched"));
+        }
     }
 
     /// A connection to a neighbour may be there now, or may have failed.
@@ -359,16 +361,14 @@ impl Running {
             Ok(true) => peer.connecting = false,
             Err(error) => return self.fail_hop(hop, &error),
         }
-        let Some(dialled) = self.neighbours.dialled.get_mut(&hop) else { return };
-        dialled.missing -= 1;
-        if dialled.missing > 0 {
+        if !self.neighbours.handle_connected(hop) {
             return;
         }
         let connections = self.edge.connections.max(1);
         let hello = Hello { role: Says::Relay, connections, session: rand::random() }.encode();
         let key = FlowKey { coflow: 0, reducer: 0, mapper: 0 };
         let header = Header { length: HELLO_BYTES as u32, ..Header::about(key, Kind::Hello, 0) };
-        for link in &dialled.links {
+        for link in self.neighbours.links(hop) {
             if let Some(peer) = self.peers.get_mut(link) {
                 peer.link.say(&header, &hello);
                 self.writable.insert(*link);
@@ -386,7 +386,7 @@ impl Running {
     }
 
     fn hang_up(&mut self, hop: HopId) {
-        for link in self.neighbours.dialled.remove(&hop).map(|dialled| dialled.links).unwrap_or_default() {
+        for link in self.neighbours.hang_up(hop) {
             self.peers.remove(&link);
         }
     }

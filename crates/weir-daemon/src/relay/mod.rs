@@ -6,7 +6,6 @@
 
 mod data_plane;
 mod link;
-mod neighbours;
 mod rules_file;
 mod session;
 

@@ -25,13 +25,12 @@ impl Running {
                 None => {}
             }
         }
-        for hop in self.neighbours.dialled.keys().copied().collect::<Vec<_>>() {
+        for hop in self.neighbours.hops().collect::<Vec<_>>() {
             self.look(hop);
             if !self.relay.is_ready(hop) {
                 continue;
             }
-            let links = self.neighbours.dialled.get(&hop).map(|dialled| dialled.links.clone());
-            for token in links.unwrap_or_default() {
+            for token in self.neighbours.links(hop).to_vec() {
                 more |= self.write_to(token);
             }
         }
@@ -130,7 +129,6 @@ impl Running {
 
     /// The connections to a neighbour.
     fn peers_to(&self, hop: HopId) -> impl Iterator<Item = &Peer> {
-        let links = self.neighbours.dialled.get(&hop).map_or(&[][..], |dialled| &dialled.links);
-        links.iter().filter_map(|link| self.peers.get(link))
+        self.neighbours.links(hop).iter().filter_map(|link| self.peers.get(link))
     }
 }
