@@ -7,6 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use weir_model::Span;
 
 /// Most events taken from the kernel at once.
@@ -25,21 +26,37 @@ pub struct Event {
     pub writable: bool,
 }
 
-/// An epoll instance, edge-triggered, with a [`Waker`].
+/// The poller's thread does not wait: it looks at everything before it does.
+const AWAKE: u8 = 0;
+/// It waits, or is about to.
+const WAITING: u8 = 1;
+/// It is to look once more before it waits, or was told to stop waiting.
+const WOKEN: u8 = 2;
+
+/// An epoll instance, edge-triggered, with a [`Waker`]. One thread waits at it.
 pub struct Poller {
     epoll: OwnedFd,
-    wake: Arc<OwnedFd>,
+    wake: Arc<Wake>,
+}
+
+#[derive(Debug)]
+struct Wake {
+    event: OwnedFd,
+    state: AtomicU8,
 }
 
 /// Wakes a [`Poller`] from any thread.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
+pub struct Waker(Arc<Wake>);
 
 impl Waker {
-    /// Makes the current or next [`Poller::wait`] return.
+    /// Makes the current or next [`Poller::wait`] return. What was written before it is seen by whoever it returns to. The
+    /// kernel is asked only where that thread waits and nobody else has woken it.
     pub fn wake(&self) {
-        // A full counter means a wake-up is pending already.
-        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+        if self.0.state.swap(WOKEN, Ordering::AcqRel) == WAITING {
+            // A full counter means a wake-up is pending already.
+            let _ = rustix::io::write(&self.0.event, &1u64.to_ne_bytes());
+        }
     }
 }
 
@@ -47,9 +64,9 @@ impl Poller {
     /// Opens the instance.
     pub fn new() -> io::Result<Poller> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        epoll::add(&epoll, &*wake, epoll::EventData::new_u64(WAKE_TOKEN), epoll::EventFlags::IN)?;
-        Ok(Poller { epoll, wake })
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        epoll::add(&epoll, &event, epoll::EventData::new_u64(WAKE_TOKEN), epoll::EventFlags::IN)?;
+        Ok(Poller { epoll, wake: Arc::new(Wake { event, state: AtomicU8::new(AWAKE) }) })
     }
 
     /// A handle that wakes this poller.
@@ -71,8 +88,14 @@ impl Poller {
             tv_sec: (span.nanos() / 1_000_000_000).min(1 << 30) as i64,
             tv_nsec: (span.nanos() % 1_000_000_000) as _,
         });
+        let state = &self.wake.state;
+        let waits = state.compare_exchange(AWAKE, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let timeout = if waits { timeout } else { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) };
         let mut buffer = [MaybeUninit::uninit(); EVENTS_PER_WAIT];
-        let events = match epoll::wait(&self.epoll, &mut buffer, timeout.as_ref()) {
+        let waited = epoll::wait(&self.epoll, &mut buffer, timeout.as_ref());
+        // Whoever wakes from here on has the next call return.
+        state.swap(AWAKE, Ordering::AcqRel);
+        let events = match waited {
             Ok((events, _)) => events,
             Err(Errno::INTR) => return Ok(()),
             Err(errno) => return Err(errno.into()),
@@ -81,7 +104,7 @@ impl Poller {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKE_TOKEN {
                 let mut count = [0; 8];
-                let _ = rustix::io::read(&*self.wake, &mut count);
+                let _ = rustix::io::read(&self.wake.event, &mut count);
                 continue;
             }
             let ended = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
@@ -108,5 +131,49 @@ mod tests {
         poller.wait(None, &mut events).unwrap();
         assert!(events.is_empty());
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_waker_that_wakes_before_the_wait_ends_it_once() {
+        let poller = Poller::new().unwrap();
+        let mut events = Vec::new();
+        poller.waker().wake();
+        poller.waker().wake();
+        poller.wait(None, &mut events).unwrap();
+        let begun = std::time::Instant::now();
+        poller.wait(Some(Span::from_millis(20)), &mut events).unwrap();
+        assert!(begun.elapsed() >= std::time::Duration::from_millis(20), "it was woken for nothing");
+    }
+
+    /// Each thread waits for the answer to what it said before it says more, so that one wake-up that is lost holds up all.
+    #[test]
+    fn no_wake_up_is_lost_between_threads() {
+        use std::sync::mpsc;
+        use std::time::Duration;
+        const THREADS: u64 = 8;
+        const ROUNDS: u64 = 5_000;
+        let poller = Poller::new().unwrap();
+        let (queue, inbox) = mpsc::channel::<mpsc::Sender<()>>();
+        let threads = (0..THREADS).map(|_| {
+            let (waker, queue) = (poller.waker(), queue.clone());
+            std::thread::spawn(move || {
+                for _ in 0..ROUNDS {
+                    let (answer, answered) = mpsc::channel();
+                    queue.send(answer).unwrap();
+                    waker.wake();
+                    answered.recv_timeout(Duration::from_secs(20)).expect("a wake-up was lost");
+                }
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let (mut left, mut events) = (THREADS * ROUNDS, Vec::new());
+        while left > 0 {
+            poller.wait(Some(Span::from_millis(30_000)), &mut events).unwrap();
+            while let Ok(answer) = inbox.try_recv() {
+                left -= 1;
+                let _ = answer.send(());
+            }
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 }
