@@ -195,7 +195,7 @@ impl Running {
         let now = self.clock.now();
         let look = (!self.connections.is_empty() || self.scribe.waits() || self.jobs.wait())
             .then_some(self.next_look);
-        let write = self.scribe.is_due().then_some(now);
+        let write = self.scribe.next_timeout();
         let accept = self.accept_again.then(|| now + Span::from_millis(5));
         let sweep = Some(self.next_sweep.max(self.next_look));
         let more = (!self.inbox.is_empty()).then_some(now);
@@ -270,7 +270,7 @@ impl Running {
     /// Has a journal begun anew where that is due.
     fn write_down(&mut self) {
         let (agent, cursor) = (&self.agent, &mut self.cursor);
-        self.scribe.begin(|from_the_first| {
+        self.scribe.begin(self.clock.now(), |from_the_first| {
             if from_the_first {
                 *cursor = FactCursor::default();
             }
@@ -304,7 +304,7 @@ impl Running {
                 }
             }
         }
-        self.scribe.add(entries);
+        self.scribe.add(now, entries);
     }
 
     /// Finds out whether a flow's receiver has no room.
