@@ -82,11 +82,15 @@ pub struct OpenedFile {
 }
 
 impl OpenedFile {
-    /// Whether it was not written to since it was opened, as its length and its time tell. Asks the kernel.
+    /// Whether it was not written to since it was opened, as its length and its time tell, and has as many names as then. Asks the
+    /// kernel.
     pub fn is_unchanged(&self) -> bool {
-        let FileStamp { modified_ns, length, .. } = self.stamp;
-        self.file.metadata().is_ok_and(|data| (modified_of(&data), data.len()) == (modified_ns, length))
+        self.file.metadata().is_ok_and(|data| stamp_of(&data) == self.stamp)
     }
+}
+
+fn stamp_of(data: &std::fs::Metadata) -> FileStamp {
+    FileStamp { inode: data.ino(), modified_ns: modified_of(data), length: data.len(), links: data.nlink() }
 }
 
 fn modified_of(data: &std::fs::Metadata) -> i64 {
@@ -116,10 +120,8 @@ fn stamped(file: File) -> io::Result<OpenedFile> {
     if !data.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    let modified_ns = modified_of(&data);
-    let stamp = FileStamp { inode: data.ino(), modified_ns, length: data.len(), links: data.nlink() };
     let medium = Medium::of(&file);
-    Ok(OpenedFile { file: Arc::new(file), stamp, medium })
+    Ok(OpenedFile { file: Arc::new(file), stamp: stamp_of(&data), medium })
 }
 
 /// What is known of the checksums of a block's frames. It outlives the open file: clones share it.

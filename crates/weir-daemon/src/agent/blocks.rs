@@ -28,7 +28,7 @@ pub(super) struct Served {
     pub(super) place: Place,
     pub(super) file: BlockFile,
     /// Closes it, where that may take long.
-    open: Open,
+    open: Rc<Open>,
     /// Frames that were read and are to be sent from memory, the last ones.
     copies: RefCell<BTreeMap<u64, Rc<Vec<u8>>>>,
     /// Frames that are being read.
@@ -164,7 +164,7 @@ impl Blocks {
     }
 
     /// Takes a file that was opened for a block.
-    pub(super) fn opened(&mut self, block: &BlockEntry, open: Open) -> Rc<Served> {
+    pub(super) fn opened(&mut self, block: &BlockEntry, open: Rc<Open>) -> Rc<Served> {
         let key = (block.coflow, block.block.clone());
         if let Some(served) = self.open_now(&key) {
             return served;

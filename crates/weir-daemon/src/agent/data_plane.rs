@@ -3,6 +3,7 @@
 
 use super::blocks::{Blocks, Key};
 use super::connection::Connection;
+use super::files::Files;
 use super::jobs::{Job, Jobs};
 use super::journal::{FACTS_AT_ONCE, Journal};
 use super::scribe::{Outcome, Scribe};
@@ -117,6 +118,7 @@ impl DataPlane {
             by_flow: BTreeMap::new(),
             uploads: Uploads::new(relays),
             blocks: Blocks::default(),
+            files: Files::default(),
             session: None,
             next_token: LISTENER + 1,
             most_connections: weir_net::connections_within_limit(limits::MAX_DATA_CONNECTIONS),
@@ -152,6 +154,7 @@ pub(super) struct Running {
     pub(super) by_flow: BTreeMap<u64, u64>,
     pub(super) uploads: Uploads,
     pub(super) blocks: Blocks,
+    pub(super) files: Files,
     session: Option<mpsc::Sender<v1::AgentMessage>>,
     pub(super) next_token: u64,
     /// Beyond that, idle connections are closed, or the new one.
@@ -193,8 +196,8 @@ impl Running {
     /// How long nothing is to be done.
     fn timeout(&self) -> Option<Span> {
         let now = self.clock.now();
-        let look = (!self.connections.is_empty() || self.scribe.waits() || self.jobs.wait())
-            .then_some(self.next_look);
+        let looks = !self.connections.is_empty() || self.files.keeps();
+        let look = (looks || self.scribe.waits() || self.jobs.wait()).then_some(self.next_look);
         let write = self.scribe.next_timeout();
         let accept = self.accept_again.then(|| now + Span::from_millis(5));
         let sweep = Some(self.next_sweep.max(self.next_look));
@@ -380,6 +383,7 @@ impl Running {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     // Out of descriptors, most likely: idle connections make room. Those waiting are tried again.
+                    self.files.clear();
                     if !self.close_idle() {
                         tracing::warn!(%error, "cannot accept a data connection");
                     }
@@ -423,6 +427,7 @@ impl Running {
         }
         self.next_look = now + LOOK_INTERVAL;
         self.jobs.start(now);
+        self.files.look(now);
         if self.scribe.waits() || self.next_count <= now {
             self.next_count = now + COUNT_INTERVAL;
             self.scribe.count(self.agent.most_facts());

@@ -5,7 +5,7 @@
 //! that takes long does not count among them, so that one file that hangs does not stop the others beside it; but no more
 //! than [`MOST_OF_ONE`] hang on one file system, and [`MOST_THREADS`] in all.
 
-use super::blocks::Key;
+use super::blocks::{Key, is_unchanged};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio::runtime::Handle;
-use weir_core::agent::Place;
+use weir_core::agent::{BlockEntry, Place};
 use weir_model::{Span, Time};
 use weir_net::{FileSystem, FrameRead, FrameReader, Medium, Mounts, OpenedFile, Waker};
 
@@ -51,6 +51,7 @@ pub(super) enum Done {
     Opened {
         connection: u64,
         flow: u64,
+        path: PathBuf,
         result: io::Result<Open>,
     },
     Read {
@@ -75,6 +76,17 @@ pub(super) struct Open {
     closing: mpsc::Sender<Job>,
 }
 
+impl Open {
+    pub(super) fn new(opened: OpenedFile, path: PathBuf, closing: mpsc::Sender<Job>) -> Open {
+        Open { opened, path, closing }
+    }
+
+    /// Whether it is the file that was put as a block, as it was opened.
+    pub(super) fn holds(&self, block: &BlockEntry) -> bool {
+        is_unchanged(block, self.opened.stamp)
+    }
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
         if self.opened.medium == Medium::Elsewhere {
@@ -89,8 +101,8 @@ impl Job {
         match self {
             Job::Open { connection, flow, path } => {
                 let result = weir_net::open_regular(&path);
-                let closing = closing.clone();
-                Done::Opened { connection, flow, result: result.map(|opened| Open { opened, path, closing }) }
+                let result = result.map(|opened| Open::new(opened, path.clone(), closing.clone()));
+                Done::Opened { connection, flow, path, result }
             }
             Job::Read { block, place, frame, reader } => {
                 Done::Read { block, place, frame, result: reader.read() }

@@ -7,6 +7,7 @@
 mod blocks;
 mod connection;
 mod data_plane;
+mod files;
 mod identity;
 mod jobs;
 mod journal;

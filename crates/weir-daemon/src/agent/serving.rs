@@ -1,13 +1,14 @@
 //! What the data-plane thread does with requests: has the block's file opened, writes frames when flows may, and says
 //! no where it must.
 
-use super::blocks::{Key, is_of_the_file, is_unchanged};
+use super::blocks::{Key, is_of_the_file};
 use super::connection::{Connection, Reading, Wrote};
 use super::data_plane::Running;
 use super::jobs::{Done, Job, Open};
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
+use std::rc::Rc;
 use weir_core::agent::{Pacing, Place};
 use weir_core::serving::Opening;
 use weir_net::FrameRead;
@@ -32,13 +33,16 @@ impl Running {
         let known = self.blocks.open_now(&(block.coflow, block.block.clone()));
         // Whoever resumes may do so because a frame was not what its checksum says: the file is looked at again.
         let known = known.filter(|served| opened.offset == 0 && served.is_unchanged());
+        let is_shared = opened.offset == 0 && !block.spooled;
+        let open = if is_shared && known.is_none() { self.files.open_now(now, block) } else { None };
         let file: PathBuf = block.path.clone().into();
         connection.talk.open(Opening { opened, request, path });
-        if known.is_some() {
-            self.serve(token, flow, None);
-        } else {
-            // It writes nothing before its file is open.
-            self.agent.handle_blocked(now, flow);
+        if known.is_some() || open.is_some() {
+            return self.serve(token, flow, open);
+        }
+        // It writes nothing before its file is open.
+        self.agent.handle_blocked(now, flow);
+        if !(is_shared && self.files.wait(now, &file, (token, flow))) {
             self.jobs.add(now, Job::Open { connection: token, flow, path: file });
         }
     }
@@ -48,7 +52,15 @@ impl Running {
         self.jobs.start(self.clock.now());
         while let Some(done) = self.jobs.poll(self.clock.now()) {
             match done {
-                Done::Opened { connection, flow, result } => self.file_opened(connection, flow, result),
+                Done::Opened { connection, flow, path, result } => {
+                    let result = result.map(Rc::new);
+                    let shared = result.as_ref().ok().cloned();
+                    let waiting = self.files.opened(self.clock.now(), &path, shared.as_ref());
+                    self.file_opened(connection, flow, result);
+                    for (connection, flow) in waiting {
+                        self.other_opened(connection, flow, shared.as_ref());
+                    }
+                }
                 Done::Read { block, place, frame, result } => {
                     self.frame_read(&block, &place, frame, result);
                 }
@@ -64,7 +76,21 @@ impl Running {
         }
     }
 
-    fn file_opened(&mut self, token: u64, flow: u64, result: io::Result<Open>) {
+    /// The file of a block was opened for another connection. Where it is not what was put, it may have become that since: it is
+    /// opened once more, for this one alone.
+    fn other_opened(&mut self, token: u64, flow: u64, file: Option<&Rc<Open>>) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some(opening) = connection.talk.take_opening(flow) else { return };
+        let file = file.filter(|file| file.holds(&opening.opened.block)).cloned();
+        let path = PathBuf::from(&opening.opened.block.path);
+        connection.talk.open(opening);
+        match file {
+            Some(file) => self.file_opened(token, flow, Ok(file)),
+            None => self.jobs.add(self.clock.now(), Job::Open { connection: token, flow, path }),
+        }
+    }
+
+    fn file_opened(&mut self, token: u64, flow: u64, result: io::Result<Rc<Open>>) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some(opening) = connection.talk.take_opening(flow) else { return };
         let block = opening.opened.block.clone();
@@ -74,9 +100,10 @@ impl Running {
             return self.close(token);
         }
         match result {
-            Ok(open) if is_unchanged(&block, open.opened.stamp) => self.serve(token, flow, Some(open)),
+            Ok(open) if open.holds(&block) => self.serve(token, flow, Some(open)),
             Err(error) if is_out_of_descriptors(&error) => {
                 // Idle connections make room, and the receiver asks again.
+                self.files.clear();
                 self.close_idle();
                 self.give_up_opening(token, flow, Status::Busy);
             }
@@ -104,7 +131,7 @@ impl Running {
     }
 
     /// Begins to send, from a file that was just opened or that others read already.
-    fn serve(&mut self, token: u64, flow: u64, file: Option<Open>) {
+    fn serve(&mut self, token: u64, flow: u64, file: Option<Rc<Open>>) {
         let now = self.clock.now();
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some(opening) = connection.talk.take_opening(flow) else { return };
