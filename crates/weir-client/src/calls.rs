@@ -41,9 +41,9 @@ pub(crate) enum Answer {
 pub(crate) async fn locate(client: Client, coflow: u64, block: String, wait: Span) -> Answer {
     let wait_ms = wait.nanos() / 1_000_000;
     let request = v1::LocateRequest { coflow, block, wait_ms, host: client.config.host };
-    let Ok(mut coordinator) = client.coordinator() else { return Answer::Located(Located::NoCoordinator) };
-    Answer::Located(match coordinator.locate(request).await {
-        Ok(reply) => located(reply.into_inner()).await,
+    let Ok(coordinator) = client.coordinator() else { return Answer::Located(Located::NoCoordinator) };
+    Answer::Located(match client.locator.locate(coordinator, request).await {
+        Ok(reply) => located(reply).await,
         Err(status) if error::is_transient(&status) => {
             Located::Unavailable(format!("coordinator: {}", error::said(&status)))
         }

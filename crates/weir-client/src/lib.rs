@@ -53,6 +53,7 @@ mod error;
 mod get;
 mod leases;
 mod links;
+mod locator;
 mod memory;
 mod pool;
 mod stream;
@@ -104,6 +105,7 @@ pub struct Client {
     spool: Arc<Mutex<Option<PathBuf>>>,
     owned: Arc<leases::Owned>,
     pool: Arc<pool::Pool>,
+    locator: Arc<locator::Locator>,
     relays: Arc<Mutex<calls::Relays>>,
 }
 
@@ -125,6 +127,7 @@ impl Client {
             spool: Arc::default(),
             owned: Arc::default(),
             pool: Arc::default(),
+            locator: Arc::default(),
             relays: Arc::default(),
         }
     }

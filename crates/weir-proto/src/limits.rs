@@ -63,6 +63,8 @@ pub const MAX_ENTRIES_PER_MESSAGE: usize = 4_096;
 pub const MAX_QUEUED_BYTES: usize = 64 << 20;
 /// Most `Locate` calls that wait at a coordinator; a further one is answered at once, without holders.
 pub const MAX_WAITING_LOCATES: usize = 200_000;
+/// Most blocks that one `LocateAll` asks for.
+pub const MAX_LOCATES_PER_CALL: usize = 1_000;
 /// Blocks for which a coordinator remembers whom it told of which holder; told beyond that, it forgets at once.
 pub const MAX_PROMISED_BLOCKS: usize = 10_000;
 /// Most `AwaitAdmission` calls that wait at a coordinator; a further one is answered at once, undecided.

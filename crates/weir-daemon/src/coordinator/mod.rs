@@ -1,11 +1,13 @@
 //! The coordinator process: one task owns the state machine; gRPC handlers and agents' sessions talk to
 //! it through a bounded queue.
 
+mod locating;
 mod planning_time;
 mod refusals;
 mod service;
 mod snapshots;
 
+use locating::Locating;
 use planning_time::PlanningTimes;
 use refusals::Refusals;
 use service::{Event, Service};
@@ -111,7 +113,7 @@ struct Owner {
     core: Coordinator,
     /// With the host of each.
     sessions: BTreeMap<SessionId, (u32, mpsc::Sender<v1::CoordinatorMessage>)>,
-    locating: BTreeMap<u64, oneshot::Sender<v1::LocateReply>>,
+    locating: BTreeMap<u64, Locating>,
     awaiting: BTreeMap<u64, oneshot::Sender<v1::AdmissionReply>>,
     ending: BTreeMap<u64, oneshot::Sender<Option<v1::CoflowRecord>>>,
     /// Of calls that this loop numbers itself: those of `ending`.
@@ -317,8 +319,8 @@ impl Owner {
                 }
             }
             Output::Located(answer) => {
-                if let Some(reply) = self.locating.remove(&answer.token) {
-                    let _ = reply.send(answer.reply);
+                if let Some(caller) = self.locating.remove(&answer.token) {
+                    caller.answer(answer.reply);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The gRPC face of the coordinator: every call becomes an event with a place for its reply.
 
+use super::locating::{Answers, Locating};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,7 @@ pub(super) enum Event {
     Seal(u64, oneshot::Sender<Result<(), SealError>>),
     Unregister(u64, oneshot::Sender<Option<v1::CoflowRecord>>),
     /// With a number of its own, under which it may be given up.
-    Locate(u64, v1::LocateRequest, oneshot::Sender<v1::LocateReply>),
+    Locate(u64, v1::LocateRequest, Locating),
     AwaitAdmission(u64, v1::AdmissionRequest, oneshot::Sender<v1::AdmissionReply>),
     Status(oneshot::Sender<v1::StatusReply>),
     Terms(oneshot::Sender<v1::TermsReply>),
@@ -147,11 +148,32 @@ impl coordinator_server::Coordinator for Service {
 
     async fn locate(&self, request: Request<v1::LocateRequest>) -> Result<Response<v1::LocateReply>, Status> {
         let request = request.into_inner();
-        if request.block.len() > limits::MAX_BLOCK_NAME_BYTES {
-            let most = limits::MAX_BLOCK_NAME_BYTES;
-            return Err(Status::invalid_argument(format!("a block's name has at most {most} bytes")));
+        check_name(&request)?;
+        let event = |token, reply| Event::Locate(token, request, Locating::Alone(reply));
+        Ok(Response::new(self.ask_patiently(event).await?))
+    }
+
+    type LocateAllStream = Pin<Box<dyn Stream<Item = Result<v1::LocateAllReply, Status>> + Send>>;
+
+    async fn locate_all(
+        &self,
+        request: Request<v1::LocateAllRequest>,
+    ) -> Result<Response<Self::LocateAllStream>, Status> {
+        let requests = request.into_inner().requests;
+        if requests.len() > limits::MAX_LOCATES_PER_CALL {
+            let most = limits::MAX_LOCATES_PER_CALL;
+            return Err(Status::invalid_argument(format!("one call asks for at most {most} blocks")));
         }
-        Ok(Response::new(self.ask_patiently(|token, reply| Event::Locate(token, request, reply)).await?))
+        requests.iter().try_for_each(check_name)?;
+        let count = requests.len() as u64;
+        let first = self.next_token.fetch_add(count, Ordering::Relaxed);
+        let (answers, replies) = Answers::new(first..first + count, self.given_up.clone());
+        for ((token, index), request) in (first..).zip(0..).zip(requests) {
+            let event = Event::Locate(token, request, Locating::Among(index, replies.clone()));
+            let sent = self.events.send(event).await;
+            sent.map_err(|_| Status::unavailable("the coordinator is shutting down"))?;
+        }
+        Ok(Response::new(Box::pin(answers)))
     }
 
     async fn await_admission(
@@ -228,6 +250,12 @@ impl coordinator_server::Coordinator for Service {
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))
     }
+}
+
+fn check_name(request: &v1::LocateRequest) -> Result<(), Status> {
+    let most = limits::MAX_BLOCK_NAME_BYTES;
+    let refused = || Status::invalid_argument(format!("a block's name has at most {most} bytes"));
+    if request.block.len() > most { Err(refused()) } else { Ok(()) }
 }
 
 /// What handling a message takes time for.
