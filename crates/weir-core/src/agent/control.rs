@@ -271,8 +271,21 @@ impl Agent {
         }
     }
 
+    /// Has ends of flows that the coordinator does not wait for gather until something else is said, so long at most.
+    pub fn gather_ends(&mut self, patience: Span) {
+        self.patience = patience;
+    }
+
+    /// Says that a flow is over: soon, unless it may wait for what is said next.
+    pub(super) fn send_end(&mut self, closed: v1::FlowClosed, may_wait: bool) {
+        let hurries = self.hurries || !may_wait;
+        self.send(v1::agent_event::Kind::FlowClosed(closed));
+        self.hurries = hurries;
+    }
+
     pub(super) fn send(&mut self, kind: v1::agent_event::Kind) {
         if self.session {
+            self.hurries = true;
             self.events.push_back(v1::AgentEvent { kind: Some(kind) });
         }
     }
@@ -284,4 +297,81 @@ const FASTEST: f64 = 1e15;
 /// A rate from the wire: what is not a number above zero pauses.
 fn sane(value: f64) -> f64 {
     if value.is_finite() && value > 0.0 { value.min(FASTEST) } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AgentConfig, BlockEntry};
+    use super::*;
+    use weir_proto::data::{Identity, Request};
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn put(agent: &mut Agent, name: &str) {
+        let (block, path) = (name.to_owned(), "/data".to_owned());
+        let (stamp, frame_checksums, identity) = (None, Vec::new(), Identity::drawn([1; 16]));
+        let (coflow, offset, size, spooled, durable) = (1, 0, 10, false, false);
+        let entry = BlockEntry {
+            coflow,
+            block,
+            path,
+            offset,
+            size,
+            spooled,
+            frame_checksums,
+            stamp,
+            identity,
+            durable,
+        };
+        agent.handle_put(entry).unwrap();
+    }
+
+    fn get(agent: &mut Agent, now: Time, name: &str) -> u64 {
+        let (identity, block) = (Identity::UNKNOWN, name.to_owned());
+        let request = Request { coflow: 1, offset: 0, destination: 1, group: 0, identity, block };
+        agent.handle_request(now, &request).unwrap().flow
+    }
+
+    /// Events that are said now.
+    fn said(agent: &mut Agent, now: Time) -> usize {
+        std::iter::from_fn(|| agent.poll_message(now)).map(|message| message.events.len()).sum()
+    }
+
+    #[test]
+    fn ends_of_flows_wait_for_what_is_said_next_but_not_that_of_the_last_one() {
+        let mut agent = Agent::new(AgentConfig {
+            host: 0,
+            data_address: String::new(),
+            incarnation: 1,
+            spool_identity: 1,
+            first_plan_wait: Span::ZERO,
+            report_interval: Span::ZERO,
+            batch: Span::from_millis(1),
+            uplink: None,
+            measures_interface: false,
+        });
+        agent.gather_ends(Span::from_millis(5));
+        ["a", "b", "c", "d"].into_iter().for_each(|name| put(&mut agent, name));
+        agent.handle_session_up(ms(1));
+        assert!(said(&mut agent, ms(1)) > 0);
+        let flows = ["a", "b", "c", "d"].map(|name| get(&mut agent, ms(10), name));
+        assert_eq!(said(&mut agent, ms(10)), 4);
+        flows.into_iter().take(3).for_each(|flow| agent.handle_sent(ms(20), flow, 10));
+        agent.handle_timeout(ms(20));
+        assert_eq!(said(&mut agent, ms(20)), 1, "one report of three flows");
+        agent.handle_closed(flows[0], true);
+        assert_eq!((said(&mut agent, ms(24)), agent.message_due()), (0, Some(ms(25))));
+        assert_eq!(said(&mut agent, ms(25)), 1);
+        // It goes along with a block that was put.
+        agent.handle_closed(flows[1], true);
+        put(&mut agent, "e");
+        assert_eq!(said(&mut agent, ms(26)), 2);
+        // One that was cut off is said at once, and so is the last one.
+        agent.handle_closed(flows[3], false);
+        assert_eq!(said(&mut agent, ms(27)), 1);
+        agent.handle_closed(flows[2], true);
+        assert_eq!(said(&mut agent, ms(28)), 1);
+    }
 }

@@ -111,6 +111,9 @@ pub struct Agent {
     pub(super) next_report: Time,
     pub(super) next_full_report: Time,
     pub(super) events: VecDeque<v1::AgentEvent>,
+    /// Whether one of them is to be said soon, and how long they may wait otherwise.
+    pub(super) hurries: bool,
+    pub(super) patience: Span,
     pub(super) outputs: VecDeque<Output>,
     /// When the last message was said, and whether its session takes more.
     pub(super) last_message: Time,
@@ -161,6 +164,8 @@ impl Agent {
             next_report: Time::MAX,
             next_full_report: Time::ZERO,
             events: VecDeque::new(),
+            hurries: false,
+            patience: Span::ZERO,
             outputs: VecDeque::new(),
             last_message: Time::ZERO,
             room: true,
@@ -401,7 +406,9 @@ impl Agent {
         self.disturb();
         let closed = v1::FlowClosed { flow, sent: entry.sent, done, again };
         if !is_planted(Defect::CloseNotTold) {
-            self.send(v1::agent_event::Kind::FlowClosed(closed));
+            // That all was handed over was said. The end of a coflow is not to come late.
+            let others = self.coflows.get(&entry.coflow).is_some_and(|coflow| !coflow.flows.is_empty());
+            self.send_end(closed, done && entry.reported == entry.size && others);
         }
         self.settle_if_due(entry.coflow);
     }
@@ -458,8 +465,10 @@ impl Agent {
     }
 
     /// When there is something to say: a first event at once, and those that follow it soon together.
-    fn message_due(&self) -> Option<Time> {
-        self.has_message().then(|| self.last_message + self.config.batch)
+    pub(super) fn message_due(&self) -> Option<Time> {
+        let hurries = self.hurries || self.introduction.is_some() || self.owes_clock;
+        let wait = if hurries { self.config.batch } else { self.config.batch.max(self.patience) };
+        self.has_message().then(|| self.last_message + wait)
     }
 
     /// The next message for the coordinator, if it is time.
@@ -483,7 +492,9 @@ impl Agent {
         }
         let mut portion = Portion::of(limits::MAX_EVENTS_PER_MESSAGE);
         let count = self.events.iter().take_while(|event| portion.take(*event)).count();
-        (count > 0).then(|| v1::AgentMessage { events: self.events.drain(..count).collect() })
+        let events: Vec<_> = self.events.drain(..count).collect();
+        self.hurries &= !self.events.is_empty();
+        (count > 0).then_some(v1::AgentMessage { events })
     }
 
     /// Has a fact appended to the journal.
