@@ -108,16 +108,20 @@ pub async fn serve(
     Ok(())
 }
 
+/// Who waits for an answer.
+enum Caller {
+    Locating(Locating),
+    Awaiting(oneshot::Sender<v1::AdmissionReply>),
+    Ending(oneshot::Sender<Option<v1::CoflowRecord>>),
+}
+
 struct Owner {
     clock: Clock,
     core: Coordinator,
     /// With the host of each.
     sessions: BTreeMap<SessionId, (u32, mpsc::Sender<v1::CoordinatorMessage>)>,
-    locating: BTreeMap<u64, Locating>,
-    awaiting: BTreeMap<u64, oneshot::Sender<v1::AdmissionReply>>,
-    ending: BTreeMap<u64, oneshot::Sender<Option<v1::CoflowRecord>>>,
-    /// Of calls that this loop numbers itself: those of `ending`.
-    next_ending: u64,
+    /// Calls that are answered later, by their tokens.
+    callers: BTreeMap<u64, Caller>,
     snapshots: Snapshots,
     refusals: Refusals,
     planning: PlanningTimes,
@@ -147,10 +151,7 @@ async fn run(
         clock,
         core: Coordinator::new(config, &options.policy),
         sessions: BTreeMap::new(),
-        locating: BTreeMap::new(),
-        awaiting: BTreeMap::new(),
-        ending: BTreeMap::new(),
-        next_ending: 0,
+        callers: BTreeMap::new(),
         snapshots: Snapshots::default(),
         refusals: Refusals::default(),
         planning: PlanningTimes::default(),
@@ -200,20 +201,19 @@ impl Owner {
             Event::Seal(coflow, reply) => {
                 let _ = reply.send(self.core.handle_seal(now, coflow));
             }
-            Event::Unregister(coflow, reply) => {
-                self.next_ending += 1;
-                self.ending.insert(self.next_ending, reply);
-                self.core.handle_unregister(now, self.next_ending, coflow);
+            Event::Unregister(token, coflow, reply) => {
+                self.callers.insert(token, Caller::Ending(reply));
+                self.core.handle_unregister(now, token, coflow);
             }
             // That a caller is gone may be heard before its call was read.
             Event::Locate(_, _, reply) if reply.is_closed() => {}
             Event::AwaitAdmission(_, _, reply) if reply.is_closed() => {}
             Event::Locate(token, request, reply) => {
-                self.locating.insert(token, reply);
+                self.callers.insert(token, Caller::Locating(reply));
                 self.core.handle_locate(now, token, request);
             }
             Event::AwaitAdmission(token, request, reply) => {
-                self.awaiting.insert(token, reply);
+                self.callers.insert(token, Caller::Awaiting(reply));
                 self.core.handle_await_admission(now, token, &request);
             }
             Event::Status(reply) => self.snapshots.ask(reply),
@@ -252,8 +252,7 @@ impl Owner {
 
     /// The caller of what takes long is gone.
     fn give_up(&mut self, token: u64) {
-        self.locating.remove(&token);
-        self.awaiting.remove(&token);
+        self.callers.remove(&token);
         self.core.handle_given_up(token);
     }
 
@@ -309,17 +308,17 @@ impl Owner {
                 tracing::warn!(coflow, "ended: nobody cared for the coflow for as long as its lease");
             }
             Output::Unregistered(unregistered) => {
-                if let Some(reply) = self.ending.remove(&unregistered.token) {
+                if let Some(Caller::Ending(reply)) = self.callers.remove(&unregistered.token) {
                     let _ = reply.send(unregistered.record);
                 }
             }
             Output::Decided(decision) => {
-                if let Some(reply) = self.awaiting.remove(&decision.token) {
+                if let Some(Caller::Awaiting(reply)) = self.callers.remove(&decision.token) {
                     let _ = reply.send(decision.reply);
                 }
             }
             Output::Located(answer) => {
-                if let Some(caller) = self.locating.remove(&answer.token) {
+                if let Some(Caller::Locating(caller)) = self.callers.remove(&answer.token) {
                     caller.answer(answer.reply);
                 }
             }

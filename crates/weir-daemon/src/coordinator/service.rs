@@ -22,7 +22,8 @@ const HELLO_LIMIT: Duration = Duration::from_secs(10);
 pub(super) enum Event {
     Register(v1::RegisterRequest, oneshot::Sender<Result<v1::RegisterReply, RegisterError>>),
     Seal(u64, oneshot::Sender<Result<(), SealError>>),
-    Unregister(u64, oneshot::Sender<Option<v1::CoflowRecord>>),
+    /// With a number of its own, before the coflow.
+    Unregister(u64, u64, oneshot::Sender<Option<v1::CoflowRecord>>),
     /// With a number of its own, under which it may be given up.
     Locate(u64, v1::LocateRequest, Locating),
     AwaitAdmission(u64, v1::AdmissionRequest, oneshot::Sender<v1::AdmissionReply>),
@@ -133,7 +134,8 @@ impl coordinator_server::Coordinator for Service {
         request: Request<v1::UnregisterRequest>,
     ) -> Result<Response<v1::UnregisterReply>, Status> {
         let coflow = request.into_inner().coflow;
-        let record = self.ask(|reply| Event::Unregister(coflow, reply)).await?;
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let record = self.ask(|reply| Event::Unregister(token, coflow, reply)).await?;
         Ok(Response::new(v1::UnregisterReply { record }))
     }
 
