@@ -71,6 +71,8 @@ pub(crate) struct Connection {
     /// What the agent serves on it, and the connection by which it does so, if that is another one.
     pub(crate) served: Option<Served>,
     pub(crate) upload: Option<u64>,
+    /// Whoever dialled it is a stranger, who lies.
+    pub(crate) is_liar: bool,
     /// What relays at its ends have of it.
     pub(crate) relay: RelayEnd,
     /// What was written and is not acknowledged.
@@ -100,6 +102,7 @@ impl Connection {
             talk: None,
             served: None,
             upload: None,
+            is_liar: false,
             relay: RelayEnd::default(),
             in_flight: 0,
             is_blocked: false,
@@ -151,10 +154,11 @@ impl World {
         let machine = if by_sender { connection.to } else { connection.from };
         let (is_down, runs) = match self.hosts.get(machine as usize) {
             Some(host) => (host.is_down, host.agent.is_some()),
-            None => {
-                let relay = &self.relays[machine as usize - self.hosts.len()];
-                (relay.is_down, relay.core.is_some())
-            }
+            // Where nobody is, nobody answers.
+            None => match self.relays.get(machine as usize - self.hosts.len()) {
+                Some(relay) => (relay.is_down, relay.core.is_some()),
+                None => return,
+            },
         };
         match (is_down, runs, by_sender) {
             (true, ..) => return,
@@ -258,17 +262,17 @@ impl World {
             }
             connection.owed += bytes;
         }
-        self.tell_reader(number, bytes);
+        self.tell_reader(number);
     }
 
     /// Something is there for a reader.
-    fn tell_reader(&mut self, number: u64, bytes: u64) {
+    fn tell_reader(&mut self, number: u64) {
         let Some(connection) = self.connections.get(&number) else { return };
         match connection.get {
             Some((get, _)) => self.receiver_acts(get),
             None if connection.is_read_by_relay() => self.relay_may_read(connection.to, number),
             // An idle connection is looked at when it is used again.
-            None => self.was_read(number, bytes),
+            None => {}
         }
     }
 

@@ -110,7 +110,9 @@ impl World {
                 ));
             }
         }
-        let is_left = |connection: &&Connection| matches!(connection.role, Role::Upload(_));
+        let is_left = |connection: &&Connection| {
+            matches!(connection.role, Role::Upload(_)) && (connection.sends || connection.is_open)
+        };
         if let Some(left) = self.connections.values().find(is_left) {
             let (from, to) = (left.from, left.to);
             self.violate(format!("a connection of host {from} to the relay of machine {to} is left"));

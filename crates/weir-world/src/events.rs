@@ -176,6 +176,13 @@ pub(crate) enum Event {
     RelayStarts {
         relay: u32,
     },
+    /// A stranger says something, and goes.
+    Lies {
+        connection: u64,
+    },
+    LiarLeaves {
+        connection: u64,
+    },
 }
 
 /// Who made a call.

@@ -21,7 +21,7 @@ impl World {
         (!open.is_empty()).then(|| open[self.rng.random_range(0..open.len())])
     }
 
-    fn some_relay(&mut self) -> Option<u32> {
+    pub(crate) fn some_relay(&mut self) -> Option<u32> {
         let relays = self.relays.len() as u32;
         (relays > 0).then(|| self.rng.random_range(0..relays))
     }
@@ -79,7 +79,7 @@ impl World {
             return self.next_fault();
         }
         let kills = self.settings.kills_coordinators && self.rng.random();
-        match if kills { 0 } else { self.rng.random_range(0..22) } {
+        match if kills { 0 } else { self.rng.random_range(0..24) } {
             0 => self.coordinator_dies(),
             1..4 => {
                 let host = self.some_host();
@@ -125,6 +125,7 @@ impl World {
                     get.stands_until = until.max(get.stands_until);
                 }
             }
+            22..24 => self.lie(),
             18..20 => {
                 if let Some(relay) =
                     self.some_relay().filter(|&relay| self.relays[relay as usize].core.is_some())

@@ -26,6 +26,7 @@
 //!   part is gone, also a part before one that is left, and files have their length and not their bytes.
 //! * Hosts are at two sites, with relays between them: the real machines, over connections that fill, break and end as others do.
 //!   What the controller would say (which flows go by which relays) is drawn, and changes all the time.
+//! * Strangers dial agents and relays, and say what has no sense, or what is a lie of flows that are under way.
 //! * Drivers do what the client library does: they register, renew leases, try again.
 #![forbid(unsafe_code)]
 
@@ -38,6 +39,7 @@ mod events;
 mod faults;
 mod host;
 mod jobs;
+mod liars;
 mod messages;
 mod receiver;
 mod relays;

@@ -256,7 +256,7 @@ impl World {
                 Ok(Some(message)) => self.relay_takes(relay, number, message),
                 Ok(None) if taken > 0 => {}
                 Ok(None) => return,
-                Err(error) => return self.violate(format!("relay {relay} reads nonsense: {error}")),
+                Err(error) => return self.close_odd(relay, number, &error.to_string()),
             }
         }
         self.side(relay).readable.insert(number);
@@ -275,7 +275,7 @@ impl World {
             (Role::Hop(hop), _, Message::About(header)) if is_hop_of_its_own => match header.kind {
                 Kind::Credit => core.handle_credit(hop, header.key, header.number),
                 Kind::Reset => core.handle_hop_reset(hop, header.key),
-                kind => self.violate(format!("a relay says {kind:?} to the one before it")),
+                kind => self.close_odd(relay, number, &format!("{kind:?} of the next relay")),
             },
             (_, None, Message::Hello(hello)) => {
                 connection.relay.guest = Some(match hello.role {
@@ -303,12 +303,20 @@ impl World {
                     Kind::Alive => core.handle_alive(now, from, header.key),
                     Kind::End => core.handle_end(from, header.key, header.number),
                     Kind::Reset => core.handle_upstream_reset(from, header.key),
-                    kind => self.violate(format!("a relay says {kind:?} to the next one")),
+                    kind => self.close_odd(relay, number, &format!("{kind:?} of the relay before it")),
                 }
             }
             (role, guest, _) => {
-                self.violate(format!("a message that does not belong to {role:?}, {guest:?}"))
+                self.close_odd(relay, number, &format!("what does not belong to {role:?}, {guest:?}"));
             }
+        }
+    }
+
+    /// A relay reads what makes no sense. Strangers alone say so.
+    fn close_odd(&mut self, relay: u32, number: u64, what: &str) {
+        match self.connections.get(&number) {
+            Some(connection) if connection.is_liar => self.relay_closes(relay, number),
+            _ => self.violate(format!("relay {relay} reads {what}")),
         }
     }
 

@@ -95,7 +95,9 @@ impl World {
         let (relay, open) = side.relays.choose(side.now(at), &path)?;
         let upload = self.dial(Role::Upload(number), host, self.machine_of(relay));
         self.connections.get_mut(&number)?.upload = Some(upload);
-        Some((FlowKey::of(&opening.request, &path), open))
+        let key = FlowKey::of(&opening.request, &path);
+        self.note_key(key);
+        Some((key, open))
     }
 
     /// The flow of a connection is over, or its sender gives it up.

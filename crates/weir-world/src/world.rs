@@ -12,12 +12,13 @@ use crate::session::Session;
 use crate::settings::Settings;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 use weir_core::coordinator::SessionId;
 use weir_model::{Span, Time};
+use weir_proto::relay::FlowKey;
 use weir_proto::v1;
 
 /// The world's time begins here: clocks show the time of day.
@@ -42,6 +43,8 @@ pub(crate) struct World {
     /// What the controller said last, and whether what it says may lead flows in circles.
     pub(crate) rules: v1::Rules,
     pub(crate) has_circles: bool,
+    /// Flows that went by relays last.
+    pub(crate) keys: VecDeque<FlowKey>,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) gets: Vec<Get>,
@@ -95,6 +98,7 @@ impl World {
             wide_free: BTreeMap::new(),
             rules: v1::Rules::default(),
             has_circles,
+            keys: VecDeque::new(),
             sessions: BTreeMap::new(),
             jobs: Vec::new(),
             gets: Vec::new(),
@@ -263,6 +267,8 @@ impl World {
             Event::CoordinatorStarts => self.start_coordinator(),
             Event::AgentStarts { host } => self.start_agent(host),
             Event::RelayStarts { relay } => self.start_relay(relay),
+            Event::Lies { connection } => self.say_lie(connection),
+            Event::LiarLeaves { connection } => self.liar_leaves(connection),
         }
     }
 

@@ -177,7 +177,14 @@ impl<P> Relay<P> {
     pub fn handle_data(&mut self, now: Time, from: UpstreamId, header: &Header, payload: P) {
         let key = header.key;
         self.make_room(header.length.into());
-        let Some(flow) = self.flows.get_mut(&key) else { return };
+        let opener = self.flows.get_mut(&key).filter(|flow| flow.incoming.contains_key(&from));
+        let Some(flow) = opener else {
+            // What was on its way when the flow was given up; or a peer that lies, whose connection nobody may wait for.
+            if !self.has_flows(from) {
+                self.tell_upstream(from, Header::about(key, Kind::Reset, 0));
+            }
+            return;
+        };
         let most = flow.bytes.min(flow.window.granted());
         let within = header.number.checked_add(header.length.into()).is_some_and(|end| end <= most);
         let Some(incoming) = flow.incoming.get_mut(&from).filter(|_| within) else {

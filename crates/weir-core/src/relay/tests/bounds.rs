@@ -1,6 +1,7 @@
 //! Peers that send more than they should, and receivers that take nothing.
 
-use super::super::facts::{HopId, Output, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
+use super::super::facts::{HopId, Output, RelayConfig, RelayCounters, SubscriberId};
+use super::super::facts::{UpstreamId, UpstreamKind};
 use super::super::flight::UnderWay;
 use super::super::state::Relay;
 use super::super::window::WINDOW_BYTES;
@@ -117,6 +118,24 @@ fn a_host_that_repeats_its_bytes_is_given_up() {
         assert!(sent <= granted + u64::from(LENGTH), "{sent} bytes of one message were passed on");
     }
     assert_eq!((relay.counters().misplaced, relay.held()), (1, 0));
+}
+
+/// Bytes of no flow, and of a flow that another one opened: the flow goes on, and whoever said so is left.
+#[test]
+fn a_stranger_s_bytes_harm_no_flow_and_end_its_own_connection() {
+    let (mut relay, now) = (relay(), Time::from_millis(1));
+    open(&mut relay, now, 0, 1000, UpstreamKind::Host, 0);
+    while relay.poll_output().is_some() {}
+    for flow in [0, 7] {
+        relay.handle_data(now, UpstreamId(1001), &data(flow, 0, LENGTH), ());
+        let reset = Header::about(key(flow), Kind::Reset, 0);
+        assert_eq!(
+            relay.poll_output(),
+            Some(Output::ToUpstream { upstream: UpstreamId(1001), header: reset })
+        );
+        assert_eq!(relay.poll_output(), None);
+    }
+    assert_eq!((relay.held(), relay.flows.len(), relay.counters()), (0, 1, RelayCounters::default()));
 }
 
 /// What waits, flow by flow.
