@@ -151,7 +151,7 @@ impl World {
                 Output::Close(session) => self.cut(session, None, false),
                 Output::Expired(coflow) => self.expired(coflow),
                 Output::Unregistered(done) => self.reply(done.token, Reply::Unregistered(done.record)),
-                Output::Decided(_) => {}
+                Output::Decided(decided) => self.reply(decided.token, Reply::Decided(decided.reply)),
                 Output::Located(answer) => self.reply(answer.token, Reply::Located(answer.reply)),
             }
         }
@@ -195,6 +195,7 @@ impl World {
             }
             Call::Unregister(coflow) => core.handle_unregister(now, token, coflow),
             Call::Locate(request) => core.handle_locate(now, token, request),
+            Call::AwaitAdmission(request) => core.handle_await_admission(now, token, &request),
         }
         self.settle_coordinator();
     }
@@ -214,6 +215,7 @@ impl World {
         match caller {
             Caller::Driver(job) => self.driver_hears(job, answer),
             Caller::Renewal(job) => self.renewal_hears(job, answer),
+            Caller::Admission(job) => self.admission_hears(job, answer),
             Caller::Receiver { get, call } => self.receiver_hears(get, call, answer),
         }
     }

@@ -141,8 +141,9 @@ impl World {
     pub(crate) fn dial(&mut self, role: Role, from: u32, to: u32) -> u64 {
         let number = self.number();
         self.connections.insert(number, Connection::new(role, from, to));
-        let delay = self.delay();
-        self.later(delay, Event::Dialled { connection: number });
+        let path = if role.is_dialled_by_sender() { (from, to) } else { (to, from) };
+        let at = self.comes(path.0, path.1);
+        self.queue.push(at, Event::Dialled { connection: number });
         number
     }
 
@@ -150,6 +151,7 @@ impl World {
     pub(crate) fn dialled(&mut self, number: u64) {
         let now = self.now;
         let Some(connection) = self.connections.get_mut(&number) else { return };
+        let (from, to) = (connection.from, connection.to);
         let by_sender = connection.role.is_dialled_by_sender();
         let machine = if by_sender { connection.to } else { connection.from };
         let (is_down, runs) = match self.hosts.get(machine as usize) {
@@ -170,8 +172,15 @@ impl World {
                 None => connection.sends = true,
             },
         }
-        let delay = self.delay();
-        self.later(delay, Event::Connected { connection: number });
+        let path = if by_sender { (to, from) } else { (from, to) };
+        let at = self.comes(path.0, path.1);
+        self.queue.push(at, Event::Connected { connection: number });
+    }
+
+    /// When a word that is said now comes from a machine to another: where nothing comes through, it is said again until it does.
+    fn comes(&mut self, from: u32, to: u32) -> Time {
+        let at = self.now + self.delay();
+        self.cut_until.get(&(from, to)).map_or(at, |until| at.max(*until))
     }
 
     /// Whoever dialled hears that the connection is there.
@@ -205,7 +214,8 @@ impl World {
     }
 
     fn said_by(&mut self, number: u64) -> Time {
-        let at = self.now + self.delay();
+        let path = self.connections.get(&number).map(|connection| (connection.to, connection.from));
+        let at = path.map_or(self.now, |(from, to)| self.comes(from, to));
         let Some(connection) = self.connections.get_mut(&number) else { return at };
         connection.said = connection.said.max(at);
         connection.said
@@ -235,9 +245,12 @@ impl World {
 
     /// It has left the sender's uplink.
     pub(crate) fn left(&mut self, number: u64, mut parts: Vec<Part>) {
-        self.may_damage(&mut parts);
         let Some(connection) = self.connections.get(&number) else { return };
         let (from, to) = (connection.from, connection.to);
+        if let Some(&until) = self.cut_until.get(&(from, to)).filter(|until| **until > self.now) {
+            return self.queue.push(until, Event::Left { connection: number, parts });
+        }
+        self.may_damage(&mut parts);
         let bytes = parts.iter().map(Part::len).sum();
         let at = self.crossed(from, to, bytes) + self.delay();
         let port = &mut self.ports[to as usize];
@@ -289,9 +302,10 @@ impl World {
     }
 
     fn acknowledge(&mut self, number: u64, bytes: u64) {
-        if bytes > 0 {
-            let delay = self.delay();
-            self.later(delay, Event::Acknowledged { connection: number, bytes });
+        let path = self.connections.get(&number).map(|connection| (connection.to, connection.from));
+        if let Some((from, to)) = path.filter(|_| bytes > 0) {
+            let at = self.comes(from, to);
+            self.queue.push(at, Event::Acknowledged { connection: number, bytes });
         }
     }
 

@@ -86,6 +86,10 @@ pub(crate) enum Event {
     IsNoted {
         job: usize,
     },
+    /// A driver asks what became of its deadline.
+    AsksAdmission {
+        job: usize,
+    },
     /// A driver renews its lease.
     Renew {
         job: usize,
@@ -190,6 +194,7 @@ pub(crate) enum Event {
 pub(crate) enum Caller {
     Driver(usize),
     Renewal(usize),
+    Admission(usize),
     Receiver { get: usize, call: u64 },
 }
 
@@ -200,6 +205,7 @@ pub(crate) enum Call {
     Unregister(u64),
     Renew(v1::RenewRequest),
     Locate(v1::LocateRequest),
+    AwaitAdmission(v1::AdmissionRequest),
 }
 
 /// An answer.
@@ -209,6 +215,7 @@ pub(crate) enum Reply {
     Unregistered(Option<v1::CoflowRecord>),
     Renewed(v1::RenewReply),
     Located(v1::LocateReply),
+    Decided(v1::AdmissionReply),
 }
 
 /// All that is to happen.

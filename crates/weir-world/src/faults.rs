@@ -32,6 +32,28 @@ impl World {
         (!open.is_empty()).then(|| open[self.rng.random_range(0..open.len())])
     }
 
+    /// Nothing comes from one machine to another for a while, or, at times, from all machines of one site to the other site.
+    fn cut_paths(&mut self) {
+        let machines = self.ports.len() as u32;
+        let (from, to) = (self.rng.random_range(0..machines), self.rng.random_range(0..machines));
+        let until = self.now + self.millis(50, 4_000);
+        let (here, there) = (self.site_of(from), self.site_of(to));
+        let all = here != there && self.rng.random();
+        for one in 0..machines {
+            for other in 0..machines {
+                let is_cut = if all {
+                    self.site_of(one) == here && self.site_of(other) == there
+                } else {
+                    (one, other) == (from, to)
+                };
+                if is_cut && one != other {
+                    let cut = self.cut_until.entry((one, other)).or_insert(until);
+                    *cut = until.max(*cut);
+                }
+            }
+        }
+    }
+
     /// Counts a fault. False if it is one that is left out.
     fn is_fault_wanted(&mut self) -> bool {
         let number = self.report.faults_drawn;
@@ -79,7 +101,7 @@ impl World {
             return self.next_fault();
         }
         let kills = self.settings.kills_coordinators && self.rng.random();
-        match if kills { 0 } else { self.rng.random_range(0..24) } {
+        match if kills { 0 } else { self.rng.random_range(0..26) } {
             0 => self.coordinator_dies(),
             1..4 => {
                 let host = self.some_host();
@@ -126,6 +148,7 @@ impl World {
                 }
             }
             22..24 => self.lie(),
+            24..26 => self.cut_paths(),
             18..20 => {
                 if let Some(relay) =
                     self.some_relay().filter(|&relay| self.relays[relay as usize].core.is_some())

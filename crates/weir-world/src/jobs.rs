@@ -1,6 +1,7 @@
 //! Jobs: a driver with a coflow, tasks that put blocks, tasks that get them.
 
 use crate::content::Content;
+use crate::deadlines::Deadline;
 use crate::events::{Call, Caller, Event, Reply};
 use crate::receiver::Get;
 use crate::world::World;
@@ -47,10 +48,13 @@ pub(crate) struct Job {
     pub(crate) coflow: Option<u64>,
     key: u64,
     pub(crate) blocks: Vec<Block>,
-    gets: BTreeSet<usize>,
+    pub(crate) gets: BTreeSet<usize>,
     left: usize,
     /// How long after the others its receivers come: longer than its lease.
     pause: Span,
+    pub(crate) deadline: Option<Deadline>,
+    /// It was refused, and given up.
+    pub(crate) was_refused: bool,
     /// When its driver dies, counted from when it is registered.
     dies: Option<Span>,
     /// An agent has heard how it was registered.
@@ -101,6 +105,8 @@ impl World {
                 } else {
                     Span::ZERO
                 },
+                deadline: self.some_deadline(),
+                was_refused: false,
                 is_noted: false,
                 has_died: false,
                 ended_by: None,
@@ -157,6 +163,8 @@ impl World {
                 let options = v1::CoflowOptions {
                     flows: job.gets.len() as u64,
                     lease_ms: LEASE_MS,
+                    deadline_ms: job.deadline.map_or(0, |deadline| deadline.ms),
+                    stop_if_refused: job.deadline.is_some_and(|deadline| deadline.stops),
                     ..v1::CoflowOptions::default()
                 };
                 Call::Register(v1::RegisterRequest { options: Some(options), request_key: job.key })
@@ -198,6 +206,8 @@ impl World {
         if let Some(after) = dies {
             self.later(after, Event::Dies { job: number });
         }
+        let after = self.millis(0, 300);
+        self.later(after, Event::AsksAdmission { job: number });
         self.renew_later(number);
         if self.hosts.iter().all(|host| host.session.is_some()) {
             self.later(NOTED, Event::IsNoted { job: number });
@@ -221,7 +231,7 @@ impl World {
         let moved = (job.gets.len() as u64, sizes.sum());
         let counted = record.map_or((0, 0), |record| (record.flows, record.bytes));
         // What is not acknowledged when an agent or the coordinator is killed is not counted.
-        let exact = self.report.faults == 0;
+        let exact = self.report.faults == 0 && !job.was_refused;
         // Agents know of what they served themselves: a block that is got once more, from another holder, counts once more.
         let copies = job.blocks.len() as u64 - moved.0;
         let most = (moved.0 + copies, job.blocks.iter().map(|block| block.size).sum::<u64>());

@@ -27,12 +27,15 @@
 //! * Hosts are at two sites, with relays between them: the real machines, over connections that fill, break and end as others do.
 //!   What the controller would say (which flows go by which relays) is drawn, and changes all the time.
 //! * Strangers dial agents and relays, and say what has no sense, or what is a lie of flows that are under way.
-//! * Drivers do what the client library does: they register, renew leases, try again.
+//! * A path from one machine to another may let nothing through for a while, and the path back still does.
+//! * Drivers do what the client library does: they register, renew leases, try again; some have deadlines, and give up if they are
+//!   refused.
 #![forbid(unsafe_code)]
 
 mod content;
 mod coordinator;
 mod data;
+mod deadlines;
 mod disk;
 mod end;
 mod events;

@@ -234,7 +234,7 @@ impl World {
                     receiver.handle_described(now, relays.as_ref(), mapper);
                 }
             }
-            Output::Explain => self.violate(format!("get {number} is told that its coflow was refused")),
+            Output::Explain => receiver.handle_explained(now, "refused".to_owned()),
             Output::Connect { link, address, pooled } => {
                 let (from, to) = (self.machine_of(address), self.gets[number].host);
                 let get = &mut self.gets[number];
@@ -342,6 +342,7 @@ impl World {
                     "the coflow of job {job}, which is live, has ended, get {number} hears"
                 ));
             }
+            Err(ReceiverError::CoflowRefused(_)) if self.is_refused(job) => {}
             // Its machine was lost, and the task that put it runs again.
             Err(ReceiverError::Gone) if self.all_put_again(job, of) => {
                 let after = self.millis(5, 100);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use weir_model::{Rate, Span};
 
 /// The policies that seeds take in turn.
-const POLICIES: [&str; 5] = ["varys", "dclas-strict", "fair", "dclas", "fifo"];
+const POLICIES: [&str; 5] = ["varys-deadline", "dclas-strict", "fair", "dclas", "fifo"];
 /// One seed in so many runs without a fault: there what is counted has to be exact.
 const WITHOUT_FAULTS: u64 = 8;
 /// In one seed of so many the coordinator is killed again and again: what several of them know differs most there.

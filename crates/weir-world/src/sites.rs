@@ -27,7 +27,7 @@ impl World {
         relay % self.sites()
     }
 
-    fn site_of(&self, machine: u32) -> u32 {
+    pub(crate) fn site_of(&self, machine: u32) -> u32 {
         self.relay_of(machine).map_or_else(|| self.site_of_host(machine), |relay| self.site_of_relay(relay))
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct World {
     /// Links of machines: hosts, and then relays; and when those from a site to another are free.
     pub(crate) ports: Vec<Port>,
     pub(crate) wide_free: BTreeMap<(u32, u32), Time>,
+    /// Until when nothing comes from a machine to another, of what connections carry.
+    pub(crate) cut_until: BTreeMap<(u32, u32), Time>,
     /// What the controller said last, and whether what it says may lead flows in circles.
     pub(crate) rules: v1::Rules,
     pub(crate) has_circles: bool,
@@ -96,6 +98,7 @@ impl World {
             relays,
             ports: vec![Port::default(); machines],
             wide_free: BTreeMap::new(),
+            cut_until: BTreeMap::new(),
             rules: v1::Rules::default(),
             has_circles,
             keys: VecDeque::new(),
@@ -243,6 +246,7 @@ impl World {
             Event::Answer { caller, answer } => self.take_answer(caller, answer),
             Event::Drive { job } => self.drive(job),
             Event::IsNoted { job } => self.check_note(job),
+            Event::AsksAdmission { job } => self.ask_admission(job),
             Event::Renew { job } => self.renew(job),
             Event::Put { job, block } => self.put(job, block),
             Event::Get { get } => self.get(get),
