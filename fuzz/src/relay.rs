@@ -2,7 +2,7 @@
 
 use crate::input::Input;
 use std::net::SocketAddr;
-use weir_core::relay::{HopId, Relay, RelayConfig, SubscriberId, UpstreamId, UpstreamKind};
+use weir_core::relay::{HopId, Relay, RelayConfig, SubscriberId, UpstreamId, UpstreamKind, WINDOW_BYTES};
 use weir_model::{Span, Time};
 use weir_proto::relay::{FlowKey, Header, Kind, MAX_DATA_BYTES, Open};
 
@@ -13,7 +13,8 @@ fn address(at: u64) -> SocketAddr {
 /// Plays a sequence.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
-    let config = RelayConfig { name: "r0".to_owned(), site: 0, address: address(0), started_ms: 1 };
+    let (name, address, window_bytes) = ("r0".to_owned(), address(0), WINDOW_BYTES);
+    let config = RelayConfig { name, site: 0, address, started_ms: 1, window_bytes };
     let mut relay: Relay<()> = Relay::new(config);
     let mut now = Time::from_millis(1_000);
     while step(&mut relay, &mut input, &mut now).is_some() {
