@@ -94,8 +94,9 @@ impl World {
     fn look_for_leaks_at_relays(&mut self) {
         let counters: Vec<RelayCounters> =
             self.relays.iter().filter_map(|side| side.core.as_ref()).map(Relay::counters).collect();
-        // A flow that was sent in a circle is given up by all who had it.
-        let excused = self.report.faults > 0 || self.has_circles;
+        // A flow that was sent in a circle is given up by all who had it, and so is one whose coflow was refused.
+        let was_refused = self.jobs.iter().any(|job| job.was_refused);
+        let excused = self.report.faults > 0 || self.has_circles || was_refused;
         let given_up: u64 = counters.iter().map(|counters| counters.reset).sum();
         // One whose receiver died is given up by every relay that had it.
         if !excused && given_up > self.relayed_and_dead * self.relays.len() as u64 {

@@ -47,8 +47,9 @@ impl World {
                     (one, other) == (from, to)
                 };
                 if is_cut && one != other {
+                    // One that is cut stays so no longer: what waits for it keeps its order.
                     let cut = self.cut_until.entry((one, other)).or_insert(until);
-                    *cut = until.max(*cut);
+                    *cut = if *cut > self.now { *cut } else { until };
                 }
             }
         }
