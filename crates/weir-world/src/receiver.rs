@@ -371,7 +371,7 @@ impl World {
             self.buffers.push(receiver.take_buffer());
         }
         for (link, of) in std::mem::take(&mut get.connections) {
-            self.relayed_and_dead += u64::from(link == Link::Relay);
+            self.has_relayed_to_dead |= link == Link::Relay;
             self.close(of);
         }
     }

@@ -100,6 +100,7 @@ impl World {
     /// It is killed: what it held is gone.
     pub(crate) fn kill_relay(&mut self, relay: u32, is_silent: bool) {
         let machine = self.settings.hosts + relay;
+        self.has_lost_relay |= is_silent;
         let side = self.side(relay);
         (side.core, side.is_down, side.stopped_until) = (None, is_silent, Time::ZERO);
         side.neighbours = Neighbours::default();

@@ -25,6 +25,8 @@ use weir_proto::v1;
 pub(crate) const BEGIN: Time = Time::from_millis(1_700_000_000_000);
 /// No party acts twice within this time for nothing.
 const STEP: Span = Span::from_nanos(50_000);
+/// Until a kernel has found out that another machine is gone.
+const KEEPALIVE: Span = Span::from_millis(25_000);
 /// How long everything is let be once all jobs are over, before it is looked at what is left.
 const QUIET: Span = Span::from_millis(20_000);
 
@@ -63,8 +65,10 @@ pub(crate) struct World {
     pub(crate) forgot_done: bool,
     /// Bytes were damaged on their way.
     pub(crate) has_damaged: bool,
-    /// Receivers that died while a relay had a flow for them, or may have had one.
-    pub(crate) relayed_and_dead: u64,
+    /// A receiver died while a relay had a flow for it, or may have had one.
+    pub(crate) has_relayed_to_dead: bool,
+    /// The machine of a relay was lost.
+    pub(crate) has_lost_relay: bool,
     /// What was wrong first.
     pub(crate) wrong: Option<Violation>,
     digest: XxHash3_64,
@@ -113,7 +117,8 @@ impl World {
             report: Report::default(),
             forgot_done: false,
             has_damaged: false,
-            relayed_and_dead: 0,
+            has_relayed_to_dead: false,
+            has_lost_relay: false,
             wrong: None,
             digest: XxHash3_64::new(),
         }
@@ -158,7 +163,7 @@ impl World {
             }
             // An agent that comes late tells of coflows whose lease begins then.
             let is_quiet = self.is_whole() && self.jobs.iter().all(Job::is_over);
-            end = end.filter(|_| is_quiet).or(is_quiet.then(|| self.now + QUIET));
+            end = end.filter(|_| is_quiet).or(is_quiet.then(|| self.now + self.quiet()));
         }
         self.look_for_leaks();
         if let Some(wrong) = self.wrong.take() {
@@ -167,6 +172,11 @@ impl World {
         self.report.took = self.now.since(BEGIN);
         self.report.digest = self.digest.finish();
         Ok(self.report)
+    }
+
+    /// How long everything is let be: where machines were lost, kernels at the other ends of connections have yet to find that out.
+    fn quiet(&self) -> Span {
+        if self.report.machines_lost > 0 || self.has_lost_relay { QUIET + KEEPALIVE } else { QUIET }
     }
 
     /// Until when the process stands that an event is for: what comes meanwhile waits in its sockets.
