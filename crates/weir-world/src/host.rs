@@ -16,9 +16,6 @@ use weir_model::{Span, Time};
 /// How long a batch of the journal takes at most.
 const WRITE: Span = Span::from_millis(2);
 
-/// How long ends of flows wait at an agent for something else to be said.
-const ENDS_GATHER: Span = Span::from_millis(5);
-
 /// A host.
 pub(crate) struct Host {
     pub(crate) agent: Option<Agent>,
@@ -102,7 +99,7 @@ impl World {
             uplink: None,
             measures_interface: false,
         });
-        agent.gather_ends(ENDS_GATHER);
+        agent.gather_ends();
         let found = JournalLines::read(side.disk.journal.as_slice(), |entry| agent.restore(entry))
             .unwrap_or_default();
         // Half a line at the end is taken back; nobody was answered for it.

@@ -271,9 +271,9 @@ impl Agent {
         }
     }
 
-    /// Has ends of flows that the coordinator does not wait for gather until something else is said, so long at most.
-    pub fn gather_ends(&mut self, patience: Span) {
-        self.patience = patience;
+    /// Has ends of flows that the coordinator does not wait for gather until something else is said, 5 ms at most.
+    pub fn gather_ends(&mut self) {
+        self.patience = ENDS_GATHER;
     }
 
     /// Says that a flow is over: soon, unless it may wait for what is said next.
@@ -293,6 +293,8 @@ impl Agent {
 
 /// No link carries more, in bytes per second: sums and products of what a coordinator says stay numbers.
 const FASTEST: f64 = 1e15;
+/// How long ends of flows that the coordinator does not wait for gather.
+const ENDS_GATHER: Span = Span::from_millis(5);
 
 /// A rate from the wire: what is not a number above zero pauses.
 fn sane(value: f64) -> f64 {
@@ -352,7 +354,7 @@ mod tests {
             uplink: None,
             measures_interface: false,
         });
-        agent.gather_ends(Span::from_millis(5));
+        agent.gather_ends();
         ["a", "b", "c", "d"].into_iter().for_each(|name| put(&mut agent, name));
         agent.handle_session_up(ms(1));
         assert!(said(&mut agent, ms(1)) > 0);

@@ -33,8 +33,6 @@ const COMMANDS_PER_TURN: usize = 256;
 const LOOK_INTERVAL: Span = Span::from_millis(500);
 /// How often it is counted how much of the journal lives.
 const COUNT_INTERVAL: Span = Span::from_millis(5_000);
-/// How long ends of flows wait for something else to be said, unless the coordinator waits for them.
-const ENDS_GATHER: Span = Span::from_millis(5);
 /// How often the spool is looked through for files of dead tasks.
 const SWEEP_INTERVAL: Span = Span::from_millis(600_000);
 
@@ -72,7 +70,7 @@ impl DataPlane {
     ) -> anyhow::Result<DataPlane> {
         let lock = super::spool::lock(spool)?;
         let mut agent = Agent::new(config);
-        agent.gather_ends(ENDS_GATHER);
+        agent.gather_ends();
         let (mut journal, found) = Journal::open(&spool.own, durability, |entry| agent.restore(entry))?;
         let uncertain = agent.handle_boot(&weir_net::boot(), !found.damaged.is_empty());
         if uncertain > 0 {
