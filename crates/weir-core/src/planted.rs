@@ -54,10 +54,14 @@ pub enum Defect {
     CreditKept,
     /// A receiver that came to a relay before its flow is not told of it.
     SubscriberForgotten,
+    /// A relay's controller does not hear that a flow is over.
+    EndNotReported,
+    /// A relay keeps rules that were withdrawn.
+    WithdrawnKept,
 }
 
 /// All of them.
-pub const ALL: [Defect; 25] = [
+pub const ALL: [Defect; 27] = [
     Defect::PutNotWritten,
     Defect::OffsetForgotten,
     Defect::CloseNotTold,
@@ -83,6 +87,8 @@ pub const ALL: [Defect; 25] = [
     Defect::EndKept,
     Defect::CreditKept,
     Defect::SubscriberForgotten,
+    Defect::EndNotReported,
+    Defect::WithdrawnKept,
 ];
 
 /// Those of them that take thousands of seeds to find.

@@ -216,6 +216,11 @@ impl World {
             Caller::Driver(job) => self.driver_hears(job, answer),
             Caller::Renewal(job) => self.renewal_hears(job, answer),
             Caller::Admission(job) => self.admission_hears(job, answer),
+            Caller::Nobody => {
+                if let Some(Reply::Registered(Some(coflow))) = answer {
+                    self.violate(format!("coflow {coflow} was registered with options that cannot be"));
+                }
+            }
             Caller::Receiver { get, call } => self.receiver_hears(get, call, answer),
         }
     }

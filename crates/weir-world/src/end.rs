@@ -60,7 +60,8 @@ impl World {
     pub(crate) fn is_whole(&self) -> bool {
         let attached = self.hosts.iter().all(|host| host.agent.is_some() && host.session.is_some());
         let attached = attached && self.relays.iter().all(|relay| relay.core.is_some());
-        self.is_calm() && self.coordinator.core.is_some() && attached
+        let controlled = self.controllers.are_whole(self.now) && self.are_streams_whole();
+        self.is_calm() && self.coordinator.core.is_some() && attached && controlled
     }
 
     /// What is not over, in words.
@@ -123,6 +124,7 @@ impl World {
     /// Nothing is left of jobs that are over.
     pub(crate) fn look_for_leaks(&mut self) {
         self.look_for_leaks_at_relays();
+        self.look_for_leaks_at_controllers();
         let now = self.coordinator.now(self.now);
         if let Some(core) = &mut self.coordinator.core {
             let status = core.status(now);

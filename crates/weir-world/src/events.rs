@@ -2,6 +2,7 @@
 
 use crate::content::Part;
 use std::collections::BTreeMap;
+use weir_controller::store::Notice;
 use weir_core::coordinator::SessionId;
 use weir_model::Time;
 use weir_proto::v1;
@@ -159,7 +160,54 @@ pub(crate) enum Event {
     RelayWakes {
         relay: u32,
     },
-    /// The controller decides anew, and a relay hears what.
+    /// A relay without a controller tries to get one.
+    Attach {
+        relay: u32,
+    },
+    /// What a relay says to its controller arrives, and what it is told.
+    Reported {
+        stream: u64,
+        message: Box<v1::FromRelay>,
+    },
+    Ruled {
+        stream: u64,
+        message: Box<v1::ToRelay>,
+    },
+    /// A relay looks whether its controller is silent.
+    ListensFor {
+        stream: u64,
+    },
+    /// An end of such a stream learns that it is over.
+    RelayLeaves {
+        stream: u64,
+    },
+    ServerLoses {
+        stream: u64,
+    },
+    /// A server's next moment.
+    ServerWakes {
+        server: usize,
+    },
+    /// A server's request arrives at the store, its answer at the server, and word of what others did.
+    StoreAsked {
+        server: usize,
+        life: u64,
+    },
+    StoreAnswers {
+        server: usize,
+        life: u64,
+    },
+    StoreTells {
+        server: usize,
+        life: u64,
+        notice: Notice,
+    },
+    StoreIsBack,
+    /// A decision maker's next step.
+    MakerActs {
+        maker: usize,
+    },
+    /// Where no controller is: other rules are drawn, and a relay hears them.
     RulesChange,
     RulesCome {
         relay: u32,
@@ -180,6 +228,12 @@ pub(crate) enum Event {
     RelayStarts {
         relay: u32,
     },
+    ServerStarts {
+        server: usize,
+    },
+    MakerStarts {
+        maker: usize,
+    },
     /// A stranger says something, and goes.
     Lies {
         connection: u64,
@@ -195,7 +249,12 @@ pub(crate) enum Caller {
     Driver(usize),
     Renewal(usize),
     Admission(usize),
-    Receiver { get: usize, call: u64 },
+    /// A stranger, whom no answer harms.
+    Nobody,
+    Receiver {
+        get: usize,
+        call: u64,
+    },
 }
 
 /// A call of the coordinator.

@@ -102,7 +102,9 @@ impl World {
             return self.next_fault();
         }
         let kills = self.settings.kills_coordinators && self.rng.random();
-        match if kills { 0 } else { self.rng.random_range(0..26) } {
+        let kinds = if self.settings.is_controlled() { 26 + World::KINDS } else { 26 };
+        match if kills { 0 } else { self.rng.random_range(0..kinds) } {
+            kind @ 26.. => self.fail_controllers(kind - 26),
             0 => self.coordinator_dies(),
             1..4 => {
                 let host = self.some_host();
@@ -148,7 +150,8 @@ impl World {
                     get.stands_until = until.max(get.stands_until);
                 }
             }
-            22..24 => self.lie(),
+            22 => self.lie(),
+            23 => self.lie_to_coordinator(),
             24..26 => self.cut_paths(),
             18..20 => {
                 if let Some(relay) =

@@ -1,14 +1,17 @@
-//! Peers that lie: strangers who dial agents and relays and say what they like, of flows that are under way and of none.
+//! Peers that lie: strangers who dial agents and relays and say what they like, of flows that are under way and of none; who
+//! call the coordinator; and agents that tell it of what is not there.
 
 use crate::content::Part;
 use crate::data::Role;
-use crate::events::Event;
+use crate::events::{Call, Caller, Event};
 use crate::world::World;
 use rand::{Rng, RngExt};
+use weir_core::coordinator::SessionId;
 use weir_proto::data::{Identity, Request};
 use weir_proto::relay::{
     FlowKey, HELLO_BYTES, HOP_LIMIT, Header, Hello, Kind, OPEN_BYTES, Open, Role as Says,
 };
+use weir_proto::{limits, v1};
 
 /// Of how many flows a stranger may have heard, the last ones.
 const HEARD_OF: usize = 20;
@@ -117,5 +120,142 @@ impl World {
                 lead(kinds[self.rng.random_range(0..kinds.len())], 0)
             }
         }
+    }
+}
+
+/// Ids above this are never given.
+const NEVER_GIVEN: u64 = u64::MAX - 1_000;
+
+impl World {
+    /// Somebody tells the coordinator what is not so.
+    pub(crate) fn lie_to_coordinator(&mut self) {
+        for _ in 0..self.rng.random_range(1..6) {
+            match self.rng.random_range(0..4) {
+                0 => self.call_of_nobody(),
+                1 => self.hello_of_nobody(),
+                _ => self.tell_of_nothing(),
+            }
+        }
+    }
+
+    /// An id that was never given, or one that is odd.
+    fn some_id(&mut self) -> u64 {
+        match self.rng.random_range(0..4) {
+            0 => self.rng.random_range(0..10),
+            1 => u64::MAX,
+            _ => self.rng.random_range(NEVER_GIVEN..=u64::MAX),
+        }
+    }
+
+    fn call_of_nobody(&mut self) {
+        let (coflow, wait_ms) = (self.some_id(), self.rng.random_range(0..2_000));
+        let call = match self.rng.random_range(0..5) {
+            0 => {
+                let usual = v1::CoflowOptions::default();
+                let options = match self.rng.random_range(0..4) {
+                    0 => v1::CoflowOptions { weight: f64::NAN, ..usual },
+                    1 => v1::CoflowOptions { name: "n".repeat(limits::MAX_NAME_BYTES + 1), ..usual },
+                    2 => {
+                        v1::CoflowOptions { parents: vec![coflow; limits::MAX_COFLOWS_PER_CALL + 1], ..usual }
+                    }
+                    _ => v1::CoflowOptions { lease_ms: 1, ..usual },
+                };
+                Call::Register(v1::RegisterRequest {
+                    options: Some(options),
+                    request_key: self.rng.random_range(1..u64::MAX),
+                })
+            }
+            1 => Call::Unregister(coflow),
+            2 => Call::Renew(v1::RenewRequest { coflows: vec![coflow; self.rng.random_range(0..5)] }),
+            3 => {
+                let host = self.rng.random_range(0..2 * self.settings.hosts);
+                Call::Locate(v1::LocateRequest { coflow, block: "b0".to_owned(), wait_ms, host })
+            }
+            _ => Call::AwaitAdmission(v1::AdmissionRequest { coflow, wait_ms }),
+        };
+        self.call(Caller::Nobody, call);
+    }
+
+    /// A session of an agent that cannot be.
+    fn hello_of_nobody(&mut self) {
+        let id = SessionId(self.number());
+        let usual = v1::Hello { version: 1, host: self.some_host(), ..v1::Hello::default() };
+        let hello = match self.rng.random_range(0..3) {
+            0 => v1::Hello { version: 2, ..usual },
+            1 => v1::Hello { host: self.settings.hosts + self.rng.random_range(0..u32::MAX / 2), ..usual },
+            _ => v1::Hello { data_address: "a".repeat(limits::MAX_NAME_BYTES + 1), ..usual },
+        };
+        let events = self.words_of_nothing();
+        let now = self.coordinator.now(self.now);
+        let Some(core) = &mut self.coordinator.core else { return };
+        if core.handle_hello(now, id, hello.clone()).is_ok() {
+            return self.violate(format!("an agent that cannot be was taken: {hello:?}"));
+        }
+        core.handle_agent(now, id, v1::AgentMessage { events });
+        core.handle_session_lost(now, id);
+        self.settle_coordinator();
+    }
+
+    /// An agent tells of flows, blocks and coflows that are not.
+    fn tell_of_nothing(&mut self) {
+        let life = self.coordinator.life;
+        let open = self.sessions.iter().filter(|(_, it)| !it.is_cut && it.coordinator == life);
+        let open: Vec<SessionId> = open.map(|(&id, _)| id).collect();
+        if open.is_empty() {
+            return;
+        }
+        let (id, events) = (open[self.rng.random_range(0..open.len())], self.words_of_nothing());
+        let now = self.coordinator.now(self.now);
+        if let Some(core) = &mut self.coordinator.core {
+            core.handle_agent(now, id, v1::AgentMessage { events });
+            self.settle_coordinator();
+        }
+    }
+
+    fn words_of_nothing(&mut self) -> Vec<v1::AgentEvent> {
+        use v1::agent_event::Kind;
+        let words = (0..self.rng.random_range(1..5)).map(|_| {
+            let (coflow, flow) = (self.some_id(), self.some_id());
+            let (sent, host) = (self.rng.random(), self.rng.random());
+            let block = "b0".to_owned();
+            let kind = match self.rng.random_range(0..10) {
+                0 => Kind::Progress(v1::Progress { flows: vec![v1::FlowProgress { flow, sent }] }),
+                1 => Kind::FlowClosed(v1::FlowClosed { flow, sent, done: true, again: false }),
+                2 => Kind::BlockGone(v1::BlockGone { coflow, block }),
+                3 => Kind::Settled(v1::CoflowSettled { coflow }),
+                4 => {
+                    let limit = |bytes_per_s| v1::FlowLimit { flow, bytes_per_s };
+                    let flows = [f64::NAN, f64::INFINITY, -1.0, 0.0].map(limit).to_vec();
+                    Kind::Limits(v1::FlowLimits { flows })
+                }
+                5 => {
+                    let attained = v1::CoflowAttained { coflow, bytes: sent };
+                    Kind::Attained(v1::Attained { coflows: vec![attained] })
+                }
+                6 => {
+                    let own = vec![v1::HostBytes { host, bytes: u64::MAX }];
+                    Kind::Interface(v1::InterfaceReport { interval_ns: 0, sent, received: u64::MAX, own })
+                }
+                7 => {
+                    let identity = vec![1; self.rng.random_range(0..20)];
+                    Kind::BlockAdded(v1::BlockAdded { coflow, block, size: sent, identity })
+                }
+                8 => {
+                    let opened = v1::FlowOpened {
+                        flow,
+                        coflow,
+                        block,
+                        destination: host,
+                        size: 5,
+                        offset: sent,
+                        group: host,
+                    };
+                    Kind::FlowOpened(opened)
+                }
+                _ => Kind::Hello(v1::Hello::default()),
+            };
+            v1::AgentEvent { kind: Some(kind) }
+        });
+        words.collect()
     }
 }

@@ -25,7 +25,9 @@
 //!   way some bytes; a full disk refuses puts and lets all else wait. In some runs machines are lost: of what was not synced any
 //!   part is gone, also a part before one that is left, and files have their length and not their bytes.
 //! * Hosts are at two sites, with relays between them: the real machines, over connections that fill, break and end as others do.
-//!   What the controller would say (which flows go by which relays) is drawn, and changes all the time.
+//!   In half of the runs what they are told (which flows go by which relays) is drawn, and changes all the time. In the others
+//!   there are three sites, and the controller is there: its real servers and decision makers, and the store where they meet, which
+//!   may be away, forget everything, and do what nobody hears of.
 //! * Strangers dial agents and relays, and say what has no sense, or what is a lie of flows that are under way.
 //! * A path from one machine to another may let nothing through for a while, and the path back still does.
 //! * Drivers do what the client library does: they register, renew leases, try again; some have deadlines, and give up if they are
@@ -33,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 mod content;
+mod controllers;
 mod coordinator;
 mod data;
 mod deadlines;
@@ -53,6 +56,7 @@ mod session;
 mod settings;
 mod shrinking;
 mod sites;
+mod streams;
 mod world;
 
 pub use content::MAX_BLOCK_BYTES;

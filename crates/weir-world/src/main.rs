@@ -26,6 +26,9 @@ struct Arguments {
     /// Relays at each of two sites; without it, none in two seeds of eleven
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=100))]
     relays: Option<u32>,
+    /// Servers of the controller; 0: what relays are told is drawn
+    #[arg(long)]
+    controllers: Option<u32>,
     /// Coflows
     #[arg(long)]
     coflows: Option<u32>,
@@ -73,6 +76,7 @@ impl Arguments {
         Settings {
             hosts: self.hosts.unwrap_or(usual.hosts),
             relays: self.relays.unwrap_or(usual.relays),
+            controllers: self.controllers.unwrap_or(usual.controllers),
             coflows: self.coflows.unwrap_or(usual.coflows),
             policy: self.policy.clone().unwrap_or(usual.policy),
             flows: self.flows.unwrap_or(usual.flows),

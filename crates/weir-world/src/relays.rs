@@ -33,6 +33,8 @@ pub(crate) struct RelaySide {
     writable: BTreeSet<u64>,
     wakes: Time,
     ahead: Span,
+    /// To its controller.
+    pub(crate) stream: Option<u64>,
     /// Parallel connections to each neighbour.
     connections: u8,
     window_bytes: u64,
@@ -49,6 +51,7 @@ impl RelaySide {
             writable: BTreeSet::new(),
             wakes: Time::MAX,
             ahead: Span::from_nanos(rng.random_range(0..10_000_000_000)),
+            stream: None,
             connections: rng.random_range(1..=2),
             window_bytes: if rng.random() { WINDOW_BYTES } else { SMALL_WINDOW_BYTES },
         }
@@ -90,10 +93,13 @@ impl World {
             started_ms: now.nanos() / 1_000_000,
             window_bytes: side.window_bytes,
         };
-        let mut core = Relay::new(config);
-        core.handle_session_up();
+        let core = Relay::new(config);
         (side.core, side.is_down, side.wakes) = (Some(core), false, Time::MAX);
-        self.tell_rules(relay);
+        if self.settings.is_controlled() {
+            self.attach_later(relay);
+        } else {
+            self.tell_rules(relay);
+        }
         self.settle_relay(relay);
     }
 
@@ -101,6 +107,7 @@ impl World {
     pub(crate) fn kill_relay(&mut self, relay: u32, is_silent: bool) {
         let machine = self.settings.hosts + relay;
         self.has_lost_relay |= is_silent;
+        self.drop_stream(relay, is_silent);
         let side = self.side(relay);
         (side.core, side.is_down, side.stopped_until) = (None, is_silent, Time::ZERO);
         side.neighbours = Neighbours::default();
@@ -431,7 +438,7 @@ impl World {
                     self.relay_says(relay, Some(subscriber.0), header.encode().to_vec());
                 }
                 Output::Deliver(subscriber) => _ = side.writable.insert(subscriber.0),
-                Output::Report(_) => {}
+                Output::Report(message) => self.say_to_controller(relay, message),
             }
         }
     }

@@ -148,7 +148,7 @@ impl World {
     }
 
     /// How long it takes an end to learn that the other is gone: mostly no time, at times as long as a probe takes.
-    fn notice(&mut self) -> Span {
+    pub(crate) fn notice(&mut self) -> Span {
         use rand::RngExt;
         if self.rng.random_range(0..4) == 0 { self.millis(1, 3_000) } else { self.delay() }
     }

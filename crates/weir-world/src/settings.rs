@@ -14,14 +14,18 @@ const LOSING_MACHINES: u64 = 3;
 
 /// Relays of a site that seeds take in turn.
 const RELAYS: [u32; 11] = [2, 1, 0, 2, 1, 2, 0, 2, 1, 2, 2];
+/// Controllers that seeds take in turn.
+const CONTROLLERS: [u32; 13] = [0, 2, 0, 1, 0, 2, 0, 1, 0, 2, 0, 1, 2];
 
 /// What a run is like.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Hosts, each with an agent.
     pub hosts: u32,
-    /// Relays at each of two sites, which have half of the hosts each; without relays there is one site.
+    /// Relays at each of two sites, or of three with controllers, which share the hosts; without relays there is one site.
     pub relays: u32,
+    /// Servers of the controller that relays attach to, each with a decision maker; without one, what relays are told is drawn.
+    pub controllers: u32,
     /// Coflows, which begin within `arrivals`.
     pub coflows: u32,
     /// Flows of a coflow, at most.
@@ -63,7 +67,22 @@ impl Settings {
             loses_machines: seed.is_multiple_of(LOSING_MACHINES),
             durable: seed.is_multiple_of(2 * LOSING_MACHINES),
             relays: RELAYS[(seed % RELAYS.len() as u64) as usize],
+            controllers: CONTROLLERS[(seed % CONTROLLERS.len() as u64) as usize],
             ..usual
+        }
+    }
+
+    /// Whether relays are told what to do by controllers.
+    pub(crate) fn is_controlled(&self) -> bool {
+        self.relays > 0 && self.controllers > 0
+    }
+
+    /// How many sites there are: one without relays, and a third one where controllers may lead flows around.
+    pub(crate) fn sites(&self) -> u32 {
+        match self.relays {
+            0 => 1,
+            _ if self.is_controlled() => 3,
+            _ => 2,
         }
     }
 
@@ -77,6 +96,7 @@ impl Settings {
         Settings {
             hosts: 16,
             relays: 2,
+            controllers: 0,
             coflows: 50,
             flows: 8,
             block_bytes: 2_000_000,

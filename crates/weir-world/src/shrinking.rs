@@ -21,9 +21,9 @@ pub struct Failing {
 impl Failing {
     /// What it is like in the words of the command line.
     pub fn arguments(&self) -> String {
-        let Settings { hosts, relays, coflows, flows, block_bytes, policy, .. } = &self.settings;
+        let Settings { hosts, relays, controllers, coflows, flows, block_bytes, policy, .. } = &self.settings;
         let mut words = format!(
-            "--seed {} --hosts {hosts} --relays {relays} --coflows {coflows} --flows {flows} --block-bytes {block_bytes} --policy {policy}",
+            "--seed {} --hosts {hosts} --relays {relays} --controllers {controllers} --coflows {coflows} --flows {flows} --block-bytes {block_bytes} --policy {policy}",
             self.seed
         );
         words += &format!(" --loses-machines {}", self.settings.loses_machines);
@@ -60,7 +60,8 @@ fn kind(violation: &Violation) -> String {
 /// faults that it does not take.
 pub fn shrink(failing: Failing) -> Failing {
     let mut smallest = failing;
-    let halves: [fn(&mut Settings); 5] = [
+    let halves: [fn(&mut Settings); 6] = [
+        |settings| settings.controllers /= 2,
         |settings| settings.relays /= 2,
         |settings| settings.coflows = (settings.coflows / 2).max(1),
         |settings| settings.hosts = (settings.hosts / 2).max(2),
@@ -87,7 +88,7 @@ pub fn shrink(failing: Failing) -> Failing {
 fn halved(failing: &Failing, halve: fn(&mut Settings)) -> Option<Failing> {
     let mut settings = failing.settings.clone();
     halve(&mut settings);
-    let sizes = |of: &Settings| (of.hosts, of.relays, of.coflows, of.flows, of.block_bytes);
+    let sizes = |of: &Settings| (of.controllers, of.hosts, of.relays, of.coflows, of.flows, of.block_bytes);
     if sizes(&settings) == sizes(&failing.settings) {
         return None;
     }

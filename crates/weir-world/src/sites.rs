@@ -15,16 +15,12 @@ const CAPACITY: f64 = 2.0;
 const DELAY: Span = Span::from_millis(5);
 
 impl World {
-    fn sites(&self) -> u32 {
-        if self.settings.relays == 0 { 1 } else { 2 }
-    }
-
     pub(crate) fn site_of_host(&self, host: u32) -> u32 {
-        u32::from(host >= self.settings.hosts.div_ceil(self.sites()))
+        host / self.settings.hosts.div_ceil(self.settings.sites())
     }
 
     pub(crate) fn site_of_relay(&self, relay: u32) -> u32 {
-        relay % self.sites()
+        relay % self.settings.sites()
     }
 
     pub(crate) fn site_of(&self, machine: u32) -> u32 {
@@ -73,6 +69,9 @@ impl World {
         let relays = (0..self.relays.len() as u32).map(entry).collect();
         let list = v1::to_relay::Kind::Relays(v1::RelayList { relays });
         let rules = v1::to_relay::Kind::Rules(self.rules.clone());
+        if let Some(core) = &mut self.relays[relay as usize].core {
+            core.handle_session_up();
+        }
         for kind in [list, rules] {
             self.tell_relay(relay, &v1::ToRelay { kind: Some(kind) });
         }

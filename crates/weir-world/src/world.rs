@@ -1,5 +1,6 @@
 //! The world: all parties, and the loop.
 
+use crate::controllers::Controllers;
 use crate::coordinator::CoordinatorSide;
 use crate::data::{Connection, Port};
 use crate::end::{Report, Violation};
@@ -39,12 +40,13 @@ pub(crate) struct World {
     pub(crate) coordinator: CoordinatorSide,
     pub(crate) hosts: Vec<Host>,
     pub(crate) relays: Vec<RelaySide>,
+    pub(crate) controllers: Controllers,
     /// Links of machines: hosts, and then relays; and when those from a site to another are free.
     pub(crate) ports: Vec<Port>,
     pub(crate) wide_free: BTreeMap<(u32, u32), Time>,
     /// Until when nothing comes from a machine to another, of what connections carry.
     pub(crate) cut_until: BTreeMap<(u32, u32), Time>,
-    /// What the controller said last, and whether what it says may lead flows in circles.
+    /// Without controllers, what relays were told last, and whether that may lead flows in circles.
     pub(crate) rules: v1::Rules,
     pub(crate) has_circles: bool,
     /// Flows that went by relays last.
@@ -89,9 +91,11 @@ impl World {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let coordinator = CoordinatorSide::drawn(&settings, &mut rng);
         let hosts = (0..settings.hosts).map(|_| Host::drawn(&mut rng)).collect();
-        let relays: Vec<RelaySide> = (0..2 * settings.relays).map(|_| RelaySide::drawn(&mut rng)).collect();
+        let relays: Vec<RelaySide> =
+            (0..settings.sites() * settings.relays).map(|_| RelaySide::drawn(&mut rng)).collect();
         let machines = settings.hosts as usize + relays.len();
-        let has_circles = rng.random_range(0..4) == 0;
+        let has_circles = rng.random_range(0..4) == 0 && !settings.is_controlled();
+        let controllers = Controllers::drawn(&settings, &mut rng);
         World {
             settings,
             rng,
@@ -100,6 +104,7 @@ impl World {
             coordinator,
             hosts,
             relays,
+            controllers,
             ports: vec![Port::default(); machines],
             wide_free: BTreeMap::new(),
             cut_until: BTreeMap::new(),
@@ -133,7 +138,9 @@ impl World {
             self.start_relay(relay);
         }
         self.draw_jobs();
-        if self.settings.relays > 0 {
+        if self.settings.is_controlled() {
+            self.start_controllers();
+        } else if self.settings.relays > 0 {
             self.change_rules();
         }
         self.next_fault();
@@ -186,6 +193,7 @@ impl World {
             Some(relay) => of_relay(relay),
             None => Some(self.hosts[host as usize].stopped_until),
         };
+        let of_server = |server: usize| Some(self.controllers.servers[server].stopped_until);
         let of_connection = |number: &u64| of_host(self.connections.get(number)?.from);
         match event {
             Event::CoordinatorWakes
@@ -209,7 +217,19 @@ impl World {
                 let role = self.connections.get(connection)?.role;
                 if role.is_dialled_by_sender() { of_connection(connection) } else { None }
             }
-            Event::RelayWakes { relay } | Event::RulesCome { relay, .. } => of_relay(*relay),
+            Event::RelayWakes { relay } | Event::RulesCome { relay, .. } | Event::Attach { relay } => {
+                of_relay(*relay)
+            }
+            Event::Ruled { stream, .. } | Event::RelayLeaves { stream } | Event::ListensFor { stream } => {
+                of_relay(self.relay_of_stream(*stream)?)
+            }
+            Event::Reported { stream, .. } | Event::ServerLoses { stream } => {
+                of_server(self.server_of_stream(*stream)?)
+            }
+            Event::ServerWakes { server }
+            | Event::StoreAnswers { server, .. }
+            | Event::StoreTells { server, .. } => of_server(*server),
+            Event::MakerActs { maker } => Some(self.controllers.maker_stands_until(*maker)),
             Event::Put { job, block } => of_host(self.jobs[*job].blocks[*block].host),
             _ => None,
         }
@@ -273,6 +293,18 @@ impl World {
             Event::ReceiverLoses { connection } => self.receiver_loses(connection),
             Event::SenderLoses { connection } => self.sender_loses(connection),
             Event::RelayWakes { relay } => self.wake_relay(relay),
+            Event::Attach { relay } => self.attach(relay),
+            Event::Reported { stream, message } => self.hear_relay(stream, &message),
+            Event::Ruled { stream, message } => self.hear_controller(stream, &message),
+            Event::ListensFor { stream } => self.listen_for(stream),
+            Event::RelayLeaves { stream } => self.relay_leaves(stream),
+            Event::ServerLoses { stream } => self.server_loses(stream),
+            Event::ServerWakes { server } => self.wake_server(server),
+            Event::StoreAsked { server, life } => self.store_is_asked(server, life),
+            Event::StoreAnswers { server, life } => self.store_answers(server, life),
+            Event::StoreTells { server, life, notice } => self.server_is_told(server, life, notice),
+            Event::StoreIsBack => self.store_is_back(),
+            Event::MakerActs { maker } => self.maker_acts(maker),
             Event::RulesChange => self.change_rules(),
             Event::RulesCome { relay, rules } => self.rules_come(relay, *rules),
             Event::Fault => self.fail(),
@@ -281,6 +313,8 @@ impl World {
             Event::CoordinatorStarts => self.start_coordinator(),
             Event::AgentStarts { host } => self.start_agent(host),
             Event::RelayStarts { relay } => self.start_relay(relay),
+            Event::ServerStarts { server } => self.start_server(server),
+            Event::MakerStarts { maker } => self.start_maker(maker),
             Event::Lies { connection } => self.say_lie(connection),
             Event::LiarLeaves { connection } => self.liar_leaves(connection),
         }

@@ -6,7 +6,7 @@
 //! call [`ServerCore::handle_timeout`].
 
 use super::known::{HelloError, Known};
-use super::rules::{At, RuleTable, complete, differences, rules_for};
+use super::rules::{At, Key, RuleTable, complete, differences, rules_for};
 use super::undecided::Undecided;
 use crate::decision::Decision;
 use crate::records::{RelayRecord, State};
@@ -86,6 +86,8 @@ struct Session {
     relay: String,
     list: Vec<v1::RelayEntry>,
     rules: RuleTable,
+    /// Those of them that it has not, as it says: they are told again, or withdrawn.
+    missed: BTreeSet<Key>,
     /// Whether all rules were told once.
     begun: bool,
     last_message: Time,
@@ -206,6 +208,7 @@ impl ServerCore {
             relay: hello.relay.clone(),
             list: Vec::new(),
             rules: RuleTable::new(),
+            missed: BTreeSet::new(),
             begun: false,
             last_message: now,
         };
@@ -249,8 +252,9 @@ impl ServerCore {
                 self.counts.misses += 1;
                 // A coflow without a place gets one with the next decision. What was told already is told again.
                 let prefixes = miss.key.map(|key| [(key.coflow, None), (key.coflow, Some(key.reducer))]);
-                let told = prefixes.into_iter().flatten().filter(|prefix| of.rules.remove(prefix).is_some());
-                if told.count() > 0 {
+                let told = prefixes.into_iter().flatten().filter(|prefix| of.rules.contains_key(prefix));
+                of.missed.extend(told);
+                if !of.missed.is_empty() {
                     self.issue_within(now, batch);
                 }
             }
@@ -426,11 +430,12 @@ impl ServerCore {
                 _ => RuleTable::new(),
             };
             let message = if session.begun {
-                differences(&session.rules, &rules, number)
+                differences(&session.rules, &rules, &session.missed, number)
             } else {
                 Some(complete(&rules, number))
             };
             session.rules = rules;
+            session.missed.clear();
             session.begun = true;
             if let Some(message) = message {
                 session.last_message = now;

@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_proto::v1;
 
 /// Rules by coflow, and by flow group where it has one of its own.
-pub(super) type RuleTable = BTreeMap<(u64, Option<u32>), v1::Rule>;
+pub(super) type RuleTable = BTreeMap<Key, v1::Rule>;
+
+/// What a rule is of.
+pub(super) type Key = (u64, Option<u32>);
 
 /// Who a relay is, and whom it cannot reach.
 #[derive(Clone, Copy, Debug)]
@@ -78,11 +81,16 @@ fn next_hops(at: At<'_>, state: &State, split: &Split) -> Vec<v1::NextHop> {
     hops
 }
 
-/// The message that makes one table of rules the other; none if they are the same.
-pub(super) fn differences(had: &RuleTable, now: &RuleTable, epoch: u64) -> Option<v1::Rules> {
+/// The message that makes one table of rules the other, in which `missed` may be missing; none if they are the same.
+pub(super) fn differences(
+    had: &RuleTable,
+    now: &RuleTable,
+    missed: &BTreeSet<Key>,
+    epoch: u64,
+) -> Option<v1::Rules> {
     let set: Vec<v1::Rule> = now
         .iter()
-        .filter(|(prefix, rule)| had.get(prefix) != Some(rule))
+        .filter(|(prefix, rule)| had.get(prefix) != Some(rule) || missed.contains(prefix))
         .map(|(_, rule)| rule.clone())
         .collect();
     let gone = had.keys().filter(|prefix| !now.contains_key(prefix));
@@ -192,8 +200,8 @@ mod tests {
         let at = At { site: 0, down: &down };
         let before = rules_for(at, &state(), &proposal());
         let after = rules_for(at, &state(), &Proposal { order: vec![7], splits: Vec::new(), ..proposal() });
-        assert_eq!(differences(&before, &before, 5), None);
-        let message = differences(&before, &after, 5).expect("a difference");
+        assert_eq!(differences(&before, &before, &BTreeSet::new(), 5), None);
+        let message = differences(&before, &after, &BTreeSet::new(), 5).expect("a difference");
         let prefix = |coflow, reducer| v1::FlowPrefix { coflow: Some(coflow), reducer, mapper: None };
         assert_eq!(message.withdrawn, [prefix(7, Some(0)), prefix(9, None)]);
         let set: Vec<(Option<v1::FlowPrefix>, u64)> =

@@ -401,6 +401,22 @@ fn a_miss_for_a_coflow_that_has_its_place_is_answered_with_its_rule() {
     assert_eq!((prefix, rules[before].complete, world.servers[0].counts().misses), (Some(3), false, 1));
 }
 
+// It crosses with the rule that it asks for.
+#[test]
+fn a_rule_that_was_missed_and_is_no_more_is_withdrawn() {
+    for millis in 0..40 {
+        let mut world = two_relays();
+        let ended = v1::RelayFlowEnded { key: Some(key(3, 0, 0)), bytes_moved: 1, complete: true };
+        world.say(0, 1, From::FlowEnded(ended));
+        world.run(millis);
+        world.say(0, 1, From::Miss(v1::RuleMiss { key: Some(key(3, 0, 7)), destination_site: 1 }));
+        world.run(100);
+        let rules = world.rules(0, 1);
+        let withdrawn = rules.iter().flat_map(|rules| &rules.withdrawn).filter_map(|prefix| prefix.coflow);
+        assert!(withdrawn.collect::<Vec<u64>>().contains(&3), "missed after {millis} ms: {rules:?}");
+    }
+}
+
 #[test]
 fn bottlenecks_are_relieved_by_detours_over_relays_within_reach() {
     let mut world = World::new();

@@ -3,6 +3,7 @@
 use super::facts::{HopId, Output};
 use super::hops::HopState;
 use super::state::{ALIVE_INTERVAL, PAUSE, Relay};
+use crate::planted::{Defect, is_planted};
 use std::collections::BTreeMap;
 use weir_model::{Span, Time};
 use weir_proto::relay::FlowKey;
@@ -158,6 +159,9 @@ impl<P> Relay<P> {
     }
 
     pub(super) fn report_ended(&mut self, key: FlowKey, bytes_moved: u64, complete: bool) {
+        if is_planted(Defect::EndNotReported) {
+            return;
+        }
         self.say(Said::FlowEnded(v1::RelayFlowEnded { key: Some(wire(key)), bytes_moved, complete }));
     }
 

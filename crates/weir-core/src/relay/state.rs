@@ -90,6 +90,11 @@ impl<P> Relay<P> {
         RelayCounters { stale_rules, bad_rules, ..self.counters }
     }
 
+    /// How many rules hold.
+    pub fn rules(&self) -> usize {
+        self.table.len()
+    }
+
     /// The next thing to do.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()

@@ -23,6 +23,7 @@
 //! The paper does not say what a flow does until the controller has answered a miss; here it goes straight to the
 //! relay of its receiver, so that nothing waits for a controller.
 
+use crate::planted::{Defect, is_planted};
 use std::collections::BTreeMap;
 use weir_proto::relay::FlowKey;
 use weir_proto::{limits, v1};
@@ -136,7 +137,8 @@ impl ForwardingTable {
         if rules.complete {
             self.rules.clear();
         }
-        for prefix in rules.withdrawn.iter().filter_map(Prefix::from_wire) {
+        let is_deaf = is_planted(Defect::WithdrawnKept);
+        for prefix in rules.withdrawn.iter().filter(|_| !is_deaf).filter_map(Prefix::from_wire) {
             self.rules.remove(&prefix);
         }
         for rule in &rules.set {
@@ -148,6 +150,11 @@ impl ForwardingTable {
             }
         }
         true
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.rules.len()
     }
 
     /// Sets of rules that were dropped as stale, and rules that were dropped as bad.
