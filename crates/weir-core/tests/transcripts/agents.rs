@@ -1,19 +1,17 @@
 //! The agents of a case, without sockets: each connection with what decides on it.
 
-use crate::cases::{self, Case, Fault, Held};
+use crate::cases::{self, AGENTS_RELAY, Case, Fault, Held};
+use crate::play::NOW;
+use crate::relay_side;
 use crate::text::{Cuts, bytes};
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, JournalEntry};
 use weir_core::serving::{Conversation, Input, Opening, Outlet, Range, Relays, Write};
-use weir_model::{Span, Time};
+use weir_model::Span;
 use weir_proto::data::{checksum, frame_length};
 use weir_proto::relay::FlowKey;
 
 /// The coflow of all blocks.
 pub(crate) const COFLOW: u64 = 7;
-pub(crate) const NOW: Time = Time::from_millis(1_000);
-/// Sites of the agents and of the receiver.
-const SITE: u32 = 1;
-pub(crate) const RECEIVERS_SITE: u32 = 2;
 
 pub(crate) struct Side {
     agent: Agent,
@@ -81,7 +79,9 @@ impl Side {
         if fault == Fault::Ended {
             agent.restore(JournalEntry::Ended(COFLOW));
         }
-        let relays = case.relays.then(|| Relays::new(SITE, vec![cases::relay(false)]));
+        let relays = case
+            .relays
+            .then(|| Relays::new(relay_side::site(AGENTS_RELAY), vec![relay_side::address(AGENTS_RELAY)]));
         Side { agent, holds: holds.to_vec(), fault, relays, is_dead: false }
     }
 

@@ -51,10 +51,9 @@ pub(crate) fn agent(number: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, number as u8 + 1], 7071))
 }
 
-/// The relay of the receiver's site, and that of the agents'.
-pub(crate) fn relay(of_receiver: bool) -> SocketAddr {
-    SocketAddr::from(([10, 0, if of_receiver { 1 } else { 0 }, 9], 7072))
-}
+/// The relays of the agents' site and of the receiver's.
+pub(crate) const AGENTS_RELAY: u8 = 0;
+pub(crate) const RECEIVERS_RELAY: u8 = 1;
 
 fn held(name: &'static str, size: u64) -> Held {
     Held { name, size, seed: 7, identity: Identity([0x11; 16]) }
@@ -155,7 +154,8 @@ pub(crate) fn all() -> Vec<Case> {
             relays: true,
             ..case(
                 "relayed",
-                "The receiver offers a way by relays; frames come by it, and the acknowledgement goes straight.",
+                "The receiver offers a way by relays; frames come by it, and the acknowledgement goes straight. relay-a is the agent's, relay-b \
+                 the receiver's.",
                 vec![holds(vec![held("b", two_frames)])],
             )
         },

@@ -1,14 +1,15 @@
 //! Makes a transcript: a receiver and agents that talk to each other.
 
-use crate::agents::{self, Act, COFLOW, NOW, RECEIVERS_SITE, Served, Side};
-use crate::cases::{self, Case};
+use crate::agents::{self, Act, COFLOW, Served, Side};
+use crate::cases::{self, AGENTS_RELAY, Case, RECEIVERS_RELAY};
+use crate::play::{self, NOW, Play};
+use crate::relay_side::{self, RelaySide};
 use crate::text::{self, Cuts, Line, Who};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use weir_core::receiver::{Link, Output, Receiver, ReceiverConfig, ReceiverError, RelaysOfHost};
 use weir_core::serving::Outlet;
 use weir_model::{Span, Time};
-use weir_proto::relay::{HEADER_BYTES, HELLO_BYTES, Header, Kind, OPEN_BYTES};
 
 /// The number that the receiver draws for a way by relays.
 pub(crate) const MAPPER: u32 = 5;
@@ -29,7 +30,8 @@ pub(crate) fn receiver(case: &Case, block: &str, now: Time) -> Receiver {
 }
 
 pub(crate) fn described(case: &Case) -> Option<RelaysOfHost> {
-    case.relays.then(|| RelaysOfHost { site: RECEIVERS_SITE, addresses: vec![cases::relay(true)] })
+    let (site, addresses) = (relay_side::site(RECEIVERS_RELAY), vec![relay_side::address(RECEIVERS_RELAY)]);
+    case.relays.then_some(RelaysOfHost { site, addresses })
 }
 
 pub(crate) fn how(end: &Result<(), ReceiverError>) -> &'static str {
@@ -53,26 +55,20 @@ struct Connection {
     has_closed: bool,
 }
 
-/// An agent's connection to its relay: its number, what was said on it, and how much of that the receiver's relay passed on.
-#[derive(Default)]
-struct Upload {
-    number: u32,
-    said: Vec<u8>,
-    passed_on: usize,
+/// The relays of a case.
+pub(crate) fn relays(case: &Case) -> Vec<Box<dyn play::Side>> {
+    let relays = [AGENTS_RELAY, RECEIVERS_RELAY].into_iter().filter(|_| case.relays);
+    relays.map(|relay| -> Box<dyn play::Side> { Box::new(RelaySide::new(relay, None)) }).collect()
 }
 
 struct Recorder<'a> {
     case: &'a Case,
     sides: Vec<Side>,
-    lines: Vec<Line>,
-    numbers: u32,
+    play: Play,
     links: BTreeMap<Link, Connection>,
     idle: Vec<Connection>,
-    /// Connections of agents to their relay, by that of the receiver; and what was said on them.
-    uploads: BTreeMap<u32, Upload>,
-    /// What the receiver's relay has, and whether the receiver subscribed there.
-    relayed: Vec<u8>,
-    has_subscribed: bool,
+    /// Connections of agents to their relay, by that of the receiver.
+    uploads: BTreeMap<u32, u32>,
     now: Time,
 }
 
@@ -80,13 +76,10 @@ pub(crate) fn record(case: &Case) -> String {
     let mut recorder = Recorder {
         case,
         sides: agents::sides(case),
-        lines: Vec::new(),
-        numbers: 0,
+        play: Play::new(relays(case)),
         links: BTreeMap::new(),
         idle: Vec::new(),
         uploads: BTreeMap::new(),
-        relayed: Vec::new(),
-        has_subscribed: false,
         now: NOW,
     };
     for (block, end) in case.gets.iter().zip(&case.ends) {
@@ -105,19 +98,34 @@ pub(crate) fn record(case: &Case) -> String {
             );
         }
     }
-    text + &text::print(&recorder.lines)
+    text + &text::print(&recorder.play.lines)
 }
 
 impl Recorder<'_> {
+    /// Somebody does something; the receiver has then what relays said to it.
+    fn act(&mut self, line: Line) {
+        for done in self.play.act(line) {
+            let (Line::Says(number, Who::Relay(_), _) | Line::Closes(number, Who::Relay(_))) = done else {
+                continue;
+            };
+            let relay = self.links.get_mut(&Link::Relay).filter(|relay| relay.number == number);
+            match (relay, done) {
+                (Some(relay), Line::Says(_, _, said)) => relay.said.extend(said),
+                (Some(relay), _) => relay.has_closed = true,
+                (None, _) => {}
+            }
+        }
+    }
+
     fn get(&mut self, block: &str) -> &'static str {
-        self.lines.push(Line::Get(format!("block {block} of coflow {COFLOW} for host 3, group 0")));
+        self.act(Line::Get(format!("block {block} of coflow {COFLOW} for host 3, group 0")));
         let mut receiver = receiver(self.case, block, self.now);
         receiver.handle_wanted(self.now);
         loop {
             while let Some(output) = receiver.poll_output() {
                 match output {
                     Output::End(end) => {
-                        self.lines.push(Line::Ends(how(&end).to_owned()));
+                        self.act(Line::Ends(how(&end).to_owned()));
                         return how(&end);
                     }
                     output => self.obey(&mut receiver, output),
@@ -149,18 +157,16 @@ impl Recorder<'_> {
     fn connect(&mut self, receiver: &mut Receiver, link: Link, address: SocketAddr, pooled: bool) {
         let idle = self.idle.iter().position(|idle| pooled && idle.to == address);
         if let Some(connection) = idle.map(|at| self.idle.remove(at)) {
-            self.lines.push(Line::Reuses(connection.number));
+            self.act(Line::Reuses(connection.number));
             self.links.insert(link, connection);
             return receiver.handle_connected(self.now, link, true);
         }
         let dead = |side: usize| cases::agent(side) == address && self.sides[side].is_dead;
         if (0..self.sides.len()).any(dead) {
-            self.lines.push(Line::Fails(address));
+            self.act(Line::Fails(address));
             return receiver.handle_closed(self.now, link, Some("refused".to_owned()));
         }
-        self.numbers += 1;
-        let number = self.numbers;
-        self.lines.push(Line::Connects(number, Who::Receiver, address));
+        let number = self.play.connect(Who::Receiver, address);
         let side = (0..self.sides.len()).find(|&number| cases::agent(number) == address);
         let served = side.map(|side| self.sides[side].accept());
         let connection = Connection { number, to: address, served, said: VecDeque::new(), has_closed: false };
@@ -169,16 +175,11 @@ impl Recorder<'_> {
     }
 
     fn write(&mut self, link: Link, bytes: &[u8]) {
-        let connection = self.links.get_mut(&link).unwrap();
-        say(&mut self.lines, connection.number, Who::Receiver, bytes);
-        if connection.served.is_some() {
+        let connection = &self.links[&link];
+        let (number, is_served) = (connection.number, connection.served.is_some());
+        self.act(Line::Says(number, Who::Receiver, bytes.to_vec()));
+        if is_served {
             self.serve(link, bytes, false);
-        } else if bytes
-            .first_chunk()
-            .is_some_and(|head| Header::decode(head).unwrap().kind == Kind::Subscribe)
-        {
-            self.has_subscribed = true;
-            self.pass_on();
         }
     }
 
@@ -190,22 +191,22 @@ impl Recorder<'_> {
         for act in self.sides[side].hear(served, bytes, closes, &mut Cuts::new(0)) {
             match act {
                 Act::Says(Outlet::Receiver, said) => {
-                    say(&mut self.lines, connection.number, Who::Agent, &said);
-                    connection.said.extend(said);
+                    connection.said.extend(&said);
+                    self.act(Line::Says(connection.number, Who::Agent, said));
                 }
-                Act::Says(Outlet::Relay, said) => self.upload(connection.number, &said),
+                Act::Says(Outlet::Relay, said) => {
+                    self.act(Line::Says(self.uploads[&connection.number], Who::Agent, said));
+                }
                 Act::Dials(relay) => {
-                    self.numbers += 1;
-                    self.lines.push(Line::Connects(self.numbers, Who::Agent, relay));
-                    let upload = Upload { number: self.numbers, ..Upload::default() };
+                    let upload = self.play.connect(Who::Agent, relay);
                     self.uploads.insert(connection.number, upload);
                 }
                 Act::HangsUp => {
                     let upload = self.uploads.remove(&connection.number).unwrap();
-                    self.lines.push(Line::Closes(upload.number, Who::Agent));
+                    self.act(Line::Closes(upload, Who::Agent));
                 }
                 Act::Closes if !closes => {
-                    self.lines.push(Line::Closes(connection.number, Who::Agent));
+                    self.act(Line::Closes(connection.number, Who::Agent));
                     connection.has_closed = true;
                 }
                 Act::Closes => {}
@@ -216,50 +217,15 @@ impl Recorder<'_> {
         }
     }
 
-    /// An agent says something to its relay: the relay of the receiver has the flow's messages with another hop limit.
-    fn upload(&mut self, connection: u32, bytes: &[u8]) {
-        let Upload { number, said, passed_on } = self.uploads.get_mut(&connection).unwrap();
-        said.extend_from_slice(bytes);
-        say(&mut self.lines, *number, Who::Agent, bytes);
-        let mut left = &said[..];
-        let mut messages = Vec::new();
-        while let Some((head, rest)) = left.split_first_chunk::<HEADER_BYTES>() {
-            let header = Header::decode(head).unwrap();
-            let length = match header.kind {
-                Kind::Hello => HELLO_BYTES,
-                Kind::Open => OPEN_BYTES,
-                _ => header.length as usize,
-            };
-            let Some((body, rest)) = rest.split_at_checked(length) else { break };
-            if header.kind == Kind::Data {
-                let hop_limit = header.hop_limit - 2;
-                messages.extend(Header { hop_limit, ..header }.encode());
-                messages.extend_from_slice(body);
-            }
-            left = rest;
-        }
-        let new = messages.split_off(*passed_on);
-        *passed_on += new.len();
-        self.relayed.extend(new);
-        self.pass_on();
-    }
-
-    /// A relay says what it has of a flow once its receiver subscribed.
-    fn pass_on(&mut self) {
-        let Some(relay) = self.links.get_mut(&Link::Relay).filter(|_| self.has_subscribed) else { return };
-        let new = std::mem::take(&mut self.relayed);
-        say(&mut self.lines, relay.number, Who::Relay, &new);
-        relay.said.extend(new);
-    }
-
     fn close(&mut self, link: Link) {
         let Some(connection) = self.links.get(&link) else { return };
         if connection.has_closed {
             self.links.remove(&link);
             return;
         }
-        self.lines.push(Line::Closes(connection.number, Who::Receiver));
-        if connection.served.is_some() {
+        let (number, is_served) = (connection.number, connection.served.is_some());
+        self.act(Line::Closes(number, Who::Receiver));
+        if is_served {
             self.serve(link, &[], true);
         } else {
             self.links.remove(&link);
@@ -287,14 +253,5 @@ impl Recorder<'_> {
             }
         }
         false
-    }
-}
-
-fn say(lines: &mut Vec<Line>, number: u32, who: Who, said: &[u8]) {
-    match lines.last_mut() {
-        Some(Line::Says(before, by, bytes)) if (*before, *by) == (number, who) => {
-            bytes.extend_from_slice(said)
-        }
-        _ => lines.push(Line::Says(number, who, said.to_vec())),
     }
 }

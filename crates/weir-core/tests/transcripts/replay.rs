@@ -1,8 +1,9 @@
 //! Plays a transcript to one side alone: it has to say its part.
 
-use crate::agents::{self, Act, NOW, Served};
+use crate::agents::{self, Act, Served};
 use crate::cases::{self, Case};
-use crate::record::{MAPPER, described, how, receiver as receiver_of};
+use crate::play::{self, NOW};
+use crate::record::{self, MAPPER, described, how, receiver as receiver_of};
 use crate::text::{Cuts, Line, Who};
 use std::collections::{BTreeMap, VecDeque};
 use weir_core::receiver::{Link, Output, Receiver};
@@ -130,7 +131,7 @@ impl Played {
                     self.receiver.handle_closed(self.now, link, None);
                 }
             }
-            Line::Connects(..) | Line::Get(_) => {}
+            _ => {}
         }
         self.act(case);
     }
@@ -169,7 +170,7 @@ pub(crate) fn agents(case: &Case, lines: &[Line], cuts: &mut Cuts) {
                     open.insert(*number, (side, sides[side].accept()));
                 }
             }
-            Line::Connects(number, _, to) => {
+            Line::Connects(number, Who::Agent, to) => {
                 let (by, acts) = acts.iter_mut().find(|(_, acts)| !acts.is_empty()).expect(&place);
                 assert_eq!(acts.pop_front(), Some(Act::Dials(*to)), "{place}");
                 uploads.insert(*number, *by);
@@ -191,7 +192,7 @@ pub(crate) fn agents(case: &Case, lines: &[Line], cuts: &mut Cuts) {
                 let did = acts.entry(*upload.unwrap_or(number)).or_default().pop_front();
                 assert!(did == Some(Act::Says(outlet, bytes.clone())), "{place}: it says something else");
             }
-            Line::Closes(number, _) => {
+            Line::Closes(number, Who::Agent) => {
                 let upload = uploads.get(number);
                 let act = if upload.is_some() { Act::HangsUp } else { Act::Closes };
                 assert_eq!(
@@ -200,8 +201,15 @@ pub(crate) fn agents(case: &Case, lines: &[Line], cuts: &mut Cuts) {
                     "{place}"
                 );
             }
-            Line::Says(..) | Line::Reuses(_) | Line::Fails(_) | Line::Get(_) | Line::Ends(_) => {}
+            _ => {}
         }
     }
     assert!(acts.values().all(VecDeque::is_empty), "{}: an agent did more: {acts:?}", case.name);
+}
+
+/// Plays a transcript to its relays.
+pub(crate) fn relays(case: &Case, lines: &[Line], cuts: &mut Cuts) {
+    for relay in record::relays(case) {
+        play::replay(case.name, relay, lines, cuts);
+    }
 }

@@ -1,7 +1,9 @@
-//! The form of a transcript: lines that say who says what on which connection, in order.
+//! The form of a transcript: lines that say who says what on which connection or in which call, in order.
 
+use crate::messages;
 use std::fmt::Write;
 use std::net::SocketAddr;
+use weir_model::Span;
 
 /// Hexadecimal digits of so many bytes on one line.
 const WIDTH: usize = 48;
@@ -9,19 +11,53 @@ const WIDTH: usize = 48;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     Receiver,
+    /// Whose data plane it is, its connection says.
     Agent,
-    Relay,
+    /// The agent of a host.
+    AgentOf(u8),
+    /// The first of them is 0.
+    Relay(u8),
+    /// Connects to a relay, and keeps to no protocol.
+    Stranger,
+    Coordinator,
+    Controller,
+    Driver,
+    Task,
 }
 
 impl Who {
-    const ALL: [Who; 3] = [Who::Receiver, Who::Agent, Who::Relay];
+    const ALL: [Who; 13] = [
+        Who::Receiver,
+        Who::Agent,
+        Who::AgentOf(0),
+        Who::AgentOf(1),
+        Who::AgentOf(2),
+        Who::Relay(0),
+        Who::Relay(1),
+        Who::Relay(2),
+        Who::Stranger,
+        Who::Coordinator,
+        Who::Controller,
+        Who::Driver,
+        Who::Task,
+    ];
 
-    fn name(self) -> &'static str {
+    fn name(self) -> String {
         match self {
-            Who::Receiver => "receiver",
-            Who::Agent => "agent",
-            Who::Relay => "relay",
+            Who::Receiver => "receiver".to_owned(),
+            Who::Agent => "agent".to_owned(),
+            Who::AgentOf(host) => format!("agent-{host}"),
+            Who::Relay(number) => format!("relay-{}", char::from(b'a' + number)),
+            Who::Stranger => "stranger".to_owned(),
+            Who::Coordinator => "coordinator".to_owned(),
+            Who::Controller => "controller".to_owned(),
+            Who::Driver => "driver".to_owned(),
+            Who::Task => "task".to_owned(),
         }
+    }
+
+    fn of(name: &str) -> Option<Who> {
+        Who::ALL.into_iter().find(|who| who.name() == name)
     }
 }
 
@@ -38,6 +74,31 @@ pub(crate) enum Line {
     Reuses(u32),
     Says(u32, Who, Vec<u8>),
     Closes(u32, Who),
+    /// A call begins: who makes it, to whom, and its name.
+    Calls(u32, Who, Who, String),
+    /// A message of a call: its type, and its bytes.
+    Message(u32, Who, String, Vec<u8>),
+    /// A call ends with this status.
+    Refuses(u32, Who, String),
+    /// Time passes.
+    After(Span),
+    /// Something happens to somebody that no message tells.
+    Happens(Who, Event),
+}
+
+/// What happens to somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// It connects to its coordinator or controller.
+    Attaches,
+    /// Its process is killed, and another one starts.
+    StartsAnew,
+    /// A receiver at a host asks it for a block of a coflow.
+    Asked { host: u32, coflow: u64, block: String },
+    /// It wrote so many more bytes of a flow.
+    Sent { flow: u64, bytes: u64 },
+    /// The receiver of a flow acknowledged it.
+    Acknowledged { flow: u64 },
 }
 
 /// Of what the bytes of a block are: see docs/protocol.md.
@@ -70,6 +131,16 @@ pub(crate) fn print(lines: &[Line]) -> String {
             Line::Get(what) => writeln!(text, "get {what}"),
             Line::Ends(how) => writeln!(text, "ends {how}"),
             Line::Connects(number, who, to) => writeln!(text, "{number} {} connects to {to}", who.name()),
+            Line::Calls(number, who, whom, call) => {
+                writeln!(text, "{number} {} calls {call} of {}", who.name(), whom.name())
+            }
+            Line::Message(number, who, name, bytes) => {
+                let spoken = format!("{number} {} {name} {}", who.name(), hex(bytes));
+                writeln!(text, "{}\n# {}", spoken.trim_end(), messages::rendered(name, bytes))
+            }
+            Line::Refuses(number, who, status) => writeln!(text, "{number} {} refuses {status}", who.name()),
+            Line::After(span) => writeln!(text, "after {} ms", millis(*span)),
+            Line::Happens(who, event) => writeln!(text, "{} {}", who.name(), happening(event)),
             Line::Fails(to) => writeln!(text, "nobody listens at {to}"),
             Line::Reuses(number) => writeln!(text, "{number} receiver uses it again"),
             Line::Closes(number, who) => writeln!(text, "{number} {} closes", who.name()),
@@ -96,13 +167,24 @@ fn print_bytes(text: &mut String, number: u32, who: Who, mut left: &[u8]) {
         while count < left.len().min(WIDTH) && run_of_block(&left[count..]).is_none() {
             count += 1;
         }
-        let digits: String = left[..count].iter().map(|byte| format!("{byte:02x}")).collect();
-        writeln!(text, "{lead} {digits}").unwrap();
+        writeln!(text, "{lead} {}", hex(&left[..count])).unwrap();
         left = &left[count..];
     }
 }
 
-/// The lines of a file; what one side says in several lines is together.
+/// Adds a line; what one side says in several ones is together.
+pub(crate) fn add(lines: &mut Vec<Line>, line: Line) {
+    match (lines.last_mut(), line) {
+        (Some(Line::Says(before, by, said)), Line::Says(number, who, more))
+            if (*before, *by) == (number, who) =>
+        {
+            said.extend(more);
+        }
+        (_, line) => lines.push(line),
+    }
+}
+
+/// The lines of a file.
 pub(crate) fn parse(text: &str) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
@@ -111,10 +193,16 @@ pub(crate) fn parse(text: &str) -> Vec<Line> {
             ["get", ..] => Line::Get(words[1..].join(" ")),
             ["nobody", "listens", "at", to] => Line::Fails(to.parse().unwrap()),
             ["ends", how] => Line::Ends(how.to_owned()),
+            ["after", millis, "ms"] => Line::After(Span::from_millis(millis.parse().unwrap())),
+            [who, ref what @ ..] if let Some(who) = Who::of(who) => Line::Happens(who, happened(what)),
             [number, who, ref what @ ..] => {
                 let number = number.parse().unwrap();
-                let who = Who::ALL.into_iter().find(|known| known.name() == who).unwrap();
+                let who = Who::of(who).unwrap();
                 match what {
+                    ["calls", call, "of", whom] => {
+                        Line::Calls(number, who, Who::of(whom).unwrap(), (*call).to_owned())
+                    }
+                    ["refuses", status] => Line::Refuses(number, who, (*status).to_owned()),
                     ["connects", "to", to] => Line::Connects(number, who, to.parse().unwrap()),
                     ["uses", "it", "again"] => Line::Reuses(number),
                     ["closes"] => Line::Closes(number, who),
@@ -123,22 +211,58 @@ pub(crate) fn parse(text: &str) -> Vec<Line> {
                             bytes(seed.parse().unwrap(), from.parse().unwrap(), count.parse().unwrap());
                         Line::Says(number, who, said)
                     }
+                    [name, digits @ ..] if name.starts_with(|first: char| first.is_ascii_uppercase()) => {
+                        Line::Message(number, who, (*name).to_owned(), unhex(&digits.concat()))
+                    }
                     [digits] => Line::Says(number, who, unhex(digits)),
                     _ => panic!("{line}"),
                 }
             }
             _ => panic!("{line}"),
         };
-        match (lines.last_mut(), parsed) {
-            (Some(Line::Says(before, by, said)), Line::Says(number, who, more))
-                if (*before, *by) == (number, who) =>
-            {
-                said.extend(more);
-            }
-            (_, parsed) => lines.push(parsed),
-        }
+        add(&mut lines, parsed);
     }
     lines
+}
+
+fn happening(event: &Event) -> String {
+    match event {
+        Event::Attaches => "attaches".to_owned(),
+        Event::StartsAnew => "starts anew".to_owned(),
+        Event::Asked { host, coflow, block } => {
+            format!("is asked by host {host} for block {block} of coflow {coflow}")
+        }
+        Event::Sent { flow, bytes } => format!("wrote {bytes} bytes of flow {flow}"),
+        Event::Acknowledged { flow } => format!("has flow {flow} acknowledged"),
+    }
+}
+
+fn happened(words: &[&str]) -> Event {
+    match words {
+        ["attaches"] => Event::Attaches,
+        ["starts", "anew"] => Event::StartsAnew,
+        ["is", "asked", "by", "host", host, "for", "block", block, "of", "coflow", coflow] => Event::Asked {
+            host: host.parse().unwrap(),
+            coflow: coflow.parse().unwrap(),
+            block: (*block).to_owned(),
+        },
+        ["wrote", bytes, "bytes", "of", "flow", flow] => {
+            Event::Sent { flow: flow.parse().unwrap(), bytes: bytes.parse().unwrap() }
+        }
+        ["has", "flow", flow, "acknowledged"] => Event::Acknowledged { flow: flow.parse().unwrap() },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whole milliseconds: all that happens by the clock does so after some.
+fn millis(span: Span) -> u64 {
+    let millis = span.nanos() / 1_000_000;
+    assert_eq!(Span::from_millis(millis), span);
+    millis
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unhex(digits: &str) -> Vec<u8> {

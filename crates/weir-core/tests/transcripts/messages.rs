@@ -1,0 +1,47 @@
+//! Messages of the control planes by their names: how people read them.
+
+use std::fmt::Debug;
+use weir_proto::{Message, v1};
+
+macro_rules! rendered {
+    ($name:expr, $bytes:expr, $($message:ident)*) => {
+        match $name {
+            $(stringify!($message) => render(&decode::<v1::$message>($bytes)),)*
+            other => panic!("{other}"),
+        }
+    };
+}
+
+pub(crate) fn decode<M: Message + Default>(bytes: &[u8]) -> M {
+    M::decode(bytes).unwrap()
+}
+
+/// What a message says, without the fields that have their default.
+pub(crate) fn rendered(name: &str, bytes: &[u8]) -> String {
+    rendered!(
+        name, bytes,
+        RegisterRequest RegisterReply SealRequest SealReply UnregisterRequest UnregisterReply RenewRequest RenewReply
+        AdmissionRequest AdmissionReply LocateRequest LocateReply LocateAllRequest LocateAllReply TermsRequest TermsReply
+        PutRequest PutReply AgentMessage CoordinatorMessage FromRelay ToRelay
+    )
+}
+
+fn render(message: &dyn Debug) -> String {
+    const DEFAULTS: [&str; 8] =
+        [": 0", ": 0.0", ": \"\"", ": []", ": false", ": None", ": Any", ": Undecided"];
+    let pretty = format!("{message:#?}");
+    let mut words = Vec::new();
+    for line in pretty.lines().map(str::trim) {
+        let value = line.trim_end_matches(',');
+        if value == ")" || DEFAULTS.iter().any(|default| value.ends_with(default)) {
+            continue;
+        }
+        // `Some(`, and the name of a kind, which that of its message repeats.
+        let word = match value.strip_suffix('(') {
+            Some(opening) => opening.rsplit_once(' ').map_or("", |(field, _)| field),
+            None => line,
+        };
+        words.extend(Some(word).filter(|word| !word.is_empty()));
+    }
+    words.join(" ").replace(", }", " }").replace(", ]", " ]")
+}
