@@ -6,8 +6,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
 
+mod agent_side;
 mod agents;
 mod cases;
+mod control;
+mod coordinator_side;
 mod messages;
 mod play;
 mod record;
@@ -34,7 +37,7 @@ fn stored(name: &str) -> String {
 
 /// Cases without a data plane.
 fn plays() -> Vec<play::Case> {
-    relays::all()
+    relays::all().into_iter().chain(control::all()).collect()
 }
 
 /// All transcripts by name, as the machines make them.

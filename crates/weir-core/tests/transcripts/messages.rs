@@ -30,10 +30,16 @@ fn render(message: &dyn Debug) -> String {
     const DEFAULTS: [&str; 8] =
         [": 0", ": 0.0", ": \"\"", ": []", ": false", ": None", ": Any", ": Undecided"];
     let pretty = format!("{message:#?}");
-    let mut words = Vec::new();
-    for line in pretty.lines().map(str::trim) {
+    let (mut words, mut lines) = (Vec::new(), pretty.lines().map(str::trim));
+    while let Some(line) = lines.next() {
         let value = line.trim_end_matches(',');
         if value == ")" || DEFAULTS.iter().any(|default| value.ends_with(default)) {
+            continue;
+        }
+        if value == "identity: [" {
+            let bytes = lines.by_ref().map_while(|line| line.trim_end_matches(',').parse::<u8>().ok());
+            let digits: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+            words.push(format!("identity: {digits},"));
             continue;
         }
         // `Some(`, and the name of a kind, which that of its message repeats.
@@ -41,7 +47,7 @@ fn render(message: &dyn Debug) -> String {
             Some(opening) => opening.rsplit_once(' ').map_or("", |(field, _)| field),
             None => line,
         };
-        words.extend(Some(word).filter(|word| !word.is_empty()));
+        words.extend(Some(word.to_owned()).filter(|word| !word.is_empty()));
     }
     words.join(" ").replace(", }", " }").replace(", ]", " ]")
 }

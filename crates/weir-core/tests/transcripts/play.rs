@@ -1,16 +1,20 @@
 //! Machines that speak line by line: one that records them, and one that plays a transcript to each of them alone.
 
+use crate::messages;
 use crate::text::{self, Cuts, Event, Line, Who};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
 use weir_proto::Message;
 
+fn type_name<M>() -> &'static str {
+    let path = std::any::type_name::<M>();
+    path.rsplit("::").next().unwrap_or(path)
+}
+
 /// A message of a call.
 pub(crate) fn message_line<M: Message>(number: u32, who: Who, message: &M) -> Line {
-    let path = std::any::type_name::<M>();
-    let name = path.rsplit("::").next().unwrap().to_owned();
-    Line::Message(number, who, name, message.encode_to_vec())
+    Line::Message(number, who, type_name::<M>().to_owned(), message.encode_to_vec())
 }
 
 /// When all cases begin.
@@ -96,12 +100,29 @@ impl Play {
         self.act(Line::Says(number, who, bytes.to_vec()));
     }
 
+    /// Somebody makes a call with this request; its number.
+    pub(crate) fn call<M: Message>(&mut self, who: Who, whom: Who, call: &str, request: &M) -> u32 {
+        let number = self.new_number();
+        self.act(Line::Calls(number, who, whom, call.to_owned()));
+        self.tell(number, who, request);
+        number
+    }
+
     pub(crate) fn tell<M: Message>(&mut self, number: u32, who: Who, message: &M) {
         self.act(message_line(number, who, message));
     }
 
     pub(crate) fn happens(&mut self, who: Who, event: Event) {
         self.act(Line::Happens(who, event));
+    }
+
+    /// The last reply of a type.
+    pub(crate) fn heard<M: Message + Default>(&self) -> M {
+        let is = |line: &&Line| matches!(line, Line::Message(_, _, name, _) if name == type_name::<M>());
+        match self.lines.iter().rfind(is) {
+            Some(Line::Message(.., bytes)) => messages::decode(bytes),
+            _ => panic!("nobody said {}", type_name::<M>()),
+        }
     }
 
     pub(crate) fn wait(&mut self, millis: u64) {
@@ -215,6 +236,9 @@ impl Undone {
                 assert_eq!(next.as_ref(), Some(line), "{place}");
             }
             Line::Message(_, who, ..) | Line::Refuses(_, who, _) | Line::Closes(_, who) if *who == own => {
+                assert_eq!(self.others.pop_front().as_ref(), Some(line), "{place}");
+            }
+            Line::Happens(who, event) if *who == own && event.is_done() => {
                 assert_eq!(self.others.pop_front().as_ref(), Some(line), "{place}");
             }
             _ => {}

@@ -99,6 +99,17 @@ pub(crate) enum Event {
     Sent { flow: u64, bytes: u64 },
     /// The receiver of a flow acknowledged it.
     Acknowledged { flow: u64 },
+    /// It answers a request on the data plane by this status, and sends nothing.
+    Answers { status: u8 },
+    /// It closes the connection of a flow.
+    Aborts { flow: u64 },
+}
+
+impl Event {
+    /// Whether somebody does it, rather than meets with it.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self, Event::Answers { .. } | Event::Aborts { .. })
+    }
 }
 
 /// Of what the bytes of a block are: see docs/protocol.md.
@@ -234,6 +245,8 @@ fn happening(event: &Event) -> String {
         }
         Event::Sent { flow, bytes } => format!("wrote {bytes} bytes of flow {flow}"),
         Event::Acknowledged { flow } => format!("has flow {flow} acknowledged"),
+        Event::Answers { status } => format!("answers status {status}"),
+        Event::Aborts { flow } => format!("closes the connection of flow {flow}"),
     }
 }
 
@@ -250,6 +263,8 @@ fn happened(words: &[&str]) -> Event {
             Event::Sent { flow: flow.parse().unwrap(), bytes: bytes.parse().unwrap() }
         }
         ["has", "flow", flow, "acknowledged"] => Event::Acknowledged { flow: flow.parse().unwrap() },
+        ["answers", "status", status] => Event::Answers { status: status.parse().unwrap() },
+        ["closes", "the", "connection", "of", "flow", flow] => Event::Aborts { flow: flow.parse().unwrap() },
         other => panic!("{other:?}"),
     }
 }
