@@ -11,6 +11,7 @@ mod agents;
 mod cases;
 mod control;
 mod coordinator_side;
+mod files;
 mod messages;
 mod play;
 mod record;
@@ -20,20 +21,9 @@ mod replay;
 mod text;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-/// Set to write the files anew.
-const WRITE: &str = "WEIR_WRITE_TRANSCRIPTS";
-
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/transcripts")
-}
-
-fn stored(name: &str) -> String {
-    let path = folder().join(format!("{name}.txt"));
-    std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}; {WRITE}=1 makes it", path.display()))
-}
+/// Files that the tests of weir-controller make, and play to what says them.
+const OF_CONTROLLER: [&str; 1] = ["ruled"];
 
 /// Cases without a data plane.
 fn plays() -> Vec<play::Case> {
@@ -50,21 +40,13 @@ fn made() -> BTreeMap<&'static str, String> {
 
 #[test]
 fn the_machines_say_what_is_stored() {
-    for (name, made) in made() {
-        if std::env::var_os(WRITE).is_some() {
-            std::fs::write(folder().join(format!("{name}.txt")), &made).unwrap();
-        }
-        assert!(
-            made == stored(name),
-            "{name}: the machines say something else now; {WRITE}=1 writes it anew"
-        );
-    }
+    made().iter().for_each(|(name, made)| files::hold(name, made));
 }
 
 #[test]
 fn each_side_alone_says_its_part_of_what_is_stored_however_it_is_cut() {
     for case in cases::all() {
-        let lines = text::parse(&stored(case.name));
+        let lines = files::lines(case.name);
         for seed in 0..20 {
             replay::receiver(&case, &lines, &mut text::Cuts::new(seed));
             replay::agents(&case, &lines, &mut text::Cuts::new(seed));
@@ -72,7 +54,7 @@ fn each_side_alone_says_its_part_of_what_is_stored_however_it_is_cut() {
         }
     }
     for case in plays() {
-        let lines = text::parse(&stored(case.name));
+        let lines = files::lines(case.name);
         for seed in 0..20 {
             case.replay(&lines, &mut text::Cuts::new(seed));
         }
@@ -81,14 +63,16 @@ fn each_side_alone_says_its_part_of_what_is_stored_however_it_is_cut() {
 
 #[test]
 fn every_stored_file_is_a_case_of_the_test_and_named_in_the_protocols_page() {
-    let page = std::fs::read_to_string(folder().join("../protocol.md")).unwrap();
-    let mut names: Vec<String> = std::fs::read_dir(folder())
+    let page = std::fs::read_to_string(files::folder().join("../protocol.md")).unwrap();
+    let mut names: Vec<String> = std::fs::read_dir(files::folder())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.ends_with(".txt"))
         .collect();
     names.sort();
-    let made: Vec<String> = made().into_keys().map(|name| format!("{name}.txt")).collect();
+    let made = made().into_keys().chain(OF_CONTROLLER);
+    let mut made: Vec<String> = made.map(|name| format!("{name}.txt")).collect();
+    made.sort();
     assert_eq!(names, made);
     for name in names {
         assert!(page.contains(&format!("transcripts/{name}")), "docs/protocol.md names {name}");

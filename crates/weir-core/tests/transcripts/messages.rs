@@ -30,7 +30,7 @@ fn render(message: &dyn Debug) -> String {
     const DEFAULTS: [&str; 8] =
         [": 0", ": 0.0", ": \"\"", ": []", ": false", ": None", ": Any", ": Undecided"];
     let pretty = format!("{message:#?}");
-    let (mut words, mut lines) = (Vec::new(), pretty.lines().map(str::trim));
+    let (mut words, mut lines) = (Vec::new(), pretty.lines().map(str::trim).peekable());
     while let Some(line) = lines.next() {
         let value = line.trim_end_matches(',');
         if value == ")" || DEFAULTS.iter().any(|default| value.ends_with(default)) {
@@ -42,9 +42,14 @@ fn render(message: &dyn Debug) -> String {
             words.push(format!("identity: {digits},"));
             continue;
         }
-        // `Some(`, and the name of a kind, which that of its message repeats.
         let word = match value.strip_suffix('(') {
-            Some(opening) => opening.rsplit_once(' ').map_or("", |(field, _)| field),
+            // A field and `Some`, or the name of a kind, which that of its message repeats.
+            Some(opening) => match opening.rsplit_once(' ') {
+                Some((field, _)) => field,
+                None => Some(opening)
+                    .filter(|kind| !lines.peek().is_some_and(|next| next.starts_with(kind)))
+                    .unwrap_or(""),
+            },
             None => line,
         };
         words.extend(Some(word.to_owned()).filter(|word| !word.is_empty()));

@@ -264,6 +264,10 @@ impl Side for RelaySide {
                 self.session = Some(*number);
                 self.relay.handle_session_up();
             }
+            Line::Refuses(number, ..) if self.session == Some(*number) => {
+                self.session = None;
+                self.relay.handle_session_lost();
+            }
             Line::Message(number, who, _, bytes) if *who != own && self.session == Some(*number) => {
                 self.relay.handle_controller(now, &messages::decode(bytes));
             }

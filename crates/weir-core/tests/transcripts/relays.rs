@@ -8,7 +8,7 @@ use weir_proto::relay::{FlowKey, HELLO_BYTES, HOP_LIMIT, Header, Hello, Kind, OP
 use weir_proto::v1;
 
 const SEED: u8 = 7;
-const FRAME: u64 = weir_proto::data::FRAME_BYTES;
+pub(crate) const FRAME: u64 = weir_proto::data::FRAME_BYTES;
 const FRAME_HEADER: u64 = weir_proto::data::FRAME_HEADER_BYTES as u64;
 /// Less than two messages.
 const SMALL_WINDOW: u64 = 300_000;
@@ -55,11 +55,11 @@ pub(crate) fn all() -> Vec<Case> {
     ]
 }
 
-fn relays(count: u8, window_bytes: Option<u64>) -> Vec<Box<dyn Side>> {
+pub(crate) fn relays(count: u8, window_bytes: Option<u64>) -> Vec<Box<dyn Side>> {
     (0..count).map(|number| -> Box<dyn Side> { Box::new(RelaySide::new(number, window_bytes)) }).collect()
 }
 
-fn key(mapper: u32) -> FlowKey {
+pub(crate) fn key(mapper: u32) -> FlowKey {
     FlowKey { coflow: 7, reducer: 3 << 16, mapper }
 }
 
@@ -79,8 +79,8 @@ fn open(key: FlowKey, block_bytes: u64) -> Vec<u8> {
     [&header.encode()[..], &open.encode()].concat()
 }
 
-/// One frame of a block.
-fn frame(key: FlowKey, block_bytes: u64, number: u64) -> Vec<u8> {
+/// One frame of a block, from the agent.
+pub(crate) fn frame(key: FlowKey, block_bytes: u64, number: u64) -> Vec<u8> {
     let from = number * FRAME;
     let payload = text::bytes(SEED, from, frame_length(block_bytes, from));
     let length = payload.len() as u32;
@@ -90,14 +90,14 @@ fn frame(key: FlowKey, block_bytes: u64, number: u64) -> Vec<u8> {
 }
 
 /// An agent begins a flow at its relay; the connection.
-fn begin(play: &mut Play, key: FlowKey, block_bytes: u64) -> u32 {
+pub(crate) fn begin(play: &mut Play, key: FlowKey, block_bytes: u64) -> u32 {
     let agent = play.connect(Who::Agent, address(FIRST));
     play.say(agent, Who::Agent, &[hello(Role::Host), open(key, block_bytes)].concat());
     agent
 }
 
 /// A receiver subscribes at its relay; the connection.
-fn subscribe(play: &mut Play, key: FlowKey) -> u32 {
+pub(crate) fn subscribe(play: &mut Play, key: FlowKey) -> u32 {
     let receiver = play.connect(Who::Receiver, address(LAST));
     let subscribe = Header::about(key, Kind::Subscribe, 0).encode();
     play.say(receiver, Who::Receiver, &[&hello(Role::Receiver)[..], &subscribe].concat());
