@@ -187,7 +187,9 @@ pub(crate) fn replay(case: &str, mut side: Box<dyn Side>, lines: &[Line], cuts: 
         let place = format!("{case}, event {}", at + 1);
         if let Line::After(span) = line {
             let end = now + *span;
+            undone.collect(now, &mut *side);
             while now < end {
+                assert!(undone.is_empty(), "{place}: it did more before: {undone:?}");
                 now = next_step(std::slice::from_ref(&side), now, end);
                 undone.collect(now, &mut *side);
             }
