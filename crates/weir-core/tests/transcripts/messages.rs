@@ -1,7 +1,28 @@
-//! Messages of the control planes by their names: how people read them.
+//! Messages of the control planes by their names, and those of relays: how people read them.
 
 use std::fmt::Debug;
+use weir_proto::relay::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind};
 use weir_proto::{Message, v1};
+
+/// What bytes say between relays, if they are whole messages there.
+pub(crate) fn relayed(mut bytes: &[u8]) -> Option<String> {
+    let mut said = Vec::new();
+    while let Some((head, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
+        let header = Header::decode(head).ok()?;
+        let (body, rest) = rest.split_at_checked(header.length as usize)?;
+        let (kind, key, number) = (header.kind, header.key, header.number);
+        said.push(match kind {
+            Kind::Hello => {
+                let hello = Hello::decode(body.first_chunk::<HELLO_BYTES>()?).ok()?;
+                format!("Hello of a {}", format!("{:?}", hello.role).to_lowercase())
+            }
+            Kind::Data => format!("Data of flow {} at {number}, hop limit {}", key.mapper, header.hop_limit),
+            _ => format!("{kind:?} of flow {}, {number}", key.mapper),
+        });
+        bytes = rest;
+    }
+    (bytes.is_empty() && !said.is_empty()).then(|| said.join("; "))
+}
 
 macro_rules! rendered {
     ($name:expr, $bytes:expr, $($message:ident)*) => {

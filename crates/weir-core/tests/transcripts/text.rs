@@ -125,7 +125,7 @@ pub(crate) fn bytes(seed: u8, from: u64, count: u64) -> Vec<u8> {
 fn run_of_block(bytes: &[u8]) -> Option<(u8, u64, usize)> {
     // A block's bytes repeat after 251; frames begin at multiples of 262,144.
     for seed in 7..9_u8 {
-        for from in [0, 262_144_u64] {
+        for from in [0, 262_144, 524_288_u64] {
             let count = bytes.iter().zip(from..).take_while(|(seen, at)| **seen == byte(seed, *at)).count();
             if count >= 64 {
                 return Some((seed, from, count));
@@ -165,7 +165,8 @@ pub(crate) fn print(lines: &[Line]) -> String {
     text
 }
 
-fn print_bytes(text: &mut String, number: u32, who: Who, mut left: &[u8]) {
+fn print_bytes(text: &mut String, number: u32, who: Who, bytes: &[u8]) {
+    let mut left = bytes;
     while !left.is_empty() {
         let lead = format!("{number} {}", who.name());
         if let Some((seed, from, count)) = run_of_block(left) {
@@ -180,6 +181,9 @@ fn print_bytes(text: &mut String, number: u32, who: Who, mut left: &[u8]) {
         }
         writeln!(text, "{lead} {}", hex(&left[..count])).unwrap();
         left = &left[count..];
+    }
+    if let Some(remark) = messages::relayed(bytes) {
+        writeln!(text, "# {remark}").unwrap();
     }
 }
 
