@@ -1,7 +1,7 @@
 //! Transcripts: what each side says, byte by byte, as the machines say it. A client in another language is held
 //! to the protocol by the same files (docs/transcripts).
 //!
-//! Each is made by a receiver and agents that talk to each other, and compared with the file that is stored. Then the stored file
+//! Each is made by machines that talk to each other, and compared with the file that is stored. Then the stored file
 //! is played to each side alone, cut at other places each time: the side has to say what it said.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step fails the test")]
