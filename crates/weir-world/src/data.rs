@@ -120,6 +120,14 @@ impl Connection {
         self.sends || self.talk.is_some()
     }
 
+    /// The neighbour that it leads to, of a machine that made it.
+    pub(crate) fn hop_of(&self, machine: u32) -> Option<HopId> {
+        match self.role {
+            Role::Hop(hop) if self.to != machine => Some(hop),
+            _ => None,
+        }
+    }
+
     /// Whether a relay reads it.
     pub(crate) fn is_read_by_relay(&self) -> bool {
         self.role.is_dialled_by_sender()

@@ -2,18 +2,9 @@
 
 use crate::content::{Part, read_parts, take_parts};
 use std::collections::VecDeque;
-use weir_core::relay::{UpstreamId, UpstreamKind};
+use weir_core::relay::{Contact, Received};
 use weir_proto::data::DecodeError;
-use weir_proto::relay::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind, MAX_DATA_BYTES, OPEN_BYTES, Open};
-
-/// A whole message.
-pub(crate) enum Message {
-    Hello(Hello),
-    Open(Header, Open),
-    Data(Header, Vec<Part>),
-    /// One without a body.
-    About(Header),
-}
+use weir_proto::relay::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind, OPEN_BYTES, Open};
 
 /// Messages of one direction, as far as they were read.
 #[derive(Default)]
@@ -35,7 +26,7 @@ impl Messages {
         &mut self,
         parts: &mut VecDeque<Part>,
         taken: &mut u64,
-    ) -> Result<Option<Message>, DecodeError> {
+    ) -> Result<Option<Received<Vec<Part>>>, DecodeError> {
         let header = match self.header {
             Some(header) => header,
             None => {
@@ -45,11 +36,11 @@ impl Messages {
         };
         let message = match header.kind {
             Kind::Hello => match self.whole::<HELLO_BYTES>(parts, taken) {
-                Some(body) => Message::Hello(Hello::decode(&body)?),
+                Some(body) => Received::Hello(Hello::decode(&body)?),
                 None => return Ok(None),
             },
             Kind::Open => match self.whole::<OPEN_BYTES>(parts, taken) {
-                Some(body) => Message::Open(header, Open::decode(&body)?),
+                Some(body) => Received::Open(header, Open::decode(&body)?),
                 None => return Ok(None),
             },
             Kind::Data => {
@@ -61,9 +52,9 @@ impl Messages {
                 if have + count < header.length.into() {
                     return Ok(None);
                 }
-                Message::Data(header, std::mem::take(&mut self.payload))
+                Received::Data(header, std::mem::take(&mut self.payload))
             }
-            _ => Message::About(header),
+            _ => Received::About(header),
         };
         self.header = None;
         Ok(Some(message))
@@ -82,22 +73,12 @@ impl Messages {
     }
 }
 
-/// Who dialled a relay, once he has said so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guest {
-    Upstream(UpstreamId, UpstreamKind),
-    Receiver,
-}
-
 /// What the relays at the ends of a connection have of it.
-#[derive(Default)]
 pub(crate) struct RelayEnd {
-    pub(crate) guest: Option<Guest>,
+    /// As the relay has it that did not make it.
+    pub(crate) contact: Contact,
     /// Flows and what is said of them, as the relay that reads takes them in.
     pub(crate) forth: Messages,
-    /// Of a host's flow: bytes that may be read in all beyond a first message, and that were.
-    pub(crate) granted: u64,
-    pub(crate) received: u64,
     /// What was said the other way, and waits to be read by the relay that sends.
     pub(crate) heard: VecDeque<Part>,
     pub(crate) back: Messages,
@@ -105,11 +86,20 @@ pub(crate) struct RelayEnd {
     pub(crate) waiting: VecDeque<Part>,
 }
 
+impl Default for RelayEnd {
+    fn default() -> RelayEnd {
+        RelayEnd {
+            contact: Contact::accepted(),
+            forth: Messages::default(),
+            heard: VecDeque::new(),
+            back: Messages::default(),
+            waiting: VecDeque::new(),
+        }
+    }
+}
+
 impl RelayEnd {
-    /// Whether there is room for what the next message may be. A host's connection has no other flow to hold up.
     pub(crate) fn may_read(&self) -> bool {
-        let most = MAX_DATA_BYTES as u64;
-        let is_host = matches!(self.guest, Some(Guest::Upstream(_, UpstreamKind::Host)));
-        !is_host || !self.forth.is_between() || self.received + most <= self.granted.max(most)
+        self.contact.may_read(self.forth.is_between())
     }
 }

@@ -3,14 +3,13 @@
 use crate::content::{Part, take_parts};
 use crate::data::{BUFFER_BYTES, Lost, Role};
 use crate::events::Event;
-use crate::messages::{Guest, Message};
 use crate::world::World;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weir_core::relay::{
-    HopId, Neighbours, Output, Relay, RelayConfig, SubscriberId, UnderWay, UpstreamId, UpstreamKind,
+    Contact, HopId, Neighbours, Output, Received, Relay, RelayConfig, SubscriberId, UnderWay, UpstreamId,
     WINDOW_BYTES,
 };
 use weir_model::{Span, Time};
@@ -270,53 +269,21 @@ impl World {
         self.side(relay).readable.insert(number);
     }
 
-    fn relay_takes(&mut self, relay: u32, number: u64, message: Message) {
+    fn relay_takes(&mut self, relay: u32, number: u64, message: Received<Vec<Part>>) {
         let at = self.now;
+        let machine = self.settings.hosts + relay;
         let side = &mut self.relays[relay as usize];
         let now = side.now(at);
         let (Some(core), Some(connection)) = (&mut side.core, self.connections.get_mut(&number)) else {
             return;
         };
-        let is_hop_of_its_own =
-            matches!(connection.role, Role::Hop(_)) && connection.to != self.settings.hosts + relay;
-        match (connection.role, connection.relay.guest, message) {
-            (Role::Hop(hop), _, Message::About(header)) if is_hop_of_its_own => match header.kind {
-                Kind::Credit => core.handle_credit(hop, header.key, header.number),
-                Kind::Reset => core.handle_hop_reset(hop, header.key),
-                kind => self.close_odd(relay, number, &format!("{kind:?} of the next relay")),
-            },
-            (_, None, Message::Hello(hello)) => {
-                connection.relay.guest = Some(match hello.role {
-                    Says::Receiver => Guest::Receiver,
-                    Says::Host => Guest::Upstream(UpstreamId(number), UpstreamKind::Host),
-                    Says::Relay => {
-                        let upstream = side.neighbours.accept(hello.session, number, UpstreamId(number));
-                        Guest::Upstream(upstream, UpstreamKind::Relay)
-                    }
-                });
-            }
-            (_, Some(Guest::Receiver), Message::About(Header { kind: Kind::Subscribe, key, .. })) => {
-                core.handle_subscribe(now, SubscriberId(number), key);
-            }
-            (_, Some(Guest::Upstream(from, kind)), Message::Open(header, open)) => {
-                core.handle_open(now, from, kind, &header, open);
-            }
-            (_, Some(Guest::Upstream(from, _)), Message::Data(header, payload)) => {
-                connection.relay.received += u64::from(header.length);
-                self.report.relayed += u64::from(header.length);
-                core.handle_data(now, from, &header, payload);
-            }
-            (_, Some(Guest::Upstream(from, UpstreamKind::Relay)), Message::About(header)) => {
-                match header.kind {
-                    Kind::Alive => core.handle_alive(now, from, header.key),
-                    Kind::End => core.handle_end(from, header.key, header.number),
-                    Kind::Reset => core.handle_upstream_reset(from, header.key),
-                    kind => self.close_odd(relay, number, &format!("{kind:?} of the relay before it")),
-                }
-            }
-            (role, guest, _) => {
-                self.close_odd(relay, number, &format!("what does not belong to {role:?}, {guest:?}"));
-            }
+        if let Received::Data(header, _) = &message {
+            self.report.relayed += u64::from(header.length);
+        }
+        let mut own = connection.hop_of(machine).map(Contact::dialled);
+        let contact = own.as_mut().unwrap_or(&mut connection.relay.contact);
+        if let Err(odd) = core.handle_received(now, &mut side.neighbours, (number, contact), message) {
+            self.close_odd(relay, number, &odd.to_string());
         }
     }
 
@@ -330,28 +297,23 @@ impl World {
 
     /// An end of a connection at a relay is over, and what it stood for with it.
     fn relay_closes(&mut self, relay: u32, number: u64) {
-        let Some(connection) = self.connections.get_mut(&number) else { return };
-        match (connection.role, connection.relay.guest) {
-            (Role::Hop(hop), _) if connection.to != self.settings.hosts + relay => self.fail_hop(relay, hop),
-            (_, Some(Guest::Upstream(upstream, kind))) => {
-                self.close(number);
-                let side = self.side(relay);
-                let links = side.neighbours.forget(upstream);
-                if let Some(core) = &mut side.core {
-                    core.handle_upstream_closed(upstream);
-                }
-                if kind == UpstreamKind::Relay {
-                    links.into_iter().filter(|&link| link != number).for_each(|link| self.close(link));
-                }
-            }
-            (Role::Delivery, guest) => {
-                self.close_sender(number);
-                if let (Some(_), Some(core)) = (guest, &mut self.side(relay).core) {
-                    core.handle_subscriber_closed(SubscriberId(number));
-                }
-            }
-            _ => self.close(number),
+        let at = self.now;
+        let machine = self.settings.hosts + relay;
+        let Some(connection) = self.connections.get(&number) else { return };
+        let role = match connection.hop_of(machine) {
+            Some(hop) => return self.fail_hop(relay, hop),
+            None => connection.relay.contact.role(),
+        };
+        if connection.role == Role::Delivery {
+            self.close_sender(number);
+        } else {
+            self.close(number);
         }
+        let side = self.side(relay);
+        let now = side.now(at);
+        let Some(core) = &mut side.core else { return };
+        let others = core.handle_closed(now, &mut side.neighbours, role);
+        others.into_iter().filter(|&link| link != number).for_each(|link| self.close(link));
     }
 
     /// The reader of what a relay sends is gone.
@@ -401,13 +363,12 @@ impl World {
     }
 
     fn fail_hop(&mut self, relay: u32, hop: HopId) {
-        self.hang_up_hop(relay, hop);
         let at = self.now;
         let side = self.side(relay);
         let now = side.now(at);
-        if let Some(core) = &mut side.core {
-            core.handle_hop_down(now, hop);
-        }
+        let Some(core) = &mut side.core else { return };
+        let links = core.handle_closed(now, &mut side.neighbours, weir_core::relay::Role::Hop(hop));
+        links.into_iter().for_each(|link| self.close_sender(link));
     }
 
     fn hang_up_hop(&mut self, relay: u32, hop: HopId) {
@@ -455,8 +416,7 @@ impl World {
         else {
             return;
         };
-        if header.kind == Kind::Credit {
-            connection.relay.granted = header.number;
+        if connection.relay.contact.handle_told(header) {
             self.side(relay).readable.insert(upstream.0);
         } else {
             self.relay_closes(relay, upstream.0);

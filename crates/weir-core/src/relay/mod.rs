@@ -42,6 +42,7 @@
 //! The paper's aggregators serve a publish/subscribe interface; here a receiver subscribes at its own relay to the one
 //! flow that it asked its sender for. The paper does not say what becomes of messages at an aggregator that fails.
 
+mod contact;
 mod control;
 mod facts;
 mod flight;
@@ -57,6 +58,7 @@ mod table;
 mod tests;
 mod window;
 
+pub use contact::{Contact, OutOfPlace, Received, Role};
 pub use facts::{HopId, Message, Output, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind};
 pub use flight::UnderWay;
 pub use meter::LinkMeter;

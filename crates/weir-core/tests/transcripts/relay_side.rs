@@ -5,13 +5,9 @@ use crate::play::{Side, message_line};
 use crate::text::{Cuts, Event, Line, Who};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use weir_core::relay::{
-    HopId, Neighbours, Output, Relay, RelayConfig, SubscriberId, UpstreamId, UpstreamKind, WINDOW_BYTES,
-};
+use weir_core::relay::{Contact, HopId, Neighbours, Output, Received, Relay, RelayConfig, WINDOW_BYTES};
 use weir_model::Time;
-use weir_proto::relay::{
-    FlowKey, HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind, MAX_DATA_BYTES, OPEN_BYTES, Open, Role as Says,
-};
+use weir_proto::relay::{FlowKey, HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind, Open, Role as Says};
 
 /// Where a relay listens; each has a site of its own.
 pub(crate) fn address(relay: u8) -> SocketAddr {
@@ -23,22 +19,10 @@ pub(crate) fn site(relay: u8) -> u32 {
     u32::from(relay) + 1
 }
 
-/// What a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    New,
-    Upstream(UpstreamId, UpstreamKind),
-    Receiver(SubscriberId),
-    Hop(HopId),
-}
-
 #[derive(Debug)]
 struct Peer {
-    role: Role,
+    contact: Contact,
     unread: Vec<u8>,
-    /// Of a host's flow: bytes that may be read in all, and that were.
-    granted: u64,
-    received: u64,
 }
 
 pub(crate) struct RelaySide {
@@ -75,13 +59,9 @@ impl RelaySide {
 
     /// Reads what there is of whole messages, as far as a host's flow may be read.
     fn read(&mut self, now: Time, number: u32) {
-        while let Some(peer) = self.peers.get_mut(&number) {
-            let is_host = matches!(peer.role, Role::Upstream(_, UpstreamKind::Host));
-            if is_host && peer.received + MAX_DATA_BYTES as u64 > peer.granted {
-                return;
-            }
+        while let Some(peer) = self.peers.get_mut(&number).filter(|peer| peer.contact.may_read(true)) {
             let Some((head, rest)) = peer.unread.split_first_chunk::<HEADER_BYTES>() else { return };
-            let Ok(header) = Header::decode(head) else { return self.close(number) };
+            let Ok(header) = Header::decode(head) else { return self.close(now, number) };
             let Some(body) = rest.get(..header.length as usize).map(<[u8]>::to_vec) else { return };
             peer.unread.drain(..HEADER_BYTES + body.len());
             self.handle(now, number, &header, body);
@@ -90,65 +70,34 @@ impl RelaySide {
     }
 
     fn handle(&mut self, now: Time, number: u32, header: &Header, body: Vec<u8>) {
-        let Some(peer) = self.peers.get_mut(&number) else { return };
-        match (peer.role, header.kind) {
-            (Role::New, Kind::Hello) => {
-                let Ok(hello) = Hello::decode(body.first_chunk::<HELLO_BYTES>().unwrap()) else {
-                    return self.close(number);
-                };
-                peer.role = match hello.role {
-                    Says::Host => Role::Upstream(UpstreamId(number.into()), UpstreamKind::Host),
-                    Says::Receiver => Role::Receiver(SubscriberId(number.into())),
-                    Says::Relay => {
-                        let new = UpstreamId(number.into());
-                        let upstream = self.neighbours.accept(hello.session, number.into(), new);
-                        Role::Upstream(upstream, UpstreamKind::Relay)
-                    }
-                };
+        let received = match (header.kind, &body[..]) {
+            (Kind::Hello, body) => Hello::decode(body.first_chunk().unwrap()).map(Received::Hello),
+            (Kind::Open, body) => {
+                Open::decode(body.first_chunk().unwrap()).map(|open| Received::Open(*header, open))
             }
-            (Role::Upstream(from, kind), Kind::Open) => {
-                match Open::decode(body.first_chunk::<OPEN_BYTES>().unwrap()) {
-                    Ok(open) => self.relay.handle_open(now, from, kind, header, open),
-                    Err(_) => self.close(number),
-                }
-            }
-            (Role::Upstream(from, _), Kind::Data) => {
-                peer.received += u64::from(header.length);
-                self.relay.handle_data(now, from, header, body);
-            }
-            (Role::Upstream(from, UpstreamKind::Relay), Kind::Alive) => {
-                self.relay.handle_alive(now, from, header.key);
-            }
-            (Role::Upstream(from, UpstreamKind::Relay), Kind::End) => {
-                self.relay.handle_end(from, header.key, header.number);
-            }
-            (Role::Upstream(from, UpstreamKind::Relay), Kind::Reset) => {
-                self.relay.handle_upstream_reset(from, header.key);
-            }
-            (Role::Receiver(subscriber), Kind::Subscribe) => {
-                self.relay.handle_subscribe(now, subscriber, header.key);
-            }
-            (Role::Hop(hop), Kind::Credit) => self.relay.handle_credit(hop, header.key, header.number),
-            (Role::Hop(hop), Kind::Reset) => self.relay.handle_hop_reset(hop, header.key),
-            _ => self.close(number),
+            (Kind::Data, _) => Ok(Received::Data(*header, body)),
+            _ => Ok(Received::About(*header)),
+        };
+        let (Some(peer), Ok(received)) = (self.peers.get_mut(&number), received) else {
+            return self.close(now, number);
+        };
+        let link = (number.into(), &mut peer.contact);
+        if self.relay.handle_received(now, &mut self.neighbours, link, received).is_err() {
+            self.close(now, number);
         }
     }
 
     /// Closes a connection.
-    fn close(&mut self, number: u32) {
+    fn close(&mut self, now: Time, number: u32) {
         self.acts.push_back(Line::Closes(number, self.who()));
-        self.forget(number);
+        self.forget(now, number);
     }
 
     /// A connection is closed: what it stood for ends with it.
-    fn forget(&mut self, number: u32) {
-        match self.peers.remove(&number).map(|peer| peer.role) {
-            Some(Role::Receiver(subscriber)) => self.relay.handle_subscriber_closed(subscriber),
-            Some(Role::Upstream(upstream, _)) => {
-                self.neighbours.forget(upstream);
-                self.relay.handle_upstream_closed(upstream);
-            }
-            Some(Role::New | Role::Hop(_)) | None => {}
+    fn forget(&mut self, now: Time, number: u32) {
+        let Some(peer) = self.peers.remove(&number) else { return };
+        for link in self.relay.handle_closed(now, &mut self.neighbours, peer.contact.role()) {
+            self.peers.remove(&(link as u32));
         }
     }
 
@@ -168,14 +117,11 @@ impl RelaySide {
                     let host = upstream.0 as u32;
                     match self.neighbours.back_to(upstream, header.key) {
                         Some(link) => self.say(Some(link), &header, &[]),
-                        None if header.kind == Kind::Credit => {
-                            if let Some(peer) = self.peers.get_mut(&host) {
-                                peer.granted = header.number;
-                            }
-                            self.read(now, host);
-                        }
-                        None if self.peers.contains_key(&host) => self.close(host),
-                        None => {}
+                        None => match self.peers.get_mut(&host).map(|it| it.contact.handle_told(&header)) {
+                            Some(true) => self.read(now, host),
+                            Some(false) => self.close(now, host),
+                            None => {}
+                        },
                     }
                 }
                 Output::ToSubscriber { subscriber, header } => self.say(Some(subscriber.0), &header, &[]),
@@ -209,15 +155,14 @@ impl RelaySide {
         }
     }
 
-    fn add_peer(&mut self, number: u32, role: Role) {
-        let granted = MAX_DATA_BYTES as u64;
-        self.peers.insert(number, Peer { role, unread: Vec::new(), granted, received: 0 });
+    fn add_peer(&mut self, number: u32, contact: Contact) {
+        self.peers.insert(number, Peer { contact, unread: Vec::new() });
     }
 
     /// A connection to a neighbour is there.
     fn introduce(&mut self, now: Time, number: u32) {
         let hop = self.dialled.pop_front().unwrap();
-        self.add_peer(number, Role::Hop(hop));
+        self.add_peer(number, Contact::dialled(hop));
         self.neighbours.dial(now, hop, vec![number.into()]);
         self.neighbours.handle_connected(hop);
         let hello = Hello { role: Says::Relay, connections: 1, session: number.into() }.encode();
@@ -238,7 +183,7 @@ impl Side for RelaySide {
         match line {
             Line::Connects(number, who, _) if *who == own => self.introduce(now, *number),
             Line::Connects(number, _, to) if *to == address(self.number) => {
-                self.add_peer(*number, Role::New);
+                self.add_peer(*number, Contact::accepted());
             }
             Line::Says(number, who, bytes) if *who != own => {
                 let mut left = &bytes[..];
@@ -249,14 +194,7 @@ impl Side for RelaySide {
                     self.read(now, *number);
                 }
             }
-            Line::Closes(number, who) if *who != own => match self.peers.get(number).map(|peer| peer.role) {
-                Some(Role::Hop(hop)) => {
-                    self.peers.remove(number);
-                    self.neighbours.hang_up(hop);
-                    self.relay.handle_hop_down(now, hop);
-                }
-                _ => self.forget(*number),
-            },
+            Line::Closes(number, who) if *who != own => self.forget(now, *number),
             Line::Happens(who, Event::Attaches) if *who == own => {
                 self.acts.push_back(Line::Calls(0, own, Who::Controller, "Attach".to_owned()));
             }

@@ -4,15 +4,16 @@ mod peers;
 mod silence;
 mod writing;
 
-use super::link::{Link, Received};
+use super::link::Link;
 use super::{Command, ConnectionRates};
-use peers::{Peer, Role};
+use peers::Peer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use weir_core::relay::{
-    HopId, Neighbours, Output, Relay, RelayConfig, RelayCounters, SubscriberId, UpstreamId, UpstreamKind,
+    Contact, HopId, Neighbours, Output, Received, Relay, RelayConfig, RelayCounters, Role, UpstreamId,
+    UpstreamKind,
 };
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Payload, PipePool, Poller};
@@ -161,7 +162,7 @@ impl Running {
     fn pass_time(&mut self) {
         let now = self.edge.clock.now();
         for hop in self.neighbours.late(now) {
-            self.fail_hop(hop, &io::Error::from(io::ErrorKind::TimedOut));
+            self.end(Role::Hop(hop), &io::Error::from(io::ErrorKind::TimedOut));
         }
         if self.relay.next_timeout().is_some_and(|next| next <= now) {
             self.relay.handle_timeout(now);
@@ -217,17 +218,17 @@ impl Running {
             let full = self.peers.len() >= self.most_connections && !self.make_room();
             let ready = stream.set_nonblocking(true).is_ok() && weir_net::tune_served(&stream).is_ok();
             if !full && ready {
-                self.add_peer(stream, Role::New, false);
+                self.add_peer(stream, Contact::accepted(), false);
             }
         }
     }
 
     /// Watches a connection; its token.
-    fn add_peer(&mut self, stream: TcpStream, role: Role, connecting: bool) -> Option<u64> {
+    fn add_peer(&mut self, stream: TcpStream, contact: Contact, connecting: bool) -> Option<u64> {
         let token = self.next_token;
         self.next_token += 1;
         self.edge.poller.add(&stream, token).ok()?;
-        self.peers.insert(token, Peer::new(self.now(), Link::new(stream), role, connecting));
+        self.peers.insert(token, Peer::new(self.now(), Link::new(stream), contact, connecting));
         Some(token)
     }
 
@@ -256,72 +257,42 @@ impl Running {
         }
     }
 
-    fn handle_received(&mut self, token: u64, received: Received) {
+    fn handle_received(&mut self, token: u64, received: Received<Payload>) {
         let now = self.edge.clock.now();
         let Some(peer) = self.peers.get_mut(&token) else { return };
-        match (peer.role, received) {
-            (Role::New, Received::Hello(hello)) => self.welcome(token, hello),
-            (Role::Upstream(from, kind), Received::Open(header, open)) => {
-                self.relay.handle_open(now, from, kind, &header, open);
+        let is_hello = matches!(received, Received::Hello(_));
+        let link = (token, &mut peer.contact);
+        if let Err(error) = self.relay.handle_received(now, &mut self.neighbours, link, received) {
+            return self.close_odd(token, &error.to_string());
+        }
+        if is_hello && matches!(peer.contact.role(), Role::Upstream(_, UpstreamKind::Relay)) {
+            // This end sends credits and acknowledgements alone, which are not to wait behind what goes the other way.
+            let stream = peer.link.stream();
+            if weir_net::tune_relay(stream).and_then(|()| weir_net::mark_control(stream)).is_err() {
+                self.close_odd(token, "a connection that cannot be marked");
             }
-            (Role::Upstream(from, _), Received::Data(header, payload)) => {
-                peer.received += u64::from(header.length);
-                self.relay.handle_data(now, from, &header, payload);
-            }
-            (Role::Upstream(from, UpstreamKind::Relay), Received::About(header)) => match header.kind {
-                Kind::Alive => self.relay.handle_alive(now, from, header.key),
-                Kind::End => self.relay.handle_end(from, header.key, header.number),
-                Kind::Reset => self.relay.handle_upstream_reset(from, header.key),
-                _ => self.close_odd(token),
-            },
-            (Role::Receiver(subscriber), Received::About(Header { kind: Kind::Subscribe, key, .. })) => {
-                self.relay.handle_subscribe(now, subscriber, key);
-            }
-            (Role::Hop(hop), Received::About(header)) => match header.kind {
-                Kind::Credit => self.relay.handle_credit(hop, header.key, header.number),
-                Kind::Reset => self.relay.handle_hop_reset(hop, header.key),
-                _ => self.close_odd(token),
-            },
-            _ => self.close_odd(token),
         }
     }
 
-    fn close_odd(&mut self, token: u64) {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "a message that does not belong here");
+    fn close_odd(&mut self, token: u64, what: &str) {
+        let error = io::Error::new(io::ErrorKind::InvalidData, what);
         tracing::warn!(token, %error, "a connection is closed");
         self.close(token, &error);
-    }
-
-    fn welcome(&mut self, token: u64, hello: Hello) {
-        let Some(peer) = self.peers.get_mut(&token) else { return };
-        peer.role = match hello.role {
-            Says::Host => Role::Upstream(UpstreamId(token), UpstreamKind::Host),
-            Says::Receiver => Role::Receiver(SubscriberId(token)),
-            Says::Relay => {
-                // This end sends credits and acknowledgements alone, which are not to wait behind what goes the other way.
-                let stream = peer.link.stream();
-                if weir_net::tune_relay(stream).and_then(|()| weir_net::mark_control(stream)).is_err() {
-                    return self.close_odd(token);
-                }
-                let upstream = self.neighbours.accept(hello.session, token, UpstreamId(token));
-                Role::Upstream(upstream, UpstreamKind::Relay)
-            }
-        };
     }
 
     /// A connection ended: what it stood for ends with it.
     fn close(&mut self, token: u64, error: &io::Error) {
         let Some(peer) = self.peers.remove(&token) else { return };
-        match peer.role {
-            Role::New => {}
-            Role::Receiver(subscriber) => self.relay.handle_subscriber_closed(subscriber),
-            Role::Hop(hop) => self.fail_hop(hop, error),
-            Role::Upstream(upstream, _) => {
-                for link in self.neighbours.forget(upstream) {
-                    self.peers.remove(&link);
-                }
-                self.relay.handle_upstream_closed(upstream);
-            }
+        self.end(peer.contact.role(), error);
+    }
+
+    /// Whom connections led to is gone, and they with it.
+    fn end(&mut self, role: Role, error: &io::Error) {
+        for link in self.relay.handle_closed(self.edge.clock.now(), &mut self.neighbours, role) {
+            self.peers.remove(&link);
+        }
+        if let Role::Hop(hop) = role {
+            tracing::info!(hop = hop.0, %error, "a neighbour failed");
         }
     }
 
@@ -340,26 +311,26 @@ impl Running {
                 Ok(stream) => stream,
                 Err(error) => {
                     self.neighbours.dial(now, hop, links);
-                    return self.fail_hop(hop, &error);
+                    return self.end(Role::Hop(hop), &error);
                 }
             };
-            links.extend(self.add_peer(stream, Role::Hop(hop), true));
+            links.extend(self.add_peer(stream, Contact::dialled(hop), true));
         }
         let has_none = links.is_empty();
         self.neighbours.dial(now, hop, links);
         if has_none {
-            self.fail_hop(hop, &io::Error::other("no connection to it can be watched"));
+            self.end(Role::Hop(hop), &io::Error::other("no connection to it can be watched"));
         }
     }
 
     /// A connection to a neighbour may be there now, or may have failed.
     fn check_dialled(&mut self, token: u64) {
         let Some(peer) = self.peers.get_mut(&token) else { return };
-        let Role::Hop(hop) = peer.role else { return };
+        let Role::Hop(hop) = peer.contact.role() else { return };
         match weir_net::connected(peer.link.stream()) {
             Ok(false) => return,
             Ok(true) => peer.connecting = false,
-            Err(error) => return self.fail_hop(hop, &error),
+            Err(error) => return self.end(Role::Hop(hop), &error),
         }
         if !self.neighbours.handle_connected(hop) {
             return;
@@ -376,13 +347,6 @@ impl Running {
             }
         }
         self.relay.handle_hop_up(self.edge.clock.now(), hop);
-    }
-
-    /// Ends all connections to a neighbour.
-    fn fail_hop(&mut self, hop: HopId, error: &io::Error) {
-        self.hang_up(hop);
-        tracing::info!(hop = hop.0, %error, "a neighbour failed");
-        self.relay.handle_hop_down(self.edge.clock.now(), hop);
     }
 
     fn hang_up(&mut self, hop: HopId) {
@@ -429,8 +393,7 @@ impl Running {
     /// A host is told by what is read of its connection: its flow's, and no other's.
     fn tell_host(&mut self, upstream: UpstreamId, header: &Header) {
         let Some(peer) = self.peers.get_mut(&upstream.0) else { return };
-        if header.kind == Kind::Credit {
-            peer.granted = header.number;
+        if peer.contact.handle_told(header) {
             self.readable.insert(upstream.0);
         } else {
             self.close(upstream.0, &io::Error::other("the flow was given up"));

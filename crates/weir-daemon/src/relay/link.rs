@@ -2,21 +2,12 @@
 
 use std::io::{self, Read};
 use std::net::TcpStream;
+use weir_core::relay::Received;
 use weir_net::{Filled, Payload, PipePool};
 use weir_proto::relay::{HEADER_BYTES, HELLO_BYTES, Header, Hello, Kind, OPEN_BYTES, Open};
 
 /// Bytes of messages without payload that may wait for a peer that takes none; more than that ends the connection.
 const MAX_WAITING_BYTES: usize = 4 << 20;
-
-/// A whole message that came.
-#[derive(Debug)]
-pub(super) enum Received {
-    Hello(Hello),
-    Open(Header, Open),
-    Data(Header, Payload),
-    /// Any message without a body.
-    About(Header),
-}
 
 /// How far writing came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +59,7 @@ impl Link {
     }
 
     /// The next whole message; `None` if it is not here yet. An end of the connection is an error.
-    pub(super) fn read(&mut self, pool: &PipePool) -> io::Result<Option<Received>> {
+    pub(super) fn read(&mut self, pool: &PipePool) -> io::Result<Option<Received<Payload>>> {
         let header = match self.header {
             Some(header) => header,
             None => {

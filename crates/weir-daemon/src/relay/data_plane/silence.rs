@@ -1,9 +1,9 @@
 //! Connections that say nothing, and what should be rare.
 
 use super::Running;
-use super::peers::{Peer, Role};
+use super::peers::Peer;
 use std::io;
-use weir_core::relay::UpstreamKind;
+use weir_core::relay::{Role, UpstreamKind};
 use weir_model::{Span, Time};
 
 /// A connection that does not say what it is for is closed after so long.
@@ -12,7 +12,8 @@ const FIRST_WORD_LIMIT: Span = Span::from_millis(10_000);
 impl Running {
     /// Closes connections that never said what they are for.
     pub(super) fn close_silent(&mut self, now: Time) {
-        let silent = |peer: &Peer| peer.role == Role::New && now.since(peer.heard) >= FIRST_WORD_LIMIT;
+        let silent =
+            |peer: &Peer| peer.contact.role() == Role::New && now.since(peer.heard) >= FIRST_WORD_LIMIT;
         let tokens: Vec<u64> =
             self.peers.iter().filter(|(_, peer)| silent(peer)).map(|(&token, _)| token).collect();
         for token in tokens {
@@ -22,7 +23,7 @@ impl Running {
 
     /// Closes the connection without a flow that was heard of least recently. False if every one has a flow.
     pub(super) fn make_room(&mut self) -> bool {
-        let idle = |peer: &Peer| match peer.role {
+        let idle = |peer: &Peer| match peer.contact.role() {
             Role::New => true,
             Role::Upstream(upstream, UpstreamKind::Host) => !self.relay.has_flows(upstream),
             Role::Receiver(subscriber) => !self.relay.is_subscribed(subscriber),

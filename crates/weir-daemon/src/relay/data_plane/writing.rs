@@ -1,9 +1,9 @@
 //! Messages out: whenever a connection can take one, the state machine says which.
 
-use super::peers::{Peer, Role};
+use super::peers::Peer;
 use super::{HopId, Running};
 use std::io;
-use weir_core::relay::{Message, UnderWay};
+use weir_core::relay::{Message, Role, UnderWay};
 use weir_model::Span;
 use weir_net::Payload;
 
@@ -15,7 +15,7 @@ impl Running {
     pub(super) fn write_turn(&mut self) -> bool {
         let mut more = false;
         for token in std::mem::take(&mut self.writable) {
-            match self.peers.get(&token).map(|peer| peer.role) {
+            match self.peers.get(&token).map(|peer| peer.contact.role()) {
                 Some(Role::Hop(hop)) if self.relay.is_ready(hop) => {}
                 Some(_) if self.write_to(token) => {
                     self.writable.insert(token);
@@ -44,7 +44,7 @@ impl Running {
             let Some(peer) = self.peers.get(&token).filter(|peer| !peer.blocked && !peer.connecting) else {
                 return false;
             };
-            let (role, is_free) = (peer.role, peer.link.is_free());
+            let (role, is_free) = (peer.contact.role(), peer.link.is_free());
             if is_free && wrote == WRITES_PER_TURN {
                 return true;
             }
