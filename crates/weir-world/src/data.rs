@@ -64,7 +64,7 @@ pub(crate) struct Connection {
     pub(crate) get: Option<(usize, Link)>,
     /// Whether the reader has it open, and whether nothing comes on it any more.
     pub(crate) is_open: bool,
-    is_broken: bool,
+    pub(crate) is_broken: bool,
     /// Whether the sender has it open; where a receiver dialled an agent, its end of it instead.
     pub(crate) sends: bool,
     pub(crate) talk: Option<Conversation>,

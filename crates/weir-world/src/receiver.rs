@@ -194,6 +194,10 @@ impl World {
             };
             let Some(connection) = self.connections.get_mut(&of) else { continue };
             let room = receiver.room(link);
+            if room.is_empty() {
+                // Nobody reads, and so nobody sees that it has ended.
+                continue;
+            }
             if let Some(Part::End) = connection.unread.front() {
                 get.connections.remove(&link);
                 self.close(of);

@@ -35,8 +35,22 @@ impl Served {
 }
 
 impl World {
+    /// Whether the process of a machine runs.
+    fn is_up(&self, machine: u32) -> bool {
+        match self.relay_of(machine) {
+            Some(relay) => self.relays[relay as usize].core.is_some(),
+            None => self.hosts[machine as usize].agent.is_some(),
+        }
+    }
+
     /// What a reader said is there.
     pub(crate) fn said(&mut self, number: u64, bytes: Vec<u8>) {
+        let lost = self.connections.get(&number).filter(|connection| connection.is_broken);
+        if lost.map(|connection| connection.from).is_some_and(|from| self.is_up(from)) {
+            // The kernel of a machine that came back knows of no such connection, and says so.
+            let delay = self.delay();
+            return self.later(delay, Event::ReceiverLoses { connection: number });
+        }
         if let Some(talk) = self.talk(number) {
             talk.handle_input(&bytes);
             self.listen(number);
