@@ -45,7 +45,7 @@ impl World {
 
     /// What a reader said is there.
     pub(crate) fn said(&mut self, number: u64, bytes: Vec<u8>) {
-        let lost = self.connections.get(&number).filter(|connection| connection.is_broken);
+        let lost = self.connections.get(&number).filter(|it| it.is_broken && !it.has_sender());
         if lost.map(|connection| connection.from).is_some_and(|from| self.is_up(from)) {
             // The kernel of a machine that came back knows of no such connection, and says so.
             let delay = self.delay();
