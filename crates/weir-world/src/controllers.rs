@@ -8,16 +8,14 @@ use crate::world::World;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
-use weir_controller::decision::Finality;
-use weir_controller::maker::{Maker, MakerSettings, Step};
+use weir_controller::decider::{self, DeciderCore};
+use weir_controller::maker::{Maker, MakerSettings};
 use weir_controller::records::State;
-use weir_controller::server::{Output, Reply, Request, ServerCore, ServerSettings};
+use weir_controller::server::{self, Output, ServerCore, ServerSettings};
 use weir_controller::store::{Ledger, Notice};
 use weir_model::{Span, Time};
 use weir_policy::order::branches::Reach;
 
-/// A decision maker that heard nothing looks at the store all the same.
-const LOOK_INTERVAL: Span = Span::from_millis(1_000);
 /// Where nothing fails, servers have a decision on what relays told within this.
 const PATIENCE: Span = Span::from_millis(12_000);
 /// What decides in place of rounds, in some of the runs.
@@ -45,11 +43,16 @@ pub(crate) struct ServerSide {
     wakes: Time,
     ahead: Span,
     /// What the store is asked for, and what it answered: one at a time is under way.
-    asked: Option<Request>,
-    answer: Option<Reply>,
+    asked: Option<server::Request>,
+    answer: Option<server::Reply>,
 }
 
 impl ServerSide {
+    /// It, if the process is still that one.
+    fn of_life(&mut self, life: u64) -> Option<&mut ServerSide> {
+        (self.life == life).then_some(self)
+    }
+
     pub(crate) fn now(&self, now: Time) -> Time {
         now + self.ahead
     }
@@ -58,11 +61,20 @@ impl ServerSide {
 /// A decision maker, or the place of one.
 #[derive(Default)]
 struct MakerSide {
-    maker: Option<Maker>,
+    core: Option<DeciderCore>,
+    life: u64,
     stopped_until: Time,
     wakes: Time,
-    /// It works on some state.
-    is_at_work: bool,
+    /// Until when it is at its rounds.
+    counts_until: Time,
+    asked: Option<decider::Request>,
+    answer: Option<decider::Reply>,
+}
+
+impl MakerSide {
+    fn of_life(&mut self, life: u64) -> Option<&mut MakerSide> {
+        (self.life == life).then_some(self)
+    }
 }
 
 impl Controllers {
@@ -99,7 +111,7 @@ impl Controllers {
     /// All are there.
     pub(crate) fn are_whole(&self, now: Time) -> bool {
         let servers = self.servers.iter().all(|side| side.core.is_some());
-        servers && self.makers.iter().all(|side| side.maker.is_some()) && self.away_until <= now
+        servers && self.makers.iter().all(|side| side.core.is_some()) && self.away_until <= now
     }
 }
 
@@ -133,12 +145,12 @@ impl World {
         let settings =
             MakerSettings { reach: Reach { depth: 2, breadth: 3 }, rounds: 50, ..MakerSettings::default() };
         let by_policy = weir_policy::create(POLICY).ok().filter(|_| self.rng.random_range(0..4) == 0);
-        let side = &mut self.controllers.makers[maker];
         let made = match by_policy {
             Some(policy) => Maker::of_policy(name, policy, settings),
             None => Maker::new(name, seed, settings),
         };
-        *side = MakerSide { maker: Some(made), wakes: Time::MAX, ..MakerSide::default() };
+        let core = Some(DeciderCore::new(self.now, made));
+        self.controllers.makers[maker] = MakerSide { core, life, wakes: Time::MAX, ..MakerSide::default() };
         self.maker_acts_at(maker, self.now);
     }
 
@@ -184,7 +196,7 @@ impl World {
                     }
                 }
             }
-            4 if !self.controllers.is_one_process() && self.controllers.makers[server].maker.is_some() => {
+            4 if !self.controllers.is_one_process() && self.controllers.makers[server].core.is_some() => {
                 self.controllers.makers[server] = MakerSide::default();
                 self.later(after, Event::MakerStarts { maker: server });
             }
@@ -256,24 +268,34 @@ impl World {
         is_lost
     }
 
+    /// How long an answer of the store takes, or until it is clear that none comes.
+    fn answer_takes(&mut self) -> Span {
+        if self.is_store_away() { self.millis(1, 300) } else { self.delay() }
+    }
+
     pub(crate) fn store_is_asked(&mut self, server: usize, life: u64) {
         let (now, is_away, is_lost) = (self.now, self.is_store_away(), self.loses_answer());
         let Controllers { servers, ledger, .. } = &mut self.controllers;
         let side = &mut servers[server];
-        let Some(request) = side.asked.take().filter(|_| side.life == life) else { return };
-        let name = format!("s{server}-{life}");
-        let reply = match request {
-            _ if is_away => Reply::Failed,
-            Request::Report(report) => Reply::Reported(ledger.report(now, &report)),
-            Request::Renew => Reply::Renewed(ledger.renew(now, &name)),
-            Request::Issue(floor) => {
-                let (number, snapshot) = ledger.issue(floor);
-                Reply::Issued(number, Box::new(snapshot))
-            }
-        };
-        side.answer = Some(if is_lost { Reply::Failed } else { reply });
-        let after = if is_away { self.millis(1, 300) } else { self.delay() };
+        let Some(request) = side.of_life(life).and_then(|side| side.asked.take()) else { return };
+        let name = side.core.as_ref().map_or("", ServerCore::name);
+        let reply = if is_away { server::Reply::Failed } else { request.answer(now, ledger, name) };
+        side.answer = Some(if is_lost { server::Reply::Failed } else { reply });
+        let after = self.answer_takes();
         self.later(after, Event::StoreAnswers { server, life });
+        self.store_tells();
+    }
+
+    pub(crate) fn store_is_asked_by_maker(&mut self, maker: usize, life: u64) {
+        let (is_away, is_lost) = (self.is_store_away(), self.loses_answer());
+        let Controllers { makers, ledger, .. } = &mut self.controllers;
+        let side = &mut makers[maker];
+        let Some(request) = side.of_life(life).and_then(|side| side.asked.take()) else { return };
+        let name = side.core.as_ref().map_or("", DeciderCore::name);
+        let reply = if is_away { decider::Reply::Failed } else { request.answer(ledger, name) };
+        side.answer = Some(if is_lost { decider::Reply::Failed } else { reply });
+        let after = self.answer_takes();
+        self.later(after, Event::StoreAnswersMaker { maker, life });
         self.store_tells();
     }
 
@@ -281,7 +303,7 @@ impl World {
         let at = self.now;
         let side = &mut self.controllers.servers[server];
         let now = side.now(at);
-        let Some(reply) = side.answer.take().filter(|_| side.life == life) else { return };
+        let Some(reply) = side.of_life(life).and_then(|side| side.answer.take()) else { return };
         if let Some(core) = &mut side.core {
             core.handle_reply(now, reply);
         }
@@ -301,10 +323,8 @@ impl World {
             self.later(delay, Event::StoreTells { server, life, notice });
         }
         for maker in 0..self.controllers.makers.len() {
-            let at = self.now + self.delay();
-            if !self.controllers.makers[maker].is_at_work {
-                self.maker_acts_at(maker, at);
-            }
+            let (delay, life) = (self.delay(), self.controllers.makers[maker].life);
+            self.later(delay, Event::StoreTellsMaker { maker, life });
         }
     }
 
@@ -327,60 +347,55 @@ impl World {
         }
     }
 
+    pub(crate) fn maker_is_told(&mut self, maker: usize, life: u64) {
+        let side = &mut self.controllers.makers[maker];
+        if let Some(core) = side.core.as_mut().filter(|_| side.life == life) {
+            core.handle_notice(self.now);
+            self.settle_maker(maker);
+        }
+    }
+
+    pub(crate) fn store_answers_maker(&mut self, maker: usize, life: u64) {
+        let side = &mut self.controllers.makers[maker];
+        let Some(reply) = side.of_life(life).and_then(|side| side.answer.take()) else { return };
+        if let Some(core) = &mut side.core {
+            core.handle_reply(self.now, reply);
+            let takes = self.millis(1, 20);
+            self.controllers.makers[maker].counts_until = self.now + takes;
+            self.settle_maker(maker);
+        }
+    }
+
     fn maker_acts_at(&mut self, maker: usize, at: Time) {
         let side = &mut self.controllers.makers[maker];
         if at < side.wakes {
             side.wakes = at;
-            self.queue.push(at, Event::MakerActs { maker });
+            self.queue.push(at, Event::MakerWakes { maker });
         }
     }
 
-    /// A decision maker does its next step, as its process would.
-    pub(crate) fn maker_acts(&mut self, maker: usize) {
+    pub(crate) fn wake_maker(&mut self, maker: usize) {
         let side = &mut self.controllers.makers[maker];
-        if side.wakes > self.now || side.maker.is_none() {
-            return;
+        if side.wakes <= self.now {
+            side.wakes = Time::MAX;
+            self.settle_maker(maker);
         }
-        side.wakes = Time::MAX;
-        let after = if self.is_store_away() {
-            self.controllers.makers[maker].is_at_work = false;
-            self.millis(20, 500)
-        } else {
-            let is_lost = self.loses_answer();
-            self.maker_steps(maker);
-            let is_at_work = &mut self.controllers.makers[maker].is_at_work;
-            *is_at_work &= !is_lost;
-            if *is_at_work || is_lost { self.millis(1, 20) } else { LOOK_INTERVAL }
-        };
-        let at = self.now + after;
-        self.maker_acts_at(maker, at);
-        self.store_tells();
     }
 
-    fn maker_steps(&mut self, maker: usize) {
-        let Controllers { makers, ledger, .. } = &mut self.controllers;
-        let side = &mut makers[maker];
-        let Some(maker) = &mut side.maker else { return };
-        if side.is_at_work {
-            let epoch = ledger.read().epoch;
-            match maker.step() {
-                Step::Propose(proposal) => _ = ledger.propose(&proposal),
-                Step::Share(tally) => match ledger.share(epoch, maker.name(), &tally) {
-                    Some(all) => maker.totals(&all),
-                    None => side.is_at_work = false,
-                },
-                Step::Done => side.is_at_work = false,
-            }
-        }
-        // A state that is over is followed at once by the next one.
-        if !side.is_at_work {
-            let snapshot = ledger.read();
-            let decision = snapshot.decision.as_ref();
-            let is_settled = decision.is_some_and(|it| it.settles(snapshot.epoch, Finality::Final));
-            if !snapshot.servers.is_empty() && !is_settled {
-                maker.begin(snapshot.epoch, &State::of(&snapshot.servers));
-                side.is_at_work = true;
-            }
+    /// Lets a decision maker act, unless it is at its rounds.
+    fn settle_maker(&mut self, maker: usize) {
+        let side = &mut self.controllers.makers[maker];
+        let (life, counts_until) = (side.life, side.counts_until);
+        let Some(core) = &mut side.core else { return };
+        if counts_until > self.now {
+            self.maker_acts_at(maker, counts_until);
+        } else if let Some(request) = core.poll_request(self.now) {
+            side.asked = Some(request);
+            let delay = self.delay();
+            self.later(delay, Event::MakerAsks { maker, life });
+        } else if let Some(next) = core.next_timeout() {
+            let next = self.not_at_once(next);
+            self.maker_acts_at(maker, next);
         }
     }
 

@@ -203,9 +203,21 @@ pub(crate) enum Event {
         notice: Notice,
     },
     StoreIsBack,
-    /// A decision maker's next step.
-    MakerActs {
+    /// The same of a decision maker.
+    MakerWakes {
         maker: usize,
+    },
+    MakerAsks {
+        maker: usize,
+        life: u64,
+    },
+    StoreAnswersMaker {
+        maker: usize,
+        life: u64,
+    },
+    StoreTellsMaker {
+        maker: usize,
+        life: u64,
     },
     /// Where no controller is: other rules are drawn, and a relay hears them.
     RulesChange,

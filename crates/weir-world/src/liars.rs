@@ -215,7 +215,7 @@ impl World {
     fn words_of_nothing(&mut self) -> Vec<v1::AgentEvent> {
         use v1::agent_event::Kind;
         let words = (0..self.rng.random_range(1..5)).map(|_| {
-            let (coflow, flow) = (self.some_id(), self.some_id());
+            let (coflow, flow) = (self.some_id(), self.rng.random_range(NEVER_GIVEN..=u64::MAX));
             let (sent, host) = (self.rng.random(), self.rng.random());
             let block = "b0".to_owned();
             let kind = match self.rng.random_range(0..10) {

@@ -229,7 +229,9 @@ impl World {
             Event::ServerWakes { server }
             | Event::StoreAnswers { server, .. }
             | Event::StoreTells { server, .. } => of_server(*server),
-            Event::MakerActs { maker } => Some(self.controllers.maker_stands_until(*maker)),
+            Event::MakerWakes { maker }
+            | Event::StoreAnswersMaker { maker, .. }
+            | Event::StoreTellsMaker { maker, .. } => Some(self.controllers.maker_stands_until(*maker)),
             Event::Put { job, block } => of_host(self.jobs[*job].blocks[*block].host),
             _ => None,
         }
@@ -304,7 +306,10 @@ impl World {
             Event::StoreAnswers { server, life } => self.store_answers(server, life),
             Event::StoreTells { server, life, notice } => self.server_is_told(server, life, notice),
             Event::StoreIsBack => self.store_is_back(),
-            Event::MakerActs { maker } => self.maker_acts(maker),
+            Event::MakerWakes { maker } => self.wake_maker(maker),
+            Event::MakerAsks { maker, life } => self.store_is_asked_by_maker(maker, life),
+            Event::StoreAnswersMaker { maker, life } => self.store_answers_maker(maker, life),
+            Event::StoreTellsMaker { maker, life } => self.maker_is_told(maker, life),
             Event::RulesChange => self.change_rules(),
             Event::RulesCome { relay, rules } => self.rules_come(relay, *rules),
             Event::Fault => self.fail(),

@@ -1,17 +1,17 @@
 //! The decision maker's process: it takes up every state that the store has, and makes a decision of it, beside others
 //! that do the same.
 
-use crate::maker::{Maker, MakerSettings, Step};
-use crate::records::State;
-use crate::store::{Notice, Snapshot, Store, StoreError};
+mod core;
+
+pub use self::core::{DeciderCore, LOOK_INTERVAL, Reply, Request};
+
+use crate::decision::Proposal;
+use crate::maker::{Maker, MakerSettings};
+use crate::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
-
-/// First and longest pause after the store failed.
-const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// The store is looked at this often even if nothing is heard from it.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+use weir_model::Time;
+use weir_net::Clock;
 
 /// How a decision maker is told from others.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,72 +47,51 @@ pub async fn decide(
     Ok(())
 }
 
-async fn run(mut maker: Maker, store: Arc<dyn Store>) {
+async fn run(maker: Maker, store: Arc<dyn Store>) {
+    let clock = Clock::start();
+    let mut core = DeciderCore::new(clock.now(), maker);
     let mut notices = store.listen();
-    let mut pause = RETRY.0;
     let mut failures: u64 = 0;
     loop {
-        let outcome = decide_once(&mut maker, store.as_ref()).await;
-        if outcome.is_ok() && std::mem::take(&mut failures) > 0 {
-            tracing::info!("the store answers again");
-        }
-        match outcome {
-            Ok(Outcome::Over) => pause = RETRY.0,
-            Ok(Outcome::Nothing) => {
-                pause = RETRY.0;
-                wait(&mut notices).await;
-            }
-            Err(error) => {
-                // The first failure is news, and so is that it lasts; each of them is not.
+        while let Some(request) = core.poll_request(clock.now()) {
+            let reply = ask(store.as_ref(), core.name(), request, failures).await;
+            if reply == Reply::Failed {
                 failures += 1;
-                if failures.is_power_of_two() {
-                    tracing::warn!(%error, failures, "no decisions until it does; relays keep the rules they have");
-                }
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(RETRY.1);
+            } else if std::mem::take(&mut failures) > 0 {
+                tracing::info!("the store answers again");
             }
+            core.handle_reply(clock.now(), reply);
+            // Rounds take a while; others of this process may have something to do.
+            tokio::task::yield_now().await;
+        }
+        let next = core.next_timeout().unwrap_or(Time::MAX);
+        let sleep = Duration::from_nanos(next.since(clock.now()).nanos());
+        if tokio::time::timeout(sleep, notices.recv()).await.is_ok() {
+            // Those that come together count as one.
+            while notices.try_recv().is_ok() {}
+            core.handle_notice(clock.now());
         }
     }
 }
 
-/// What came of one look at the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// The state was decided, by whomever, or is no more: there may be another one.
-    Over,
-    /// There is no state without a last decision.
-    Nothing,
-}
-
-/// Waits for news, and takes those that come together at once.
-async fn wait(notices: &mut mpsc::Receiver<Notice>) {
-    let _ = tokio::time::timeout(LOOK_INTERVAL, notices.recv()).await;
-    while notices.try_recv().is_ok() {}
-}
-
-async fn decide_once(maker: &mut Maker, store: &dyn Store) -> Result<Outcome, StoreError> {
-    let Snapshot { epoch, servers, decision } = store.read().await?;
-    let settled = decision.is_some_and(|decision| decision.settles(epoch, crate::decision::Finality::Final));
-    if servers.is_empty() || settled {
-        return Ok(Outcome::Nothing);
-    }
-    let state = State::of(&servers);
-    maker.begin(epoch, &state);
-    loop {
-        match maker.step() {
-            Step::Propose(proposal) => {
-                let number = store.propose(&proposal).await?;
-                tracing::debug!(epoch, ?number, finality = ?proposal.finality, rounds = proposal.rounds, "proposed");
-            }
-            Step::Share(tally) => {
-                let Some(tallies) = store.share(epoch, maker.name(), &tally).await? else {
-                    return Ok(Outcome::Over);
-                };
-                maker.totals(&tallies);
-            }
-            Step::Done => return Ok(Outcome::Over),
+/// Carries a request out, after so many that failed one after the other.
+async fn ask(store: &dyn Store, maker: &str, request: Request, failures: u64) -> Reply {
+    let reply = match &request {
+        Request::Read => store.read().await.map(|snapshot| Reply::Read(Box::new(snapshot))),
+        Request::Propose(proposal) => {
+            let number = store.propose(proposal).await;
+            let Proposal { epoch, finality, rounds, .. } = proposal;
+            tracing::debug!(epoch, ?number, ?finality, rounds, "proposed");
+            number.map(Reply::Proposed)
         }
-        // Rounds take a while; others of this process may have something to do.
-        tokio::task::yield_now().await;
-    }
+        Request::Share(epoch, tally) => store.share(*epoch, maker, tally).await.map(Reply::Shared),
+    };
+    reply.unwrap_or_else(|error| {
+        // The first failure is news, and so is that it lasts; each of them is not.
+        let failures = failures + 1;
+        if failures.is_power_of_two() {
+            tracing::warn!(%error, failures, "no decisions until it does; relays keep the rules they have");
+        }
+        Reply::Failed
+    })
 }

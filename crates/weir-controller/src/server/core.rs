@@ -10,15 +10,13 @@ use super::rules::{At, Key, RuleTable, complete, differences, rules_for};
 use super::undecided::Undecided;
 use crate::decision::Decision;
 use crate::records::{RelayRecord, State};
-use crate::store::{Notice, Renewal, Report, SERVER_LIFETIME, Snapshot};
+use crate::store::{Ledger, Notice, RETRY, Renewal, Report, SERVER_LIFETIME, Snapshot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{Span, Time};
 use weir_proto::v1;
 use weir_proto::v1::from_relay::Kind as FromRelay;
 use weir_proto::v1::to_relay::Kind as ToRelay;
 
-/// First and longest pause after the store failed.
-const RETRY: (Span, Span) = (Span::from_millis(20), Span::from_millis(500));
 /// Keepalives per lease.
 const KEEPALIVES: u64 = 4;
 /// A server, which renews what it told every second, did not run for so long.
@@ -65,6 +63,20 @@ pub enum Request {
     Renew,
     /// [`crate::store::Store::issue`], above this number.
     Issue(u64),
+}
+
+impl Request {
+    /// What a store without a process of its own answers to a server of that name.
+    pub fn answer(&self, now: Time, ledger: &mut Ledger, server: &str) -> Reply {
+        match self {
+            Request::Report(report) => Reply::Reported(ledger.report(now, report)),
+            Request::Renew => Reply::Renewed(ledger.renew(now, server)),
+            Request::Issue(floor) => {
+                let (number, snapshot) = ledger.issue(*floor);
+                Reply::Issued(number, Box::new(snapshot))
+            }
+        }
+    }
 }
 
 /// What the store answered.
@@ -192,6 +204,11 @@ impl ServerCore {
     /// How often things happened that should be rare.
     pub fn counts(&self) -> Counts {
         Counts { uncounted: self.known.uncounted(), ..self.counts }
+    }
+
+    /// Who it is.
+    pub fn name(&self) -> &str {
+        &self.settings.name
     }
 
     /// A relay attaches. Answers with its older session, if it had one: that one is over.

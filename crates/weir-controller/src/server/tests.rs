@@ -1,7 +1,8 @@
 //! Servers, a store and decision makers on virtual time, without processes in between.
 
 use super::*;
-use crate::maker::{Maker, MakerSettings, Step};
+use crate::decider::DeciderCore;
+use crate::maker::{Maker, MakerSettings};
 use crate::records::State;
 use crate::store::{Ledger, Notice};
 use weir_model::{Span, Time};
@@ -22,8 +23,7 @@ struct World {
     heard: BTreeMap<(usize, u64), Vec<v1::ToRelay>>,
     /// By server, what its operator was told.
     warnings: Vec<(usize, String)>,
-    maker: Maker,
-    begun: u64,
+    decider: DeciderCore,
 }
 
 fn key(coflow: u64, reducer: u32, mapper: u32) -> v1::FlowKey {
@@ -59,8 +59,7 @@ impl World {
             servers: vec![server("one"), server("other")],
             heard: BTreeMap::new(),
             warnings: Vec::new(),
-            maker: Maker::new("maker".to_owned(), 1, MakerSettings::default()),
-            begun: 0,
+            decider: DeciderCore::new(now, Maker::new("maker".to_owned(), 1, MakerSettings::default())),
         }
     }
 
@@ -108,15 +107,9 @@ impl World {
                 }
                 Output::Request(request) => request,
             };
-            let name = ["one", "other"][at];
             let reply = match request {
                 _ if self.away || self.cut_off == Some(at) => Reply::Failed,
-                Request::Report(report) => Reply::Reported(self.ledger.report(self.now, &report)),
-                Request::Renew => Reply::Renewed(self.ledger.renew(self.now, name)),
-                Request::Issue(floor) => {
-                    let (number, snapshot) = self.ledger.issue(floor);
-                    Reply::Issued(number, Box::new(snapshot))
-                }
+                request => request.answer(self.now, &mut self.ledger, self.servers[at].name()),
             };
             self.servers[at].handle_reply(self.now, reply);
         }
@@ -124,34 +117,25 @@ impl World {
 
     fn decide(&mut self) {
         if !self.away && !self.is_undecided {
-            let snapshot = self.ledger.read();
-            if snapshot.epoch != self.begun {
-                self.begun = snapshot.epoch;
-                self.maker.begin(snapshot.epoch, &State::of(&snapshot.servers));
-            }
-            match self.maker.step() {
-                Step::Propose(proposal) => drop(self.ledger.propose(&proposal)),
-                Step::Share(tally) => {
-                    let shared = self.ledger.share(snapshot.epoch, "maker", &tally);
-                    shared.into_iter().for_each(|all| self.maker.totals(&all));
-                }
-                Step::Done => {}
+            for _ in 0..2 {
+                let Some(request) = self.decider.poll_request(self.now) else { break };
+                let reply = request.answer(&mut self.ledger, self.decider.name());
+                self.decider.handle_reply(self.now, reply);
             }
         }
         for notice in self.ledger.take_notices() {
             self.servers.iter_mut().for_each(|server| server.handle_notice(self.now, notice));
+            self.decider.handle_notice(self.now);
         }
     }
 
     /// As by FLUSHALL: nobody hears of it.
     fn forget_silently(&mut self) {
         self.ledger = Ledger::default();
-        self.begun = 0;
     }
 
     fn forget_all(&mut self) {
         self.ledger = Ledger::default();
-        self.begun = 0;
         self.servers.iter_mut().for_each(|server| server.handle_notice(self.now, Notice::Connected));
     }
 

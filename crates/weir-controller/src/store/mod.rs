@@ -18,6 +18,8 @@ use tokio::sync::mpsc;
 use weir_model::Span;
 use weir_policy::order::tally::{Score, Tally};
 
+/// First and longest pause of those who ask a store, after it failed.
+pub(crate) const RETRY: (Span, Span) = (Span::from_millis(20), Span::from_millis(500));
 /// How long documents of a server stay that does not renew them.
 pub const SERVER_LIFETIME: Span = Span::from_millis(3_000);
 /// A store that was asked for nothing for longer could not be reached, or did not run: servers, which renew three times in

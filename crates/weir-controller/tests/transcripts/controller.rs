@@ -4,21 +4,17 @@ use crate::messages::decode;
 use crate::play::{NOW, Side, message_line};
 use crate::text::{Cuts, Line, Who};
 use std::collections::{BTreeSet, VecDeque};
-use weir_controller::maker::{Maker, MakerSettings, Step};
-use weir_controller::records::State;
-use weir_controller::server::{Output, Reply, Request, ServerCore, ServerSettings, SessionId};
+use weir_controller::decider::DeciderCore;
+use weir_controller::maker::{Maker, MakerSettings};
+use weir_controller::server::{Output, ServerCore, ServerSettings, SessionId};
 use weir_controller::store::Ledger;
 use weir_model::Time;
 use weir_proto::v1;
 
-const SERVER: &str = "one";
-
 pub(crate) struct ControllerSide {
     core: ServerCore,
     ledger: Ledger,
-    maker: Maker,
-    /// The epoch that the maker decides on.
-    begun: u64,
+    decider: DeciderCore,
     calls: BTreeSet<u32>,
     sessions: BTreeSet<u32>,
     acts: VecDeque<Line>,
@@ -27,10 +23,9 @@ pub(crate) struct ControllerSide {
 impl ControllerSide {
     pub(crate) fn new() -> ControllerSide {
         ControllerSide {
-            core: ServerCore::new(NOW, ServerSettings::new(SERVER.to_owned())),
+            core: ServerCore::new(NOW, ServerSettings::new("one".to_owned())),
             ledger: Ledger::default(),
-            maker: Maker::new("maker".to_owned(), 1, MakerSettings::default()),
-            begun: 0,
+            decider: DeciderCore::new(NOW, Maker::new("maker".to_owned(), 1, MakerSettings::default())),
             calls: BTreeSet::new(),
             sessions: BTreeSet::new(),
             acts: VecDeque::new(),
@@ -55,35 +50,12 @@ impl ControllerSide {
         }
     }
 
-    /// What the server asks the store for.
-    fn ask(&mut self, now: Time, request: &Request) {
-        let reply = match request {
-            Request::Report(report) => Reply::Reported(self.ledger.report(now, report)),
-            Request::Renew => Reply::Renewed(self.ledger.renew(now, SERVER)),
-            Request::Issue(floor) => {
-                let (number, snapshot) = self.ledger.issue(*floor);
-                Reply::Issued(number, Box::new(snapshot))
-            }
-        };
-        self.core.handle_reply(now, reply);
-    }
-
-    /// The maker decides on what the store has, to the end.
+    /// The decision maker decides on what the store has, to the end.
     fn decide(&mut self, now: Time) {
-        let snapshot = self.ledger.read();
-        if snapshot.epoch != self.begun {
-            self.begun = snapshot.epoch;
-            self.maker.begin(snapshot.epoch, &State::of(&snapshot.servers));
-        }
-        loop {
-            match self.maker.step() {
-                Step::Propose(proposal) => _ = self.ledger.propose(&proposal),
-                Step::Share(tally) => {
-                    let shared = self.ledger.share(snapshot.epoch, "maker", &tally);
-                    shared.into_iter().for_each(|all| self.maker.totals(&all));
-                }
-                Step::Done => break,
-            }
+        self.decider.handle_notice(now);
+        while let Some(request) = self.decider.poll_request(now) {
+            let reply = request.answer(&mut self.ledger, self.decider.name());
+            self.decider.handle_reply(now, reply);
         }
         for notice in self.ledger.take_notices() {
             self.core.handle_notice(now, notice);
@@ -115,7 +87,8 @@ impl Side for ControllerSide {
                     self.acts.push_back(message_line(session.0 as u32, Who::Controller, &message));
                 }
                 Output::Request(request) => {
-                    self.ask(now, &request);
+                    let reply = request.answer(now, &mut self.ledger, self.core.name());
+                    self.core.handle_reply(now, reply);
                     self.decide(now);
                 }
                 Output::Warning(warning) => panic!("{warning}"),
