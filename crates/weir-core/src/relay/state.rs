@@ -92,7 +92,7 @@ impl<P> Relay<P> {
 
     /// How many rules hold.
     pub fn rules(&self) -> usize {
-        self.table.len()
+        self.table.rules()
     }
 
     /// The next thing to do.

@@ -153,7 +153,7 @@ impl ForwardingTable {
     }
 
     /// How many rules there are.
-    pub fn len(&self) -> usize {
+    pub fn rules(&self) -> usize {
         self.rules.len()
     }
 
