@@ -103,7 +103,9 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
         9 => {
             let coflow = input.number()?;
             let block = String::from_utf8_lossy(input.part()?).into_owned();
-            let Some(place) = agent.places(coflow, &block).last().map(BlockEntry::place) else { return Some(()) };
+            let Some(place) = agent.places(coflow, &block).last().map(BlockEntry::place) else {
+                return Some(());
+            };
             if coflow & 1 == 0 {
                 agent.handle_changed(coflow, &block, &place);
             } else {
