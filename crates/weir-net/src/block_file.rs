@@ -211,8 +211,14 @@ impl BlockFile {
         !matches!(rustix::io::preadv2(&self.file, into, at, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
     }
 
-    /// The checksum of the frame at `offset`, if the kernel has all of it in memory and says so.
+    /// The checksum of the frame at `offset`, if the kernel has all of it in memory and says so. The buffer begins with its
+    /// bytes then.
     pub fn checksum_now(&self, offset: u64, buffer: &mut Vec<u8>) -> Option<u32> {
+        self.frame_now(offset, buffer).map(checksum)
+    }
+
+    /// The bytes of the frame at `offset`, with which the buffer begins then, if the kernel has all of them in memory and says so.
+    pub fn frame_now<'b>(&self, offset: u64, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
         if !self.is_sendable() {
             return None;
         }
@@ -225,7 +231,7 @@ impl BlockFile {
         let flags =
             if self.medium == Medium::Memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
         let read = rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(bytes)], at, flags);
-        (read == Ok(length)).then(|| checksum(bytes))
+        (read == Ok(length)).then_some(&*bytes)
     }
 
     /// Reads the frame at `offset`, on a thread that may wait for a disk.

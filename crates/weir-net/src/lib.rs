@@ -32,7 +32,7 @@ pub use interface::{Interface, InterfaceCounters};
 pub use mounts::{FileSystem, Mounts};
 pub use pipe::{Filled, Payload, PipePool};
 pub use poller::{Event, Poller, Waker};
-pub use relay_socket::{connected, dial, limit_rate, send, tune_relay};
+pub use relay_socket::{connected, dial, limit_rate, send, send_both, tune_relay};
 pub use socket::{
     CONGESTION_CONTROL, CONTROL_DSCP, TcpPath, connect_to_send, control_listener, data_listener,
     mark_control, tcp_path, tune_receiver, tune_scheduled, tune_served, unacknowledged, wake_at,

@@ -24,6 +24,9 @@ pub struct Event {
     pub readable: bool,
     /// It can be written.
     pub writable: bool,
+    /// It has ended, or its peer writes no more: only reading to the end tells what was said before. Where this is not set, a read
+    /// that took less than it could has taken all, and what comes later is another event.
+    pub ended: bool,
 }
 
 /// The poller's thread does not wait: it looks at everything before it does.
@@ -112,6 +115,7 @@ impl Poller {
                 token,
                 readable: flags.intersects(epoll::EventFlags::IN | ended),
                 writable: flags.intersects(epoll::EventFlags::OUT),
+                ended: flags.intersects(ended),
             });
         }
         Ok(())
@@ -143,6 +147,30 @@ mod tests {
         let begun = std::time::Instant::now();
         poller.wait(Some(Span::from_millis(20)), &mut events).unwrap();
         assert!(begun.elapsed() >= std::time::Duration::from_millis(20), "it was woken for nothing");
+    }
+
+    #[test]
+    fn an_event_says_that_a_peer_ended_though_there_are_bytes_to_read() {
+        use std::io::Write;
+        use std::net::{Shutdown, TcpListener, TcpStream};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        far.set_nonblocking(true).unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&far, 7).unwrap();
+        let next = || {
+            let mut events = Vec::new();
+            while !events.iter().any(|event: &Event| event.readable) {
+                poller.wait(Some(Span::from_millis(10_000)), &mut events).unwrap();
+            }
+            events.into_iter().find(|event| event.readable).unwrap()
+        };
+        near.write_all(b"a").unwrap();
+        assert!(!next().ended);
+        // Nothing was read, and the end is another event.
+        near.shutdown(Shutdown::Write).unwrap();
+        assert!(next().ended);
     }
 
     /// Each thread waits for the answer to what it said before it says more, so that one wake-up that is lost holds up all.

@@ -1,9 +1,9 @@
 //! Connections between relays, and from hosts to relays.
 
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -67,6 +67,18 @@ pub fn connected(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
+/// Writes what a non-blocking socket takes of one part and the next, as if they were one. `None`: it takes nothing now.
+pub fn send_both(socket: impl AsFd, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
+    let parts = [IoSlice::new(first), IoSlice::new(second)];
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let mut control = SendAncillaryBuffer::default();
+    match rustix::io::retry_on_intr(|| rustix::net::sendmsg(&socket, &parts, &mut control, flags)) {
+        Ok(count) => Ok(Some(count)),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Writes what a non-blocking socket takes; `more`: other bytes follow at once. `None`: it takes nothing now.
 pub fn send(socket: impl AsFd, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
     let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -75,5 +87,32 @@ pub fn send(socket: impl AsFd, bytes: &[u8], more: bool) -> io::Result<Option<us
         Ok(count) => Ok(Some(count)),
         Err(Errno::AGAIN) => Ok(None),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    #[test]
+    fn two_parts_go_as_one_and_as_far_as_the_socket_takes_them() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        assert_eq!(send_both(&near, b"ab", b"cde").unwrap(), Some(5));
+        let mut got = [0; 5];
+        far.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"abcde");
+        // Nobody reads: a part is taken, and then nothing.
+        let large = vec![7; 64 << 20];
+        let taken = send_both(&near, b"ab", &large).unwrap().unwrap();
+        assert!(taken > 2 && taken < large.len());
+        let mut left = 0;
+        while let Some(count) = send_both(&near, &large, b"ab").unwrap() {
+            left += count;
+        }
+        assert!(left < large.len());
     }
 }

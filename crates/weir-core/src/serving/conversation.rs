@@ -1,6 +1,6 @@
 //! One connection: request in, frames out, acknowledgement in.
 
-use super::sending::{Outlet, Range, Sending, Upload, Waiting, Write};
+use super::sending::{Outlet, Payload, Range, Sending, Upload, Waiting, Write};
 use crate::agent::OpenedFlow;
 use crate::planted::{Defect, is_planted};
 use weir_model::{Span, Time};
@@ -233,6 +233,16 @@ impl Conversation {
         self.active = now;
     }
 
+    /// Whether an answer is to be written that may wait a moment for the first frame. Not so where none follows on this
+    /// connection.
+    pub fn owes_answer(&self) -> bool {
+        let is_followed = match &self.state {
+            State::Serving { sending, .. } => self.upload.is_none() && !sending.is_over(),
+            State::Idle | State::Opening(_) => false,
+        };
+        is_followed && self.direct.left().is_some()
+    }
+
     /// The connection to the relay is there.
     pub fn handle_connected(&mut self) {
         if let Some(upload) = &mut self.upload {
@@ -252,14 +262,21 @@ impl Conversation {
             return left.map_or(Write::Nothing, |bytes| Write::Bytes {
                 to: Outlet::Receiver,
                 bytes,
-                more: false,
+                then: None,
             });
         };
-        // The receiver knows at once that it is served, though its first byte may have to wait.
-        let more = self.upload.is_none() && sending.next_payload(most).is_some();
+        // What leads the first frame may go with the answer. Without permission the answer goes alone: the receiver knows at once
+        // that it is served, though its first byte may have to wait.
+        if most > 0
+            && self.upload.is_none()
+            && let Some((range, offset)) = sending.next_frame()
+        {
+            return Write::Frame { range, offset };
+        }
         if self.direct.left().is_some() {
+            let then = sending.next_payload(most).filter(|_| self.upload.is_none());
             let bytes = self.direct.left().unwrap_or_default();
-            return Write::Bytes { to: Outlet::Receiver, bytes, more };
+            return Write::Bytes { to: Outlet::Receiver, bytes, then };
         }
         if self.upload.as_ref().is_some_and(|upload| !upload.is_connected) {
             return Write::Waits;
@@ -273,9 +290,9 @@ impl Conversation {
         let payload = sending.next_payload(most);
         let to = if self.upload.is_some() { Outlet::Relay } else { Outlet::Receiver };
         if let Some(bytes) = self.upload.as_ref().and_then(|upload| upload.waiting.left()) {
-            return Write::Bytes { to, bytes, more: payload.is_some() };
+            return Write::Bytes { to, bytes, then: payload };
         }
-        let Some((range, offset, count)) = payload else { return Write::Nothing };
+        let Some(Payload { range, offset, count }) = payload else { return Write::Nothing };
         Write::Payload { to, range, offset, count }
     }
 

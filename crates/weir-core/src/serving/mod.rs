@@ -10,6 +10,9 @@
 //! memory, or a range of a block, which the driver sends from the block's file without copying it. The driver says how much the
 //! socket took, and asks again.
 //!
+//! An answer may wait a moment for the first frame ([`Answers`]), and payload may go in one write with what leads it
+//! ([`Write::Bytes`]): a small block is one write then.
+//!
 //! A flow carries a list of ranges, each of one block, one after the other. Frames lie on the grid of their block.
 //!
 //! # Properties
@@ -17,12 +20,14 @@
 //! - No payload goes out before the header of its frame, and no header before the frame's checksum is known.
 //! - An acknowledgement counts once all was written, and once.
 
+mod answers;
 mod conversation;
 mod relays;
 mod sending;
 #[cfg(test)]
 mod tests;
 
+pub use answers::Answers;
 pub use conversation::{Conversation, Input, Late, Opening};
 pub use relays::Relays;
-pub use sending::{Outlet, Range, Write};
+pub use sending::{Outlet, Payload, Range, Write};

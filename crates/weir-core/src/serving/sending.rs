@@ -19,14 +19,15 @@ pub enum Outlet {
 /// What is to be written next. Where the connection takes nothing, the same is asked for later.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Write<'a> {
-    /// These bytes; [`Conversation::handle_written`](super::Conversation::handle_written) follows. `more`: payload comes at once.
+    /// These bytes; [`Conversation::handle_written`](super::Conversation::handle_written) follows.
     Bytes {
         /// Where to.
         to: Outlet,
         /// The bytes.
         bytes: &'a [u8],
-        /// Whether the connection may wait for what follows.
-        more: bool,
+        /// The payload that follows at once, if any does: the connection may wait for it. It may go in the same write; then how
+        /// much of it went is told by [`Conversation::handle_sent`](super::Conversation::handle_sent), after all of the bytes.
+        then: Option<Payload>,
     },
     /// At most `count` bytes of a range's block; [`Conversation::handle_sent`](super::Conversation::handle_sent) follows.
     Payload {
@@ -51,6 +52,17 @@ pub enum Write<'a> {
     Waits,
     /// What was allowed is written, or all is.
     Nothing,
+}
+
+/// Bytes of a block that are to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// Which range of the flow, from 0.
+    pub range: usize,
+    /// From this byte of the block on.
+    pub offset: u64,
+    /// Bytes, all of one frame.
+    pub count: u64,
 }
 
 /// A part of a flow: a block, from a byte on to its end.
@@ -170,10 +182,10 @@ impl Sending {
     }
 
     /// What may be written now: which range, from where, how much.
-    pub(super) fn next_payload(&self, most: u64) -> Option<(usize, u64, u64)> {
+    pub(super) fn next_payload(&self, most: u64) -> Option<Payload> {
         let range = self.ranges.front()?;
         let count = self.piece_end.saturating_sub(range.offset).min(most);
-        (count > 0).then_some((self.range, range.offset, count))
+        (count > 0).then_some(Payload { range: self.range, offset: range.offset, count })
     }
 
     /// The checksum of the next frame is known: puts what leads it into the output.

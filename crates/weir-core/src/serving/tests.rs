@@ -72,6 +72,8 @@ fn expected(ranges: &[Range]) -> Vec<u8> {
 struct Sockets {
     receiver: Vec<u8>,
     relay: Vec<u8>,
+    /// Whether payload goes in one write with what leads it.
+    gathers: bool,
 }
 
 impl Sockets {
@@ -87,13 +89,23 @@ impl Sockets {
         loop {
             match talk.poll_write(budget - sent) {
                 Write::Nothing | Write::Waits => return sent,
-                Write::Bytes { to, bytes, .. } => {
-                    let count = bytes.len().min(takes.next().unwrap_or(usize::MAX));
+                Write::Bytes { to, bytes: lead, then } => {
+                    let payload = then.filter(|_| self.gathers).map(|Payload { range, offset, count }| {
+                        assert!(count <= budget - sent, "more than is allowed");
+                        bytes(range, offset, count)
+                    });
+                    let all = [lead, payload.as_deref().unwrap_or_default()].concat();
+                    let count = all.len().min(takes.next().unwrap_or(usize::MAX));
                     if count == 0 {
                         return sent;
                     }
-                    self.of(to).extend_from_slice(&bytes[..count]);
-                    talk.handle_written(to, count);
+                    self.of(to).extend_from_slice(&all[..count]);
+                    let of_payload = count.saturating_sub(lead.len()) as u64;
+                    talk.handle_written(to, count - of_payload as usize);
+                    if of_payload > 0 {
+                        talk.handle_sent(Time::ZERO, of_payload);
+                        sent += of_payload;
+                    }
                 }
                 Write::Frame { range, offset } => {
                     let length = frame_length(ranges[range].size, offset);
@@ -167,12 +179,14 @@ proptest! {
     fn how_reads_and_writes_are_cut_changes_nothing(
         ranges in ranges(),
         by_relay: bool,
+        gathers: bool,
         parts in prop::collection::vec(1_usize..60, 0..40),
         budgets in prop::collection::vec(0..2 * FRAME_BYTES, 1..20),
         takes in prop::collection::vec(0..100_000_usize, 0..60),
     ) {
         let mut talk = Conversation::new(Time::ZERO);
-        let (mut sockets, mut parts, mut takes) = (Sockets::default(), parts.into_iter(), takes.into_iter());
+        let mut sockets = Sockets { gathers, ..Sockets::default() };
+        let (mut parts, mut takes) = (parts.into_iter(), takes.into_iter());
         let mut said = if by_relay { path().encode().to_vec() } else { Vec::new() };
         said.extend(request(0).encode());
         let inputs = say(&mut talk, &said, &mut parts);
@@ -265,12 +279,39 @@ fn the_answer_goes_out_before_anything_may_be_sent_and_a_header_with_the_first_b
     assert_eq!(talk.poll_write(1), Write::Frame { range: 0, offset: 0 });
     talk.handle_frame(5);
     let header = FrameHeader { length: 10, checksum: 5 }.encode();
-    assert_eq!(talk.poll_write(1), Write::Bytes { to: Outlet::Receiver, bytes: &header, more: true });
+    let then = Some(Payload { range: 0, offset: 0, count: 1 });
+    assert_eq!(talk.poll_write(1), Write::Bytes { to: Outlet::Receiver, bytes: &header, then });
     talk.handle_written(Outlet::Receiver, FRAME_HEADER_BYTES);
     assert_eq!(talk.poll_write(1), Write::Payload { to: Outlet::Receiver, range: 0, offset: 0, count: 1 });
     talk.handle_sent(Time::ZERO, 1);
     sockets.write(&mut talk, &[Range { offset: 0, size: 10 }], 9, &mut std::iter::empty());
     assert_eq!(talk.poll_write(u64::MAX), Write::Nothing);
+}
+
+#[test]
+fn an_answer_that_waits_goes_in_one_write_with_the_first_frame_and_only_where_one_follows() {
+    let (mut talk, ranges) = (Conversation::new(Time::ZERO), [Range { offset: 0, size: 10 }]);
+    say(&mut talk, &request(0).encode(), &mut std::iter::empty());
+    assert!(!talk.owes_answer());
+    serve(&mut talk, &ranges);
+    assert!(talk.owes_answer());
+    assert_eq!(talk.poll_write(10), Write::Frame { range: 0, offset: 0 });
+    talk.handle_frame(5);
+    let answer = Response { status: Status::Accepted, size: 10, identity: IDENTITY }.encode();
+    let lead = [&answer[..], &FrameHeader { length: 10, checksum: 5 }.encode()].concat();
+    let then = Some(Payload { range: 0, offset: 0, count: 10 });
+    assert_eq!(talk.poll_write(10), Write::Bytes { to: Outlet::Receiver, bytes: &lead, then });
+    talk.handle_written(Outlet::Receiver, lead.len());
+    talk.handle_sent(Time::ZERO, 10);
+    assert!(talk.is_all_written() && !talk.owes_answer());
+    // A block without bytes has no frame to wait for, and frames that a relay carries do not come this way.
+    for (path, size) in [(None, 0), (Some(path()), 10)] {
+        let mut talk = Conversation::new(Time::ZERO);
+        let before = path.map(|path| path.encode().to_vec()).unwrap_or_default();
+        say(&mut talk, &[&before[..], &request(0).encode()].concat(), &mut std::iter::empty());
+        serve(&mut talk, &[Range { offset: 0, size }]);
+        assert!(!talk.owes_answer());
+    }
 }
 
 #[test]
@@ -322,7 +363,7 @@ fn what_is_no_request_is_refused_and_ends_the_connection() {
     let mut talk = Conversation::new(Time::ZERO);
     assert_eq!(say(&mut talk, b"GET / HTTP/1.1\r\n", &mut std::iter::empty()), [Input::Ended]);
     let refusal = Response::refusal(Status::BadRequest).encode();
-    assert_eq!(talk.poll_write(0), Write::Bytes { to: Outlet::Receiver, bytes: &refusal, more: false });
+    assert_eq!(talk.poll_write(0), Write::Bytes { to: Outlet::Receiver, bytes: &refusal, then: None });
 }
 
 #[test]

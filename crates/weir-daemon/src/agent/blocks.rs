@@ -9,13 +9,15 @@ use std::io;
 use std::rc::{Rc, Weak};
 use weir_core::agent::{BlockEntry, FileStamp, Place};
 use weir_net::{BlockFile, FrameChecksums, FrameRead};
-use weir_proto::data::{FRAME_BYTES, frame_count};
+use weir_proto::data::{FRAME_BYTES, frame_count, frame_length};
 
 /// Frames that are read ahead of the one that a flow is at.
 const FRAMES_AHEAD: u64 = 4;
 /// Frames of a block in memory of this process, of files whose frames cannot be sent from where they are, besides one for each
 /// connection that waits.
 const COPIES: usize = 6;
+/// A frame that is no longer goes in one write with what leads it, from memory: to copy it costs less than another call.
+const COPIED_BYTES: u64 = 16 << 10;
 
 /// A block of this name within this coflow.
 pub(super) type Key = (u64, String);
@@ -48,7 +50,7 @@ impl Served {
     /// The frame at `offset`, if its bytes are in memory. If not, it is read, and those after it; the connection waits.
     pub(super) fn frame(&self, reading: &mut Reading<'_>, offset: u64) -> Option<Frame> {
         if self.file.is_sendable() {
-            return self.frame_of_file(reading, offset).map(|checksum| Frame { checksum, copy: None });
+            return self.frame_of_file(reading, offset);
         }
         let frame = offset / FRAME_BYTES;
         let copy = self.copies.borrow_mut().remove(&frame);
@@ -60,28 +62,37 @@ impl Served {
         if frame + 1 < frame_count(self.file.size()) && !self.copies.borrow().contains_key(&(frame + 1)) {
             self.read(reading, frame + 1);
         }
-        ready.map(|(copy, checksum)| Frame { checksum, copy: Some(copy) })
+        ready.map(|(copy, checksum)| Frame { checksum, copy: Some(copy), at_hand: 0 })
     }
 
-    /// The checksum of a frame that can be sent from where it is.
-    fn frame_of_file(&self, reading: &mut Reading<'_>, offset: u64) -> Option<u32> {
+    /// A frame that can be sent from where it is.
+    fn frame_of_file(&self, reading: &mut Reading<'_>, offset: u64) -> Option<Frame> {
         let frame = offset / FRAME_BYTES;
+        let length = frame_length(self.file.size(), offset);
+        let is_short = length <= COPIED_BYTES;
         let known = self.file.checksums().get(frame);
         let pending = self.pending.borrow().contains(&frame);
         let ready = match known {
             _ if pending => None,
-            Some(checksum) => self.file.is_in_memory(offset).then_some(checksum),
-            None => self.file.checksum_now(offset, reading.buffer),
+            Some(checksum) if is_short && self.file.frame_now(offset, reading.buffer).is_some() => {
+                Some((checksum, true))
+            }
+            Some(checksum) => self.file.is_in_memory(offset).then_some((checksum, false)),
+            None => self.file.checksum_now(offset, reading.buffer).map(|checksum| (checksum, is_short)),
         };
         if known.is_none() {
-            ready.into_iter().for_each(|checksum| _ = self.file.checksums().note(frame, checksum));
+            ready.into_iter().for_each(|(checksum, _)| _ = self.file.checksums().note(frame, checksum));
         }
-        if ready.is_some() && !self.is_from_disk.get() {
-            return ready;
+        let found = ready.map(|(checksum, is_copied)| {
+            let at_hand = if is_copied { length as usize } else { 0 };
+            Frame { checksum, copy: None, at_hand }
+        });
+        if found.is_some() && !self.is_from_disk.get() {
+            return found;
         }
         // What had to be read from a disk goes on so: the next frames are read before they are due.
         self.is_from_disk.set(true);
-        if ready.is_none() {
+        if found.is_none() {
             // Though it may be in memory by now: asking whether it is has the kernel read it. Whoever waits is woken by a
             // job alone.
             self.read(reading, frame);
@@ -94,7 +105,7 @@ impl Served {
                 self.read(reading, ahead);
             }
         }
-        ready
+        found
     }
 
     /// Has a frame read.
@@ -138,6 +149,9 @@ pub(super) struct Frame {
     pub(super) checksum: u32,
     /// Its bytes, if they are not sent from the file.
     pub(super) copy: Option<Rc<Vec<u8>>>,
+    /// So many bytes at the start of the buffer are its own: all, or none. What of them is not written at once is sent from the
+    /// file.
+    pub(super) at_hand: usize,
 }
 
 /// All blocks that anybody asked for.

@@ -27,6 +27,10 @@ pub(super) struct Connection {
     /// Where frames go, if not to the receiver.
     upload: Option<Upload>,
     scheduled: bool,
+    /// The last read took all that was there; what comes later is another event.
+    is_dry: bool,
+    /// Its peer writes no more.
+    has_ended: bool,
 }
 
 /// Result of a permission to write.
@@ -41,7 +45,16 @@ pub(super) enum Wrote {
 impl Connection {
     pub(super) fn new(now: Time, stream: TcpStream) -> Connection {
         let talk = Conversation::new(now);
-        Connection { stream, talk, block: None, copy: None, upload: None, scheduled: false }
+        Connection {
+            stream,
+            talk,
+            block: None,
+            copy: None,
+            upload: None,
+            scheduled: false,
+            is_dry: false,
+            has_ended: false,
+        }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -90,6 +103,11 @@ impl Connection {
         weir_net::tcp_path(self.frame_stream()).ok().map(|path| path.receiver_limited)
     }
 
+    /// Something is to be read. Where it `ended`, what is there is read to the end.
+    pub(super) fn handle_readable(&mut self, ended: bool) {
+        (self.is_dry, self.has_ended) = (false, self.has_ended || ended);
+    }
+
     /// What the receiver wants, as far as what is there tells.
     pub(super) fn read(&mut self, now: Time) -> Input {
         let mut chunk = [0; INPUT_BYTES];
@@ -106,9 +124,15 @@ impl Connection {
                     return input;
                 }
             }
+            if self.is_dry && !self.has_ended {
+                return Input::Nothing;
+            }
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.talk.handle_end(),
-                Ok(count) => self.talk.handle_input(&chunk[..count]),
+                Ok(count) => {
+                    self.is_dry = count < INPUT_BYTES;
+                    self.talk.handle_input(&chunk[..count]);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Input::Nothing,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => self.talk.handle_end(),
@@ -147,8 +171,10 @@ impl Connection {
         let (upload, relay) = relay.map(|(upload, key, open)| (upload, (key, open))).unzip();
         self.talk.serve(now, opened.flow, ranges, (size, opened.block.identity), relay);
         (self.block, self.copy, self.upload) = (Some(block), None, upload);
-        // The receiver knows at once that it is served, though a plan may have its first byte wait. What the socket
-        // does not take goes before the first frame.
+    }
+
+    /// Answers the receiver, though a plan has its first byte wait. What the socket does not take goes before the first frame.
+    pub(super) fn answer(&mut self) {
         self.flush();
     }
 
@@ -169,19 +195,32 @@ impl Connection {
             (Outlet::Relay, Some(upload)) => &upload.stream,
             _ => &*stream,
         };
-        let mut sent = 0;
+        let (mut sent, mut at_hand) = (0, 0);
         loop {
             match talk.poll_write(budget - sent) {
                 Write::Nothing => return Ok(Wrote::Bytes(sent)),
                 Write::Waits => return Ok(Wrote::Blocked(sent)),
-                Write::Bytes { to, bytes, more } => match weir_net::send(stream_to(to), bytes, more)? {
-                    Some(count) => talk.handle_written(to, count),
-                    None => return Ok(Wrote::Blocked(sent)),
-                },
+                Write::Bytes { to, bytes, then } => {
+                    let frame = copy.as_ref().map_or(&reading.buffer[..at_hand], |copy| &copy[..]);
+                    let payload = then.map(|then| part(frame, then.offset, then.count)).unwrap_or_default();
+                    let taken = if payload.is_empty() {
+                        weir_net::send(stream_to(to), bytes, then.is_some())?
+                    } else {
+                        weir_net::send_both(stream_to(to), bytes, payload)?
+                    };
+                    let Some(taken) = taken else { return Ok(Wrote::Blocked(sent)) };
+                    let lead = taken.min(bytes.len());
+                    talk.handle_written(to, lead);
+                    if taken > lead {
+                        talk.handle_sent(reading.now, (taken - lead) as u64);
+                        sent += (taken - lead) as u64;
+                    }
+                }
                 Write::Frame { offset, .. } => {
                     let frame = block.as_ref().and_then(|block| block.frame(reading, offset));
-                    let Some(Frame { checksum, copy: read }) = frame else { return Ok(Wrote::Blocked(sent)) };
-                    *copy = read;
+                    let Some(frame) = frame else { return Ok(Wrote::Blocked(sent)) };
+                    let Frame { checksum, copy: read, at_hand: count } = frame;
+                    (*copy, at_hand) = (read, count);
                     talk.handle_frame(checksum);
                 }
                 Write::Payload { to, offset, count, .. } => {
@@ -214,14 +253,18 @@ fn send(
     count: u64,
 ) -> io::Result<SendOutcome> {
     let Some(copy) = copy else { return block.file.send(stream, offset, count) };
-    let at = (offset % FRAME_BYTES) as usize;
-    let bytes = copy.get(at..).unwrap_or_default();
-    let bytes = &bytes[..bytes.len().min(count as usize)];
+    let bytes = part(copy, offset, count);
     if bytes.is_empty() {
         return Ok(SendOutcome::Truncated);
     }
     let sent = weir_net::send(stream, bytes, false)?;
     Ok(sent.map_or(SendOutcome::WouldBlock, |sent| SendOutcome::Sent(sent as u64)))
+}
+
+/// The bytes of a block from `offset` on, `count` at most, as far as they are of this frame's.
+fn part(frame: &[u8], offset: u64, count: u64) -> &[u8] {
+    let bytes = frame.get((offset % FRAME_BYTES) as usize..).unwrap_or_default();
+    &bytes[..bytes.len().min(count as usize)]
 }
 
 /// What it takes to read a frame.
@@ -232,4 +275,49 @@ pub(super) struct Reading<'a> {
     pub(super) connection: u64,
     /// Room for a frame.
     pub(super) buffer: &'a mut Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::net::{Shutdown, TcpListener};
+    use weir_proto::data::{Identity, Request};
+
+    #[test]
+    fn a_connection_is_read_when_there_is_more_and_to_its_end_when_it_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut receiver = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut connection = Connection::new(Time::ZERO, stream);
+        let (identity, block) = (Identity::UNKNOWN, "b".to_owned());
+        let request = Request { coflow: 1, offset: 0, destination: 4, group: 0, identity, block };
+        let bytes = request.encode();
+        let arrive = |connection: &Connection, count: usize| {
+            let mut into = [0; INPUT_BYTES];
+            while connection.stream.peek(&mut into).unwrap_or(0) < count {
+                std::thread::yield_now();
+            }
+        };
+        receiver.write_all(&bytes[..10]).unwrap();
+        arrive(&connection, 10);
+        connection.handle_readable(false);
+        assert_eq!(connection.read(Time::ZERO), Input::Nothing);
+        receiver.write_all(&bytes[10..]).unwrap();
+        arrive(&connection, bytes.len() - 10);
+        assert_eq!(connection.read(Time::ZERO), Input::Nothing, "an event says that there is more");
+        connection.handle_readable(false);
+        assert_eq!(connection.read(Time::ZERO), Input::Request(request, None));
+        assert_eq!(connection.read(Time::ZERO), Input::Nothing);
+        // A part of another request, and the end, in one event.
+        receiver.write_all(&bytes[..10]).unwrap();
+        receiver.shutdown(Shutdown::Write).unwrap();
+        arrive(&connection, 10);
+        connection.handle_readable(true);
+        while connection.read(Time::ZERO) == Input::Nothing {
+            std::thread::yield_now();
+        }
+        assert_eq!(connection.read(Time::ZERO), Input::Ended);
+    }
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use weir_core::agent::{Agent, AgentConfig, FactCursor, InterfaceBytes, Output, Place, PutError};
-use weir_core::serving::{Input, Late};
+use weir_core::serving::{Answers, Input, Late};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
 use weir_proto::data::Status;
@@ -117,6 +117,7 @@ impl DataPlane {
             frame_buffer: Vec::new(),
             connections: BTreeMap::new(),
             by_flow: BTreeMap::new(),
+            answers: Answers::default(),
             uploads: Uploads::new(relays),
             blocks: Blocks::default(),
             files: Files::default(),
@@ -153,6 +154,7 @@ pub(super) struct Running {
     pub(super) frame_buffer: Vec<u8>,
     pub(super) connections: BTreeMap<u64, Connection>,
     pub(super) by_flow: BTreeMap<u64, u64>,
+    pub(super) answers: Answers,
     pub(super) uploads: Uploads,
     pub(super) blocks: Blocks,
     pub(super) files: Files,
@@ -185,17 +187,19 @@ impl Running {
                 self.accept();
             }
             self.transmit();
+            self.answer();
             self.agent.handle_timeout(self.clock.now());
             self.measure();
             self.carry_out();
             self.write_down();
             self.look();
-            self.poller.wait(self.timeout(), &mut events)?;
+            let timeout = self.timeout();
+            self.poller.wait(timeout, &mut events)?;
         }
     }
 
     /// How long nothing is to be done.
-    fn timeout(&self) -> Option<Span> {
+    fn timeout(&mut self) -> Option<Span> {
         let now = self.clock.now();
         let looks = !self.connections.is_empty() || self.files.keeps();
         let look = (looks || self.scribe.waits() || self.jobs.wait()).then_some(self.next_look);
@@ -203,7 +207,10 @@ impl Running {
         let accept = self.accept_again.then(|| now + Span::from_millis(5));
         let sweep = Some(self.next_sweep.max(self.next_look));
         let more = (!self.inbox.is_empty()).then_some(now);
-        let times = [self.agent.next_timeout(), look, write, accept, sweep, more];
+        let owes =
+            |token| self.connections.get(&token).is_some_and(|connection| connection.talk.owes_answer());
+        let answer = self.answers.next_timeout(owes);
+        let times = [self.agent.next_timeout(), look, write, accept, sweep, more, answer];
         times.into_iter().flatten().min().map(|at| coalesce(at.since(now)))
     }
 
@@ -348,7 +355,10 @@ impl Running {
         {
             self.agent.handle_writable(self.clock.now(), flow);
         }
-        if event.readable {
+        if event.readable
+            && let Some(connection) = self.connections.get_mut(&event.token)
+        {
+            connection.handle_readable(event.ended);
             self.read(event.token);
         }
     }

@@ -149,6 +149,11 @@ impl Running {
             is_watched.then(|| (upload, FlowKey::of(&opening.request, &path), open))
         });
         connection.serve(now, &opening, served, relay);
+        if connection.talk.owes_answer() {
+            self.answers.add(now, token);
+        } else {
+            connection.answer();
+        }
         self.agent.handle_writable(now, flow);
     }
 
@@ -222,6 +227,14 @@ impl Running {
                 tracing::debug!(token, %error, "a relay gave a flow up");
                 self.close(token);
             }
+        }
+    }
+
+    /// Answers receivers whose first frame did not go out soon.
+    pub(super) fn answer(&mut self) {
+        let now = self.clock.now();
+        while let Some(token) = self.answers.poll(now) {
+            self.connections.get_mut(&token).into_iter().for_each(Connection::answer);
         }
     }
 
