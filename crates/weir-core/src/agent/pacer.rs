@@ -34,7 +34,8 @@ const CHUNK_TIME_S: f64 = 0.002;
 const MIN_CHUNK_BYTES: f64 = 5_792.0;
 /// Largest chunk in bytes.
 const MAX_CHUNK_BYTES: f64 = 65_536.0;
-/// What a new flow may write at once, in bytes: one segment, so that it starts without delay.
+/// What a new flow may write at once, in bytes: one segment, so that it starts without delay. One that has no more than a smallest
+/// chunk may write all of it.
 const FIRST_CHUNK_BYTES: f64 = 1_448.0;
 /// A bucket holds at most a chunk and what the rate moves in this time.
 const BUCKET_TIME_S: f64 = 0.016;
@@ -116,10 +117,11 @@ impl Pacer {
 
     /// Adds a flow with `left` bytes to send.
     pub fn insert(&mut self, now: Time, flow: u64, left: u64, pacing: Pacing) {
+        let first = first_chunk(left);
         let bucket = Bucket {
             pacing: Pacing::Paused,
-            credit: FIRST_CHUNK_BYTES + self.phase(flow) * MIN_CHUNK_BYTES,
-            chunk: FIRST_CHUNK_BYTES,
+            credit: first.max(FIRST_CHUNK_BYTES + self.phase(flow) * MIN_CHUNK_BYTES),
+            chunk: first,
             updated: now,
             due: Time::MAX,
             blocked: false,
@@ -192,7 +194,8 @@ impl Pacer {
             bucket.settle(now);
             // Rounding may leave the bucket a fraction of a byte short at its due time.
             let bytes = if bucket.started { bucket.credit.max(bucket.chunk) } else { bucket.chunk };
-            let in_flight_limit = bucket.in_flight_limit() as u64;
+            // Nothing of a flow is under way before its first chunk.
+            let in_flight_limit = if bucket.started { bucket.in_flight_limit() as u64 } else { u64::MAX };
             return Some(Transmit { flow, bytes: bytes.round() as u64, in_flight_limit });
         }
         while let Some(flow) = self.unscheduled.pop_front() {
@@ -282,7 +285,7 @@ impl Pacer {
             let chunk = if bucket.started {
                 (rate * CHUNK_TIME_S).clamp(MIN_CHUNK_BYTES, MAX_CHUNK_BYTES)
             } else {
-                FIRST_CHUNK_BYTES
+                first_chunk(bucket.left)
             };
             bucket.chunk = chunk.min(bucket.left as f64);
             let wait = (bucket.chunk - bucket.credit).max(0.0) / rate;
@@ -290,6 +293,12 @@ impl Pacer {
             due.insert((bucket.due, flow));
         }
     }
+}
+
+/// A flow that is no more than the smallest chunk goes as one: to write it in two takes longer than the rest of it.
+fn first_chunk(left: u64) -> f64 {
+    let left = left as f64;
+    if left <= MIN_CHUNK_BYTES { left } else { FIRST_CHUNK_BYTES }
 }
 
 impl Bucket {
@@ -326,6 +335,25 @@ mod tests {
     fn poll(pacer: &mut Pacer, now: Time) -> Option<(u64, u64)> {
         pacer.poll(now).map(|transmit| (transmit.flow, transmit.bytes))
     }
+    #[test]
+    fn a_flow_of_no_more_than_a_smallest_chunk_is_written_as_one_and_a_longer_one_begins_with_a_segment() {
+        let mut pacer = Pacer::new(1);
+        for (flow, left, first) in [(1, 4_096, 4_096), (2, 5_792, 5_792), (3, 5_793, 1_448)] {
+            pacer.insert(ms(0), flow, left, rated(1e6));
+            // Nothing of it can be under way.
+            let transmit = pacer.poll(ms(0)).unwrap();
+            assert_eq!((transmit.bytes, transmit.in_flight_limit), (first, u64::MAX));
+            pacer.sent(ms(0), flow, first);
+            pacer.remove(flow);
+            pacer.host_ready = Time::ZERO;
+        }
+        // What was begun is bounded: at 1 MB/s and a round trip of nothing, 2,500 bytes less a chunk, or a segment.
+        pacer.insert(ms(0), 4, 100_000, rated(1e6));
+        let first = pacer.poll(ms(0)).unwrap();
+        pacer.sent(ms(0), 4, first.bytes);
+        assert!(pacer.poll(ms(20)).unwrap().in_flight_limit < 2_500);
+    }
+
     /// Writes whatever is due until `end` and returns the bytes.
     fn drain(pacer: &mut Pacer, from: Time, end: Time) -> u64 {
         let (mut now, mut total) = (from, 0);
