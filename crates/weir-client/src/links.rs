@@ -1,6 +1,7 @@
 //! A get's connections: made, read into the receiver's memory, written and left for others.
 
 use crate::calls::Underway;
+use crate::pool::Left;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -28,7 +29,7 @@ enum State {
         stream: TcpStream,
         /// What was to be written and is not.
         unsent: Vec<u8>,
-        /// What the kernel was told to wake the reader at; 0 where an earlier get told it.
+        /// What the kernel was told to wake the reader at.
         wakes_at: usize,
     },
 }
@@ -44,9 +45,9 @@ impl Links {
     }
 
     /// Takes an idle connection, or begins to make one.
-    pub(crate) fn open(&mut self, link: Link, address: SocketAddr, idle: Option<TcpStream>) {
+    pub(crate) fn open(&mut self, link: Link, address: SocketAddr, idle: Option<Left>) {
         let state = match idle {
-            Some(stream) => State::Open { stream, unsent: Vec::new(), wakes_at: 0 },
+            Some(Left { stream, wakes_at }) => State::Open { stream, unsent: Vec::new(), wakes_at },
             None => State::Connecting(Underway::new(connect(address))),
         };
         *self.slot(link) = Some(Connection { address, state });
@@ -72,10 +73,10 @@ impl Links {
     }
 
     /// Ends a connection, or the attempt to make one; gives it if it is fit for others.
-    pub(crate) fn close(&mut self, link: Link) -> Option<(SocketAddr, TcpStream)> {
+    pub(crate) fn close(&mut self, link: Link) -> Option<(SocketAddr, Left)> {
         match self.slot(link).take()? {
-            Connection { address, state: State::Open { stream, unsent, .. } } if unsent.is_empty() => {
-                Some((address, stream))
+            Connection { address, state: State::Open { stream, unsent, wakes_at } } if unsent.is_empty() => {
+                Some((address, Left { stream, wakes_at }))
             }
             _ => None,
         }
@@ -146,13 +147,12 @@ impl Connection {
             }
             return Poll::Ready(Ok(Happened::Written));
         }
-        let begun = link == Link::Relay || receiver.first_byte().is_some();
+        let is_filling = receiver.is_filling(link);
         let room = receiver.room(link);
         if room.is_empty() {
             return Poll::Pending;
         }
-        // Before the first byte of a block every byte counts: it says when the flow began.
-        let wanted = if begun { room.len() } else { 1 };
+        let wanted = if is_filling { room.len() } else { 1 };
         if *wakes_at != wanted {
             weir_net::wake_at(&*stream, wanted)?;
             *wakes_at = wanted;

@@ -14,9 +14,17 @@ const MAX_IDLE_BUFFERS: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Idle>);
 
+/// A connection that an ended get left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) stream: TcpStream,
+    /// How many bytes wake its reader, as the kernel was told last.
+    pub(crate) wakes_at: usize,
+}
+
 #[derive(Debug, Default)]
 struct Idle {
-    streams: BTreeMap<SocketAddr, Vec<TcpStream>>,
+    streams: BTreeMap<SocketAddr, Vec<Left>>,
     buffers: Vec<Vec<u8>>,
 }
 
@@ -25,11 +33,11 @@ impl Pool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn take_stream(&self, holder: SocketAddr) -> Option<TcpStream> {
+    pub(crate) fn take_stream(&self, holder: SocketAddr) -> Option<Left> {
         self.idle().streams.get_mut(&holder)?.pop()
     }
 
-    pub(crate) fn give_stream(&self, holder: SocketAddr, stream: TcpStream) {
+    pub(crate) fn give_stream(&self, holder: SocketAddr, stream: Left) {
         let mut idle = self.idle();
         let streams = idle.streams.entry(holder).or_default();
         if streams.len() < MAX_IDLE_PER_HOLDER {

@@ -17,6 +17,8 @@ const CONNECT_LIMIT: Span = Span::from_millis(2_000);
 const RELAY_CONNECT_LIMIT: Span = Span::from_millis(1_000);
 /// How long a holder may take to answer a request; it answers before its first byte is due.
 const ANSWER_LIMIT: Span = Span::from_millis(12_000);
+/// So much of the first frame is read with an answer, if it comes with it: a small block takes one read.
+const AHEAD_BYTES: usize = 16 << 10;
 
 /// Holders, each of which is asked once.
 pub(super) struct Round {
@@ -61,7 +63,7 @@ enum Step {
 
 struct Answering {
     request: Request,
-    bytes: [u8; RESPONSE_BYTES],
+    /// Bytes that came: of the answer, and then of the first frame.
     filled: usize,
 }
 
@@ -194,16 +196,20 @@ impl Receiver {
         let Some(ask) = self.ask() else { return };
         let path = ask.way.as_ref().map(|way| way.path.encode());
         let bytes = [path.as_ref().map_or(&[][..], |path| &path[..]), &request.encode()].concat();
-        ask.step = Step::Answering(Answering { request, bytes: [0; RESPONSE_BYTES], filled: 0 });
+        ask.step = Step::Answering(Answering { request, filled: 0 });
         self.timer = Some(Timer::new(now, ANSWER_LIMIT));
         self.outputs.push_back(Output::Write { link: Link::Holder, bytes });
     }
 
+    /// Room for an answer, and for what comes with it where the holder sends frames itself.
     pub(super) fn answer_room(&mut self) -> &mut [u8] {
-        match self.ask() {
-            Some(Ask { step: Step::Answering(answering), .. }) => &mut answering.bytes[answering.filled..],
-            _ => &mut [],
+        let Some(Ask { step: Step::Answering(answering), way, .. }) = self.ask() else { return &mut [] };
+        let ahead = if way.is_some() { 0 } else { AHEAD_BYTES };
+        let (from, end) = (answering.filled, RESPONSE_BYTES.saturating_add(ahead));
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
         }
+        self.buffer.get_mut(from..end).unwrap_or_default()
     }
 
     pub(super) fn read_answer(&mut self, now: Time, count: usize) {
@@ -212,15 +218,20 @@ impl Receiver {
         if answering.filled < RESPONSE_BYTES {
             return;
         }
-        let (mut request, bytes) = (answering.request.clone(), answering.bytes);
-        let response = match Response::decode(&bytes) {
+        let (mut request, filled) = (answering.request.clone(), answering.filled);
+        let Some(bytes) = self.buffer.first_chunk() else { return };
+        let response = match Response::decode(bytes) {
             Ok(response) => response,
             Err(error) => return self.refuse(now, Refusal::Again(error.to_string())),
         };
+        let ahead = filled.saturating_sub(RESPONSE_BYTES);
         if response.status == Status::OtherBytes && request.offset > 0 {
             // For all of them then, to be compared with what was handed out.
             (request.offset, request.identity) = (0, Identity::UNKNOWN);
-            return self.send_request(now, request);
+            self.send_request(now, request);
+            // What came with the answer counts for the next one, as if it were read later.
+            self.buffer.copy_within(RESPONSE_BYTES..filled, 0);
+            return self.read_answer(now, ahead);
         }
         match self.judge(response.status) {
             Some(refusal) => self.refuse(now, refusal),
@@ -230,7 +241,21 @@ impl Receiver {
                 self.timer = None;
                 self.outputs.push_back(Output::Explain);
             }
-            None => self.take_offer(now, &request, response),
+            None => {
+                self.take_offer(now, &request, response);
+                self.take_ahead(now, ahead);
+            }
+        }
+    }
+
+    /// Takes what of the first frame came with the answer. No holder sends more than that before it is asked for more: what is
+    /// beyond is dropped.
+    fn take_ahead(&mut self, now: Time, ahead: usize) {
+        let room =
+            if matches!(self.stage, Stage::Receiving(_)) { self.frame_room(Link::Holder).len() } else { 0 };
+        let count = ahead.min(room);
+        if count > 0 {
+            self.read_frame(now, Link::Holder, count);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::facts::{Link, Output, ReceiverError};
 use super::relayed::RelayedFlow;
-use super::state::{Receiver, Stage, Timer};
+use super::state::{FRAME_AT, Receiver, Stage, Timer};
 use super::taken::Taking;
 use crate::planted::{Defect, is_planted};
 use std::net::SocketAddr;
@@ -43,12 +43,12 @@ pub(super) struct Probe {
 impl Receiver {
     pub(super) fn frame_room(&mut self, link: Link) -> &mut [u8] {
         let Stage::Receiving(source) = &mut self.stage else { return &mut [] };
-        let length = FRAME_HEADER_BYTES.saturating_add(self.taken.next_payload());
-        if self.buffer.len() < length {
-            self.buffer.resize(length, 0);
+        let end = self.taken.next_payload().saturating_add(FRAME_AT + FRAME_HEADER_BYTES);
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
         }
         // Never more than what is missing of this frame: it may be the last, and nothing follows it.
-        let room = self.buffer.get_mut(self.filled..length).unwrap_or_default();
+        let room = self.buffer.get_mut(FRAME_AT.saturating_add(self.filled)..end).unwrap_or_default();
         let Some(relayed) = &mut source.relayed else {
             return if link == Link::Holder { room } else { &mut [] };
         };
@@ -93,7 +93,8 @@ impl Receiver {
     /// A frame arrived whole.
     fn take_frame(&mut self, now: Time, payload: usize) {
         self.filled = 0;
-        let Some((head, bytes)) = self.buffer.split_first_chunk() else { return };
+        let frame = self.buffer.get(FRAME_AT..).unwrap_or_default();
+        let Some((head, bytes)) = frame.split_first_chunk() else { return };
         let bytes = bytes.get(..payload).unwrap_or_default();
         let header = match FrameHeader::decode(head) {
             Ok(header) => header,

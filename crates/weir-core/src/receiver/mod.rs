@@ -9,7 +9,8 @@
 //! # Approach
 //! [`Receiver`] decides, and does no I/O. Its driver holds up to three connections ([`Link`]), does what
 //! [`Receiver::poll_output`] says, and tells what came of it. Bytes are read into the memory that [`Receiver::room`] offers: a
-//! frame is verified where it was read, and lent to the caller from there.
+//! frame is verified where it was read, and lent to the caller from there. A holder's answer is read with what of the first frame
+//! comes with it.
 //!
 //! A resumed request says which bytes it began with, and only an agent that has the same goes on ([`Identity`]). Where
 //! nobody has, the block is asked for from its start, and every frame that was handed out already is compared by its

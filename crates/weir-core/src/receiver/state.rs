@@ -9,7 +9,10 @@ use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
-use weir_proto::data::{ACK, FRAME_HEADER_BYTES};
+use weir_proto::data::{ACK, FRAME_HEADER_BYTES, RESPONSE_BYTES};
+
+/// Where a frame begins in the buffer: behind the holder's answer, which may come with it.
+pub(super) const FRAME_AT: usize = RESPONSE_BYTES;
 
 /// First pause between attempts to reach a holder; each is twice as long as the one before.
 pub const FIRST_RETRY: Span = Span::from_millis(5);
@@ -74,9 +77,9 @@ pub struct Receiver {
     pub(super) timer: Option<Timer>,
     /// Relays failed: the rest comes straight from the holder.
     pub(super) direct: bool,
-    /// The current frame, its header first,
+    /// A holder's answer, and from [`FRAME_AT`] on the current frame, its header first,
     pub(super) buffer: Vec<u8>,
-    /// and how much of it is there.
+    /// and how much of the frame is there.
     pub(super) filled: usize,
     pause: Span,
     pub(super) silence: Span,
@@ -136,7 +139,10 @@ impl Receiver {
 
     /// The payload of the frame that was verified last, of that length.
     pub fn frame(&self, length: usize) -> &[u8] {
-        self.buffer.get(FRAME_HEADER_BYTES..).and_then(|payload| payload.get(..length)).unwrap_or_default()
+        self.buffer
+            .get(FRAME_AT + FRAME_HEADER_BYTES..)
+            .and_then(|payload| payload.get(..length))
+            .unwrap_or_default()
     }
 
     /// Size of the block in bytes, once a holder has answered.
@@ -226,6 +232,12 @@ impl Receiver {
             (Stage::Acknowledging(_), Link::Holder) => self.acknowledged(false),
             _ => {}
         }
+    }
+
+    /// Whether all of [`Receiver::room`] is about to be filled, so that fewer bytes need not be looked at. Before the first byte
+    /// of a block every byte counts, for it says when the flow began; and an answer may come without a frame.
+    pub fn is_filling(&self, link: Link) -> bool {
+        link == Link::Relay || (self.first_byte.is_some() && !matches!(self.stage, Stage::Asking(_)))
     }
 
     /// Room for bytes that are to be read from a connection now; empty: none are. The driver tells how many it read with

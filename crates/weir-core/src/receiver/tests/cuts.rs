@@ -233,6 +233,22 @@ fn bytes_beyond_the_end_are_not_read_and_cost_the_next_get_a_connection() {
     assert_eq!(next.holder(0).requests.len(), 2);
 }
 
+/// A block of one small frame is one read, if all of it is there; and a holder that says more has nothing taken for it.
+#[test]
+fn an_answer_and_the_frame_that_comes_with_it_are_one_read() {
+    let block = vec![7; 4_096];
+    for extra in [0, 50, 20_000] {
+        let mut scene = Scene::with(vec![Holder { extra: vec![9; extra], ..Holder::of(block.clone(), 1) }]);
+        assert_eq!(scene.run(), Ok(()));
+        assert!(scene.got == block);
+        assert_eq!(scene.reads, 1, "{extra}");
+    }
+    // Of a large frame a part comes with the answer, and the rest where it is missing.
+    let mut scene = Scene::with(vec![Holder::of(content(3), 1)]);
+    assert_eq!(scene.run(), Ok(()));
+    assert!(scene.got == content(3));
+}
+
 #[test]
 fn what_was_not_asked_for_is_not_taken() {
     // A frame that would be right, before the request.

@@ -2,10 +2,10 @@
 
 use super::peers::{FRAME, Holder, content, identity};
 use super::scene::{BEGIN, LIMIT, Scene, config, holder};
-use crate::receiver::{Link, Located, Output, ReceiverConfig, ReceiverError};
+use crate::receiver::{Link, Located, Output, Receiver, ReceiverConfig, ReceiverError};
 use proptest::prelude::*;
 use weir_model::Span;
-use weir_proto::data::{FRAME_BYTES, Identity};
+use weir_proto::data::{FRAME_BYTES, Identity, RESPONSE_BYTES};
 
 /// One that closes after so many bytes of its first answer.
 fn breaking(sends: usize) -> Holder {
@@ -40,6 +40,17 @@ proptest! {
     fn a_break_at_any_byte_is_resumed_at_the_frame_that_broke(sends in 0..=ENDS[2]) {
         check_break(sends);
     }
+}
+
+/// A driver that sleeps until all of the room is filled would miss an answer that comes alone.
+#[test]
+fn an_answer_is_looked_at_at_once_though_bytes_came_before() {
+    let mut receiver = Receiver::new(config(1), Vec::new());
+    receiver.first_byte = Some(BEGIN);
+    receiver.handle_wanted(BEGIN);
+    receiver.handle_described(BEGIN, None, 0);
+    receiver.handle_connected(BEGIN, Link::Holder, false);
+    assert!(receiver.room(Link::Holder).len() > RESPONSE_BYTES && !receiver.is_filling(Link::Holder));
 }
 
 #[test]

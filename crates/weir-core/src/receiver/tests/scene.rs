@@ -55,6 +55,7 @@ pub(super) struct Scene {
     pub(super) got: Vec<u8>,
     pub(super) log: Vec<(Time, Output)>,
     pub(super) events: usize,
+    pub(super) reads: usize,
 }
 
 /// What a receiver waited for.
@@ -91,6 +92,7 @@ impl Scene {
             got: Vec::new(),
             log: Vec::new(),
             events: 0,
+            reads: 0,
         }
     }
 
@@ -239,6 +241,7 @@ impl Scene {
             if count > 0 {
                 room[..count].copy_from_slice(&unread[..count]);
                 connection.read += count;
+                self.reads += 1;
                 self.receiver.handle_read(self.now, link, count);
                 return true;
             }
