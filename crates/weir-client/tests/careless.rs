@@ -349,6 +349,58 @@ async fn a_call_whose_caller_is_gone_is_forgotten_by_the_coordinator() {
     assert_eq!(live().await, 0, "long before the ten minutes are over that its call was to wait");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_that_ask_for_more_blocks_than_may_wait_hold_up_nobody_and_leave_nothing() {
+    use weir_proto::limits::{MAX_LOCATES_PER_CALL, MAX_WAITING_LOCATES};
+    let cluster = Cluster::start(2);
+    let coflow = cluster.coflow().await;
+    let address: weir_net::Address = cluster.coordinator.parse().unwrap();
+    let asker = || {
+        let channel = weir_net::coordinator_channel(address.clone());
+        weir_proto::v1::coordinator_client::CoordinatorClient::new(channel)
+    };
+    let questions = |call: usize, count: usize| {
+        let question = |block| weir_proto::v1::LocateRequest {
+            coflow,
+            block: format!("never put {call} {block}"),
+            wait_ms: 600_000,
+            host: 1,
+        };
+        weir_proto::v1::LocateAllRequest { requests: (0..count).map(question).collect() }
+    };
+    let refused = asker().locate_all(questions(0, MAX_LOCATES_PER_CALL + 1)).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert!(refused.message().contains(&MAX_LOCATES_PER_CALL.to_string()), "{refused}");
+
+    // Together they fill what may wait, and the last one finds no room: it is answered at once, though nobody has put anything.
+    let mut waiting = Vec::new();
+    for call in 0..=MAX_WAITING_LOCATES / MAX_LOCATES_PER_CALL {
+        waiting.push(asker().locate_all(questions(call, MAX_LOCATES_PER_CALL)).await.unwrap().into_inner());
+    }
+    let last = waiting.last_mut().unwrap();
+    for _ in 0..MAX_LOCATES_PER_CALL {
+        let answer = tokio::time::timeout(Duration::from_secs(60), last.message()).await.unwrap();
+        assert_eq!(answer.unwrap().unwrap().reply, Some(weir_proto::v1::LocateReply::default()));
+    }
+    assert!(tokio::time::timeout(Duration::from_millis(100), waiting[0].message()).await.is_err());
+
+    // Whoever asks for what is there hears so.
+    let bytes = vec![7; 100_000];
+    cluster.clients[0].put_bytes(coflow, "b", &bytes).await.unwrap();
+    assert_eq!(cluster.get(coflow, "b").await.unwrap(), bytes);
+
+    // They leave, and there is room again.
+    drop(waiting);
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut answers = asker().locate_all(questions(0, 1)).await.unwrap().into_inner();
+        if tokio::time::timeout(Duration::from_millis(300), answers.message()).await.is_err() {
+            break;
+        }
+        assert!(Instant::now() < end, "what waited was kept");
+    }
+}
+
 #[tokio::test]
 async fn who_cannot_be_reached_and_why_is_said() {
     let dir = tempfile::tempdir().unwrap();
