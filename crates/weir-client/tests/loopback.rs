@@ -224,6 +224,10 @@ async fn a_receiver_is_sent_to_the_holder_that_is_free() {
     for (client, byte) in clients.iter().zip([0, 1]) {
         client.put_bytes(coflow, "block", &[byte; 1000]).await.unwrap();
     }
+    // A put may be answered before the coordinator hears of it.
+    while clients[2].status().await.unwrap().agents.iter().map(|agent| agent.blocks).sum::<u64>() < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     let sent_by = async |receiver: &Client| {
         receiver.get_bytes(coflow, "block", GetOptions::default()).await.unwrap()[0]
     };
