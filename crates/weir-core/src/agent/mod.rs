@@ -1,5 +1,6 @@
 //! A host's agent: the blocks it holds, the flows it serves, and when each may send.
 
+mod batches;
 mod control;
 mod facts;
 mod flow;
@@ -17,6 +18,7 @@ mod sender;
 mod settling;
 mod state;
 
+pub use batches::{Answers, Batch, Batches, DROPPED_BEYOND, GATHER, MAX_WAITING, WaitingPut};
 pub use facts::{
     AgentConfig, BlockEntry, Crowd, FileStamp, JournalEntry, OpenedFlow, Output, Place, PutError, Transmit,
 };

@@ -17,7 +17,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use weir_core::agent::{Agent, AgentConfig, FactCursor, InterfaceBytes, Output, Place, PutError};
+use weir_core::agent::{Agent, AgentConfig, FactCursor, InterfaceBytes, Output, Place, PutError, WaitingPut};
 use weir_core::serving::{Answers, Input, Late};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
@@ -219,14 +219,16 @@ impl Running {
             let now = self.clock.now();
             match self.inbox.try_recv() {
                 Ok(Command::Put(block, reply)) => {
-                    let (key, place) = ((block.coflow, block.block.clone()), block.place());
+                    let (coflow, name, place) = (block.coflow, block.block.clone(), block.place());
                     let noted = if self.scribe.is_behind() {
                         Err(PutError::NoSpace("its disk does not answer".to_owned()))
                     } else {
                         self.agent.handle_put(*block)
                     };
                     match noted {
-                        Ok(()) => self.scribe.add_put((key, place, reply)),
+                        Ok(()) => {
+                            self.scribe.add_put(WaitingPut { coflow, block: name, place, caller: reply });
+                        }
                         refused => _ = reply.send(refused),
                     }
                 }
@@ -262,18 +264,12 @@ impl Running {
 
     /// Takes what came of the journal, and answers puts: what was answered for must survive.
     fn take_written(&mut self) {
-        while let Some(Outcome { puts, refused }) = self.scribe.poll() {
-            let Some((new, reason)) = refused else {
-                puts.into_iter().for_each(|(.., reply)| _ = reply.send(Ok(())));
-                continue;
-            };
+        while let Some(Outcome { kept, refused, reason }) = self.scribe.poll() {
+            kept.into_iter().for_each(|reply| _ = reply.send(Ok(())));
             // What happened before is to be written down; that these files are dropped is not, for they never were.
-            for (key, place, reply) in puts {
-                let is_refused = new.iter().any(|(of, at)| *of == key && *at == place);
-                if is_refused {
-                    self.agent.handle_unwritten(key.0, &key.1, &place);
-                }
-                let _ = reply.send(if is_refused { Err(PutError::NoSpace(reason.clone())) } else { Ok(()) });
+            for WaitingPut { coflow, block, place, caller } in refused {
+                self.agent.handle_unwritten(coflow, &block, &place);
+                let _ = caller.send(Err(PutError::NoSpace(reason.clone())));
             }
         }
     }

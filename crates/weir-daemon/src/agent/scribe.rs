@@ -2,21 +2,13 @@
 //! flows nor requests.
 //!
 //! # Approach
-//! One batch is under way at a time; what happens meanwhile goes together as the next. Puts are answered when their batch is
-//! on the disk. A journal that is written anew gets facts between two batches, after all that happened before they were
-//! read off.
-//!
-//! What nobody waits for, such as that a receiver has a block, gathers for [`GATHER`] before it goes. It may be lost with a process
-//! that is killed, as what its receivers said and it did not read is. The end of such a batch wakes the data plane's thread only
-//! if that has asked for it ([`Turn`]).
+//! What goes together and who waits for it is [`Batches`]'; here is the thread that writes. A journal that is written anew gets facts
+//! between two batches, after all that happened before they were read off. The end of a batch that nobody waits for wakes the data
+//! plane's thread only if that has asked for it ([`Turn`]). What of a batch could not be written, but for its puts, waits in the
+//! journal for room.
 //!
 //! Syncing that nobody waits for has another thread each time, so that it holds up no batch (see [`Journal`]).
-//!
-//! # A put that has no room
-//! Of a batch that could not be written its puts are refused and taken back, and later ones of the same file that wait, for they
-//! rest on the first. All else waits in the journal for room.
 
-use super::blocks::Key;
 use super::journal::{Journal, ToSync};
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -24,16 +16,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use weir_core::agent::{JournalEntry, Place, PutError};
-use weir_model::{Span, Time};
+use weir_core::agent::{Batches, JournalEntry, PutError, WaitingPut};
+use weir_model::Time;
 use weir_net::Waker;
 
-/// Entries that may wait while a batch is under way; beyond them puts are refused.
-const MAX_WAITING: usize = 65_536;
-/// Beyond so many times that, older entries other than puts are dropped: the disk has not answered for very long.
-const DROPPED_BEYOND: usize = 4;
-/// How long entries gather that no put waits for.
-const GATHER: Span = Span::from_millis(5);
 /// How long the end of the process waits for the last batches.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
@@ -66,11 +52,11 @@ impl Turn {
     }
 }
 
-/// A put that waits for the journal: its block, the file, and where its answer goes.
-pub(super) type Put = (Key, Place, oneshot::Sender<Result<(), PutError>>);
+/// Where the answer to a put goes.
+pub(super) type Reply = oneshot::Sender<Result<(), PutError>>;
 
-/// Files that are new in a batch, with their blocks.
-type NewPlaces = Vec<(Key, Place)>;
+/// A put that waits for the journal.
+pub(super) type Put = WaitingPut<Reply>;
 
 /// What the thread is given.
 struct Batch {
@@ -102,16 +88,17 @@ struct Written {
 
 /// What is to be done about a batch that is over.
 pub(super) struct Outcome {
-    pub(super) puts: Vec<Put>,
-    /// The files that puts of the batch named, if it could not be written, and why.
-    pub(super) refused: Option<(NewPlaces, String)>,
+    /// Puts that are kept.
+    pub(super) kept: Vec<Reply>,
+    /// Puts that are not.
+    pub(super) refused: Vec<Put>,
+    /// Why.
+    pub(super) reason: String,
 }
 
-/// A batch that was handed over, and of which nothing was heard yet.
-struct UnderWay {
-    puts: Vec<Put>,
-    /// The files that are new in it.
-    new: NewPlaces,
+/// Of the batch under way.
+#[derive(Default)]
+struct Waking {
     /// Whether its end wakes the data plane.
     is_wanted: bool,
     /// It was over when that was asked for.
@@ -123,11 +110,8 @@ pub(super) struct Scribe {
     written: mpsc::Receiver<Written>,
     thread: Option<JoinHandle<()>>,
     turn: Turn,
-    entries: Vec<JournalEntry>,
-    /// Since when the first of them waits.
-    since: Time,
-    puts: Vec<Put>,
-    under_way: Option<UnderWay>,
+    batches: Batches<Reply>,
+    waking: Waking,
     wants_facts: Option<bool>,
     waits: bool,
     live: Option<usize>,
@@ -170,10 +154,8 @@ impl Scribe {
             written,
             thread: Some(thread),
             turn,
-            entries: Vec::new(),
-            since: Time::ZERO,
-            puts: Vec::new(),
-            under_way: None,
+            batches: Batches::default(),
+            waking: Waking::default(),
             wants_facts: None,
             waits: false,
             live: None,
@@ -182,33 +164,20 @@ impl Scribe {
 
     /// Whether so much waits that no put should be added.
     pub(super) fn is_behind(&self) -> bool {
-        self.entries.len() >= MAX_WAITING
+        self.batches.is_behind()
     }
 
     /// Adds what happened.
     pub(super) fn add(&mut self, now: Time, entries: Vec<JournalEntry>) {
-        if self.entries.is_empty() {
-            self.since = now;
-        }
-        self.entries.extend(entries);
-        let most = MAX_WAITING * DROPPED_BEYOND;
-        if self.entries.len() > most {
-            // Puts are still to be answered for, and are no more than may wait.
-            let mut left = self.entries.len() - most / 2;
-            let before = self.entries.len();
-            self.entries.retain(|entry| {
-                let dropped = left > 0 && !matches!(entry, JournalEntry::Put(_));
-                left -= usize::from(dropped);
-                !dropped
-            });
-            let dropped = before - self.entries.len();
+        let dropped = self.batches.add(now, entries);
+        if dropped > 0 {
             tracing::error!(dropped, "the journal's disk does not answer; facts are lost with the process");
         }
     }
 
     /// Adds a put whose entries were added, or are about to be.
     pub(super) fn add_put(&mut self, put: Put) {
-        self.puts.push(put);
+        self.batches.add_put(put);
     }
 
     /// Says how many facts there are at most: the journal is written anew when most of it is dead.
@@ -222,38 +191,26 @@ impl Scribe {
         if self.next_due().is_none_or(|due| due > now) {
             return;
         }
-        match &mut self.under_way {
-            None => self.hand_over(facts),
-            Some(batch) if batch.is_wanted => {}
-            Some(batch) => (batch.is_wanted, batch.is_over) = (true, self.turn.want()),
+        let waking = &mut self.waking;
+        if !self.batches.is_under_way() {
+            self.hand_over(facts);
+        } else if !waking.is_wanted {
+            (waking.is_wanted, waking.is_over) = (true, self.turn.want());
         }
     }
 
     /// When the next batch is due, whether or not one is under way.
     fn next_due(&self) -> Option<Time> {
-        let at_once = !self.puts.is_empty() || self.live.is_some() || self.wants_facts.is_some();
-        let gathered = (!self.entries.is_empty()).then(|| self.since + GATHER);
-        if at_once { Some(Time::ZERO) } else { gathered }
+        let is_urgent = self.live.is_some() || self.wants_facts.is_some();
+        if is_urgent { Some(Time::ZERO) } else { self.batches.next_due() }
     }
 
     fn hand_over(&mut self, facts: impl FnOnce(bool) -> Vec<JournalEntry>) {
-        let entries = std::mem::take(&mut self.entries);
-        let puts = std::mem::take(&mut self.puts);
-        let place = |entry: &JournalEntry| match entry {
-            JournalEntry::Put(block) => Some(((block.coflow, block.block.clone()), block.place())),
-            _ => None,
-        };
-        let new = if puts.is_empty() { Vec::new() } else { entries.iter().filter_map(place).collect() };
-        let batch = Batch {
-            has_puts: !puts.is_empty(),
-            facts: self.wants_facts.take().map(facts),
-            live: self.live.take(),
-            entries,
-        };
-        let is_wanted = batch.has_puts;
-        self.turn.begin(is_wanted);
-        self.under_way = Some(UnderWay { puts, new, is_wanted, is_over: false });
-        if self.inbox.send(Message::Batch(batch)).is_err() {
+        let weir_core::agent::Batch { entries, has_puts } = self.batches.begin();
+        let (facts, live) = (self.wants_facts.take().map(facts), self.live.take());
+        self.turn.begin(has_puts);
+        self.waking = Waking { is_wanted: has_puts, is_over: false };
+        if self.inbox.send(Message::Batch(Batch { entries, has_puts, facts, live })).is_err() {
             // The thread is gone: it panicked. Nothing can be promised any more.
             tracing::error!("the journal's thread is gone");
         }
@@ -264,21 +221,16 @@ impl Scribe {
         let written = match self.written.try_recv() {
             Ok(written) => written,
             Err(mpsc::TryRecvError::Empty) => return None,
-            Err(mpsc::TryRecvError::Disconnected) => {
+            Err(mpsc::TryRecvError::Disconnected) if self.batches.is_under_way() => {
                 let result = Err(io::Error::other("the journal's thread is gone"));
-                self.under_way.as_ref()?;
                 Written { result, wants_facts: None, waits: false }
             }
+            Err(mpsc::TryRecvError::Disconnected) => return None,
         };
         (self.wants_facts, self.waits) = (written.wants_facts, written.waits);
-        let UnderWay { mut puts, new, .. } = self.under_way.take()?;
-        let refused = written.result.err().map(|error| (new, error.to_string()));
-        if let Some((new, _)) = &refused {
-            // Those of the same file that came meanwhile rest on what was not written.
-            let rest = |(key, place, _): &Put| new.iter().any(|(of, at)| of == key && at == place);
-            puts.extend(self.puts.extract_if(.., |put| rest(put)));
-        }
-        Some(Outcome { puts, refused })
+        let answers = self.batches.handle_over(written.result.is_ok());
+        let reason = written.result.err().map(|error| error.to_string()).unwrap_or_default();
+        Some(Outcome { kept: answers.kept, refused: answers.refused, reason })
     }
 
     /// Whether something waits for room on the disk: then the journal should be looked after now and then.
@@ -288,9 +240,9 @@ impl Scribe {
 
     /// When something is to be done, if nothing happens before.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        match &self.under_way {
-            Some(UnderWay { is_over: true, .. }) => Some(Time::ZERO),
-            Some(UnderWay { is_wanted: true, .. }) => None,
+        match self.waking {
+            Waking { is_over: true, .. } if self.batches.is_under_way() => Some(Time::ZERO),
+            Waking { is_wanted: true, .. } if self.batches.is_under_way() => None,
             _ => self.next_due(),
         }
     }
@@ -299,12 +251,11 @@ impl Scribe {
     pub(super) fn end(mut self) {
         let end = std::time::Instant::now() + END_LIMIT;
         let left = || end.saturating_duration_since(std::time::Instant::now());
-        if self.under_way.is_some() {
+        if self.batches.is_under_way() {
             let _ = self.written.recv_timeout(left());
-            self.under_way = None;
         }
         self.wants_facts = None;
-        if self.under_way.is_none() && self.next_due().is_some() {
+        if self.next_due().is_some() {
             self.hand_over(|_| Vec::new());
             let _ = self.written.recv_timeout(left());
         }
@@ -349,7 +300,8 @@ fn write(journal: &mut Journal, batch: Batch) -> Written {
 mod tests {
     use super::super::Durability;
     use super::*;
-    use weir_core::agent::BlockEntry;
+    use weir_core::agent::{BlockEntry, GATHER};
+    use weir_model::Span;
     use weir_net::Poller;
 
     fn ms(millis: u64) -> Time {
@@ -377,42 +329,6 @@ mod tests {
         (Scribe::start(journal, poller.waker()).unwrap(), poller)
     }
 
-    fn outcome(scribe: &mut Scribe) -> Outcome {
-        loop {
-            if let Some(outcome) = scribe.poll() {
-                return outcome;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    #[test]
-    fn what_waits_for_a_disk_that_does_not_answer_is_bounded_and_no_put_is_dropped() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut scribe, _poller) = scribe(dir.path());
-        scribe.add(ms(0), vec![JournalEntry::Ended(1)]);
-        scribe.begin(ms(5), |_| Vec::new());
-        // As long as it is not asked what came of it, that batch is under way.
-        scribe.add(ms(5), vec![JournalEntry::Put(put("a"))]);
-        let (reply, mut answer) = oneshot::channel();
-        scribe.add_put(((1, "a".to_owned()), put("a").place(), reply));
-        for first in (0..6 * MAX_WAITING as u64).step_by(10_000) {
-            scribe.add(ms(5), (first..first + 10_000).map(JournalEntry::Ended).collect());
-            assert!(scribe.entries.len() <= MAX_WAITING * DROPPED_BEYOND);
-        }
-        assert!(scribe.is_behind());
-        assert_eq!(scribe.entries[0], JournalEntry::Put(put("a")));
-        assert!(outcome(&mut scribe).refused.is_none());
-        scribe.begin(ms(5), |_| Vec::new());
-        let written = outcome(&mut scribe);
-        assert!(answer.try_recv().is_err(), "whoever takes the outcome answers");
-        assert_eq!((written.puts.len(), written.refused.is_none()), (1, true));
-        scribe.end();
-        let mut heard = Vec::new();
-        Journal::open(dir.path(), Durability::Process, |entry| heard.push(entry)).unwrap();
-        assert!(heard.contains(&JournalEntry::Put(put("a"))));
-    }
-
     #[test]
     fn what_was_added_last_is_written_before_the_end() {
         let dir = tempfile::tempdir().unwrap();
@@ -427,28 +343,6 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_gathers_and_a_put_takes_it_along() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut scribe, _poller) = scribe(dir.path());
-        scribe.add(ms(10), vec![JournalEntry::Ended(1)]);
-        scribe.begin(ms(14), |_| Vec::new());
-        assert!(scribe.under_way.is_none());
-        assert_eq!(scribe.next_timeout(), Some(ms(15)));
-        // What comes later does not make it wait longer.
-        scribe.add(ms(14), vec![JournalEntry::Ended(2)]);
-        scribe.begin(ms(15), |_| Vec::new());
-        assert!(scribe.under_way.is_some() && scribe.next_timeout().is_none());
-        outcome(&mut scribe);
-        scribe.add(ms(15), vec![JournalEntry::Ended(3), JournalEntry::Put(put("a"))]);
-        let (reply, _answer) = oneshot::channel();
-        scribe.add_put(((1, "a".to_owned()), put("a").place(), reply));
-        scribe.begin(ms(15), |_| Vec::new());
-        assert_eq!(outcome(&mut scribe).puts.len(), 1);
-        assert!(scribe.entries.is_empty() && scribe.next_timeout().is_none());
-        scribe.end();
-    }
-
-    #[test]
     fn a_put_that_comes_while_a_batch_is_under_way_is_answered_for_though_nobody_wanted_that_batch() {
         let dir = tempfile::tempdir().unwrap();
         let (mut scribe, poller) = scribe(dir.path());
@@ -459,7 +353,12 @@ mod tests {
             let name = round.to_string();
             scribe.add(now + GATHER, vec![JournalEntry::Put(put(&name))]);
             let (reply, _answer) = oneshot::channel();
-            scribe.add_put(((1, name.clone()), put(&name).place(), reply));
+            scribe.add_put(WaitingPut {
+                coflow: 1,
+                block: name.clone(),
+                place: put(&name).place(),
+                caller: reply,
+            });
             // As the data plane does: it waits for its waker or the next timeout, and for nothing else.
             let mut answered = 0;
             while answered == 0 {
@@ -468,7 +367,7 @@ mod tests {
                 let begun = std::time::Instant::now();
                 poller.wait(Some(waits), &mut Vec::new()).unwrap();
                 assert!(begun.elapsed() < Duration::from_secs(20), "nobody woke the data plane");
-                answered += scribe.poll().map_or(0, |outcome| outcome.puts.len());
+                answered += scribe.poll().map_or(0, |outcome| outcome.kept.len());
             }
         }
         scribe.end();
