@@ -8,7 +8,10 @@ use crate::world::World;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
-use weir_core::agent::{Agent, AgentConfig, Crowd, JournalEntry, JournalLines, Output, journal_lines};
+use weir_core::agent::{
+    Agent, AgentConfig, Answers, Batches, Crowd, JournalEntry, JournalLines, Output, WaitingPut,
+    journal_lines,
+};
 use weir_core::coordinator::SessionId;
 use weir_core::serving::{Conversation, Relays};
 use weir_model::{Span, Time};
@@ -29,12 +32,10 @@ pub(crate) struct Host {
     /// Connections by the agent's flows.
     pub(crate) flows: BTreeMap<u64, u64>,
     pub(crate) disk: Disk,
-    /// Of the journal: what is being written, and what waits for that.
+    /// Of the journal: what is being written, and what waits for room, or is to be written yet; with puts by job and block.
     writing: Vec<JournalEntry>,
-    unwritten: Vec<JournalEntry>,
-    /// Puts that wait for the journal, and those of the batch under way, by job and block.
-    puts: Vec<(usize, usize)>,
-    puts_under_way: Vec<(usize, usize)>,
+    no_room: Vec<JournalEntry>,
+    batches: Batches<(usize, usize)>,
     /// The machine is down: nothing answers for it.
     pub(crate) is_down: bool,
     /// Until when its agent stands (SIGSTOP).
@@ -55,9 +56,8 @@ impl Host {
             flows: BTreeMap::new(),
             disk: Disk::new(),
             writing: Vec::new(),
-            unwritten: Vec::new(),
-            puts: Vec::new(),
-            puts_under_way: Vec::new(),
+            no_room: Vec::new(),
+            batches: Batches::default(),
             is_down: false,
             stopped_until: Time::ZERO,
             relays: Relays::new(0, Vec::new()),
@@ -70,8 +70,8 @@ impl Host {
     }
 
     /// A put that the agent took waits for the journal.
-    pub(crate) fn await_put(&mut self, job: usize, block: usize) {
-        self.puts.push((job, block));
+    pub(crate) fn await_put(&mut self, put: WaitingPut<(usize, usize)>) {
+        self.batches.add_put(put);
     }
 }
 
@@ -145,10 +145,14 @@ impl World {
         side.disk.journal.extend_from_slice(&lines[..kept]);
         let is_done = |entry: &JournalEntry| matches!(entry, JournalEntry::Done { .. });
         let whole = kept == lines.len();
-        let forgotten = side.writing.drain(..).filter(|_| !whole).chain(side.unwritten.drain(..));
-        self.forgot_done |= forgotten.filter(is_done).count() > 0;
-        side.puts.clear();
-        side.puts_under_way.clear();
+        let lost: Vec<JournalEntry> = if whole { Vec::new() } else { std::mem::take(&mut side.writing) };
+        let lost: Vec<JournalEntry> = lost.into_iter().chain(side.no_room.drain(..)).collect();
+        let lost = [lost, side.batches.waiting().to_vec()].concat();
+        side.writing.clear();
+        side.batches = Batches::default();
+        self.forgot_done |= lost.iter().any(is_done);
+        self.forget_notes(&lost);
+        let side = &mut self.hosts[host as usize];
         (side.agent, side.stopped_until) = (None, Time::ZERO);
         if let Some(session) = side.session.take() {
             self.cut(session, None, true);
@@ -188,7 +192,7 @@ impl World {
             self.hosts[host as usize].agent.as_mut().and_then(|agent| agent.poll_output(now))
         {
             match output {
-                Output::Journal(entry) => self.hosts[host as usize].unwritten.push(entry),
+                Output::Journal(entry) => _ = self.hosts[host as usize].batches.add(now, [entry]),
                 Output::Cut { coflow, block, place } => self.cut_off(host, coflow, &block, place.as_ref()),
                 Output::Ended(..) | Output::Notice(_) => {}
                 Output::Abort(flow) => {
@@ -214,7 +218,9 @@ impl World {
 
     fn wake_agent_in_time(&mut self, host: u32) {
         let side = &self.hosts[host as usize];
-        let Some(next) = side.agent.as_ref().and_then(Agent::next_timeout) else { return };
+        let writes = side.batches.next_due().filter(|_| !side.batches.is_under_way());
+        let next = side.agent.as_ref().and_then(Agent::next_timeout);
+        let Some(next) = [next, writes].into_iter().flatten().min() else { return };
         let next = self.not_at_once(Time::from_nanos(next.nanos().saturating_sub(side.ahead.nanos())));
         let side = &mut self.hosts[host as usize];
         if next < side.wakes {
@@ -258,13 +264,14 @@ impl World {
 
     /// Begins to write what waits, if nothing is being written.
     fn write(&mut self, host: u32) {
+        let at = self.now;
         let side = &mut self.hosts[host as usize];
-        let waits = !side.unwritten.is_empty() || !side.puts.is_empty();
-        if !side.writing.is_empty() || !side.puts_under_way.is_empty() || !waits {
+        let is_due = side.batches.next_due().is_some_and(|due| due <= side.now(at));
+        let waits = is_due || !side.no_room.is_empty();
+        if !waits || side.batches.is_under_way() || side.agent.is_none() {
             return;
         }
-        side.writing = std::mem::take(&mut side.unwritten);
-        side.puts_under_way = std::mem::take(&mut side.puts);
+        side.writing = side.batches.begin().entries;
         let life = side.life;
         let after = self.span(WRITE);
         self.later(after, Event::Written { host, life });
@@ -273,25 +280,15 @@ impl World {
     /// The disk has no room: puts of the batch are refused and taken back, all else waits for room.
     fn not_written(&mut self, host: u32) {
         let side = &mut self.hosts[host as usize];
-        let refused = std::mem::take(&mut side.puts_under_way);
-        let mut waits = std::mem::take(&mut side.writing);
-        for (job, block) in refused {
-            let Some((coflow, name, place)) = self.place_of(job, block) else { continue };
-            let side = &mut self.hosts[host as usize];
-            let is_of_it = |entry: &JournalEntry| match entry {
-                JournalEntry::Put(put) => put.coflow == coflow && put.block == name,
-                _ => false,
-            };
-            waits.retain(|entry| !is_of_it(entry));
-            side.unwritten.retain(|entry| !is_of_it(entry));
-            side.puts.retain(|put| *put != (job, block));
+        let Answers { kept, refused } = side.batches.handle_over(false);
+        let is_put = |entry: &JournalEntry| matches!(entry, JournalEntry::Put(_));
+        side.no_room.extend(side.writing.drain(..).filter(|entry| !is_put(entry)));
+        for WaitingPut { coflow, block, place, .. } in refused {
             if let Some(agent) = &mut side.agent {
-                agent.handle_unwritten(coflow, &name, &place);
+                agent.handle_unwritten(coflow, &block, &place);
             }
         }
-        let side = &mut self.hosts[host as usize];
-        waits.append(&mut side.unwritten);
-        side.unwritten = waits;
+        kept.into_iter().for_each(|(job, block)| self.is_put(job, block));
         self.settle_agent(host);
     }
 
@@ -303,9 +300,9 @@ impl World {
         if side.disk.full_until > self.now {
             return self.not_written(host);
         }
-        let writing = std::mem::take(&mut side.writing);
+        let writing: Vec<JournalEntry> = side.no_room.drain(..).chain(side.writing.drain(..)).collect();
         side.disk.journal.extend(journal_lines(&writing).unwrap_or_default());
-        let puts = std::mem::take(&mut side.puts_under_way);
+        let puts = side.batches.handle_over(true).kept;
         if !puts.is_empty() {
             self.sync_for_puts(host);
         }
@@ -313,6 +310,6 @@ impl World {
         for (job, block) in puts {
             self.is_put(job, block);
         }
-        self.write(host);
+        self.settle_agent(host);
     }
 }

@@ -7,7 +7,7 @@ use crate::receiver::Get;
 use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeSet;
-use weir_core::agent::{BlockEntry, Place, PutError};
+use weir_core::agent::{BlockEntry, JournalEntry, PutError, WaitingPut};
 use weir_model::{Rate, Span, Time};
 use weir_proto::data::Identity;
 use weir_proto::v1;
@@ -318,6 +318,8 @@ impl World {
             identity: *identity,
             durable: self.settings.durable,
         };
+        let waiting =
+            WaitingPut { coflow, block: name.clone(), place: entry.place(), caller: (number, block) };
         let side = &mut self.hosts[host as usize];
         let Some(agent) = &mut side.agent else {
             return self.put_later(number, block);
@@ -326,7 +328,7 @@ impl World {
             Ok(()) => {
                 side.disk.hollow.remove(&path);
                 side.disk.files.insert(path, number);
-                side.await_put(number, block);
+                side.await_put(waiting);
                 // If the agent is killed before it answers, the task puts again.
                 self.put_later(number, block);
                 self.settle_agent(host);
@@ -334,13 +336,6 @@ impl World {
             Err(PutError::Ended(_)) if self.jobs[number].stage != Stage::Moving => {}
             Err(error) => self.violate(format!("block {block} of job {number} is not taken: {error}")),
         }
-    }
-
-    /// What a put of a block names.
-    pub(crate) fn place_of(&self, number: usize, block: usize) -> Option<(u64, String, Place)> {
-        let job = &self.jobs[number];
-        let place = Place { path: format!("/spool/{number}-{block}"), stamp: None };
-        Some((job.coflow?, job.blocks[block].name.clone(), place))
     }
 
     fn put_later(&mut self, number: usize, block: usize) {
@@ -376,6 +371,16 @@ impl World {
         let is_copy = |&at: &usize| blocks[at].name == *name && blocks[at].is_put;
         let copies: Vec<usize> = (0..blocks.len()).filter(is_copy).collect();
         copies.is_empty() || copies.into_iter().filter(|&copy| self.put_again(number, copy)).count() > 0
+    }
+
+    /// Entries of a journal were lost with a process before they were written: what they say of registrations is on no disk for sure.
+    pub(crate) fn forget_notes(&mut self, lost: &[JournalEntry]) {
+        for entry in lost {
+            if let JournalEntry::Coflow { coflow, .. } = entry {
+                self.noted.remove(coflow);
+                self.jobs.iter_mut().filter(|job| job.coflow == Some(*coflow)).for_each(Job::forget_note);
+            }
+        }
     }
 
     /// A receiver of a job has its block.
