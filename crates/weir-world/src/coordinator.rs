@@ -14,7 +14,7 @@ use weir_model::{Fabric, Span, Time};
 /// How long its word holds.
 const LEASE: Span = Span::from_millis(1_000);
 /// A word may be so long on its way, and a new flow waits a little.
-const WORDS_UNDER_WAY: Span = Span::from_millis(300);
+pub(crate) const WORDS_UNDER_WAY: Span = Span::from_millis(300);
 
 /// A coordinator, or the place of one.
 pub(crate) struct CoordinatorSide {

@@ -1,6 +1,7 @@
 //! Jobs: a driver with a coflow, tasks that put blocks, tasks that get them.
 
 use crate::content::Content;
+use crate::coordinator::WORDS_UNDER_WAY;
 use crate::deadlines::Deadline;
 use crate::events::{Call, Caller, Event, Reply};
 use crate::receiver::Get;
@@ -370,7 +371,11 @@ impl World {
         let name = &blocks[block].name;
         let is_copy = |&at: &usize| blocks[at].name == *name && blocks[at].is_put;
         let copies: Vec<usize> = (0..blocks.len()).filter(is_copy).collect();
-        copies.is_empty() || copies.into_iter().filter(|&copy| self.put_again(number, copy)).count() > 0
+        // Who asked before it was put again may hear so after it was.
+        let is_news = |&at: &usize| self.now.since(blocks[at].put_at) < WORDS_UNDER_WAY;
+        copies.is_empty()
+            || copies.iter().all(is_news)
+            || copies.into_iter().filter(|&copy| self.put_again(number, copy)).count() > 0
     }
 
     /// Entries of a journal were lost with a process before they were written: what they say of registrations is on no disk for sure.

@@ -114,7 +114,7 @@ impl<P> Relay<P> {
                 self.handle_data(now, from, &header, payload);
             }
             (Role::Upstream(from, UpstreamKind::Relay), Received::About(header)) => match header.kind {
-                Kind::Alive => self.handle_alive(now, from, header.key),
+                Kind::Alive => self.handle_alive(now, from, &header),
                 Kind::End => self.handle_end(from, header.key, header.number),
                 Kind::Reset => self.handle_upstream_reset(from, header.key),
                 kind => return odd(kind),

@@ -36,6 +36,9 @@ pub(super) struct Incoming {
     pub(super) received: u64,
     /// When it was heard of last.
     pub(super) heard: Time,
+    /// Relays that word of it may still go through: one less at each of them, so that word of a flow that nobody sends any more
+    /// does not go in a circle for ever.
+    pub(super) hops: u8,
     /// Once the upstream said that the receiver has all: what it sent here in all.
     pub(super) ended: Option<u64>,
 }

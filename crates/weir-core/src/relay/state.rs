@@ -124,7 +124,8 @@ impl<P> Relay<P> {
         }
         self.upstreams.entry(from).or_default().insert(key);
         if let Some(flow) = self.flows.get_mut(&key) {
-            flow.incoming.insert(from, Incoming { kind, received: 0, heard: now, ended: None });
+            let hops = if kind == UpstreamKind::Host { HOP_LIMIT } else { header.hop_limit };
+            flow.incoming.insert(from, Incoming { kind, received: 0, heard: now, hops, ended: None });
             let granted = flow.window.granted();
             self.tell_upstream(from, Header::about(key, Kind::Credit, granted));
         }
@@ -257,10 +258,11 @@ impl<P> Relay<P> {
         }
     }
 
-    /// The upstream has the flow still.
-    pub fn handle_alive(&mut self, now: Time, from: UpstreamId, key: FlowKey) {
-        if let Some(incoming) = self.flows.get_mut(&key).and_then(|flow| flow.incoming.get_mut(&from)) {
-            incoming.heard = now;
+    /// The upstream has the flow still, as it heard itself by so many relays that the header's hop limit is left.
+    pub fn handle_alive(&mut self, now: Time, from: UpstreamId, header: &Header) {
+        let flow = self.flows.get_mut(&header.key).filter(|_| header.hop_limit > 0);
+        if let Some(incoming) = flow.and_then(|flow| flow.incoming.get_mut(&from)) {
+            (incoming.heard, incoming.hops) = (now, header.hop_limit);
         }
     }
 
@@ -288,8 +290,9 @@ impl<P> Relay<P> {
                 incoming.ended = Some(flow.bytes);
             }
             let is_over = incoming.is_over();
-            if incoming.received == 0 && !is_over && flow.incoming.len() > 1 {
-                // Nothing was lost with it, and the flow comes by another way.
+            let is_host = incoming.kind == UpstreamKind::Host;
+            if incoming.received == 0 && !is_over && !is_host && flow.incoming.len() > 1 {
+                // Nothing was lost with it, and the flow comes by another way. What came by a host comes by nobody else.
                 flow.incoming.remove(&from);
             } else if !is_over {
                 self.give_up(key);
@@ -491,7 +494,10 @@ impl<P> Relay<P> {
             if let Some(subscriber) = flow.subscriber() {
                 self.outputs.push_back(Output::ToSubscriber { subscriber, header });
             }
+            let hops = flow.incoming.values().map(|incoming| incoming.hops).max().unwrap_or(0);
+            let header = Header { hop_limit: hops.saturating_sub(1), ..header };
             let opened = flow.forward().into_iter().flat_map(|forward| &forward.opened);
+            let opened = opened.filter(|_| header.hop_limit > 0);
             self.outputs.extend(opened.map(|&hop| Output::ToHop { hop, header, open: None }));
         }
         for key in silent {

@@ -213,7 +213,9 @@ fn tell(relay: &mut Relay<()>, now: &mut Time, said: Said) {
             let header = Header { hop_limit, ..data(flow, offset, length) };
             relay.handle_data(at, UpstreamId(from), &header, ());
         }
-        Said::Alive(flow, from) => relay.handle_alive(at, UpstreamId(from), key(flow)),
+        Said::Alive(flow, from) => {
+            relay.handle_alive(at, UpstreamId(from), &Header::about(key(flow), Kind::Alive, 0))
+        }
         Said::End(flow, from, bytes) => relay.handle_end(UpstreamId(from), key(flow), bytes),
         Said::Reset(flow, from) => relay.handle_upstream_reset(UpstreamId(from), key(flow)),
         Said::Closed(from) => relay.handle_upstream_closed(UpstreamId(from)),
@@ -288,4 +290,43 @@ proptest! {
         relay.handle_timeout(now);
         prop_assert_eq!(relay.held(), counted(&relay));
     }
+}
+
+/// The flow goes to an address of the relay that it does not know for its own, and so to itself. What opened it leaves: word of the
+/// flow goes in a circle a few times more.
+#[test]
+fn a_flow_that_only_comes_by_itself_ends() {
+    let (mut relay, mut now) = (relay(), Time::from_millis(1_000));
+    open(&mut relay, now, 1, 7, UpstreamKind::Relay, 3);
+    let (mut words, mut seconds) = (0, 0);
+    while !relay.is_idle() {
+        assert!(seconds < 30, "it says to itself that the flow goes on");
+        while let Some(output) = relay.poll_output() {
+            match output {
+                Output::Dial { hop, .. } => relay.handle_hop_up(now, hop),
+                Output::ToHop { header, open: Some(open), .. } => {
+                    relay.handle_open(now, UpstreamId(8), UpstreamKind::Relay, &header, open);
+                    relay.handle_upstream_closed(UpstreamId(7));
+                }
+                Output::ToHop { header, .. } if header.kind == Kind::Alive => {
+                    words += 1;
+                    relay.handle_alive(now, UpstreamId(8), &header);
+                }
+                _ => {}
+            }
+        }
+        (now, seconds) = (now + Span::from_millis(1_000), seconds + 1);
+        relay.handle_timeout(now);
+    }
+    assert!((1..=i32::from(HOP_LIMIT)).contains(&words) && seconds > 10, "{words} words, {seconds} s");
+}
+
+/// What came by a host comes by nobody else: its other ways are circles.
+#[test]
+fn a_flow_whose_host_leaves_ends_though_it_comes_back_in_a_circle() {
+    let (mut relay, now) = (relay(), Time::from_millis(1_000));
+    open(&mut relay, now, 1, 7, UpstreamKind::Host, 3);
+    open(&mut relay, now, 1, 8, UpstreamKind::Relay, 3);
+    relay.handle_upstream_closed(UpstreamId(7));
+    assert!(relay.is_idle());
 }

@@ -246,7 +246,7 @@ impl Network {
                         relay.handle_open(now, upstream, UpstreamKind::Relay, &header, open);
                     }
                     (Kind::Data, _) => relay.handle_data(now, upstream, &header, payload),
-                    (Kind::Alive, _) => relay.handle_alive(now, upstream, header.key),
+                    (Kind::Alive, _) => relay.handle_alive(now, upstream, &header),
                     (Kind::End, _) => relay.handle_end(upstream, header.key, header.number),
                     (Kind::Reset, _) => relay.handle_upstream_reset(upstream, header.key),
                     other => panic!("{other:?}"),
