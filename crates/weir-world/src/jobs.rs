@@ -373,9 +373,10 @@ impl World {
         let copies: Vec<usize> = (0..blocks.len()).filter(is_copy).collect();
         // Who asked before it was put again may hear so after it was.
         let is_news = |&at: &usize| self.now.since(blocks[at].put_at) < WORDS_UNDER_WAY;
+        let are_news = copies.iter().all(is_news);
         copies.is_empty()
-            || copies.iter().all(is_news)
             || copies.into_iter().filter(|&copy| self.put_again(number, copy)).count() > 0
+            || are_news
     }
 
     /// Entries of a journal were lost with a process before they were written: what they say of registrations is on no disk for sure.
