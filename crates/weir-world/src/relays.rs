@@ -247,6 +247,10 @@ impl World {
             let mut taken = 0;
             let is_reader = connection.is_read_by_relay() && self.settings.hosts + relay == connection.to;
             let end = &mut connection.relay;
+            if !is_reader && !connection.sends {
+                // It was closed, with what it had not read.
+                return;
+            }
             let message = if !is_reader {
                 end.back.next(&mut end.heard, &mut taken)
             } else if !connection.is_open || !end.may_read() {
