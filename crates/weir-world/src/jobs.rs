@@ -371,8 +371,11 @@ impl World {
         let name = &blocks[block].name;
         let is_copy = |&at: &usize| blocks[at].name == *name && blocks[at].is_put;
         let copies: Vec<usize> = (0..blocks.len()).filter(is_copy).collect();
-        // Who asked before it was put again may hear so after it was.
-        let is_news = |&at: &usize| self.now.since(blocks[at].put_at) < WORDS_UNDER_WAY;
+        // Who asked before it was put again may hear so after it was, and of a holder that the coordinator does not know at the moment
+        // nobody hears.
+        let is_news = |&at: &usize| {
+            self.now.since(blocks[at].put_at) < WORDS_UNDER_WAY || !self.has_told(blocks[at].host)
+        };
         let are_news = copies.iter().all(is_news);
         copies.is_empty()
             || copies.into_iter().filter(|&copy| self.put_again(number, copy)).count() > 0

@@ -1,10 +1,11 @@
 //! Sessions between agents and coordinators: two streams in order, which may be cut.
 
+use crate::coordinator::WORDS_UNDER_WAY;
 use crate::events::Event;
 use crate::world::World;
 use weir_core::coordinator::SessionId;
 use weir_model::{Span, Time};
-use weir_proto::v1;
+use weir_proto::v1::{self, coordinator_message::Kind};
 
 /// A session.
 #[derive(Debug)]
@@ -15,6 +16,10 @@ pub(crate) struct Session {
     pub(crate) coordinator: u64,
     /// Nothing arrives any more.
     pub(crate) is_cut: bool,
+    /// The agent heard so, and could say from then on what it holds.
+    accepted: Option<Time>,
+    /// What was said until then upward comes then.
+    stalled_until: Time,
     up: Time,
     down: Time,
 }
@@ -28,6 +33,15 @@ impl World {
         }
         let delay = self.delay();
         self.later(delay, Event::AskTerms { host, life });
+    }
+
+    /// The coordinator has known for a while what an agent said a while ago.
+    pub(crate) fn has_told(&self, host: u32) -> bool {
+        let session = self.hosts[host as usize].session.and_then(|id| self.sessions.get(&id));
+        session.filter(|session| !session.is_cut).is_some_and(|session| {
+            let known = session.accepted.map(|accepted| accepted.max(session.stalled_until));
+            known.is_some_and(|known| known + WORDS_UNDER_WAY <= self.now)
+        })
     }
 
     /// It does so again after a while.
@@ -59,7 +73,16 @@ impl World {
         agent.handle_terms(now, terms);
         agent.handle_session_up(now);
         side.session = Some(id);
-        let session = Session { host, life, coordinator, is_cut: false, up: at, down: at };
+        let session = Session {
+            host,
+            life,
+            coordinator,
+            is_cut: false,
+            accepted: None,
+            stalled_until: at,
+            up: at,
+            down: at,
+        };
         self.sessions.insert(id, session);
         if self.coordinator.core.is_none() || self.coordinator.life != coordinator {
             // Whoever said so is gone: the stream leads nowhere.
@@ -119,8 +142,12 @@ impl World {
         let kind = message.kind.clone();
         agent.handle_coordinator(now, message);
         let is_stale = agent.stale_dropped() > before;
-        if let Some(v1::coordinator_message::Kind::CoflowNotes(notes)) = kind {
-            self.noted(&notes.notes);
+        match kind {
+            Some(Kind::CoflowNotes(notes)) => self.noted(&notes.notes),
+            Some(Kind::Accepted(_)) => {
+                self.sessions.entry(id).and_modify(|session| session.accepted = Some(at));
+            }
+            _ => {}
         }
         if is_stale {
             self.violate(format!("host {host}: epochs do not grow in a session"));
@@ -143,6 +170,9 @@ impl World {
     pub(crate) fn stall(&mut self, id: SessionId, span: Span, upward: bool) {
         let until = self.now + span;
         let Some(session) = self.sessions.get_mut(&id) else { return };
+        if upward {
+            session.stalled_until = session.stalled_until.max(until);
+        }
         let direction = if upward { &mut session.up } else { &mut session.down };
         *direction = (*direction).max(until);
     }

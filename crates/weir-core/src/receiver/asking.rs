@@ -122,9 +122,12 @@ impl Receiver {
     /// All were asked, and none sends it.
     fn end_round(&mut self, now: Time, mut holds: Vec<SocketAddr>, broke: Option<SocketAddr>) {
         holds.retain(|holder| !self.changed_at.contains(holder) && Some(*holder) != broke);
+        // A list of before may leave out who has put it meanwhile.
+        let is_latest = self.looked_again || !self.config.holders.is_empty();
         match (holds.is_empty(), self.changed_at.is_empty()) {
             (true, true) => self.obstacle(now, "nobody has put it yet".to_owned()),
-            (true, false) => self.end(ReceiverError::Gone),
+            (true, false) if is_latest => self.end(ReceiverError::Gone),
+            (true, false) => self.obstacle(now, "its file was changed or removed".to_owned()),
             (false, _) => self.obstacle(now, "no holder sends it".to_owned()),
         }
     }

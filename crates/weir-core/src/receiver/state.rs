@@ -90,6 +90,8 @@ pub struct Receiver {
     pub(super) broke: Option<SocketAddr>,
     /// Holders that said that the block's file changed.
     pub(super) changed_at: BTreeSet<SocketAddr>,
+    /// The coordinator was asked for holders after one had said so.
+    pub(super) looked_again: bool,
     pub(super) first_byte: Option<Time>,
     /// The caller waits for the next frame.
     pub(super) wanted: bool,
@@ -113,6 +115,7 @@ impl Receiver {
             tried: Tried::default(),
             broke: None,
             changed_at: BTreeSet::new(),
+            looked_again: false,
             first_byte: None,
             wanted: false,
             outputs: VecDeque::new(),
@@ -298,6 +301,7 @@ impl Receiver {
             // There is somebody else to ask, or to believe.
             wait = Span::ZERO;
         }
+        self.looked_again = !self.changed_at.is_empty();
         self.stage = Stage::Locating;
         // A coordinator that is stopped, and not gone, would keep the call for ever.
         self.timer = Some(Timer::new(now, wait + LOCATE_LIMIT));

@@ -63,6 +63,24 @@ fn a_block_is_gone_only_if_every_holder_says_so() {
     assert_eq!(Scene::with(vec![changed(), changed()]).run(), Err(ReceiverError::Gone));
 }
 
+/// It may have been put a second time after the coordinator was asked.
+#[test]
+fn a_block_is_gone_only_if_nobody_is_named_anew() {
+    let changed = || Holder { status: Some(8), ..Holder::of(content(3), 1) };
+    let mut scene = Scene::coordinated(vec![changed(), Holder::of(content(3), 1)]);
+    let named = |numbers: &[u16]| Located::Holders(numbers.iter().map(|&number| holder(number)).collect());
+    scene.located = vec![named(&[0]), named(&[0, 1])];
+    assert_eq!(scene.run(), Ok(()));
+    assert!(scene.got == content(3));
+
+    for again in [named(&[0]), named(&[])] {
+        let mut scene = Scene::coordinated(vec![changed()]);
+        scene.located = vec![named(&[0]), again, named(&[9])];
+        assert_eq!(scene.run(), Err(ReceiverError::Gone));
+        assert_eq!(scene.located.len(), 1);
+    }
+}
+
 fn with_pooled(connection: Connection) -> Scene {
     let mut scene = Scene::with(vec![Holder::of(content(3), 1)]);
     scene.pool.insert(holder(0), connection);

@@ -125,7 +125,7 @@ fn a_holder_that_broke_off_is_asked_again_though_nobody_names_it_and_without_wai
         Output::Locate { wait } => Some(*wait),
         _ => None,
     });
-    assert_eq!(waits.collect::<Vec<_>>(), [Span::from_millis(5_000), Span::ZERO]);
+    assert_eq!(waits.collect::<Vec<_>>(), [Span::from_millis(5_000), Span::ZERO, Span::ZERO]);
 }
 
 #[test]
