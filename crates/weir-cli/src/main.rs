@@ -62,6 +62,22 @@ enum Command {
     Agent(commands::daemons::AgentArgs),
     /// Run a relay: takes flows of its site to other sites
     Relay(commands::relay::RelayArgs),
+    /// Run a coordinator and a few agents in this process, for a first look
+    Up(commands::up::UpArgs),
+    /// Declare a coflow and print its id
+    Register(commands::blocks::RegisterArgs),
+    /// Put files as blocks of a coflow
+    Put(commands::blocks::PutArgs),
+    /// Get a block of a coflow into a file
+    Get(commands::blocks::GetArgs),
+    /// Say that no more flows will join a coflow
+    Seal(commands::blocks::CoflowArgs),
+    /// End a coflow: its blocks go, and what became of it is printed
+    Unregister(commands::blocks::CoflowArgs),
+    /// List the blocks of a coflow, or the live coflows
+    List(commands::blocks::ListArgs),
+    /// Say what a coflow waits for
+    Why(commands::blocks::CoflowArgs),
     /// Show what is moving, and what each coflow waits for
     Status(commands::status::StatusArgs),
     /// Measure on this machine
@@ -76,8 +92,22 @@ enum Command {
 pub(crate) enum Failure {
     /// A bad file, name or value: one line, exit 2, nothing written.
     Input(String),
+    /// A peer did not answer, or nobody put the block, within the time limit; it may later: exit 3.
+    Unanswered(anyhow::Error),
+    /// A peer refused, or what was asked for has ended; it will not come: exit 4.
+    Refused(anyhow::Error),
     /// Anything else: exit 1.
     Run(anyhow::Error),
+}
+
+impl Failure {
+    /// The same with what it is about, unless it says so itself.
+    pub(crate) fn about(self, what: String) -> Failure {
+        match self {
+            Failure::Run(error) => Failure::Run(error.context(what)),
+            failure => failure,
+        }
+    }
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
@@ -101,6 +131,7 @@ fn main() -> ExitCode {
             | Command::Coordinator(_)
             | Command::Agent(_)
             | Command::Relay(_)
+            | Command::Up(_)
             | Command::Bench(_)
             | Command::Task(_)
             | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
@@ -143,6 +174,14 @@ fn main() -> ExitCode {
         Command::Coordinator(args) => commands::daemons::coordinator(args),
         Command::Agent(args) => commands::daemons::agent(args),
         Command::Relay(args) => commands::relay::relay(args),
+        Command::Up(args) => commands::up::up(args),
+        Command::Register(args) => commands::blocks::register(args),
+        Command::Put(args) => commands::blocks::put(args),
+        Command::Get(args) => commands::blocks::get(args),
+        Command::Seal(args) => commands::blocks::seal(args),
+        Command::Unregister(args) => commands::blocks::unregister(args),
+        Command::List(args) => commands::blocks::list(args),
+        Command::Why(args) => commands::blocks::why(args),
         Command::Status(args) => commands::status::status(&args),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Task(args) => commands::daemons::task(args),
@@ -152,14 +191,12 @@ fn main() -> ExitCode {
 
 /// Says what went wrong, in one line.
 fn failed(failure: Failure) -> ExitCode {
-    match failure {
-        Failure::Input(message) => {
-            logging::complain(&message);
-            ExitCode::from(2)
-        }
-        Failure::Run(error) => {
-            logging::complain(&format!("{error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    let (message, code) = match failure {
+        Failure::Run(error) => (format!("{error:#}"), 1),
+        Failure::Input(message) => (message, 2),
+        Failure::Unanswered(error) => (format!("{error:#}"), 3),
+        Failure::Refused(error) => (format!("{error:#}"), 4),
+    };
+    logging::complain(&message);
+    ExitCode::from(code)
 }

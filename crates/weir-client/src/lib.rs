@@ -65,7 +65,9 @@ pub use memory::MemoryBlock;
 pub use stream::BlockStream;
 pub use weir_net::{Address, AddressError};
 pub use weir_proto::v1::Admission as AdmissionState;
-pub use weir_proto::v1::{CoflowOptions, CoflowRecord, DescribeReply, Pattern, StatusReply};
+pub use weir_proto::v1::{
+    BlockHolders, CoflowOptions, CoflowRecord, CoflowStatus, DescribeReply, Pattern, StatusReply,
+};
 pub use weir_proto::v1::{CoflowPlace, ControllerStatus, LinkState};
 
 use std::path::{Path, PathBuf};
@@ -180,8 +182,43 @@ impl Client {
 
     /// What moves now, and what each coflow waits for.
     pub async fn status(&self) -> Result<StatusReply, Error> {
+        self.ask_status(0).await
+    }
+
+    /// The same of one coflow: it is among the live ones, or it is complete and its record is there, or
+    /// [`StatusReply::ended`] says that it has ended. Of none of these the coordinator has not heard yet.
+    pub async fn status_of(&self, coflow: u64) -> Result<StatusReply, Error> {
+        self.ask_status(coflow).await
+    }
+
+    /// The blocks of a coflow, by name, and which hosts hold each; `None` if the coflow has ended.
+    pub async fn blocks(&self, coflow: u64) -> Result<Option<Vec<BlockHolders>>, Error> {
+        let client = self.coordinator()?;
+        let (mut blocks, mut after) = (Vec::new(), String::new());
+        loop {
+            let request = v1::ListBlocksRequest { coflow, after: after.clone() };
+            let reply = retry(self.coordinator_name(), || {
+                let (mut client, request) = (client.clone(), request.clone());
+                async move { client.list_blocks(request).await }
+            })
+            .await?;
+            if reply.ended {
+                return Ok(None);
+            }
+            blocks.extend(reply.blocks);
+            if reply.more_after.is_empty() {
+                return Ok(Some(blocks));
+            }
+            if reply.more_after <= request.after {
+                return Err(Error::Refused("the coordinator's list of blocks does not go on".to_owned()));
+            }
+            after = reply.more_after;
+        }
+    }
+
+    async fn ask_status(&self, coflow: u64) -> Result<StatusReply, Error> {
         let mut client = self.coordinator()?;
-        let call = client.status(v1::StatusRequest {});
+        let call = client.status(v1::StatusRequest { coflow });
         match tokio::time::timeout(CALL_LIMIT, call).await {
             Ok(Ok(reply)) => Ok(reply.into_inner()),
             Ok(Err(status)) => Err(Error::of(&self.coordinator_name(), &status)),
@@ -240,7 +277,8 @@ impl Client {
     }
 
     /// Puts a block from memory.
-    pub async fn put_memory(&self, coflow: u64, block: &str, memory: MemoryBlock) -> Result<(), Error> {
+    pub async fn put_memory(&self, coflow: u64, block: &str, mut memory: MemoryBlock) -> Result<(), Error> {
+        memory.give_name()?;
         let (size, frame_checksums) = (memory.len() as u64, memory.frame_checksums());
         let (block, path) = (block.to_owned(), memory.name().to_owned());
         let (offset, spooled) = (0, true);

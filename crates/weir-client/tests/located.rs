@@ -108,6 +108,15 @@ impl Coordinator for Fake {
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         unknown()
     }
+    async fn list_blocks(
+        &self,
+        request: Request<v1::ListBlocksRequest>,
+    ) -> Result<Response<v1::ListBlocksReply>, Status> {
+        // It never gets on.
+        let blocks = vec![v1::BlockHolders { block: "b".to_owned(), ..v1::BlockHolders::default() }];
+        let more_after = if request.into_inner().coflow == 1 { "b" } else { "" }.to_owned();
+        Ok(Response::new(v1::ListBlocksReply { blocks, more_after, ended: false }))
+    }
     async fn terms(&self, _: Request<v1::TermsRequest>) -> Result<Response<v1::TermsReply>, Status> {
         unknown()
     }
@@ -213,4 +222,13 @@ async fn a_call_is_given_up_once_nobody_waits_for_it() {
     each_hears_its_own(&mut gets, 5).await;
     drop(gets);
     tokio::time::timeout(Duration::from_secs(20), fake.left.notified()).await.expect("the call goes on");
+}
+
+#[tokio::test]
+async fn a_list_of_blocks_that_does_not_go_on_ends_in_an_error() -> anyhow::Result<()> {
+    let client = client(&Fake::default()).await?;
+    assert_eq!(client.blocks(2).await?.map(|blocks| blocks.len()), Some(1));
+    let error = client.blocks(1).await.expect_err("it asks for ever");
+    assert!(error.to_string().contains("does not go on"), "{error}");
+    Ok(())
 }

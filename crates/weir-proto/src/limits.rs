@@ -65,6 +65,10 @@ pub const MAX_QUEUED_BYTES: usize = 64 << 20;
 pub const MAX_WAITING_LOCATES: usize = 200_000;
 /// Most blocks that one `LocateAll` asks for.
 pub const MAX_LOCATES_PER_CALL: usize = 1_000;
+/// Blocks in one answer to a list of them.
+pub const MAX_BLOCKS_LISTED: usize = 1_000;
+/// Holders of each of them.
+pub const MAX_HOLDERS_LISTED: usize = 16;
 /// Blocks for which a coordinator remembers whom it told of which holder; told beyond that, it forgets at once.
 pub const MAX_PROMISED_BLOCKS: usize = 10_000;
 /// Most `AwaitAdmission` calls that wait at a coordinator; a further one is answered at once, undecided.

@@ -1,6 +1,7 @@
 //! One module per group of commands.
 
 pub(crate) mod bench;
+pub(crate) mod blocks;
 pub(crate) mod controller;
 pub(crate) mod daemons;
 pub(crate) mod experiment;
@@ -14,4 +15,5 @@ pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod thresholds;
 pub(crate) mod trace;
+pub(crate) mod up;
 pub(crate) mod workload;

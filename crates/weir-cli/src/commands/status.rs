@@ -1,24 +1,26 @@
 //! `weir status`: what is moving, and what each coflow waits for.
 
+mod rows;
 mod sites;
 
+pub(crate) use rows::{CoflowStatusRow, RecordRow, plain_table};
+
+use super::blocks::Peers;
 use crate::Failure;
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
+use rows::Status;
 use std::io::IsTerminal;
 use std::time::Duration;
-use weir_client::{Address, AdmissionState, Client, ClientConfig, CoflowRecord, StatusReply};
-use weir_model::{Bytes, Rate};
+use weir_client::{Address, Client, ClientConfig};
 
 #[derive(Args)]
 pub(crate) struct StatusArgs {
-    /// The coordinator
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7070")]
-    coordinator: Address,
+    #[command(flatten)]
+    peers: Peers,
     /// The controller of relays between sites (`weir controller`) instead
-    #[arg(long, value_name = "IP:PORT", conflicts_with = "coordinator")]
+    #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["coordinator", "agent"])]
     controller: Option<Address>,
-    /// Show again every second until interrupted
+    /// Show again every second until interrupted; with --json, a document each second
     #[arg(long)]
     watch: bool,
 }
@@ -35,26 +37,28 @@ enum Peer {
 }
 
 impl Peer {
-    fn new(args: &StatusArgs) -> Peer {
+    async fn new(args: &StatusArgs) -> Result<Peer, Failure> {
         if let Some(controller) = &args.controller {
-            return Peer::Controller(controller.clone());
+            return Ok(Peer::Controller(controller.clone()));
         }
-        let address = args.coordinator.clone();
+        let address = args.peers.coordinator_address().await?;
         let config = ClientConfig { coordinator: Some(address.clone()), agent: None, host: 0 };
-        Peer::Coordinator(address, Box::new(Client::new(config)))
+        Ok(Peer::Coordinator(address, Box::new(Client::new(config))))
     }
 
-    /// What it knows, as text.
-    async fn ask(&self) -> Result<String, Failure> {
+    /// What it knows, as text or JSON.
+    async fn ask(&self, json: bool) -> Result<String, Failure> {
         match self {
             Peer::Coordinator(address, client) => {
                 reach("coordinator", address).await?;
                 let reply = client.status().await.map_err(|error| other("coordinator", address, &error))?;
-                Ok(render(&reply))
+                let status = Status::of(&reply);
+                Ok(if json { serde_json::to_string(&status)? + "\n" } else { status.text() })
             }
             Peer::Controller(address) => {
                 reach("controller", address).await?;
-                Ok(sites::render(&sites::ask(address).await?))
+                let status = sites::ask(address).await?;
+                Ok(if json { sites::json(&status)? + "\n" } else { sites::render(&status) })
             }
         }
     }
@@ -62,7 +66,7 @@ impl Peer {
 
 /// Finds out at once, and in the words of the operating system, that nobody can be reached: a client tries for longer,
 /// because what it asks may be starting.
-async fn reach(who: &str, address: &Address) -> Result<(), Failure> {
+pub(crate) async fn reach(who: &str, address: &Address) -> Result<(), Failure> {
     let connecting = tokio::net::TcpStream::connect(address.as_str());
     match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
         Ok(Err(error)) => Err(silent(who, address, &error)),
@@ -73,24 +77,31 @@ async fn reach(who: &str, address: &Address) -> Result<(), Failure> {
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let peer = Peer::new(args);
-        let mut text = peer.ask().await?;
+        let (peer, json) = (Peer::new(args).await?, args.peers.json);
+        let mut text = peer.ask(json).await?;
         if !args.watch {
             print!("{text}");
             return Ok(());
         }
         loop {
-            if std::io::stdout().is_terminal() {
+            if std::io::stdout().is_terminal() && !json {
                 // Clear the screen, cursor home.
                 print!("\x1b[2J\x1b[H");
             }
-            println!("{text}");
+            if json {
+                print!("{text}")
+            } else {
+                println!("{text}")
+            }
             tokio::time::sleep(EVERY).await;
             // Who answered once may be starting again.
-            text = match peer.ask().await {
+            text = match peer.ask(json).await {
                 Ok(text) => text,
-                Err(Failure::Run(error)) => format!("{error:#}; trying again"),
-                Err(failure) => return Err(failure),
+                Err(failure @ Failure::Input(_)) => return Err(failure),
+                Err(Failure::Unanswered(error) | Failure::Refused(error) | Failure::Run(error)) => {
+                    let text = format!("{error:#}; trying again");
+                    if json { serde_json::json!({ "error": text }).to_string() + "\n" } else { text }
+                }
             };
         }
     })
@@ -101,10 +112,10 @@ fn other(who: &str, address: &Address, error: &weir_client::Error) -> Failure {
     use weir_client::Error::{Refused, Unreachable};
     match error {
         // It speaks the protocol and does not know the question.
-        Refused(reason) if reason.is_empty() => Failure::Run(anyhow::anyhow!(
+        Refused(reason) if reason.is_empty() => Failure::Refused(anyhow::anyhow!(
             "what listens at {address} is another daemon of Weir and no {who}: give --{who} the address that it says in its log"
         )),
-        Unreachable(reason) => Failure::Run(anyhow::anyhow!(
+        Unreachable(reason) => Failure::Unanswered(anyhow::anyhow!(
             "what listens at {address} does not speak as a {who} does ({reason}): give --{who} the address that it says in its log"
         )),
         error => silent(who, address, error),
@@ -112,77 +123,5 @@ fn other(who: &str, address: &Address, error: &weir_client::Error) -> Failure {
 }
 
 fn silent(who: &str, address: &Address, error: &dyn std::error::Error) -> Failure {
-    Failure::Run(anyhow::anyhow!("no {who} answers at {address}: {error}"))
-}
-
-/// What became of a record's deadline; nothing without one.
-fn deadline(record: &CoflowRecord) -> String {
-    let seconds = record.deadline_ms as f64 / 1e3;
-    match (record.deadline_ms, record.admission(), record.met) {
-        (0, ..) => String::new(),
-        (_, AdmissionState::Refused, _) => format!(", refused for its deadline of {seconds:.3} s"),
-        (_, _, true) => format!(", deadline of {seconds:.3} s met"),
-        (_, _, false) => format!(", deadline of {seconds:.3} s missed"),
-    }
-}
-
-fn render(reply: &StatusReply) -> String {
-    let flows: u64 = reply.coflows.iter().map(|coflow| coflow.live_flows).sum();
-    let mut text = format!(
-        "policy {}, {} agents, {} live coflows, {flows} live flows\n",
-        reply.policy,
-        reply.agents.len(),
-        reply.coflows.len() as u64 + reply.hidden_coflows
-    );
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["coflow", "name", "flows left", "done", "bytes left", "rate", "age s", "waits for"]);
-    for column in [0, 2, 3, 4, 5, 6] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for coflow in &reply.coflows {
-        table.add_row([
-            coflow.coflow.to_string(),
-            crate::output::printable(&coflow.name),
-            coflow.live_flows.to_string(),
-            coflow.done_flows.to_string(),
-            Bytes(coflow.bytes_left).to_string(),
-            if coflow.admission() == AdmissionState::Refused {
-                "refused".to_owned()
-            } else if coflow.bypassed {
-                "bypassed".to_owned()
-            } else {
-                Rate::from_bytes_per_sec(coflow.rate_bytes_per_s).to_string()
-            },
-            format!("{:.1}", coflow.age_s),
-            coflow.waits_for.clone(),
-        ]);
-    }
-    if reply.hidden_coflows > 0 {
-        text.push_str(&format!("{} more live coflows are not listed\n", reply.hidden_coflows));
-    }
-    if !reply.coflows.is_empty() {
-        text.push_str(&format!("{table}\n"));
-    }
-    for agent in &reply.agents {
-        let [sent, received] = [agent.foreign_sent_per_s, agent.foreign_received_per_s];
-        if sent > 0.0 || received > 0.0 {
-            let [sent, received] = [sent, received].map(Rate::from_bytes_per_sec);
-            text.push_str(&format!("host {}: foreign traffic {sent} up, {received} down\n", agent.host));
-        }
-    }
-    for record in &reply.completed {
-        text.push_str(&format!(
-            "completed {} {}: {} flows, {} in {:.3} s{}\n",
-            record.coflow,
-            crate::output::printable(&record.name),
-            record.flows,
-            Bytes(record.bytes),
-            record.cct_s,
-            deadline(record)
-        ));
-    }
-    text
+    Failure::Unanswered(anyhow::anyhow!("no {who} answers at {address}: {error}"))
 }

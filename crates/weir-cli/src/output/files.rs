@@ -102,12 +102,7 @@ impl OutputFile {
 
     /// A failed write with the option and the file that it is about.
     fn named(&self, failure: Failure) -> Failure {
-        match failure {
-            Failure::Run(error) => {
-                Failure::Run(error.context(format!("{} {}", self.option, self.path.display())))
-            }
-            input @ Failure::Input(_) => input,
-        }
+        failure.about(format!("{} {}", self.option, self.path.display()))
     }
 
     fn failed(&self, error: io::Error) -> Failure {

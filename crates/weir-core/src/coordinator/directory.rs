@@ -2,10 +2,15 @@
 
 use super::state::{CoflowEntry, Coordinator, SessionId};
 use crate::planted::{Defect, is_planted};
+use crate::portions::Portion;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use weir_model::{Span, Time};
 use weir_proto::data::Identity;
 use weir_proto::{limits, v1};
+
+/// Blocks that one list looks at: those of agents whose session ended are passed over.
+const MAX_BLOCKS_LOOKED_AT: usize = 10 * limits::MAX_BLOCKS_LISTED;
 
 /// Why a coflow was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -137,6 +142,48 @@ impl Coordinator {
     fn is_held(&self, key: &(u64, String)) -> bool {
         let holders = self.directory.get(&key.0).and_then(|blocks| blocks.get(key.1.as_str()));
         holders.is_some_and(|holders| holders.iter().any(|held| self.agents.contains_key(&held.session)))
+    }
+
+    /// The blocks of a coflow that an agent with a session holds, a page of them.
+    pub fn list_blocks(&self, request: &v1::ListBlocksRequest) -> v1::ListBlocksReply {
+        let ended = self.has_ended(request.coflow) || self.was_never_given(request.coflow);
+        let mut reply = v1::ListBlocksReply { ended, ..v1::ListBlocksReply::default() };
+        let Some(blocks) = self.directory.get(&request.coflow) else { return reply };
+        let after =
+            if request.after.is_empty() { Bound::Unbounded } else { Bound::Excluded(&*request.after) };
+        let mut room = Portion::within(limits::MAX_BLOCKS_LISTED, limits::MAX_PORTION_BYTES);
+        let mut last = "";
+        for (looked, (name, held)) in blocks.range::<str, _>((after, Bound::Unbounded)).enumerate() {
+            let listed = self.holders_listed(name, held);
+            let fits = listed.as_ref().is_none_or(|block| room.take(block));
+            if !fits || looked >= MAX_BLOCKS_LOOKED_AT {
+                reply.more_after = last.to_owned();
+                break;
+            }
+            reply.blocks.extend(listed);
+            last = name;
+        }
+        reply
+    }
+
+    fn holders_listed(&self, name: &str, held: &[Held]) -> Option<v1::BlockHolders> {
+        let present = held.iter().filter_map(|held| Some((held, self.agents.get(&held.session)?)));
+        let mut holders: Vec<_> = present.collect();
+        holders.sort_by_key(|(held, _)| held.host);
+        let hidden = holders.len().saturating_sub(limits::MAX_HOLDERS_LISTED);
+        holders.truncate(limits::MAX_HOLDERS_LISTED);
+        let listed = holders.into_iter().map(|(held, agent)| v1::Holder {
+            host: held.host,
+            data_address: agent.data_address.clone(),
+            size: held.size,
+            identity: held.identity.to_wire(),
+        });
+        let holders: Vec<_> = listed.collect();
+        (!holders.is_empty()).then(|| v1::BlockHolders {
+            block: name.to_owned(),
+            holders,
+            hidden_holders: hidden as u64,
+        })
     }
 
     /// Where a block is; answered through [`Coordinator::poll_output`] now or when it is put.

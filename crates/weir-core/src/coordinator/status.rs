@@ -3,6 +3,7 @@
 use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator};
 use crate::portions::Portion;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{CoflowId, LinkId, Span, Time};
 use weir_policy::Slot;
 use weir_proto::{limits, v1};
@@ -14,11 +15,50 @@ const MAX_SHOWN_BYTES: usize = 3 * limits::MAX_PORTION_BYTES;
 /// A link with less than this share of its capacity left counts as fully used.
 const FULL: f64 = 0.99;
 
+/// The plan in force, as it is shown.
+struct RatesShown {
+    /// Bytes per second of every coflow of the table.
+    by_slot: Vec<f64>,
+    /// Of every link the sum, and the first coflow that moves there.
+    used: Vec<(f64, Option<Slot>)>,
+}
+
 impl Coordinator {
     /// A picture of the present.
     pub fn status(&mut self, now: Time) -> v1::StatusReply {
         self.advance(now);
-        let (by_slot, used) = self.rates_shown();
+        let rates = self.rates_shown();
+        self.status_of_all(now, &rates)
+    }
+
+    /// Pictures of one moment: of everything (0), or of one coflow, its record and no host.
+    pub fn statuses(&mut self, now: Time, asked: &BTreeSet<u64>) -> BTreeMap<u64, v1::StatusReply> {
+        self.advance(now);
+        let rates = self.rates_shown();
+        let of = |&coflow: &u64| {
+            let all = coflow == 0;
+            (
+                coflow,
+                if all { self.status_of_all(now, &rates) } else { self.status_of_one(now, coflow, &rates) },
+            )
+        };
+        asked.iter().map(of).collect()
+    }
+
+    fn status_of_one(&self, now: Time, id: u64, rates: &RatesShown) -> v1::StatusReply {
+        let live = self.coflows.get(&id).filter(|coflow| !coflow.complete);
+        let record = self.completed.iter().find(|record| record.coflow == id);
+        v1::StatusReply {
+            policy: self.policy_name.clone(),
+            epoch: self.epoch,
+            coflows: live.map(|coflow| self.coflow_status(now, id, coflow, rates)).into_iter().collect(),
+            completed: record.filter(|_| live.is_none()).cloned().into_iter().collect(),
+            ended: self.has_ended(id) || self.was_never_given(id),
+            ..v1::StatusReply::default()
+        }
+    }
+
+    fn status_of_all(&self, now: Time, rates: &RatesShown) -> v1::StatusReply {
         let mut room = Portion::within(limits::MAX_COFLOWS_SHOWN, MAX_SHOWN_BYTES);
         let (mut coflows, mut hidden): (Vec<v1::CoflowStatus>, u64) = (Vec::new(), 0);
         for (&id, coflow) in self.coflows.iter().filter(|(_, coflow)| !coflow.complete) {
@@ -26,7 +66,7 @@ impl Coordinator {
                 hidden = hidden.saturating_add(1);
                 continue;
             }
-            let row = self.coflow_status(now, id, coflow, &by_slot, &used);
+            let row = self.coflow_status(now, id, coflow, rates);
             if room.take(&row) {
                 coflows.push(row);
             } else {
@@ -36,6 +76,7 @@ impl Coordinator {
         v1::StatusReply {
             // Only its process has a clock to measure with.
             planning: None,
+            ended: false,
             policy: self.policy_name.clone(),
             epoch: self.epoch,
             agents: self
@@ -69,7 +110,7 @@ impl Coordinator {
     ///
     /// A report may say that far more is left of a flow than was believed. Until the plan that follows, the plan in force,
     /// which moves shares of what is left, then has rates that no link could carry: they are shown as what links do.
-    fn rates_shown(&self) -> (Vec<f64>, Vec<(f64, Option<Slot>)>) {
+    fn rates_shown(&self) -> RatesShown {
         let capacity = |link: LinkId| self.fabric.capacity(link).bytes_per_sec();
         let mut flows: Vec<(Slot, &[LinkId], f64)> = Vec::new();
         let mut used: Vec<(f64, Option<Slot>)> = vec![(0.0, None); self.fabric.links().len()];
@@ -93,7 +134,7 @@ impl Coordinator {
             let fits = path.iter().map(|&link| capacity(link) / used[link.index()].0).fold(1.0, f64::min);
             by_slot[slot.0 as usize] += rate * fits;
         }
-        (by_slot, used)
+        RatesShown { by_slot, used }
     }
 
     fn coflow_status(
@@ -101,8 +142,7 @@ impl Coordinator {
         now: Time,
         id: u64,
         coflow: &CoflowEntry,
-        by_slot: &[f64],
-        used: &[(f64, Option<Slot>)],
+        RatesShown { by_slot, used }: &RatesShown,
     ) -> v1::CoflowStatus {
         let slot = self.table.find_coflow(CoflowId(id));
         let outside = coflow.outside.iter().filter_map(|key| self.flows.get(key));

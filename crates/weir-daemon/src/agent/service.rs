@@ -27,6 +27,8 @@ struct Service {
     host: u32,
     places: Arc<Places>,
     data_address: Address,
+    /// Empty: none.
+    coordinator: String,
     relays: Option<v1::RelaysOfHost>,
     commands: Commands,
 }
@@ -43,7 +45,8 @@ pub(super) async fn serve(
         addresses: relays.addresses.iter().map(SocketAddr::to_string).collect(),
     });
     let places = Places::new(spool, &options.allow, options.durability)?;
-    let service = Service { host: options.host, places, data_address, relays, commands };
+    let coordinator = options.coordinator.as_ref().map(ToString::to_string).unwrap_or_default();
+    let service = Service { host: options.host, places, data_address, coordinator, relays, commands };
     let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_PUT_BYTES);
     let path = spool.socket();
     let mut serving = JoinSet::new();
@@ -196,6 +199,7 @@ impl Agent for Service {
                 .map(|(coflow, at)| v1::FirstByte { coflow, at_ns: at.nanos() })
                 .collect(),
             replan_us: latencies.replan_us.into(),
+            coordinator: self.coordinator.clone(),
             relays: self.relays.clone(),
         }))
     }

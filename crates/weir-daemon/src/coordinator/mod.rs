@@ -216,7 +216,10 @@ impl Owner {
                 self.callers.insert(token, Caller::Awaiting(reply));
                 self.core.handle_await_admission(now, token, &request);
             }
-            Event::Status(reply) => self.snapshots.ask(reply),
+            Event::Status(coflow, reply) => self.snapshots.ask(coflow, reply),
+            Event::ListBlocks(request, reply) => {
+                let _ = reply.send(self.core.list_blocks(&request));
+            }
             Event::Terms(reply) => {
                 let _ = reply.send(self.core.terms());
             }
@@ -272,10 +275,12 @@ impl Owner {
         }
         if self.snapshots.next_due().is_some_and(|due| due <= now) {
             let before = self.clock.now();
-            let planning = Some(self.planning.summary());
-            let snapshot = v1::StatusReply { planning, ..self.core.status(before) };
+            let mut made = self.core.statuses(before, &self.snapshots.asked());
+            for snapshot in made.values_mut() {
+                snapshot.planning = Some(self.planning.summary());
+            }
             let after = self.clock.now();
-            self.snapshots.answer(snapshot, after, after.since(before));
+            self.snapshots.answer(&made, after, after.since(before));
         }
     }
 

@@ -27,7 +27,9 @@ pub(super) enum Event {
     /// With a number of its own, under which it may be given up.
     Locate(u64, v1::LocateRequest, Locating),
     AwaitAdmission(u64, v1::AdmissionRequest, oneshot::Sender<v1::AdmissionReply>),
-    Status(oneshot::Sender<v1::StatusReply>),
+    /// Of one coflow, or of everything (0).
+    Status(u64, oneshot::Sender<v1::StatusReply>),
+    ListBlocks(v1::ListBlocksRequest, oneshot::Sender<v1::ListBlocksReply>),
     Terms(oneshot::Sender<v1::TermsReply>),
     SessionUp(
         SessionId,
@@ -150,7 +152,7 @@ impl coordinator_server::Coordinator for Service {
 
     async fn locate(&self, request: Request<v1::LocateRequest>) -> Result<Response<v1::LocateReply>, Status> {
         let request = request.into_inner();
-        check_name(&request)?;
+        check_name(&request.block)?;
         let event = |token, reply| Event::Locate(token, request, Locating::Alone(reply));
         Ok(Response::new(self.ask_patiently(event).await?))
     }
@@ -166,7 +168,7 @@ impl coordinator_server::Coordinator for Service {
             let most = limits::MAX_LOCATES_PER_CALL;
             return Err(Status::invalid_argument(format!("one call asks for at most {most} blocks")));
         }
-        requests.iter().try_for_each(check_name)?;
+        requests.iter().try_for_each(|request| check_name(&request.block))?;
         let count = requests.len() as u64;
         let first = self.next_token.fetch_add(count, Ordering::Relaxed);
         let (answers, replies) = Answers::new(first..first + count, self.given_up.clone());
@@ -188,10 +190,19 @@ impl coordinator_server::Coordinator for Service {
         ))
     }
 
-    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+    async fn list_blocks(
+        &self,
+        request: Request<v1::ListBlocksRequest>,
+    ) -> Result<Response<v1::ListBlocksReply>, Status> {
+        check_name(&request.get_ref().after)?;
+        Ok(Response::new(self.ask(|reply| Event::ListBlocks(request.into_inner(), reply)).await?))
+    }
+
+    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        let coflow = request.into_inner().coflow;
         let place = self.status_calls.acquire().await;
         let _place = place.map_err(|_| Status::unavailable("the coordinator is shutting down"))?;
-        Ok(Response::new(self.ask(Event::Status).await?))
+        Ok(Response::new(self.ask(|reply| Event::Status(coflow, reply)).await?))
     }
 
     async fn terms(&self, _: Request<v1::TermsRequest>) -> Result<Response<v1::TermsReply>, Status> {
@@ -254,10 +265,10 @@ impl coordinator_server::Coordinator for Service {
     }
 }
 
-fn check_name(request: &v1::LocateRequest) -> Result<(), Status> {
+fn check_name(block: &str) -> Result<(), Status> {
     let most = limits::MAX_BLOCK_NAME_BYTES;
     let refused = || Status::invalid_argument(format!("a block's name has at most {most} bytes"));
-    if request.block.len() > most { Err(refused()) } else { Ok(()) }
+    if block.len() > most { Err(refused()) } else { Ok(()) }
 }
 
 /// What handling a message takes time for.

@@ -356,7 +356,7 @@ async fn locate_for_ever(mut client: CoordinatorClient<Channel>) {
 
 async fn poll_for_ever(mut client: CoordinatorClient<Channel>) {
     loop {
-        if client.status(v1::StatusRequest {}).await.is_err() {
+        if client.status(v1::StatusRequest::default()).await.is_err() {
             sleep(Duration::from_millis(10)).await;
         }
     }

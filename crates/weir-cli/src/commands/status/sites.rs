@@ -3,6 +3,7 @@
 use super::other;
 use crate::Failure;
 use crate::output::{percentile, table, text};
+use serde_json::json;
 use std::collections::BTreeMap;
 use weir_client::{Address, ControllerStatus, LinkState};
 use weir_model::{Bytes, Rate};
@@ -34,6 +35,30 @@ pub(super) fn render(status: &ControllerStatus) -> String {
         page.push_str(&format!("{}\n", text(&rows)));
     }
     page
+}
+
+/// The same as JSON.
+pub(super) fn json(status: &ControllerStatus) -> Result<String, Failure> {
+    let relays = status
+        .relays
+        .iter()
+        .map(|relay| json!({ "relay": relay.relay, "site": relay.site, "data_address": relay.data_address }));
+    let coflows = status.coflows.iter().map(|coflow| {
+        // Ids are text, as everywhere.
+        json!({ "coflow": coflow.coflow.to_string(), "bytes_left": coflow.bytes_left, "placed": coflow.placed })
+    });
+    let links = status.links.iter().map(|link| {
+        json!({ "source_site": link.source_site, "destination_site": link.destination_site, "bytes_per_s": link.bytes_per_s })
+    });
+    let document = json!({
+        "decision": status.decision,
+        "rounds": status.rounds,
+        "maker": status.maker,
+        "relays": relays.collect::<Vec<_>>(),
+        "coflows": coflows.collect::<Vec<_>>(),
+        "links": links.collect::<Vec<_>>(),
+    });
+    Ok(document.to_string())
 }
 
 /// A link's measurements.

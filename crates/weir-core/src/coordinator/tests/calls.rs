@@ -1,6 +1,7 @@
 //! What drivers and receivers are answered, and what late messages do.
 
 use super::*;
+use weir_proto::limits;
 
 #[test]
 fn an_agent_that_was_away_when_a_coflow_ended_is_told_when_it_is_back() {
@@ -163,6 +164,63 @@ fn status_says_what_a_coflow_waits_for() {
     assert_eq!(waits(large), format!("host 1 down, in use by coflow {small}"));
     assert!(waits(small).contains("it is moving"));
     assert!(waits(idle).contains("to be opened"));
+}
+
+/// Of one alone it is the same row, and of one that is complete its record.
+#[test]
+fn status_of_one_coflow_is_what_the_status_of_all_says_of_it() {
+    let mut pair = Pair::new(3);
+    let (small, large, done, unregistered) =
+        (pair.register(1), pair.register(1), pair.register(1), pair.register(1));
+    pair.open(small, "a", 1000, 0, 1);
+    pair.open(large, "b", 100_000, 2, 1);
+    let flow = pair.open(done, "c", 500, 0, 2);
+    pair.finish(0, flow, 500);
+    pair.unregister(unregistered);
+    let never = unregistered + 10;
+    let asked = [0, small, large, done, unregistered, never].into();
+    let statuses = pair.coordinator.statuses(pair.now, &asked);
+    assert_eq!(statuses[&0], pair.coordinator.status(pair.now));
+    for coflow in [small, large] {
+        let row = statuses[&0].coflows.iter().find(|row| row.coflow == coflow);
+        assert_eq!(statuses[&coflow].coflows.first(), row);
+        assert_eq!((statuses[&coflow].coflows.len(), statuses[&coflow].ended), (1, false));
+    }
+    assert_eq!((statuses[&done].coflows.len(), statuses[&done].completed.len()), (0, 1));
+    assert_eq!(statuses[&done].completed[0].bytes, 500);
+    assert!(statuses[&unregistered].ended && statuses[&never].ended);
+}
+
+#[test]
+fn blocks_are_listed_by_name_page_by_page_with_those_who_hold_them_now() {
+    let mut pair = Pair::new(3);
+    let coflow = pair.register(1);
+    let list = |pair: &Pair, after: &str| {
+        let request = v1::ListBlocksRequest { coflow, after: after.to_owned() };
+        pair.coordinator.list_blocks(&request)
+    };
+    assert_eq!(list(&pair, ""), v1::ListBlocksReply::default(), "it is live and has none");
+    let names: Vec<String> = (0..=limits::MAX_BLOCKS_LISTED).map(|at| format!("b{at:05}")).collect();
+    for name in &names {
+        pair.agents[0].handle_put(block(coflow, name, 1000)).unwrap();
+    }
+    pair.agents[2].handle_put(block(coflow, &names[1], 1000)).unwrap();
+    pair.settle();
+    let first = list(&pair, "");
+    assert_eq!(first.blocks.len(), limits::MAX_BLOCKS_LISTED);
+    assert_eq!(first.more_after, names[limits::MAX_BLOCKS_LISTED - 1]);
+    let hosts: Vec<u32> = first.blocks[1].holders.iter().map(|holder| holder.host).collect();
+    assert_eq!((&first.blocks[1].block, hosts), (&names[1], vec![0, 2]));
+    let last = list(&pair, &first.more_after);
+    assert_eq!((last.blocks.len(), last.more_after.as_str()), (1, ""));
+    // Whose session is over holds nothing that could be got.
+    let session = pair.sessions[0].take().unwrap();
+    pair.agents[0].handle_session_lost();
+    pair.coordinator.handle_session_lost(pair.now, session);
+    let left = list(&pair, "");
+    assert_eq!(left.blocks.iter().map(|block| &block.block).collect::<Vec<_>>(), [&names[1]]);
+    pair.unregister(coflow);
+    assert!(list(&pair, "").ended);
 }
 
 #[test]
