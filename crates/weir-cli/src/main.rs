@@ -70,6 +70,8 @@ enum Command {
     Put(commands::blocks::PutArgs),
     /// Get a block of a coflow into a file
     Get(commands::blocks::GetArgs),
+    /// Copy a file of another host, in one go
+    Cp(commands::blocks::CpArgs),
     /// Say that no more flows will join a coflow
     Seal(commands::blocks::CoflowArgs),
     /// End a coflow: its blocks go, and what became of it is printed
@@ -178,6 +180,7 @@ fn main() -> ExitCode {
         Command::Register(args) => commands::blocks::register(args),
         Command::Put(args) => commands::blocks::put(args),
         Command::Get(args) => commands::blocks::get(args),
+        Command::Cp(args) => commands::blocks::cp(args),
         Command::Seal(args) => commands::blocks::seal(args),
         Command::Unregister(args) => commands::blocks::unregister(args),
         Command::List(args) => commands::blocks::list(args),

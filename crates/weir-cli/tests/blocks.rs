@@ -397,3 +397,92 @@ fn the_page_on_blocks_has_every_field_that_is_written_and_ids_are_text() {
     let missing: Vec<&String> = found.iter().filter(|key| !page.contains(&format!("`{key}`"))).collect();
     assert!(missing.is_empty(), "docs/blocks.md lacks {missing:?}");
 }
+
+#[test]
+fn a_file_of_another_host_is_copied_in_one_go_and_nothing_stays() {
+    let shared = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(&["--share", shared.path().to_str().unwrap()]);
+    let bytes = pattern(3_000_001);
+    let path = shared.path().join("data: 1");
+    std::fs::write(&path, &bytes).unwrap();
+    std::fs::write(shared.path().join("empty"), "").unwrap();
+    let from = format!("0:{}", path.display());
+    for to in ["copy", "-"] {
+        let mut command = cluster.command(1, "cp");
+        let output = command.args([&from, to]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let copy =
+            if to == "-" { output.stdout } else { std::fs::read(cluster.dir.path().join(to)).unwrap() };
+        assert!(copy == bytes, "{to}");
+    }
+    let said = cluster.succeed(2, &format!("cp --json 1:{}/empty", shared.path().display()));
+    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((document["bytes"].as_u64(), document["block"].as_str()), (Some(0), Some("file")));
+    assert!(cluster.dir.path().join("empty").exists());
+    assert_eq!(cluster.succeed(0, "list"), "", "the coflows have ended");
+    assert_eq!([0, 1, 2].map(|host| cluster.spooled(host)), [0; 3]);
+}
+
+#[test]
+fn no_file_is_taken_that_its_host_does_not_share() {
+    let (shared, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = ["--share", shared.path().to_str().unwrap(), "--allow", other.path().to_str().unwrap()];
+    let cluster = Cluster::start(&options);
+    std::fs::write(other.path().join("secret"), "secret").unwrap();
+    std::fs::create_dir(shared.path().join("folder")).unwrap();
+    std::os::unix::fs::symlink(other.path().join("secret"), shared.path().join("link")).unwrap();
+    std::os::unix::fs::symlink(other.path(), shared.path().join("folder/link")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        shared.path().join("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let (shared, other) = (shared.path().display().to_string(), other.path().display().to_string());
+    let journal = cluster.agent(0).with_file_name("own").join("journal.jsonl").display().to_string();
+    for path in [
+        format!("{other}/secret"),
+        format!("{shared}/link"),
+        format!("{shared}/folder/link/secret"),
+        format!("{shared}/../{}/secret", other.rsplit('/').next().unwrap()),
+        format!("{shared}/fifo"),
+        format!("{shared}/folder"),
+        shared.clone(),
+        format!("{shared}/missing"),
+        "/dev/zero".to_owned(),
+        "/proc/self/environ".to_owned(),
+        journal,
+        format!("/{}", "a".repeat(5_000)),
+    ] {
+        let (code, said) = cluster.fail(1, &format!("cp 0:{path} taken"));
+        assert_eq!(code, 4, "{path}: {said}");
+        assert!(!cluster.dir.path().join("taken").exists());
+    }
+    for line in ["cp 0:file", "cp /file", "cp x:/file", "cp 0:/ taken/", "cp 0:/"] {
+        assert_eq!(cluster.fail(1, line).0, 2, "{line}");
+    }
+    // A host that is not there may come.
+    let (code, said) = cluster.fail(1, &format!("cp 9:{shared}/file taken"));
+    assert!(code == 3 && said.contains("host 9 has no agent"), "{code}: {said}");
+    assert_eq!(cluster.succeed(0, "list"), "", "the coflows have ended");
+    // An agent that shares nothing says so.
+    let closed = Cluster::start(&[]);
+    let (code, said) = closed.fail(1, "cp 0:/etc/hostname");
+    assert!(code == 4 && said.contains("--share"), "{code}: {said}");
+}
+
+#[test]
+fn a_copy_that_is_killed_in_the_middle_is_over_soon() {
+    let shared = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(&["--share", shared.path().to_str().unwrap(), "--link-rate", "10mbit"]);
+    std::fs::write(shared.path().join("file"), pattern(50_000_000)).unwrap();
+    let mut command = cluster.command(1, &format!("cp 0:{}/file copy", shared.path().display()));
+    let mut copy = Process::spawn(&mut command);
+    wait_until("it moves", || cluster.succeed(0, "list").contains("it is moving"));
+    copy.kill();
+    // Its lease is 10 s.
+    wait_until("its coflow ends", || cluster.succeed(0, "list").is_empty());
+    assert!(!cluster.dir.path().join("copy").exists());
+}

@@ -299,6 +299,20 @@ impl Client {
         self.put_memory(coflow, block, memory).await
     }
 
+    /// Has the agent of another host put one of its files as a block, if it shares it (`weir agent --share`). Returns the size.
+    pub async fn offer(&self, coflow: u64, block: &str, host: u32, path: &str) -> Result<u64, Error> {
+        let client = self.coordinator()?;
+        let identity = Identity::drawn(rand::random()).to_wire();
+        let (block, path) = (block.to_owned(), path.to_owned());
+        let request = v1::OfferRequest { coflow, block, host, path, identity };
+        let reply = retry(self.coordinator_name(), || {
+            let (mut client, request) = (client.clone(), request.clone());
+            async move { client.offer(request).await }
+        })
+        .await?;
+        Ok(reply.size)
+    }
+
     async fn put(&self, put: v1::PutRequest) -> Result<(), Error> {
         let client = self.agent()?;
         retry(self.agent_name(), || {

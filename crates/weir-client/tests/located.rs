@@ -108,6 +108,9 @@ impl Coordinator for Fake {
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         unknown()
     }
+    async fn offer(&self, _: Request<v1::OfferRequest>) -> Result<Response<v1::OfferReply>, Status> {
+        unknown()
+    }
     async fn list_blocks(
         &self,
         request: Request<v1::ListBlocksRequest>,

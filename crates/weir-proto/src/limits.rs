@@ -65,6 +65,10 @@ pub const MAX_QUEUED_BYTES: usize = 64 << 20;
 pub const MAX_WAITING_LOCATES: usize = 200_000;
 /// Most blocks that one `LocateAll` asks for.
 pub const MAX_LOCATES_PER_CALL: usize = 1_000;
+/// Files that agents were asked to put, and did not answer for yet.
+pub const MAX_WAITING_OFFERS: usize = 1_000;
+/// The same of one agent.
+pub const MAX_OFFERS_PER_AGENT: usize = 64;
 /// Blocks in one answer to a list of them.
 pub const MAX_BLOCKS_LISTED: usize = 1_000;
 /// Holders of each of them.

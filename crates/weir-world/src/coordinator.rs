@@ -152,6 +152,8 @@ impl World {
                 Output::Expired(coflow) => self.expired(coflow),
                 Output::Unregistered(done) => self.reply(done.token, Reply::Unregistered(done.record)),
                 Output::Decided(decided) => self.reply(decided.token, Reply::Decided(decided.reply)),
+                // Nobody asks for one.
+                Output::Offered(_) => {}
                 Output::Located(answer) => self.reply(answer.token, Reply::Located(answer.reply)),
             }
         }

@@ -149,6 +149,10 @@ pub(crate) struct AgentArgs {
     /// Directory below which tasks may name files to serve; may be repeated
     #[arg(long, value_name = "DIR")]
     allow: Vec<PathBuf>,
+    /// Directory below which files may be taken by whoever reaches the coordinator (`weir cp`); may be repeated. Nothing is
+    /// authenticated yet
+    #[arg(long, value_name = "DIR")]
+    share: Vec<PathBuf>,
     /// How long a new flow waits for its first plan before it takes TCP's share
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=60_000))]
     first_plan_wait_ms: u64,
@@ -270,6 +274,7 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     options.advertise = args.advertise;
     options.coordinator = args.coordinator;
     options.allow = args.allow;
+    options.share = args.share;
     options.first_plan_wait = Span::from_millis(args.first_plan_wait_ms);
     options.report_interval = Span::from_millis(args.report_interval_ms);
     options.batch = args.batch_window;

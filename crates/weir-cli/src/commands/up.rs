@@ -42,6 +42,9 @@ pub(crate) struct UpArgs {
     /// Folder below which tasks may put files in place; may be repeated
     #[arg(long, value_name = "DIR")]
     allow: Vec<PathBuf>,
+    /// Folder below which `weir cp` may take files; may be repeated
+    #[arg(long, value_name = "DIR")]
+    share: Vec<PathBuf>,
     /// End after the demo coflow
     #[arg(long)]
     once: bool,
@@ -66,7 +69,7 @@ pub(crate) fn up(args: UpArgs) -> Result<(), Failure> {
         daemons.spawn(weir_daemon::coordinator::serve(options, listener, pending()));
         let mut clients = Vec::new();
         for host in 0..args.hosts {
-            clients.push(start_host(host, coordinator, folder.path(), &args.allow, &mut daemons)?);
+            clients.push(start_host(host, coordinator, folder.path(), &args, &mut daemons)?);
         }
         println!(
             "{} agents and a coordinator on {coordinator}; links of {}, policy {}",
@@ -102,14 +105,15 @@ fn start_host(
     host: u32,
     coordinator: SocketAddr,
     folder: &Path,
-    allow: &[PathBuf],
+    args: &UpArgs,
     daemons: &mut JoinSet<anyhow::Result<()>>,
 ) -> Result<Client, Failure> {
     let address = SocketAddr::new(coordinator.ip(), 0);
     let listener = weir_net::data_listener(address).map_err(|error| listening(address, error))?;
     let mut options = AgentOptions::new(host, spool_of(folder, host));
     options.coordinator = Some(coordinator.into());
-    options.allow = allow.to_vec();
+    options.allow = args.allow.clone();
+    options.share = args.share.clone();
     let agent = Some(options.socket_path());
     daemons.spawn(weir_daemon::agent::serve(options, listener, pending()));
     Ok(Client::new(ClientConfig { coordinator: Some(coordinator.into()), agent, host }))

@@ -84,6 +84,7 @@ impl Agent {
                 ended.ranges.iter().for_each(|range| self.note_ended(range.first, range.last));
             }
             Some(Kind::CoflowEnding(ending)) => self.settle(now, ending.coflow),
+            Some(Kind::Offer(offer)) => self.outputs.push_back(Output::Offer(offer)),
             Some(Kind::Notice(notice)) => self.outputs.push_back(Output::Notice(notice.text)),
             Some(Kind::Accepted(accepted)) => {
                 self.standing = Standing { accepted_ns: accepted.at_ns, refused: false, ..self.standing };
@@ -95,6 +96,11 @@ impl Agent {
             }
             Some(Kind::Keepalive(_)) | None => {}
         }
+    }
+
+    /// What became of a file that the coordinator asked for.
+    pub fn handle_offered(&mut self, answer: v1::OfferAnswer) {
+        self.send(v1::agent_event::Kind::OfferAnswer(answer));
     }
 
     /// A message renews the lease from when its coordinator heard of this agent last, so one that was long on its way

@@ -195,6 +195,8 @@ pub enum Output {
     Notice(String),
     /// A flow takes less than it is offered: answer with [`Agent::handle_waited`](super::Agent::handle_waited).
     Suspect(u64),
+    /// Somebody asks for a file of this host: answer with [`Agent::handle_offered`](super::Agent::handle_offered).
+    Offer(v1::Offer),
     /// To the coordinator.
     Message(v1::AgentMessage),
 }

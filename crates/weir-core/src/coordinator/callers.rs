@@ -66,6 +66,16 @@ impl<K: Ord, V> Callers<K, V> {
         self.by_time.first().map(|&(until, _)| until)
     }
 
+    /// How many wait for a thing.
+    pub(super) fn count_of(&self, thing: &K) -> usize {
+        self.by_thing.get(thing).map_or(0, BTreeMap::len)
+    }
+
+    /// Whether this call waits for this thing.
+    pub(super) fn waits_for(&self, token: u64, thing: &K) -> bool {
+        self.by_token.get(&token).is_some_and(|(waits_for, _)| **waits_for == *thing)
+    }
+
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.by_token.len()
@@ -92,8 +102,13 @@ mod tests {
             callers.add(thing, token, at(until), token * 10);
         }
         assert_eq!((callers.len(), callers.next_due()), (4, Some(at(10))));
+        assert_eq!(
+            (callers.count_of(&"a"), callers.waits_for(2, &"a"), callers.waits_for(2, &"b")),
+            (2, true, false)
+        );
         callers.remove(2);
         callers.remove(2);
+        assert_eq!((callers.count_of(&"a"), callers.waits_for(2, &"a")), (1, false));
         assert_eq!((callers.len(), callers.next_due()), (3, Some(at(20))));
         assert_eq!(callers.take_due(at(19)), None);
         assert_eq!(callers.take_due(at(20)), Some((3, Arc::new("b"))));

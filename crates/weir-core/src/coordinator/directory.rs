@@ -208,6 +208,7 @@ impl Coordinator {
     pub fn handle_given_up(&mut self, token: u64) {
         self.waiting.remove(token);
         self.awaited.waiting.remove(token);
+        self.offers.give_up(token);
     }
 
     /// The next reply to a `Locate`.

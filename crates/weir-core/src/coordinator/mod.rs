@@ -11,6 +11,7 @@ mod foreign;
 mod giving;
 mod holders;
 mod leases;
+mod offers;
 mod outbox;
 mod pauses;
 mod planning;
@@ -26,6 +27,7 @@ pub use admission::{DeadlineMargin, Decision};
 pub use directory::{Answer, RegisterError, SealError};
 pub use ending::Unregistered;
 pub use foreign::Wire;
+pub use offers::{OfferError, Offered};
 pub use planning::Output;
 pub use state::{Coordinator, CoordinatorConfig, HelloError, SessionId};
 

@@ -8,6 +8,7 @@
 use super::admission::Decision;
 use super::directory::Answer;
 use super::ending::Unregistered;
+use super::offers::Offered;
 use super::state::{Coordinator, SessionId};
 use crate::planted::{Defect, is_planted};
 use weir_model::{Span, Time};
@@ -32,6 +33,8 @@ pub enum Output {
     Decided(Decision),
     /// A call that waited for a block is answered.
     Located(Answer),
+    /// A call that waited for a file of a host is answered.
+    Offered(Offered),
 }
 
 impl Coordinator {
@@ -40,6 +43,7 @@ impl Coordinator {
         self.notice_pause(now);
         self.expire_waiting(now);
         self.expire_awaited(now);
+        self.expire_offers(now);
         self.end_gathering(now);
         self.expire_endings(now);
         self.expire_coflows(now);
@@ -78,7 +82,12 @@ impl Coordinator {
     pub fn next_timeout(&self) -> Option<Time> {
         let keepalive = self.dues.by_message().next().map(|(told, _)| told + self.keepalive_interval());
         let repeat = self.dues.by_plan().next().map(|(planned, _)| planned + self.config.lease);
-        let waits = [self.waiting.next_due(), self.awaited.waiting.next_due(), self.next_ready()];
+        let waits = [
+            self.waiting.next_due(),
+            self.awaited.waiting.next_due(),
+            self.offers.next_due(),
+            self.next_ready(),
+        ];
         let ends = [self.next_ending(), self.next_coflow_expiry(), self.next_late_witnesses()];
         let waits = waits.into_iter().chain(ends).chain([self.next_tick(), self.plan_due()]);
         [keepalive, repeat, self.policy_wakeup()].into_iter().chain(waits).flatten().min()
@@ -132,6 +141,7 @@ impl Coordinator {
             .or_else(|| self.poll_unregistered().map(Output::Unregistered))
             .or_else(|| self.poll_decision().map(Output::Decided))
             .or_else(|| self.poll_answer().map(Output::Located))
+            .or_else(|| self.poll_offered().map(Output::Offered))
     }
 
     pub(super) fn poll_message(&mut self) -> Option<(SessionId, v1::CoordinatorMessage)> {

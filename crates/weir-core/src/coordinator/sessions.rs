@@ -248,6 +248,7 @@ impl Coordinator {
                 Some(Kind::HelloPart(part)) => self.handle_hello_part(now, session, part),
                 Some(Kind::Settled(settled)) => self.handle_settled(now, session, settled.coflow),
                 Some(Kind::Clock(clock)) => self.hear_clock(now, session, clock.at_ns),
+                Some(Kind::OfferAnswer(answer)) => self.handle_offer_answer(session, answer),
                 Some(Kind::Limits(limits)) => self.handle_limits(now, session, &limits),
                 Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
             }
@@ -266,6 +267,7 @@ impl Coordinator {
             self.drop_flow(key);
         }
         self.nobody_settles_at(now, agent.host);
+        self.end_offers(session);
         self.note_away(now, agent.host);
         self.sweep_later(now);
         self.want_plan(now);

@@ -8,6 +8,7 @@ use super::dues::Dues;
 use super::ending::Endings;
 use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
+use super::offers::Offers;
 use super::outbox::{EndedLog, Outbox};
 use super::pauses::Hearing;
 use super::readiness::{Demand, Stage};
@@ -274,6 +275,7 @@ pub struct Coordinator {
     pub(super) waiting: Callers<(u64, String), u32>,
     pub(super) answers: VecDeque<Answer>,
     pub(super) awaited: Awaited,
+    pub(super) offers: Offers,
     pub(super) messages: VecDeque<(SessionId, v1::CoordinatorMessage)>,
     pub(super) completed: VecDeque<v1::CoflowRecord>,
     pub(super) counters: BTreeMap<&'static str, u64>,
@@ -351,6 +353,7 @@ impl Coordinator {
             waiting: Callers::default(),
             answers: VecDeque::new(),
             awaited: Awaited::default(),
+            offers: Offers::default(),
             messages: VecDeque::new(),
             completed: VecDeque::new(),
             counters: BTreeMap::new(),

@@ -146,6 +146,7 @@ impl Side for AgentSide {
                 | Output::Cut { .. }
                 | Output::Ended(..)
                 | Output::Discard(_)
+                | Output::Offer(_)
                 | Output::Notice(_) => {}
             }
         }

@@ -134,7 +134,8 @@ impl CoordinatorSide {
                 self.sessions.remove(&(session.0 as u32));
                 self.acts.push_back(Line::Closes(session.0 as u32, Who::Coordinator));
             }
-            Output::Expired(_) => {}
+            // No transcript asks for a file.
+            Output::Expired(_) | Output::Offered(_) => {}
             Output::Unregistered(unregistered) => {
                 let reply = v1::UnregisterReply { record: unregistered.record };
                 self.reply(call(unregistered.token), &reply);

@@ -47,6 +47,8 @@ pub(super) struct Edge {
     pub(super) interface: Option<Interface>,
     /// Relays that carry flows to other sites.
     pub(super) relays: Option<SiteRelays>,
+    /// Where files that the coordinator asks for are looked at.
+    pub(super) asked: mpsc::Sender<v1::Offer>,
 }
 
 /// Everything the thread owns but the state only it may touch.
@@ -98,7 +100,7 @@ impl DataPlane {
 
     /// Runs until told to stop.
     pub(super) fn run(self) -> io::Result<()> {
-        let Edge { clock, listener, poller, runtime, interface, relays } = self.edge;
+        let Edge { clock, listener, poller, runtime, interface, relays, asked } = self.edge;
         let waker = poller.waker();
         let jobs = Jobs::new(runtime, waker.clone());
         Running {
@@ -122,6 +124,7 @@ impl DataPlane {
             blocks: Blocks::default(),
             files: Files::default(),
             session: None,
+            asked,
             next_token: LISTENER + 1,
             most_connections: weir_net::connections_within_limit(limits::MAX_DATA_CONNECTIONS),
             accept_again: false,
@@ -159,6 +162,7 @@ pub(super) struct Running {
     pub(super) blocks: Blocks,
     pub(super) files: Files,
     session: Option<mpsc::Sender<v1::AgentMessage>>,
+    asked: mpsc::Sender<v1::Offer>,
     pub(super) next_token: u64,
     /// Beyond that, idle connections are closed, or the new one.
     most_connections: usize,
@@ -244,6 +248,7 @@ impl Running {
                 Ok(Command::Latencies(reply)) => {
                     let _ = reply.send(self.agent.latencies().clone());
                 }
+                Ok(Command::Offered(answer)) => self.agent.handle_offered(answer),
                 Ok(Command::SessionUp(session, terms)) => {
                     self.session = Some(session);
                     self.agent.handle_terms(now, terms);
@@ -303,6 +308,7 @@ impl Running {
                 }
                 Output::Discard(path) => self.jobs.remove(now, path.into()),
                 Output::Notice(notice) => tracing::warn!("the coordinator says: {notice}"),
+                Output::Offer(offer) => self.ask_for(offer),
                 Output::Suspect(flow) => self.look_at(flow),
                 Output::Message(message) => {
                     self.say(message);
@@ -312,6 +318,15 @@ impl Running {
             }
         }
         self.scribe.add(now, entries);
+    }
+
+    /// Somebody asks for a file of this host.
+    fn ask_for(&mut self, offer: v1::Offer) {
+        let token = offer.token;
+        if self.asked.try_send(offer).is_err() {
+            let refused = "the agent looks at as many files as it may".to_owned();
+            self.agent.handle_offered(v1::OfferAnswer { token, size: 0, refused, again: true });
+        }
     }
 
     /// Finds out whether a flow's receiver has no room.

@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError};
 use weir_model::{Rate, Span};
 use weir_net::{Address, Clock, Interface, Poller, Waker};
-use weir_proto::v1;
+use weir_proto::{limits, v1};
 
 /// What an agent process needs to know.
 #[derive(Clone, Debug)]
@@ -45,6 +45,8 @@ pub struct AgentOptions {
     pub spool: PathBuf,
     /// Directories below which tasks may name files to serve.
     pub allow: Vec<PathBuf>,
+    /// Directories below which files are put for receivers at other hosts that name them.
+    pub share: Vec<PathBuf>,
     /// How long a new flow waits for its first plan before it takes TCP's share.
     pub first_plan_wait: Span,
     /// How often progress of moving flows is reported.
@@ -122,6 +124,7 @@ impl AgentOptions {
             coordinator: None,
             spool,
             allow: Vec::new(),
+            share: Vec::new(),
             first_plan_wait: Span::from_millis(100),
             report_interval: Span::from_millis(20),
             batch: Span::from_millis(1),
@@ -155,6 +158,8 @@ pub(crate) enum Command {
     PlaceGone(u64, String, Place),
     HasEnded(u64, oneshot::Sender<bool>),
     Latencies(oneshot::Sender<Latencies>),
+    /// What became of a file that the coordinator asked for.
+    Offered(v1::OfferAnswer),
     SessionUp(mpsc::Sender<v1::AgentMessage>, v1::TermsReply),
     SessionLost,
     /// The host has another agent.
@@ -210,7 +215,8 @@ pub async fn serve(
     let commands = Commands { queue, waker: poller.waker() };
     let relays = options.relays.clone();
     let runtime = tokio::runtime::Handle::current();
-    let edge = data_plane::Edge { clock, listener, poller, runtime, interface, relays };
+    let (asked, offers) = mpsc::channel(limits::MAX_OFFERS_PER_AGENT);
+    let edge = data_plane::Edge { clock, listener, poller, runtime, interface, relays, asked };
     let data_plane = data_plane::DataPlane::start(config, &spool, options.durability, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {
@@ -220,7 +226,7 @@ pub async fn serve(
     })?;
     let coordinator = options.coordinator.clone().into_iter().collect();
     let session = tokio::spawn(crate::session::keep(coordinator, commands.clone()));
-    let local = service::serve(&options, &spool, data_address, commands.clone());
+    let local = service::serve(&options, &spool, data_address, commands.clone(), offers);
     let result = tokio::select! {
         result = local => result,
         _ = thread_end => Ok(()),

@@ -26,15 +26,17 @@ const MAX_UNSYNCED: usize = 10_000;
 const MOUNTS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A directory below which files may be served.
-fn allowed(path: &Path) -> anyhow::Result<PathBuf> {
-    let found = path.canonicalize().with_context(|| format!("--allow {}", path.display()))?;
-    anyhow::ensure!(found.is_dir(), "--allow {} is not a directory", path.display());
+fn allowed(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
+    let found = path.canonicalize().with_context(|| format!("{option} {}", path.display()))?;
+    anyhow::ensure!(found.is_dir(), "{option} {} is not a directory", path.display());
     Ok(found)
 }
 
 /// What a put may name: the spool's own blocks, and files below directories that may be served.
 pub(super) struct Places {
     pub(super) spool: Spool,
+    /// The option that named the directories, and these.
+    option: &'static str,
     allow: Vec<PathBuf>,
     durability: Durability,
     /// Files, as they were, that their disk failed to write.
@@ -46,12 +48,14 @@ impl Places {
     /// Errors name the directory that cannot be used.
     pub(super) fn new(
         spool: &Spool,
+        option: &'static str,
         allow: &[PathBuf],
         durability: Durability,
     ) -> anyhow::Result<Arc<Places>> {
-        let allow = allow.iter().map(|path| allowed(path)).collect::<anyhow::Result<_>>()?;
+        let allow = allow.iter().map(|path| allowed(option, path)).collect::<anyhow::Result<_>>()?;
         Ok(Arc::new(Places {
             spool: spool.clone(),
+            option,
             allow,
             durability,
             unsynced: Mutex::default(),
@@ -71,6 +75,15 @@ impl Places {
             Ok(found) => found,
             Err(TooLong) => Err(Status::unavailable(format!("{} could not be opened in time", put.path))),
         }
+    }
+
+    /// Length of a file that somebody elsewhere names, if it may be served.
+    pub(super) async fn length_of(self: &Arc<Self>, path: &str) -> Result<u64, Status> {
+        let put = v1::PutRequest { path: path.to_owned(), ..v1::PutRequest::default() };
+        if !Path::new(path).is_absolute() {
+            return Err(Status::invalid_argument(format!("{path} is no absolute path")));
+        }
+        Ok(self.file_of(&put).await?.1.length)
     }
 
     /// Whether what is put is on the disk before it is answered for.
@@ -155,8 +168,9 @@ impl Places {
             Ok(path)
         } else {
             Err(Status::permission_denied(format!(
-                "{} is not below a directory this agent may serve (its --allow)",
-                path.display()
+                "{} is not below a directory this agent may serve (its {})",
+                path.display(),
+                self.option
             )))
         }
     }
@@ -254,7 +268,7 @@ mod tests {
         let (dir, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let spool = Spool::prepare(dir.path(), None).unwrap();
         let allow = [data.path().to_owned()];
-        let places = Places::new(&spool, &allow, Durability::Machine).unwrap();
+        let places = Places::new(&spool, "--allow", &allow, Durability::Machine).unwrap();
         let path = data.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "12345").unwrap();
         let put = v1::PutRequest { path: path.display().to_string(), size: 5, ..v1::PutRequest::default() };

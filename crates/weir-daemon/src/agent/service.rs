@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tonic::{Request, Response, Status};
 use weir_core::agent::{BlockEntry, PutError};
@@ -26,6 +26,8 @@ const SOCKET_INTERVAL: Duration = Duration::from_secs(1);
 struct Service {
     host: u32,
     places: Arc<Places>,
+    /// Of files that are put for receivers elsewhere. Their file systems hold up no task of this host.
+    shared: Arc<Places>,
     data_address: Address,
     /// Empty: none.
     coordinator: String,
@@ -39,17 +41,21 @@ pub(super) async fn serve(
     spool: &Spool,
     data_address: Address,
     commands: Commands,
+    offers: mpsc::Receiver<v1::Offer>,
 ) -> anyhow::Result<()> {
     let relays = options.relays.as_ref().map(|relays| v1::RelaysOfHost {
         site: relays.site,
         addresses: relays.addresses.iter().map(SocketAddr::to_string).collect(),
     });
-    let places = Places::new(spool, &options.allow, options.durability)?;
+    let places = Places::new(spool, "--allow", &options.allow, options.durability)?;
+    let shared = Places::new(spool, "--share", &options.share, options.durability)?;
     let coordinator = options.coordinator.as_ref().map(ToString::to_string).unwrap_or_default();
-    let service = Service { host: options.host, places, data_address, coordinator, relays, commands };
-    let server = AgentServer::new(service).max_decoding_message_size(limits::MAX_PUT_BYTES);
-    let path = spool.socket();
+    let service =
+        Arc::new(Service { host: options.host, places, shared, data_address, coordinator, relays, commands });
     let mut serving = JoinSet::new();
+    serving.spawn(Arc::clone(&service).answer_offers(offers));
+    let server = AgentServer::from_arc(service).max_decoding_message_size(limits::MAX_PUT_BYTES);
+    let path = spool.socket();
     loop {
         let listener = bind(&path, options.group)?;
         let inode = inode_of(&path).await;
@@ -132,19 +138,16 @@ impl Service {
         self.commands.send(Command::HasEnded(coflow, reply)).await;
         answer.await.unwrap_or(false)
     }
-}
 
-#[tonic::async_trait]
-impl Agent for Service {
-    async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutReply>, Status> {
-        let put = request.into_inner();
+    /// Puts a file that lies at one of these places.
+    async fn put_file(&self, places: &Arc<Places>, put: v1::PutRequest) -> Result<(), Status> {
         if put.block.len() > limits::MAX_BLOCK_NAME_BYTES {
             return Err(Status::invalid_argument(PutError::Name.to_string()));
         }
         if put.size > limits::MAX_BLOCK_BYTES {
             return Err(Status::invalid_argument(PutError::TooLarge(put.size).to_string()));
         }
-        let (path, stamp) = match self.places.file_of(&put).await {
+        let (path, stamp) = match places.file_of(&put).await {
             Ok(found) => found,
             // The file may be gone because its coflow is: then that is the reason to give.
             Err(_) if self.has_ended(put.coflow).await => {
@@ -168,7 +171,7 @@ impl Agent for Service {
             identity: Some(Identity::from_wire(&put.identity))
                 .filter(Identity::is_known)
                 .unwrap_or_else(|| Identity::drawn(rand::random())),
-            durable: self.places.are_durable(),
+            durable: places.are_durable(),
         };
         let mut answer = self.note(&entry).await?;
         if matches!(answer, Err(PutError::Taken { .. })) && self.lost_places(&entry).await {
@@ -176,13 +179,56 @@ impl Agent for Service {
             answer = self.note(&entry).await?;
         }
         match answer {
-            Ok(()) => Ok(Response::new(v1::PutReply {})),
+            Ok(()) => Ok(()),
             Err(error @ PutError::Taken { .. }) => Err(Status::already_exists(error.to_string())),
             Err(error @ (PutError::Full | PutError::NoSpace(_))) => {
                 Err(Status::resource_exhausted(error.to_string()))
             }
             Err(error) => Err(Status::invalid_argument(error.to_string())),
         }
+    }
+
+    /// Answers receivers elsewhere that name a file of this host.
+    async fn answer_offers(
+        self: Arc<Self>,
+        mut offers: mpsc::Receiver<v1::Offer>,
+    ) -> Result<(), tonic::transport::Error> {
+        while let Some(offer) = offers.recv().await {
+            let service = Arc::clone(&self);
+            tokio::spawn(async move {
+                let token = offer.token;
+                let answer = match service.offer(offer).await {
+                    Ok(size) => v1::OfferAnswer { token, size, ..v1::OfferAnswer::default() },
+                    Err(status) => v1::OfferAnswer {
+                        token,
+                        size: 0,
+                        refused: status.message().to_owned(),
+                        again: matches!(
+                            status.code(),
+                            tonic::Code::Unavailable | tonic::Code::ResourceExhausted
+                        ),
+                    },
+                };
+                service.commands.send(Command::Offered(answer)).await;
+            });
+        }
+        std::future::pending().await
+    }
+
+    async fn offer(&self, offer: v1::Offer) -> Result<u64, Status> {
+        let v1::Offer { coflow, block, path, identity, .. } = offer;
+        let size = self.shared.length_of(&path).await?;
+        let put = v1::PutRequest { coflow, block, path, size, identity, ..v1::PutRequest::default() };
+        self.put_file(&self.shared, put).await?;
+        Ok(size)
+    }
+}
+
+#[tonic::async_trait]
+impl Agent for Service {
+    async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutReply>, Status> {
+        self.put_file(&self.places, request.into_inner()).await?;
+        Ok(Response::new(v1::PutReply {}))
     }
 
     async fn describe(&self, _: Request<v1::DescribeRequest>) -> Result<Response<v1::DescribeReply>, Status> {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, Output, SessionId, first_coflow};
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, OfferError, Output, SessionId, first_coflow};
 pub use weir_core::coordinator::{DeadlineMargin, Wire};
 use weir_model::{Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
@@ -113,6 +113,7 @@ enum Caller {
     Locating(Locating),
     Awaiting(oneshot::Sender<v1::AdmissionReply>),
     Ending(oneshot::Sender<Option<v1::CoflowRecord>>),
+    Offering(oneshot::Sender<Result<u64, OfferError>>),
 }
 
 struct Owner {
@@ -211,6 +212,11 @@ impl Owner {
             Event::Locate(token, request, reply) => {
                 self.callers.insert(token, Caller::Locating(reply));
                 self.core.handle_locate(now, token, request);
+            }
+            Event::Offer(_, _, reply) if reply.is_closed() => {}
+            Event::Offer(token, request, reply) => {
+                self.callers.insert(token, Caller::Offering(reply));
+                self.core.handle_offer(now, token, request);
             }
             Event::AwaitAdmission(token, request, reply) => {
                 self.callers.insert(token, Caller::Awaiting(reply));
@@ -320,6 +326,11 @@ impl Owner {
             Output::Decided(decision) => {
                 if let Some(Caller::Awaiting(reply)) = self.callers.remove(&decision.token) {
                     let _ = reply.send(decision.reply);
+                }
+            }
+            Output::Offered(offered) => {
+                if let Some(Caller::Offering(reply)) = self.callers.remove(&offered.token) {
+                    let _ = reply.send(offered.result);
                 }
             }
             Output::Located(answer) => {

@@ -10,7 +10,7 @@ use tokio_stream::Stream;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weir_core::coordinator::{HelloError, RegisterError, SealError, SessionId};
+use weir_core::coordinator::{HelloError, OfferError, RegisterError, SealError, SessionId};
 use weir_proto::v1::coordinator_server;
 use weir_proto::{Message as _, limits, v1};
 
@@ -29,6 +29,8 @@ pub(super) enum Event {
     AwaitAdmission(u64, v1::AdmissionRequest, oneshot::Sender<v1::AdmissionReply>),
     /// Of one coflow, or of everything (0).
     Status(u64, oneshot::Sender<v1::StatusReply>),
+    /// With a number of its own.
+    Offer(u64, v1::OfferRequest, oneshot::Sender<Result<u64, OfferError>>),
     ListBlocks(v1::ListBlocksRequest, oneshot::Sender<v1::ListBlocksReply>),
     Terms(oneshot::Sender<v1::TermsReply>),
     SessionUp(
@@ -188,6 +190,20 @@ impl coordinator_server::Coordinator for Service {
         Ok(Response::new(
             self.ask_patiently(|token, reply| Event::AwaitAdmission(token, request, reply)).await?,
         ))
+    }
+
+    async fn offer(&self, request: Request<v1::OfferRequest>) -> Result<Response<v1::OfferReply>, Status> {
+        let request = request.into_inner();
+        check_name(&request.block)?;
+        if request.path.len() > limits::MAX_PATH_BYTES {
+            let most = limits::MAX_PATH_BYTES;
+            return Err(Status::invalid_argument(format!("a path has at most {most} bytes")));
+        }
+        match self.ask_patiently(|token, reply| Event::Offer(token, request, reply)).await? {
+            Ok(size) => Ok(Response::new(v1::OfferReply { size })),
+            Err(OfferError::Refused(reason)) => Err(Status::failed_precondition(reason)),
+            Err(OfferError::Away(reason)) => Err(Status::unavailable(reason)),
+        }
     }
 
     async fn list_blocks(

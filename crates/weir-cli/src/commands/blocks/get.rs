@@ -44,11 +44,11 @@ pub(crate) struct GetArgs {
 }
 
 #[derive(Serialize)]
-struct Got {
+pub(super) struct Got {
     #[serde(serialize_with = "id_as_text")]
     coflow: u64,
     block: String,
-    bytes: u64,
+    pub(super) bytes: u64,
     seconds: f64,
     first_byte_seconds: Option<f64>,
 }
@@ -78,13 +78,17 @@ pub(crate) fn get(args: GetArgs) -> Result<(), Failure> {
     if args.peers.json {
         return print_json(&got);
     }
+    say_got(&got, &format!("block {} of coflow {coflow}", printable(&got.block)))
+}
+
+/// One line about what came.
+pub(super) fn say_got(got: &Got, what: &str) -> Result<(), Failure> {
     let rate = Rate::from_bytes_per_sec(got.bytes as f64 / got.seconds.max(1e-9));
-    let (name, bytes) = (printable(&got.block), Bytes(got.bytes));
-    println!("block {name} of coflow {coflow}: {bytes} in {:.3} s ({rate})", got.seconds);
+    println!("{what}: {} in {:.3} s ({rate})", Bytes(got.bytes), got.seconds);
     Ok(())
 }
 
-async fn receive(
+pub(super) async fn receive(
     client: &Client,
     coflow: u64,
     block: &str,
@@ -116,10 +120,10 @@ async fn receive(
 }
 
 /// The file that a block is written to if none is named: its last part, in this folder.
-fn file_name(block: &str) -> Result<PathBuf, Failure> {
+pub(super) fn file_name(block: &str) -> Result<PathBuf, Failure> {
     let last = block.rsplit('/').next().unwrap_or_default();
     if last.is_empty() || last == "." || last == ".." || last == "-" || last.contains('\0') {
-        return Err(Failure::Input(format!("no file is called as the block {}; name one", printable(block))));
+        return Err(Failure::Input(format!("no file is called as {}; name one", printable(block))));
     }
     Ok(PathBuf::from(".").join(last))
 }

@@ -1,12 +1,14 @@
 //! Blocks from the command line: each command does one thing that a driver, a sender or a receiver does with the client library.
 
 mod coflows;
+mod cp;
 mod get;
 mod listing;
 mod peers;
 mod put;
 
 pub(crate) use coflows::{CoflowArgs, RegisterArgs, register, seal, unregister};
+pub(crate) use cp::{CpArgs, cp};
 pub(crate) use get::{GetArgs, get};
 pub(crate) use listing::{ListArgs, list, why};
 pub(crate) use peers::Peers;

@@ -13,6 +13,7 @@ mod giving;
 mod holders;
 mod leases;
 mod noise;
+mod offers;
 mod pauses;
 mod readiness;
 mod repair;
