@@ -1,27 +1,39 @@
 //! The command line. Like any other bad input, a bad one gets one line and exit 2.
 
+use crate::settings;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
 
-/// Reads the command line, or says in one line what is wrong with it and exits.
-pub(crate) fn parse<C: Parser>() -> C {
-    C::try_parse().unwrap_or_else(|error| {
+/// Reads the command line, with settings from elsewhere where it starts a daemon, or says in one line what is wrong with it and
+/// exits. Besides, what is to be told in the log.
+pub(crate) fn parse<C: Parser>() -> (C, Vec<String>) {
+    let mut root = C::command();
+    root.build();
+    let composed = settings::compose(&root, std::env::args_os().collect(), std::env::vars_os());
+    let composed = composed.unwrap_or_else(|line| {
+        eprintln!("weir: {line}");
+        std::process::exit(2);
+    });
+    let parsed = C::try_parse_from(composed.words).unwrap_or_else(|error| {
         use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
         if [DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion].contains(&error.kind()) {
             error.exit()
         }
         let given: Vec<String> =
             std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-        let line = negative(&error, &given, &C::command()).unwrap_or_else(|| {
-            // The paragraph that says what is wrong; usage and hints follow it.
-            let text = error.to_string();
-            let first = text.split("\n\n").next().unwrap_or_default();
-            let words: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();
-            words.join(" ") + &meant(&error)
-        });
+        let line = negative(&error, &given, &C::command()).unwrap_or_else(|| one_line(&error));
         eprintln!("weir: {line}");
         std::process::exit(2);
-    })
+    });
+    (parsed, composed.warnings)
+}
+
+/// The paragraph of an error that says what is wrong, and what was meant; usage and hints follow it.
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    let words: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();
+    words.join(" ") + &meant(error)
 }
 
 /// What the parser takes for what was meant, if anything is close.

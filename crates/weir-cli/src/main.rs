@@ -20,6 +20,7 @@ mod logging;
 mod output;
 mod progress;
 mod report;
+mod settings;
 mod terminal;
 
 use clap::{Parser, Subcommand};
@@ -54,6 +55,9 @@ enum Command {
     /// Rebuild figures and tables of papers
     #[command(subcommand)]
     Experiment(commands::experiment::ExperimentCommand),
+    /// Check and show settings of daemons
+    #[command(subcommand)]
+    Config(commands::config::ConfigCommand),
     /// Run the controller between sites: orders and paths for relays
     Controller(commands::controller::ControllerArgs),
     /// Run the coordinator: plans for all agents
@@ -121,10 +125,11 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 fn main() -> ExitCode {
     #[cfg(feature = "lp")]
     weir_policy::add_policies(weir_lp::POLICIES);
-    let command = arguments::parse::<Cli>().command;
+    let (Cli { command }, warnings) = arguments::parse::<Cli>();
     if let Err(failure) = logging::start() {
         return failed(failure);
     }
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     // A daemon, and a command with processes to end, goes on when nobody reads what it says.
     let goes_on = matches!(
         command,
@@ -172,6 +177,7 @@ fn main() -> ExitCode {
         Command::Policies => commands::policies::policies(),
         Command::Thresholds(args) => commands::thresholds::thresholds(args),
         Command::Experiment(command) => commands::experiment::experiment(command),
+        Command::Config(command) => commands::config::config(command),
         Command::Controller(args) => commands::controller::controller(args),
         Command::Coordinator(args) => commands::daemons::coordinator(args),
         Command::Agent(args) => commands::daemons::agent(args),

@@ -268,10 +268,10 @@ impl Controller {
     }
 }
 
-/// Forty times; as often as `WEIR_CONTROLLER_KILLS` says, if it does.
+/// Forty times; as often as `WEIR_CHAOS_CONTROLLER_KILLS` says, if it does.
 #[test]
 fn any_two_are_killed_while_coflows_come_and_go() {
-    let kills = setting("WEIR_CONTROLLER_KILLS", 40);
+    let kills = setting("WEIR_CHAOS_CONTROLLER_KILLS", 40);
     block_on(async {
         let Some(mut controller) = Controller::start().await else { return };
         let mut random = ChaCha8Rng::seed_from_u64(1);

@@ -110,7 +110,13 @@ fn the_page_on_variables_has_all_of_them_and_no_other() {
             let rest = text[at..].chars();
             rest.take_while(|part| part.is_ascii_uppercase() || *part == '_').collect::<String>()
         });
-        parts.filter(|name| name.len() > "WEIR_".len()).collect()
+        // Those of settings are on a page that the program prints.
+        let of_setting = |name: &String| {
+            ["AGENT", "COORDINATOR", "RELAY", "CONTROLLER"]
+                .iter()
+                .any(|daemon| name.starts_with(&format!("WEIR_{daemon}_")))
+        };
+        parts.filter(|name| name.len() > "WEIR_".len() && !of_setting(name)).collect()
     };
     let mut used = BTreeSet::new();
     for file in files {

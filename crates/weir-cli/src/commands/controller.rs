@@ -5,6 +5,7 @@ use super::policies::find_between_sites;
 use crate::Failure;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use weir_controller::decider::{self, DeciderSettings};
 use weir_controller::maker::MakerSettings;
@@ -20,6 +21,9 @@ use weir_policy::route::Rule;
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ControllerArgs {
+    /// File of settings (TOML): what its section [controller] says holds where the command line and the environment say nothing
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     part: Option<Part>,
     #[command(flatten)]
@@ -38,6 +42,9 @@ enum Part {
 
 #[derive(Args)]
 struct ServeArgs {
+    /// File of settings (TOML): what its section [controller] says holds where the command line and the environment say nothing
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -46,6 +53,9 @@ struct ServeArgs {
 
 #[derive(Args)]
 struct DecideArgs {
+    /// File of settings (TOML): what its section [controller] says holds where the command line and the environment say nothing
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]

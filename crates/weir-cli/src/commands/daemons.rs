@@ -19,21 +19,24 @@ const MAX_SOCKET_PATH: usize = 107;
 
 #[derive(Args)]
 pub(crate) struct CoordinatorArgs {
+    /// File of settings (TOML): what its section [coordinator] says holds where the command line and the environment say nothing
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Address to serve on
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7070")]
     listen: SocketAddr,
-    /// Number of hosts; agents are numbered from 0
-    #[arg(long)]
+    /// Number of hosts, 1 to 100000; agents are numbered from 0
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_HOSTS))]
     hosts: u32,
     /// Rate of each host's link, each direction, headers included
     #[arg(long, value_name = "RATE")]
     link_rate: Rate,
     /// Share of the links' payload rate to plan with; the rest absorbs acknowledgements and jitter
-    #[arg(long, value_name = "SHARE", default_value_t = 0.985)]
+    #[arg(long, value_name = "SHARE", default_value = "0.985", value_parser = plan_share)]
     plan_share: f64,
     /// Policy (see `weir policies`). Policies that know the setting delta, as varys, share for 200 ms in every 2.2 s
     /// unless it is set, so that no coflow starves; `varys:delta=0` is the bare order
-    #[arg(long, default_value = "varys")]
+    #[arg(long, value_name = "NAME", default_value = "varys", value_parser = policy_name)]
     policy: String,
     /// Take the policy as it is named, without a guard against starvation, as its simulation does (used by `weir live`)
     #[arg(long, hide = true)]
@@ -64,6 +67,20 @@ pub(crate) struct MarginArgs {
     /// and by this much besides; 60 s at most
     #[arg(long, value_name = "MS", default_value = "20", value_parser = minute_of_millis)]
     pub(crate) deadline_margin_ms: Span,
+}
+
+fn plan_share(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if value > 0.0 && value <= 1.0 { Ok(value) } else { Err("not above 0 and at most 1".to_owned()) }
+}
+
+/// The name of a policy for hosts, with its settings.
+pub(crate) fn policy_name(text: &str) -> Result<String, String> {
+    match find_for_hosts(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(Failure::Input(message)) => Err(message),
+        Err(_) => Err("no policy".to_owned()),
+    }
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -131,8 +148,11 @@ fn span(text: &str, unit_secs: f64, most: f64) -> Result<Span, String> {
 
 #[derive(Args)]
 pub(crate) struct AgentArgs {
+    /// File of settings (TOML): what its section [agent] says holds where the command line and the environment say nothing
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// This host's number, from 0
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     host: u32,
     /// Address of the data plane
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7071")]
@@ -171,7 +191,7 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
     /// The host's site, with --relay
-    #[arg(long, requires = "relay")]
+    #[arg(long, value_name = "N", requires = "relay")]
     site: Option<u32>,
     /// Relays of the host's site that serve it: flows to and from other sites go by one of them
     #[arg(long, value_name = "IP:PORT[,IP:PORT...]", value_delimiter = ',', requires = "site")]
@@ -217,7 +237,7 @@ pub(crate) struct TaskArgs {
 }
 
 /// Most hosts of one coordinator.
-const MAX_HOSTS: u32 = 100_000;
+const MAX_HOSTS: i64 = 100_000;
 /// What keeps coflows from starving in a running system, for policies that have it (Varys, section 5.3.4).
 const GUARD: &str = "delta=200ms";
 
@@ -232,18 +252,12 @@ fn guarded(name: &str, bare: bool) -> Result<weir_policy::Chosen, Failure> {
     }
 }
 
-pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
+fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorOptions, Failure> {
     let policy = guarded(&args.policy, args.bare_policy)?;
-    if !(args.plan_share > 0.0 && args.plan_share <= 1.0) {
-        return Err(Failure::Input(format!("--plan-share {} is not above 0 and at most 1", args.plan_share)));
-    }
-    if args.hosts == 0 || args.hosts > MAX_HOSTS {
-        return Err(Failure::Input(format!("--hosts {} is not between 1 and {MAX_HOSTS}", args.hosts)));
-    }
     let rate = weir_testbed::live::payload_rate(args.link_rate).scaled(args.plan_share);
     let fabric = Fabric::big_switch(args.hosts, rate)
         .map_err(|error| Failure::Input(format!("--hosts {}: {error}", args.hosts)))?;
-    let mut options = CoordinatorOptions::new(fabric, policy.clone());
+    let mut options = CoordinatorOptions::new(fabric, policy);
     options.lease = Span::from_millis(args.lease_ms);
     options.coflow_lease = match args.coflow_lease {
         0 => Span::MAX,
@@ -253,23 +267,29 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
     options.ready_wait = args.control.ready_wait;
     options.bypass = args.bypass;
     options.sync_interval = args.control.sync_interval;
-    let MarginArgs { deadline_margin: share, deadline_margin_ms: time } = args.margin;
+    let MarginArgs { deadline_margin: share, deadline_margin_ms: time } = args.margin.clone();
     options.deadline_margin = DeadlineMargin { share, time };
     options.wire =
         Wire { bytes_per_byte: 1.0 / weir_testbed::live::PAYLOAD_SHARE, headroom: 1.0 / args.plan_share };
+    Ok(options)
+}
+
+pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
+    let options = coordinator_options(&args)?;
+    let policy = options.policy.name.clone();
     run(async move {
         let listener =
             weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
         let address = listener.local_addr()?;
         let stop = stop_signal();
-        begins(&format!("coordinator: {} for {} hosts on {address}", policy.name, args.hosts));
+        begins(&format!("coordinator: {policy} for {} hosts on {address}", args.hosts));
         weir_daemon::coordinator::serve(options, listener, stop).await?;
         ends("coordinator");
         Ok(())
     })
 }
 
-pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
+fn agent_options(args: AgentArgs) -> AgentOptions {
     let mut options = AgentOptions::new(args.host, args.spool);
     options.advertise = args.advertise;
     options.coordinator = args.coordinator;
@@ -290,6 +310,12 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
         "none" => InterfaceChoice::None,
         name => InterfaceChoice::Named(name.to_owned()),
     };
+    options
+}
+
+pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
+    let listen = args.listen;
+    let options = agent_options(args);
     if let InterfaceChoice::Named(name) = &options.interface {
         weir_net::Interface::named(name)
             .map_err(|error| Failure::Input(format!("--interface {name}: {error}")))?;
@@ -302,15 +328,14 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     if let Some(address) = options.coordinator.as_ref().filter(|address| address.is_unspecified()) {
         return Err(Failure::Input(format!("--coordinator {address} is no address that can be reached")));
     }
-    if options.advertise.is_none() && args.listen.ip().is_unspecified() {
+    if options.advertise.is_none() && listen.ip().is_unspecified() {
         return Err(Failure::Input(format!(
-            "--listen {} is no address receivers can reach; say which with --advertise",
-            args.listen
+            "--listen {listen} is no address receivers can reach; say which with --advertise"
         )));
     }
     check_spool(&options.spool)?;
     run(async move {
-        let listener = weir_net::data_listener(args.listen).map_err(|error| listening(args.listen, error))?;
+        let listener = weir_net::data_listener(listen).map_err(|error| listening(listen, error))?;
         let (host, address) = (options.host, listener.local_addr()?);
         let stop = stop_signal();
         begins(&format!("agent: host {host} on {address}, spool {}", options.spool.display()));
@@ -379,5 +404,42 @@ pub(crate) fn stop_signal() -> impl Future<Output = ()> + Send + 'static {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Coordinator {
+        #[command(flatten)]
+        args: CoordinatorArgs,
+    }
+
+    #[derive(Parser)]
+    struct Agent {
+        #[command(flatten)]
+        args: AgentArgs,
+    }
+
+    /// Defaults stand at the options, for help and page, and in the daemons, for test beds and examples.
+    #[test]
+    fn the_defaults_of_options_are_those_that_daemons_have_by_themselves() {
+        let words = ["weir", "--hosts", "2", "--link-rate", "1gbit", "--bare-policy"];
+        let said = coordinator_options(&Coordinator::parse_from(words).args).ok().unwrap();
+        let own = CoordinatorOptions::new(said.fabric.clone(), said.policy.clone());
+        let of = |options: &CoordinatorOptions| {
+            let times = [options.lease, options.batch, options.bypass, options.ready_wait];
+            let others = [options.sync_interval, options.coflow_lease, options.deadline_margin.time];
+            (times, others, options.deadline_margin.share)
+        };
+        assert_eq!(of(&said), of(&own));
+        assert_eq!(said.policy.name, "varys");
+        let words = ["weir", "--host", "1", "--spool", "/spool", "--interface", "none"];
+        let said = agent_options(Agent::parse_from(words).args);
+        let own = AgentOptions::new(1, PathBuf::from("/spool"));
+        assert_eq!(format!("{said:?}"), format!("{own:?}"));
     }
 }

@@ -34,11 +34,14 @@ use weir_model::Rate;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct RelayArgs {
+    /// File of settings (TOML): what its section [relay] says holds where the command line and the environment say nothing
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Its name, unique among all relays
-    #[arg(long, value_parser = name)]
+    #[arg(long, value_name = "NAME", value_parser = name)]
     name: String,
     /// Its site
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     site: u32,
     /// Address for hosts, receivers and other relays
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7072")]

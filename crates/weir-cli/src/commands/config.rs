@@ -1,0 +1,216 @@
+//! `weir config`: what daemons are set to, and from where.
+
+use crate::settings::{Daemon, Origin, SettingsFile, compose, key};
+use crate::{Cli, Failure};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, CommandFactory, Subcommand, ValueEnum};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check all sections of a file of settings
+    Check {
+        /// The file (TOML)
+        file: PathBuf,
+    },
+    /// Show what a daemon would be set to, and where each value is from, as a file of settings
+    Show {
+        /// The daemon
+        daemon: DaemonArg,
+        /// Options as the daemon is started with, `--config FILE` among them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTION")]
+        options: Vec<OsString>,
+    },
+    /// Print the page of all settings (docs/settings.md)
+    #[command(hide = true)]
+    Page,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum DaemonArg {
+    Coordinator,
+    Agent,
+    Relay,
+    Controller,
+}
+
+impl DaemonArg {
+    fn name(self) -> &'static str {
+        match self {
+            DaemonArg::Coordinator => "coordinator",
+            DaemonArg::Agent => "agent",
+            DaemonArg::Relay => "relay",
+            DaemonArg::Controller => "controller",
+        }
+    }
+}
+
+pub(crate) fn config(command: ConfigCommand) -> Result<(), Failure> {
+    // As the parser has it when a command line is read: with what it adds to every command.
+    let mut root = Cli::command();
+    root.build();
+    match command {
+        ConfigCommand::Check { file } => check(&root, &file),
+        ConfigCommand::Show { daemon, options } => show(&root, daemon.name(), options),
+        ConfigCommand::Page => {
+            print!("{}", page(&root));
+            Ok(())
+        }
+    }
+}
+
+fn check(root: &clap::Command, path: &std::path::Path) -> Result<(), Failure> {
+    let file = SettingsFile::read(path).map_err(Failure::Input)?;
+    file.check_sections().map_err(Failure::Input)?;
+    let mut found = 0;
+    for daemon in Daemon::all(root) {
+        for entry in file.section(daemon.name) {
+            daemon.check(&entry).map_err(Failure::Input)?;
+            found += 1;
+        }
+    }
+    println!("{}: {found} settings, all of which can be", path.display());
+    Ok(())
+}
+
+fn show(root: &clap::Command, name: &'static str, options: Vec<OsString>) -> Result<(), Failure> {
+    let words = ["weir", name].map(OsString::from).into_iter().chain(options).collect();
+    let composed = compose(root, words, std::env::vars_os()).map_err(Failure::Input)?;
+    let refused = |error: clap::Error| Failure::Input(crate::arguments::one_line(&error));
+    let matches = root.clone().try_get_matches_from(&composed.words).map_err(refused)?;
+    let Some((_, mut matches)) = matches.subcommand() else { return Ok(()) };
+    let mut part = None;
+    if let Some((name, of_part)) = matches.subcommand() {
+        (part, matches) = (Some(name), of_part);
+    }
+    let Some(daemon) = Daemon::of_name(root, name, part) else { return Ok(()) };
+    println!("[{name}]");
+    for arg in daemon.settings().into_iter().filter(|arg| daemon.takes(key(arg))) {
+        println!("{}", line(arg, matches, &composed.origins));
+    }
+    composed.warnings.iter().for_each(|warning| crate::logging::complain(warning));
+    Ok(())
+}
+
+/// A setting, its value, and where that is from.
+fn line(arg: &Arg, matches: &clap::ArgMatches, origins: &BTreeMap<String, Origin>) -> String {
+    let id = arg.get_id().as_str();
+    let is_switch = matches!(arg.get_action(), ArgAction::SetTrue);
+    let values: Vec<String> = if is_switch {
+        vec![matches.get_flag(id).to_string()]
+    } else {
+        let raw = matches.get_raw(id).into_iter().flatten();
+        raw.map(|value| quoted(&masked(&value.to_string_lossy()))).collect()
+    };
+    let from = match (origins.get(key(arg)), matches.value_source(id)) {
+        (Some(origin), _) => origin.to_string(),
+        (None, Some(ValueSource::CommandLine)) => "command line".to_owned(),
+        _ => "default".to_owned(),
+    };
+    let is_list = matches!(arg.get_action(), ArgAction::Append);
+    let value = match values.as_slice() {
+        _ if is_list => format!("[{}]", values.join(", ")),
+        [] => return format!("# {} is not set", key(arg)),
+        [value, ..] => value.clone(),
+    };
+    format!("{} = {value}  # {from}", key(arg))
+}
+
+fn quoted(value: &str) -> String {
+    toml::Value::String(value.to_owned()).to_string()
+}
+
+/// A URL without what its user part says.
+fn masked(value: &str) -> String {
+    match value.split_once("://") {
+        Some((scheme, rest)) if rest.contains('@') => {
+            let host = rest.rsplit('@').next().unwrap_or_default();
+            format!("{scheme}://***@{host}")
+        }
+        _ => value.to_owned(),
+    }
+}
+
+const HEAD: &str = "# Settings of daemons
+
+`weir coordinator`, `weir agent`, `weir relay` and `weir controller` take their settings from, the first that says one:
+
+1. the command line (`--link-rate 10gbit`),
+2. the environment (`WEIR_COORDINATOR_LINK_RATE=10gbit`: daemon and setting in capitals, `-` as `_`),
+3. a file (`--config FILE`), of which a daemon reads the section of its name,
+4. defaults.
+
+```toml
+# /etc/weir.toml, the same on all machines
+[coordinator]
+hosts = 3
+link-rate = \"10gbit\"
+
+[agent]
+coordinator = \"10.0.0.1:7070\"
+spool = \"/var/lib/weir\"
+allow = [\"/data\", \"/scratch\"]
+```
+
+```sh
+weir coordinator --config /etc/weir.toml
+weir agent --config /etc/weir.toml --host 0 --listen 10.0.0.10:7071
+
+weir config check /etc/weir.toml                # all sections
+weir config show agent --config /etc/weir.toml --host 0 --listen 10.0.0.10:7071
+```
+
+Values are text, as on the command line, or numbers; those of lists are lists, or one value; switches are true or false. A list on
+the command line takes the place of the one in the file. What cannot be is refused in one line, with file, line and setting, and
+nothing is started; so are settings and sections that there are not. Of other daemons' sections a daemon reads their names only.
+Variables of that form that name no setting (as Kubernetes makes them for services) are told in the log, and not looked at.
+
+This page is printed by `weir config page`; a test holds it to the code.
+";
+
+fn page(root: &clap::Command) -> String {
+    let mut page = HEAD.to_owned();
+    for daemon in Daemon::all(root) {
+        page.push_str(&format!(
+            "\n## `[{}]`\n| setting | value | default | meaning |\n|---|---|---|---|\n",
+            daemon.name
+        ));
+        for arg in daemon.settings() {
+            page.push_str(&row(arg));
+        }
+    }
+    page
+}
+
+fn row(arg: &Arg) -> String {
+    let cell = |text: &str| text.replace('|', "\\|").split_whitespace().collect::<Vec<_>>().join(" ");
+    let choices: Vec<String> =
+        arg.get_possible_values().iter().map(|choice| format!("`{}`", choice.get_name())).collect();
+    let value = if matches!(arg.get_action(), ArgAction::SetTrue) {
+        "true or false".to_owned()
+    } else if choices.is_empty() {
+        arg.get_value_names().and_then(|names| names.first()).map(|name| name.to_string()).unwrap_or_default()
+    } else {
+        choices.join(", ")
+    };
+    let list = if matches!(arg.get_action(), ArgAction::Append) { ", a list" } else { "" };
+    let default: Vec<String> =
+        arg.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
+    let default = if arg.is_required_set() { "must be set".to_owned() } else { default.join(", ") };
+    let help = arg.get_help().map(|help| cell(&help.to_string())).unwrap_or_default();
+    format!("| `{}` | {}{list} | {} | {help} |\n", key(arg), cell(&value), cell(&default))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        assert_eq!(masked("redis://user:p@ss@10.0.0.9:6379"), "redis://***@10.0.0.9:6379");
+        assert_eq!(masked("redis://10.0.0.9:6379"), "redis://10.0.0.9:6379");
+        assert_eq!(masked("a@b"), "a@b");
+    }
+}

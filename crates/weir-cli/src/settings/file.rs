@@ -1,0 +1,142 @@
+//! Files of settings.
+
+use super::table::{DAEMONS, Origin, close};
+use std::ops::Range;
+use std::path::Path;
+use toml::de::{DeTable, DeValue};
+
+/// Bytes of a file of settings, at most.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What a file or a variable says of one setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) value: Value,
+    pub(crate) origin: Origin,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// Text or a number, as on the command line.
+    Word(String),
+    Words(Vec<String>),
+    Switch(bool),
+}
+
+/// A file of settings.
+#[derive(Debug)]
+pub(crate) struct SettingsFile {
+    path: String,
+    text: String,
+}
+
+impl SettingsFile {
+    pub(crate) fn read(path: &Path) -> Result<SettingsFile, String> {
+        use std::io::Read;
+        let shown = path.display().to_string();
+        let wrong = |error: std::io::Error| format!("--config {shown}: {error}");
+        let opened = weir_net::open_regular(path).map_err(wrong)?;
+        let mut bytes = Vec::new();
+        opened.file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(wrong)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(format!("--config {shown}: longer than {MAX_FILE_BYTES} bytes"));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+            format!("{shown}:{line}: bytes that are no UTF-8")
+        })?;
+        SettingsFile::of_text(shown, text)
+    }
+
+    pub(super) fn of_text(path: String, text: String) -> Result<SettingsFile, String> {
+        let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
+        let file = SettingsFile { path, text };
+        match DeTable::parse(&file.text) {
+            Ok(_) => Ok(file),
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                let message = error.message().replace('\n', " ");
+                Err(format!("{}: {message}", file.place(at)))
+            }
+        }
+    }
+
+    fn line(&self, at: usize) -> usize {
+        self.text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count() + 1
+    }
+
+    fn place(&self, at: usize) -> String {
+        format!("{}:{}", self.path, self.line(at))
+    }
+
+    fn table(&self) -> DeTable<'_> {
+        // It was parsed before.
+        DeTable::parse(&self.text).map(|table| table.into_inner()).unwrap_or_default()
+    }
+
+    /// Whether all there is are sections of daemons.
+    pub(crate) fn check_sections(&self) -> Result<(), String> {
+        for (name, value) in &self.table() {
+            let (place, word) = (self.place(name.span().start), name.get_ref().as_ref());
+            let all = DAEMONS.join("], [");
+            if !DAEMONS.contains(&word) {
+                let meant = close(word, DAEMONS.iter().copied());
+                return Err(format!("{place}: no section [{word}]{meant}; the sections are [{all}]"));
+            }
+            if !matches!(value.get_ref(), DeValue::Table(_)) {
+                return Err(format!("{place}: {word} is a section, as in [{word}]"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is said in a section, by line.
+    pub(crate) fn section(&self, name: &str) -> Vec<Entry> {
+        let table = self.table();
+        let section = table.iter().find(|(key, _)| key.get_ref().as_ref() == name);
+        let Some(DeValue::Table(section)) = section.map(|(_, value)| value.get_ref()) else {
+            return Vec::new();
+        };
+        let mut entries: Vec<(Range<usize>, Entry)> = section
+            .iter()
+            .map(|(key, value)| {
+                let line = self.line(key.span().start);
+                let origin = Origin::File { path: self.path.clone(), line };
+                let entry =
+                    Entry { key: key.get_ref().to_string(), value: value_of(value.get_ref()), origin };
+                (key.span(), entry)
+            })
+            .collect();
+        entries.sort_by_key(|(span, _)| span.start);
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+}
+
+fn value_of(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::Boolean(on) => Value::Switch(*on),
+        DeValue::Array(values) => Value::Words(values.iter().map(|value| word(value.get_ref())).collect()),
+        value => Value::Word(word(value)),
+    }
+}
+
+/// As the command line has it. What can be none is refused there.
+fn word(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => {
+            let digits = number.as_str();
+            match i128::from_str_radix(digits, number.radix()) {
+                Ok(value) => value.to_string(),
+                Err(_) => digits.to_owned(),
+            }
+        }
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Boolean(on) => on.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(_) => "[...]".to_owned(),
+        DeValue::Table(_) => "{...}".to_owned(),
+    }
+}

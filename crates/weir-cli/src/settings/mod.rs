@@ -1,0 +1,70 @@
+//! Settings of daemons, from the command line, the environment and a file.
+//!
+//! # Approach
+//! The options of a daemon are the one table of its settings: names, units, defaults, bounds and help. What a file or a variable says
+//! becomes an option behind those of the command line, unless it is given there; so it is read, and refused, by the same code.
+//!
+//! ```text
+//! command line > WEIR_<DAEMON>_<SETTING> > section [daemon] of --config FILE > default
+//! ```
+//!
+//! A file may have sections for all daemons. A daemon reads its own, and refuses a section that no daemon has.
+
+mod file;
+mod table;
+
+pub(crate) use file::SettingsFile;
+pub(crate) use table::{Daemon, Origin, key};
+
+use clap::Command;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Words of a command line with what a file and variables add.
+#[derive(Debug, Default)]
+pub(crate) struct Composed {
+    pub(crate) words: Vec<OsString>,
+    /// Where settings that were added are from, by name.
+    pub(crate) origins: BTreeMap<String, Origin>,
+    /// For the log.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Adds what a file and variables say to the words of a command line, if they start a daemon.
+///
+/// # Errors
+/// In one line: file, line, setting, and what would be right.
+pub(crate) fn compose(
+    root: &Command,
+    words: Vec<OsString>,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Composed, String> {
+    let as_is = |words| Composed { words, ..Composed::default() };
+    let Some(daemon) = Daemon::of_words(root, &words) else { return Ok(as_is(words)) };
+    if daemon.asks_for_help(&words) {
+        return Ok(as_is(words));
+    }
+    let mut composed = Composed::default();
+    let mut said = daemon.variables(variables, &mut composed.warnings)?;
+    if let Some(path) = daemon.file(&words) {
+        let file = SettingsFile::read(&PathBuf::from(&path))?;
+        file.check_sections()?;
+        for entry in file.section(daemon.name) {
+            daemon.check(&entry)?;
+            said.entry(entry.key.clone()).or_insert(entry);
+        }
+    }
+    let given = daemon.given(&words);
+    composed.words = words;
+    for (key, entry) in said {
+        if !given.contains(&key) && daemon.takes(&key) {
+            composed.words.extend(daemon.words_of(&entry));
+            composed.origins.insert(key, entry.origin);
+        }
+    }
+    Ok(composed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! The table of settings: what the parser of the command line knows of a daemon's options.
+
+use super::file::{Entry, Value};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Command};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+
+/// Commands that have settings, and sections in files.
+pub(super) const DAEMONS: [&str; 4] = ["coordinator", "agent", "relay", "controller"];
+/// Options that are no settings.
+const NONE: [&str; 3] = ["config", "help", "version"];
+
+/// Where the value of a setting is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A line of a file.
+    File { path: String, line: usize },
+    /// An environment variable.
+    Variable(String),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::File { path, line } => write!(f, "{path}:{line}"),
+            Origin::Variable(name) => write!(f, "{name}"),
+        }
+    }
+}
+
+/// A daemon's settings.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub(crate) name: &'static str,
+    /// Its command, or the part of it that is to run.
+    command: Command,
+    /// Of all parts, by name: one file may have the settings of all.
+    all: BTreeMap<String, Arg>,
+    /// Words of the command line before its options.
+    head: usize,
+}
+
+impl Daemon {
+    /// The daemon that these words start, if they start one.
+    pub(super) fn of_words(root: &Command, words: &[OsString]) -> Option<Daemon> {
+        let named = words.get(1)?.to_str()?;
+        let name = DAEMONS.into_iter().find(|name| *name == named)?;
+        let part = words.get(2).and_then(|word| word.to_str());
+        Daemon::of_name(root, name, part)
+    }
+
+    pub(crate) fn of_name(root: &Command, name: &'static str, part: Option<&str>) -> Option<Daemon> {
+        let whole = root.find_subcommand(name)?;
+        let chosen = part.and_then(|part| whole.find_subcommand(part));
+        let (command, head) = chosen.map_or((whole, 2), |part| (part, 3));
+        let parts = [whole].into_iter().chain(whole.get_subcommands());
+        let all = parts.flat_map(settings).map(|arg| (key(arg).to_owned(), arg.clone())).collect();
+        Some(Daemon { name, command: command.clone(), all, head })
+    }
+
+    /// All daemons.
+    pub(crate) fn all(root: &Command) -> Vec<Daemon> {
+        DAEMONS.into_iter().filter_map(|name| Daemon::of_name(root, name, None)).collect()
+    }
+
+    /// Its settings, in the order of its help, then those of its parts alone.
+    pub(crate) fn settings(&self) -> Vec<&Arg> {
+        let own: Vec<&Arg> = settings(&self.command).collect();
+        let others = self.all.values().filter(|arg| !own.iter().any(|own| key(own) == key(arg)));
+        own.iter().copied().chain(others).collect()
+    }
+
+    pub(super) fn asks_for_help(&self, words: &[OsString]) -> bool {
+        words
+            .iter()
+            .skip(2)
+            .any(|word| ["--help", "-h", "--version", "-V", "help"].iter().any(|help| word == help))
+    }
+
+    /// The file of settings that the command line names.
+    pub(super) fn file(&self, words: &[OsString]) -> Option<OsString> {
+        let mut words = words.iter().skip(self.head);
+        while let Some(word) = words.next() {
+            if word == "--config" {
+                return words.next().cloned();
+            }
+            if let Some(path) = word.to_str().and_then(|word| word.strip_prefix("--config=")) {
+                return Some(path.into());
+            }
+        }
+        None
+    }
+
+    /// Settings that the command line gives.
+    pub(super) fn given(&self, words: &[OsString]) -> BTreeSet<String> {
+        let names = words.iter().skip(self.head).filter_map(|word| word.to_str()?.strip_prefix("--"));
+        let names: BTreeSet<&str> = names.map(|word| word.split('=').next().unwrap_or(word)).collect();
+        let is_given = |arg: &&Arg| {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            names.contains(key(arg)) || aliases.iter().any(|alias| names.contains(alias))
+        };
+        settings(&self.command).filter(is_given).map(|arg| key(arg).to_owned()).collect()
+    }
+
+    /// Whether the part that is to run has this setting.
+    pub(crate) fn takes(&self, key_: &str) -> bool {
+        settings(&self.command).any(|arg| key(arg) == key_)
+    }
+
+    /// What variables say, by setting.
+    pub(super) fn variables(
+        &self,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+        warnings: &mut Vec<String>,
+    ) -> Result<BTreeMap<String, Entry>, String> {
+        let mut said = BTreeMap::new();
+        let prefix = self.variable("");
+        for (name, value) in variables {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(&prefix)) else { continue };
+            let Some(arg) = self.all.values().find(|arg| self.variable(key(arg)) == name) else {
+                warnings.push(format!("{name} is no setting of `weir {}`, and is not looked at", self.name));
+                continue;
+            };
+            let Some(value) = value.to_str() else { return Err(format!("{name}: its value is no UTF-8")) };
+            if value.is_empty() {
+                continue;
+            }
+            let value = match value {
+                "true" | "1" if is_switch(arg) => Value::Switch(true),
+                "false" | "0" if is_switch(arg) => Value::Switch(false),
+                value => Value::Word(value.to_owned()),
+            };
+            let origin = Origin::Variable(name.to_owned());
+            let entry = Entry { key: key(arg).to_owned(), value, origin };
+            self.check(&entry)?;
+            said.insert(entry.key.clone(), entry);
+        }
+        Ok(said)
+    }
+
+    /// The variable of a setting.
+    pub(crate) fn variable(&self, key: &str) -> String {
+        format!("WEIR_{}_{}", self.name, key.replace('-', "_")).to_uppercase()
+    }
+
+    /// Whether there is such a setting, and this is a value of it.
+    ///
+    /// # Errors
+    /// In one line, with the place.
+    pub(crate) fn check(&self, entry: &Entry) -> Result<(), String> {
+        let (place, named) = (&entry.origin, &entry.key);
+        let Some(arg) = self.all.get(named) else {
+            let meant = close(named, self.all.keys().map(String::as_str));
+            return Err(format!("{place}: [{}] has no setting {named}{meant}", self.name));
+        };
+        let takes =
+            || arg.get_value_names().and_then(|names| names.first()).map_or("a value", |name| name.as_str());
+        match &entry.value {
+            Value::Switch(_) if !is_switch(arg) => {
+                return Err(format!("{place}: {named} takes {}, and not true or false", takes()));
+            }
+            Value::Word(_) | Value::Words(_) if is_switch(arg) => {
+                return Err(format!("{place}: {named} is true or false"));
+            }
+            Value::Words(_) if !is_list(arg) => {
+                return Err(format!("{place}: {named} takes one {}, and not a list", takes()));
+            }
+            _ => {}
+        }
+        let holder = self.command_with(named);
+        let words = [OsString::from("weir")].into_iter().chain(self.words_of(entry));
+        // Alone: that it needs others, or does not go with them, is for all of them together.
+        let alone = holder.mut_args(|arg| arg.required(false)).try_get_matches_from(words);
+        match alone {
+            Err(error) if is_of_value(error.kind()) => {
+                Err(format!("{place}: {}{}", reason(&error), help_of(arg)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The part that has a setting, by itself.
+    fn command_with(&self, named: &str) -> Command {
+        let has = |command: &&Command| settings(command).any(|arg| key(arg) == named);
+        let holder = [&self.command].into_iter().chain(self.command.get_subcommands()).find(has);
+        match holder {
+            Some(command) => command.clone(),
+            // Of another part than the one that is to run.
+            None => Command::new("weir").args(self.all.get(named).cloned()),
+        }
+    }
+
+    /// The options of the command line that say the same.
+    pub(super) fn words_of(&self, entry: &Entry) -> Vec<OsString> {
+        let option = |value: &String| OsString::from(format!("--{}={value}", entry.key));
+        match &entry.value {
+            Value::Switch(true) => vec![OsString::from(format!("--{}", entry.key))],
+            Value::Switch(false) => Vec::new(),
+            Value::Word(word) => vec![option(word)],
+            Value::Words(words) => words.iter().map(option).collect(),
+        }
+    }
+}
+
+/// Name of a setting: that of its option.
+pub(crate) fn key(arg: &Arg) -> &str {
+    arg.get_long().unwrap_or_default()
+}
+
+fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
+    let is_setting =
+        |arg: &&Arg| arg.get_long().is_some_and(|long| !NONE.contains(&long)) && !arg.is_hide_set();
+    command.get_arguments().filter(is_setting)
+}
+
+fn is_switch(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::SetTrue)
+}
+
+fn is_list(arg: &Arg) -> bool {
+    matches!(arg.get_action(), ArgAction::Append)
+}
+
+fn is_of_value(kind: ErrorKind) -> bool {
+    use ErrorKind::{
+        InvalidValue, NoEquals, TooFewValues, TooManyValues, ValueValidation, WrongNumberOfValues,
+    };
+    [InvalidValue, NoEquals, TooFewValues, TooManyValues, ValueValidation, WrongNumberOfValues]
+        .contains(&kind)
+}
+
+/// The paragraph of an error that says what is wrong, in one line.
+fn reason(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    first.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What a setting is for, behind an error.
+fn help_of(arg: &Arg) -> String {
+    arg.get_help().map(|help| format!(". {}: {help}", key(arg))).unwrap_or_default()
+}
+
+/// The word that was most likely meant.
+pub(super) fn close<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let word = word.replace('_', "-").to_lowercase();
+    let known: Vec<&str> = known.collect();
+    let exact = known.iter().find(|known| **known == word).map(|known| format!("did you mean `{known}`?"));
+    let meant = exact.unwrap_or_else(|| weir_model::meant(&word, known));
+    if meant.is_empty() { meant } else { format!("; {}", meant.trim_end()) }
+}
