@@ -1,6 +1,6 @@
 //! The command line. Like any other bad input, a bad one gets one line and exit 2.
 
-use crate::settings;
+use crate::{logging, settings};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
 
@@ -11,7 +11,7 @@ pub(crate) fn parse<C: Parser>() -> (C, Vec<String>) {
     root.build();
     let composed = settings::compose(&root, std::env::args_os().collect(), std::env::vars_os());
     let composed = composed.unwrap_or_else(|line| {
-        eprintln!("weir: {line}");
+        eprintln!("weir: {}", logging::one_line(&line));
         std::process::exit(2);
     });
     let parsed = C::try_parse_from(composed.words).unwrap_or_else(|error| {
@@ -22,7 +22,7 @@ pub(crate) fn parse<C: Parser>() -> (C, Vec<String>) {
         let given: Vec<String> =
             std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         let line = negative(&error, &given, &C::command()).unwrap_or_else(|| one_line(&error));
-        eprintln!("weir: {line}");
+        eprintln!("weir: {}", logging::one_line(&line));
         std::process::exit(2);
     });
     (parsed, composed.warnings)

@@ -42,8 +42,18 @@ pub(crate) fn start() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Text in one line, fit for a terminal: it may have names in it that strangers gave.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for part in text.chars() {
+        if part.is_control() { line.extend(part.escape_default()) } else { line.push(part) }
+    }
+    line
+}
+
 /// What ends a daemon: an object as all lines of a log in JSON, or a line for people.
 pub(crate) fn complain(message: &str) {
+    let message = &one_line(message);
     if IN_JSON.load(Ordering::Relaxed) && tracing::enabled!(target: PROCESS, tracing::Level::ERROR) {
         tracing::error!(target: PROCESS, "{message}");
     } else {

@@ -164,6 +164,7 @@ fn main() -> ExitCode {
             | Command::Coordinator(_)
             | Command::Agent(_)
             | Command::Relay(_)
+            | Command::Up(_)
             | Command::Task(_)
     );
     if !is_daemon && let Err(error) = weir_testbed::live::end_on_signals() {

@@ -29,7 +29,7 @@ impl Cluster {
         let mut command = Command::new("env");
         // These tests may run under nohup, or in the background of a shell, whose children ignore signals.
         command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_weir"), "up"]).args(options);
-        command.env("TMPDIR", dir.path()).stdout(Stdio::piped());
+        command.env("TMPDIR", dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut up = Process::spawn(&mut command);
         let mut output = BufReader::new(up.0.stdout.take().unwrap());
         let mut said = String::new();
@@ -123,6 +123,9 @@ fn what_up_made_goes_with_it_however_it_ends() {
     kill_process(Pid::from_child(&up.0), Signal::INT).unwrap();
     assert_eq!(up.0.wait().unwrap().code(), Some(130));
     assert!(!folder.exists());
+    let mut said = String::new();
+    up.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "", "an end is no reason to warn");
     // Killed, it leaves the folder, and the next one removes it.
     let mut killed = Cluster::start(&["--hosts", "2"]);
     killed.up.kill();
@@ -241,8 +244,11 @@ fn what_cannot_be_is_refused_in_one_line_before_anything_is_put() {
         ("put -c 7", "FILE"),
         ("put -c 7 -", "--name"),
         ("put -c 7 missing", "missing"),
+        ("put -c 7 file missing", "missing"),
+        ("put -c 7 --in-place --name x -", "standard input"),
         ("put -c 7 folder", "folder is a folder"),
-        ("put -c 7 --in-place folder", "folder is no plain file"),
+        ("put -c 7 --in-place folder", "folder is a folder"),
+        ("put -c 7 --in-place /dev/null", "/dev/null is no plain file"),
         ("put -c 7 folder/..", "--name"),
         ("put -c 7 --name a file folder/file", "--name"),
         ("put -c 7 file folder/file", "one block"),
@@ -258,6 +264,11 @@ fn what_cannot_be_is_refused_in_one_line_before_anything_is_put() {
         ("register --stop-if-refused", "--deadline-ms"),
         ("register --lease 18446744073709551615", "--lease"),
         ("register --flows -1", "flows"),
+        ("register --weight 0", "above 0"),
+        ("register --weight nan", "above 0"),
+        ("up --share /missing", "--share /missing"),
+        ("up --allow /etc/hostname", "no folder"),
+        ("up --link-rate 1bit", "between"),
         ("up --hosts 1", "--hosts"),
         ("up --hosts 65", "--hosts"),
         ("up --link-rate fast", "--link-rate"),
@@ -275,8 +286,25 @@ fn what_cannot_be_is_refused_in_one_line_before_anything_is_put() {
         assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{said}");
         assert!(said.contains(&format!("{variable}={value}")), "{said}");
     }
+    // Names that nothing has, and such as would be lines of their own.
+    let long = "n".repeat(256);
+    for words in [
+        &["get", "-c", "7", ""][..],
+        &["get", "-c", "7", &long],
+        &["put", "-c", "7", "--name", "", "file"],
+        &["put", "-c", "7", "./no\nsuch\x1b[31m"],
+        &["get", "-c", "7", "file", "no\nfolder/x"],
+        &["get", "-c", "7", "file", "--agent", "no\nsocket"],
+        &["get", "-c", "x\ny", "file"],
+        &["cp", "0:/a\nb", "no\nfolder/x"],
+    ] {
+        let output = cluster.command(0, words[0]).args(&words[1..]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.lines().count() == 1 && !said.contains('\x1b'), "{words:?}: {said:?}");
+        assert!([Some(2), Some(3)].contains(&output.status.code()), "{words:?}: {said:?}");
+    }
     // What the coordinator refuses is refused for good.
-    for line in ["register --lease 1", "register --weight=-1", "register --deadline-ms 99999999999999"] {
+    for line in ["register --lease 1", "register --deadline-ms 99999999999999"] {
         assert_eq!(cluster.fail(0, line).0, 4, "{line}");
     }
     assert_eq!(cluster.spooled(0), 0);
@@ -485,4 +513,39 @@ fn a_copy_that_is_killed_in_the_middle_is_over_soon() {
     // Its lease is 10 s.
     wait_until("its coflow ends", || cluster.succeed(0, "list").is_empty());
     assert!(!cluster.dir.path().join("copy").exists());
+}
+
+#[test]
+fn a_file_that_says_it_is_empty_and_one_without_an_end_are_put_as_they_are_read() {
+    let cluster = Cluster::start(&[]);
+    let coflow = cluster.register();
+    // Files in /proc have a length of 0.
+    cluster.succeed(0, &format!("put -c {coflow} --name version /proc/version"));
+    let output = cluster.run(1, &format!("get -c {coflow} version -"));
+    assert!(!output.stdout.is_empty() && output.stdout == std::fs::read("/proc/version").unwrap());
+    cluster.succeed(0, &format!("put -c {coflow} --name zeros --offset 3 --length 70000 /dev/zero"));
+    let output = cluster.run(1, &format!("get -c {coflow} zeros -"));
+    assert!(output.stdout == [0; 70_000]);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_told_as_a_full_disk_is_and_leaves_nothing() {
+    let cluster = Cluster::start(&["--link-rate", "10gbit"]);
+    let coflow = cluster.register();
+    cluster.file("file", &pattern(3_000_000));
+    cluster.succeed(0, &format!("put -c {coflow} file"));
+    let limited = |words: &str| {
+        let script = format!("ulimit -f 100; exec {} {words}", env!("CARGO_BIN_EXE_weir"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).current_dir(cluster.dir.path()).env("WEIR_AGENT", cluster.agent(1));
+        let output = shell.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let before = std::fs::read_dir(cluster.dir.path()).unwrap().count();
+    for words in [format!("get -c {coflow} file copy"), format!("put -c {coflow} --name other file")] {
+        let (code, said) = limited(&words);
+        assert!(code == Some(1) && said.contains("File too large"), "{words}: {code:?}: {said}");
+    }
+    assert_eq!(std::fs::read_dir(cluster.dir.path()).unwrap().count(), before);
+    assert_eq!(cluster.spooled(1), 0);
 }

@@ -8,20 +8,24 @@ use crate::commands::daemons::listening;
 use crate::commands::policies::find_for_hosts;
 use anyhow::Context;
 use clap::Args;
-use std::future::pending;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use weir_client::{Client, ClientConfig, CoflowOptions, CoflowRecord, GetOptions};
 use weir_daemon::agent::AgentOptions;
 use weir_daemon::coordinator::CoordinatorOptions;
 use weir_model::{Bytes, Fabric, Rate, Span};
-use weir_testbed::live::{RunFolder, payload_rate};
+use weir_policy::Chosen;
+use weir_testbed::live::{RunFolder, ending_signal, payload_rate};
 
 /// Most hosts: each is an agent with threads of its own.
 const MAX_HOSTS: u32 = 64;
 /// Seconds that the blocks of the demo take on a link of their own.
 const DEMO_SECONDS: f64 = 0.5;
+/// How long the daemons may take to end.
+const END_LIMIT: Duration = Duration::from_secs(3);
 /// Bytes of a block of the demo, at most.
 const MAX_DEMO_BYTES: u64 = 64 << 20;
 
@@ -31,7 +35,7 @@ pub(crate) struct UpArgs {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=MAX_HOSTS as i64))]
     hosts: u32,
     /// Rate of each host's link, headers included
-    #[arg(long, value_name = "RATE", default_value = "1gbit")]
+    #[arg(long, value_name = "RATE", default_value = "1gbit", value_parser = link_rate)]
     link_rate: Rate,
     /// Policy of the coordinator; `weir policies` lists them
     #[arg(long, default_value = "varys")]
@@ -50,7 +54,38 @@ pub(crate) struct UpArgs {
     once: bool,
 }
 
+/// Below the least, the demo would be no longer than a chunk of the pacing.
+fn link_rate(text: &str) -> Result<Rate, String> {
+    let rate: Rate = text.parse().map_err(|error| format!("{error}"))?;
+    let (least, most) = (Rate::from_bits_per_sec(1e6), Rate::from_bits_per_sec(1e12));
+    if rate < least || rate > most { Err(format!("not between {least} and {most}")) } else { Ok(rate) }
+}
+
+/// Folders that cannot be served are found out before anything starts.
+fn check_folders(option: &str, folders: &[PathBuf]) -> Result<(), Failure> {
+    for folder in folders {
+        let refuse = |reason: String| Failure::Input(format!("{option} {}: {reason}", folder.display()));
+        let found = std::fs::metadata(folder).map_err(|error| refuse(error.to_string()))?;
+        if !found.is_dir() {
+            return Err(refuse("is no folder".to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |part: char| part.is_ascii_alphanumeric() || "/._-+:=,@%".contains(part);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 pub(crate) fn up(args: UpArgs) -> Result<(), Failure> {
+    check_folders("--allow", &args.allow)?;
+    check_folders("--share", &args.share)?;
     let policy = find_for_hosts(&args.policy)?;
     let rate = payload_rate(args.link_rate);
     let fabric = Fabric::big_switch(args.hosts, rate)
@@ -58,34 +93,79 @@ pub(crate) fn up(args: UpArgs) -> Result<(), Failure> {
     let folder = RunFolder::create()?;
     weir_net::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut daemons = JoinSet::new();
-        let mut options = CoordinatorOptions::new(fabric, policy);
-        // Loopback has no links that TCP could share out.
-        options.bypass = Span::ZERO;
-        let listener =
-            weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
-        let coordinator = listener.local_addr()?;
-        daemons.spawn(weir_daemon::coordinator::serve(options, listener, pending()));
-        let mut clients = Vec::new();
-        for host in 0..args.hosts {
-            clients.push(start_host(host, coordinator, folder.path(), &args, &mut daemons)?);
-        }
-        println!(
-            "{} agents and a coordinator on {coordinator}; links of {}, policy {}",
-            args.hosts, args.link_rate, args.policy
-        );
-        tokio::select! {
-            demo = demo(&clients, rate) => say_demo(&demo?, rate, args.hosts),
-            ended = daemons.join_next() => return Err(unexpected(ended)),
-        }
-        if args.once {
-            return Ok(());
-        }
-        say_how(folder.path())?;
-        // Signals end the process, and its folder with it.
-        Err(unexpected(daemons.join_next().await))
-    })
+    let ended = runtime.block_on(async {
+        let signal = ending_signal()?;
+        let mut cluster = Cluster::default();
+        let ended = tokio::select! {
+            failed = run(&args, fabric, policy, rate, folder.path(), &mut cluster) => failed.map(|()| None),
+            code = signal => Ok(Some(code)),
+        };
+        cluster.end().await;
+        ended
+    });
+    runtime.shutdown_timeout(END_LIMIT);
+    drop(folder);
+    match ended? {
+        // As a shell reports a signal.
+        Some(code) => std::process::exit(code),
+        None => Ok(()),
+    }
+}
+
+/// Starts everything, moves the demo's coflow, and goes on until a daemon ends.
+async fn run(
+    args: &UpArgs,
+    fabric: Fabric,
+    policy: Chosen,
+    rate: Rate,
+    folder: &Path,
+    cluster: &mut Cluster,
+) -> Result<(), Failure> {
+    let mut options = CoordinatorOptions::new(fabric, policy);
+    // Loopback has no links that TCP could share out.
+    options.bypass = Span::ZERO;
+    let listener = weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
+    let coordinator = listener.local_addr()?;
+    cluster.daemons.spawn(weir_daemon::coordinator::serve(options, listener, cluster.is_over()));
+    let mut clients = Vec::new();
+    for host in 0..args.hosts {
+        clients.push(start_host(host, coordinator, folder, args, cluster)?);
+    }
+    println!(
+        "{} agents and a coordinator on {coordinator}; links of {}, policy {}",
+        args.hosts, args.link_rate, args.policy
+    );
+    tokio::select! {
+        demo = demo(&clients, rate) => say_demo(&demo?, rate, args.hosts),
+        ended = cluster.daemons.join_next() => return Err(unexpected(ended)),
+    }
+    if args.once {
+        return Ok(());
+    }
+    say_how(folder)?;
+    Err(unexpected(cluster.daemons.join_next().await))
+}
+
+/// The daemons, which end together.
+#[derive(Default)]
+struct Cluster {
+    daemons: JoinSet<anyhow::Result<()>>,
+    over: watch::Sender<bool>,
+}
+
+impl Cluster {
+    /// Resolves when all daemons are to end.
+    fn is_over(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut over = self.over.subscribe();
+        async move { _ = over.wait_for(|over| *over).await }
+    }
+
+    /// Has all daemons end, and waits for it: what they have in the folder goes after them.
+    async fn end(mut self) {
+        self.over.send_replace(true);
+        let all = async { while self.daemons.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(END_LIMIT, all).await;
+    }
 }
 
 fn unexpected(ended: Option<Result<anyhow::Result<()>, tokio::task::JoinError>>) -> Failure {
@@ -106,7 +186,7 @@ fn start_host(
     coordinator: SocketAddr,
     folder: &Path,
     args: &UpArgs,
-    daemons: &mut JoinSet<anyhow::Result<()>>,
+    cluster: &mut Cluster,
 ) -> Result<Client, Failure> {
     let address = SocketAddr::new(coordinator.ip(), 0);
     let listener = weir_net::data_listener(address).map_err(|error| listening(address, error))?;
@@ -115,7 +195,7 @@ fn start_host(
     options.allow = args.allow.clone();
     options.share = args.share.clone();
     let agent = Some(options.socket_path());
-    daemons.spawn(weir_daemon::agent::serve(options, listener, pending()));
+    cluster.daemons.spawn(weir_daemon::agent::serve(options, listener, cluster.is_over()));
     Ok(Client::new(ClientConfig { coordinator: Some(coordinator.into()), agent, host }))
 }
 
@@ -170,18 +250,37 @@ fn say_demo(record: &CoflowRecord, rate: Rate, hosts: u32) {
 /// The lines to copy. What is moved is this program, which surely is there.
 fn say_how(folder: &Path) -> Result<(), Failure> {
     let program = std::env::args_os().next().unwrap_or_else(|| "weir".into());
-    let program = program.to_string_lossy();
+    let program = quoted(&program.to_string_lossy());
     let file = std::env::current_exe()?;
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let socket = |host| spool_of(folder, host).join("agent.sock").display().to_string();
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let socket = |host| quoted(&spool_of(folder, host).join("agent.sock").display().to_string());
     println!("\nTo move a block from host 0 to host 1, in another terminal:\n");
     println!("    export WEIR_AGENT={}", socket(0));
     println!("    export WEIR_COFLOW=$({program} register)");
-    println!("    {program} put {}", file.display());
-    println!("    {program} get --agent {} {name} copy-of-{name}", socket(1));
+    println!("    {program} put {}", quoted(&file.display().to_string()));
+    println!(
+        "    {program} get --agent {} {} {}",
+        socket(1),
+        quoted(&name),
+        quoted(&format!("copy-of-{name}"))
+    );
     println!("    {program} unregister");
     println!(
         "\n`{program} list`, `{program} why` and `{program} status` say what there is. Ctrl-C ends it all."
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_spaces_and_quotes_is_one_word_of_a_shell() {
+        for word in ["/tmp/a-1.2", "/tmp/a b", "it's", "$(x)", "", "a\"b", "ä"] {
+            let script = format!("printf %s {}", quoted(word));
+            let output = std::process::Command::new("sh").arg("-c").arg(script).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+        }
+    }
 }

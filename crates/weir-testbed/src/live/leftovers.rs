@@ -301,9 +301,29 @@ fn remove_dead(place: &Path) {
 /// # Errors
 /// The operating system gives no thread, or no signals.
 pub fn end_on_signals() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let signal = {
+        let _inside = runtime.enter();
+        ending_signal()?
+    };
+    let wait = move || {
+        let code = runtime.block_on(signal);
+        let _present = LEFTOVERS.end_all();
+        std::process::exit(code);
+    };
+    std::thread::Builder::new().name("weir-signals".into()).spawn(wait).map(drop)
+}
+
+/// Resolves when SIGINT, SIGTERM or SIGHUP comes, to the exit code that a shell reports of it: 128 + its number. It counts from this
+/// call on. A signal that this process was started to ignore stays ignored. Must be called within a tokio runtime.
+///
+/// # Errors
+/// The operating system gives no signals.
+pub fn ending_signal() -> io::Result<impl Future<Output = i32> + Send + 'static> {
     use tokio::signal::unix::{SignalKind, signal};
     let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status")?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // A limit on the size of files (ulimit -f) is a disk without room: what has a handler does not end the process, now or later.
+    drop(signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?);
     let (sender, mut first) = tokio::sync::mpsc::unbounded_channel();
     for (number, kind) in [
         (Signal::INT, SignalKind::interrupt()),
@@ -313,21 +333,17 @@ pub fn end_on_signals() -> io::Result<()> {
         if ignored & (1 << (number.as_raw() - 1)) != 0 {
             continue;
         }
-        let _inside = runtime.enter();
         let (mut signal, sender) = (signal(kind)?, sender.clone());
-        runtime.spawn(async move {
+        tokio::spawn(async move {
             signal.recv().await;
             let _ = sender.send(number);
         });
     }
-    let wait = move || {
+    Ok(async move {
         // Where all signals are ignored this waits for ever: one sender stays here.
         let _sender = sender;
-        let number = runtime.block_on(first.recv());
-        let _present = LEFTOVERS.end_all();
-        std::process::exit(128 + number.map_or(0, Signal::as_raw));
-    };
-    std::thread::Builder::new().name("weir-signals".into()).spawn(wait).map(drop)
+        128 + first.recv().await.map_or(0, Signal::as_raw)
+    })
 }
 
 /// The signals that a process ignores, of its `/proc/PID/status`: bit n - 1 for signal n.

@@ -22,7 +22,7 @@ pub(crate) struct RegisterArgs {
     #[arg(long, value_enum, default_value_t = PatternArg::Any)]
     pattern: PatternArg,
     /// Weight, for policies that know weights
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value = "1", value_parser = weight)]
     weight: f64,
     /// Deadline, counted from its first get, for policies that admit coflows by deadline
     #[arg(long, value_name = "MS", default_value_t = 0, hide_default_value = true)]
@@ -37,6 +37,11 @@ pub(crate) struct RegisterArgs {
     /// ends, so nobody renews the lease
     #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
     lease: u64,
+}
+
+fn weight(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if value > 0.0 && value.is_finite() { Ok(value) } else { Err("not a finite number above 0".to_owned()) }
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -1,6 +1,6 @@
 //! `weir get`: a block becomes a file.
 
-use super::peers::{Peers, coflow_or_refuse, said_of_get};
+use super::peers::{Peers, check_name, coflow_or_refuse, said_of_get};
 use super::{id_as_text, print_json};
 use crate::output::{Files, printable};
 use crate::{Failure, progress};
@@ -55,6 +55,7 @@ pub(super) struct Got {
 
 pub(crate) fn get(args: GetArgs) -> Result<(), Failure> {
     let coflow = coflow_or_refuse(args.coflow)?;
+    check_name(&args.block)?;
     let path = match &args.file {
         Some(path) => path.clone(),
         None => file_name(&args.block)?,
@@ -123,7 +124,7 @@ pub(super) async fn receive(
 pub(super) fn file_name(block: &str) -> Result<PathBuf, Failure> {
     let last = block.rsplit('/').next().unwrap_or_default();
     if last.is_empty() || last == "." || last == ".." || last == "-" || last.contains('\0') {
-        return Err(Failure::Input(format!("no file is called as {}; name one", printable(block))));
+        return Err(Failure::Input(format!("no file is called as {:?}; name one", printable(block))));
     }
     Ok(PathBuf::from(".").join(last))
 }

@@ -93,7 +93,7 @@ pub(crate) fn list(args: ListArgs) -> Result<(), Failure> {
             return print_json(&Blocks { coflow, ended, blocks });
         }
         if ended {
-            println!("coflow {coflow} has ended; its blocks are gone");
+            println!("coflow {coflow} has ended, or never was: it has no blocks");
         } else if !blocks.is_empty() {
             let rows =
                 blocks.iter().map(|row| [printable(&row.block), Bytes(row.bytes).to_string(), row.hosts()]);
@@ -146,7 +146,7 @@ impl Why {
             ("complete", _) => record.unwrap_or_default() + "; it has not been unregistered",
             ("ended", _) => {
                 let record = record.map(|record| format!("\n{record}")).unwrap_or_default();
-                format!("coflow {coflow} has ended; its blocks are gone{record}")
+                format!("coflow {coflow} has ended, or never was: it has no blocks{record}")
             }
             _ => format!(
                 "coflow {coflow} is of an earlier process of this coordinator, and no agent has told of it yet"

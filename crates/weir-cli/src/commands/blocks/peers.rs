@@ -2,13 +2,14 @@
 
 use crate::Failure;
 use crate::commands::status::reach;
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use weir_client::{Address, Client, ClientConfig, DescribeReply, Error, GetError};
+use weir_proto::limits::MAX_BLOCK_NAME_BYTES;
 
 /// Where an agent that runs as a service of the system has its socket.
 const DEFAULT_AGENT: &str = "/run/weir/agent.sock";
@@ -130,11 +131,22 @@ fn coordinator_of(path: &Path, described: &DescribeReply) -> Result<Option<Addre
 
 /// Why a call failed, with the exit code that says whether it may be tried again.
 pub(crate) fn said(error: Error) -> Failure {
+    // As text: it names its cause itself.
+    let text = anyhow!("{error}");
     match error {
-        Error::Unreachable(_) | Error::TimeLimit => Failure::Unanswered(error.into()),
-        Error::Refused(_) => Failure::Refused(error.into()),
-        error => Failure::Run(error.into()),
+        Error::Unreachable(_) | Error::TimeLimit => Failure::Unanswered(text),
+        Error::Refused(_) => Failure::Refused(text),
+        _ => Failure::Run(text),
     }
+}
+
+/// Whether a block may have that name.
+pub(crate) fn check_name(name: &str) -> Result<(), Failure> {
+    if (1..=MAX_BLOCK_NAME_BYTES).contains(&name.len()) {
+        return Ok(());
+    }
+    let bytes = name.len();
+    Err(Failure::Input(format!("the block's name has {bytes} bytes; names have 1 to {MAX_BLOCK_NAME_BYTES}")))
 }
 
 /// The same of a get.

@@ -3,18 +3,20 @@
 //! A file is copied into the agent's spool unless it is put in place: what happens to it later then changes nothing, and it may
 //! lie anywhere. What is no plain file (standard input, a pipe) is first read to its end into a file without a name there.
 
-use super::peers::{Peers, coflow_or_refuse, run, said};
+use super::peers::{Peers, check_name, coflow_or_refuse, run, said};
 use super::{id_as_text, print_json};
+use crate::output::printable;
 use crate::{Failure, progress};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use weir_client::Client;
+use weir_client::{Client, Error};
 use weir_model::Bytes;
+use weir_proto::limits::MAX_BLOCK_BYTES;
 
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -63,6 +65,8 @@ pub(crate) fn put(args: PutArgs) -> Result<(), Failure> {
     let coflow = coflow_or_refuse(args.coflow)?;
     let sources = sources(&args)?;
     run(async {
+        // What cannot be read is found out before anything is put.
+        sources.iter().try_for_each(|(path, _)| check(path, &args))?;
         let client = args.peers.with_agent().await?;
         let mut blocks = Vec::new();
         for (path, name) in sources {
@@ -72,7 +76,7 @@ pub(crate) fn put(args: PutArgs) -> Result<(), Failure> {
                 put_copy(&client, coflow, &path, &name, &args).await?
             };
             if !args.peers.json {
-                println!("block {} of coflow {coflow}: {}", crate::output::printable(&name), Bytes(bytes));
+                println!("block {} of coflow {coflow}: {}", printable(&name), Bytes(bytes));
             }
             blocks.push(PutBlock { block: name, bytes });
         }
@@ -95,6 +99,7 @@ fn sources(args: &PutArgs) -> Result<Vec<(PathBuf, String)>, Failure> {
                 path.display()
             ))
         })?;
+        check_name(name)?;
         if let Some((other, _)) = sources.iter().find(|(_, other)| other == name) {
             return Err(Failure::Input(format!(
                 "{} and {} would be one block, {name}; put them in two commands, with --name",
@@ -105,6 +110,37 @@ fn sources(args: &PutArgs) -> Result<Vec<(PathBuf, String)>, Failure> {
         sources.push((path.clone(), name.to_owned()));
     }
     Ok(sources)
+}
+
+/// Whether a file is there, and can be read and put.
+fn check(path: &Path, args: &PutArgs) -> Result<(), Failure> {
+    if path == Path::new(STANDARD_INPUT) {
+        return if args.in_place {
+            Err(Failure::Input("standard input is no file that could be put in place".to_owned()))
+        } else {
+            Ok(())
+        };
+    }
+    let found = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
+    if found.is_dir() {
+        return Err(Failure::Input(format!("{} is a folder; put the files in it", path.display())));
+    }
+    if !found.is_file() && args.in_place {
+        return Err(Failure::Input(format!(
+            "{} is no plain file, and cannot be put in place",
+            path.display()
+        )));
+    }
+    if !found.is_file() {
+        return Ok(());
+    }
+    File::open(path).map_err(|error| unreadable(path, &error))?;
+    // Of a file without a length (in /proc) it is found out when it is read.
+    if found.len() > 0 { length(path, found.len(), args).map(drop) } else { Ok(()) }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Input(format!("{}: {error}", path.display()))
 }
 
 /// Bytes of the file from the offset on that are to be put.
@@ -126,15 +162,8 @@ async fn put_in_place(
     name: &str,
     args: &PutArgs,
 ) -> Result<u64, Failure> {
-    let unreadable = |error: std::io::Error| Failure::Input(format!("{}: {error}", path.display()));
-    let file = std::fs::canonicalize(path).map_err(unreadable)?;
-    let found = std::fs::metadata(&file).map_err(unreadable)?;
-    if !found.is_file() {
-        return Err(Failure::Input(format!(
-            "{} is no plain file, and cannot be put in place",
-            path.display()
-        )));
-    }
+    let file = std::fs::canonicalize(path).map_err(|error| unreadable(path, &error))?;
+    let found = std::fs::metadata(&file).map_err(|error| unreadable(path, &error))?;
     let length = length(path, found.len(), args)?;
     client.put_file(coflow, name, &file, args.offset, length).await.map_err(said)?;
     Ok(length)
@@ -147,13 +176,21 @@ async fn put_copy(
     name: &str,
     args: &PutArgs,
 ) -> Result<u64, Failure> {
-    let mut file = plain_file(client, path).await?;
+    let mut file = plain_file(client, path, args).await?;
     let size = file.metadata()?.len();
     let length = length(path, size, args)?;
     file.seek(SeekFrom::Start(args.offset))?;
-    let mut memory = client.memory_block(length).await.map_err(|error| no_room(said(error)))?;
-    let bar = progress::bytes(length, name);
-    copy(&mut file, &mut memory, &bar).with_context(|| format!("cannot read {}", path.display()))?;
+    let memory = client.memory_block(length).await;
+    let mut memory = memory.map_err(|error| match error {
+        Error::Memory(error) => Failure::Run(anyhow!(
+            "no room for a copy of {}, of {}, in the agent's spool ({error}): make room there, or put it with --in-place",
+            path.display(),
+            Bytes(length)
+        )),
+        error => said(error),
+    })?;
+    let bar = progress::bytes(length, printable(name));
+    copy(&mut file, &mut memory, &bar).map_err(|error| unread(path, &error))?;
     bar.finish_and_clear();
     client.put_memory(coflow, name, memory).await.map_err(said)?;
     Ok(length)
@@ -167,45 +204,48 @@ fn copy(file: &mut File, memory: &mut [u8], bar: &ProgressBar) -> std::io::Resul
     Ok(())
 }
 
+fn unread(path: &Path, error: &std::io::Error) -> Failure {
+    let why = match error.kind() {
+        ErrorKind::UnexpectedEof => "it became shorter while it was read".to_owned(),
+        _ => error.to_string(),
+    };
+    Failure::Run(anyhow!("cannot read {}: {why}", path.display()))
+}
+
 /// The file, or all that comes out of it, in a file without a name that goes with this process.
-async fn plain_file(client: &Client, path: &Path) -> Result<File, Failure> {
-    let unreadable = |error: std::io::Error| Failure::Input(format!("{}: {error}", path.display()));
+async fn plain_file(client: &Client, path: &Path, args: &PutArgs) -> Result<File, Failure> {
     let mut source: Box<dyn Read> = if path == Path::new(STANDARD_INPUT) {
         Box::new(std::io::stdin().lock())
     } else {
-        let file = File::open(path).map_err(unreadable)?;
-        let found = file.metadata().map_err(unreadable)?;
-        if found.is_dir() {
-            return Err(Failure::Input(format!("{} is a folder; put the files in it", path.display())));
-        }
-        if found.is_file() {
+        let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+        let found = file.metadata().map_err(|error| unreadable(path, &error))?;
+        // Files in /proc say that they have no bytes, and have some.
+        if found.is_file() && found.len() > 0 {
             return Ok(file);
         }
         Box::new(file)
     };
     let spool = client.describe().await.map_err(said)?.spool;
-    let mut copy =
-        tempfile::tempfile_in(&spool).with_context(|| format!("cannot write to the spool {spool}"))?;
+    let unwritten = || format!("cannot write to the spool {spool}");
+    let mut copy = tempfile::tempfile_in(&spool).with_context(unwritten)?;
     let bar = progress::counter(path.display().to_string(), "bytes");
+    // What comes behind the block is not waited for.
+    let wanted = args.length.map_or(u64::MAX, |length| args.offset.saturating_add(length));
+    let mut left = wanted.min(MAX_BLOCK_BYTES);
     let mut piece = vec![0; PIECE_BYTES];
-    loop {
-        let count = source.read(&mut piece).with_context(|| format!("cannot read {}", path.display()))?;
+    while left > 0 {
+        let most = left.min(PIECE_BYTES as u64) as usize;
+        let count = match source.read(&mut piece[..most]) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read.map_err(|error| unread(path, &error))?,
+        };
         if count == 0 {
             break;
         }
-        copy.write_all(&piece[..count]).with_context(|| format!("cannot write to the spool {spool}"))?;
+        copy.write_all(&piece[..count]).with_context(unwritten)?;
+        left -= count as u64;
         bar.inc(count as u64);
     }
     bar.finish_and_clear();
     Ok(copy)
-}
-
-/// Whether the spool took the block, in words that name what to do.
-fn no_room(failure: Failure) -> Failure {
-    match failure {
-        Failure::Run(error) => Failure::Run(anyhow!(
-            "{error:#}: the agent's spool must have room for a copy of the file, or put it with --in-place"
-        )),
-        failure => failure,
-    }
 }
