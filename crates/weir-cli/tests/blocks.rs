@@ -506,7 +506,15 @@ fn a_copy_that_is_killed_in_the_middle_is_over_soon() {
     let shared = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(&["--share", shared.path().to_str().unwrap(), "--link-rate", "10mbit"]);
     std::fs::write(shared.path().join("file"), pattern(50_000_000)).unwrap();
-    let mut command = cluster.command(1, &format!("cp 0:{}/file copy", shared.path().display()));
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_weir"), "cp"]);
+    command.args([&format!("0:{}/file", shared.path().display()), "copy"]);
+    command.env("WEIR_AGENT", cluster.agent(1)).current_dir(cluster.dir.path());
+    let mut copy = Process::spawn(&mut command);
+    wait_until("it moves", || cluster.succeed(0, "list").contains("it is moving"));
+    kill_process(Pid::from_child(&copy.0), Signal::TERM).unwrap();
+    assert_eq!(copy.0.wait().unwrap().code(), Some(143));
+    assert_eq!(cluster.succeed(0, "list"), "", "it ended its coflow");
     let mut copy = Process::spawn(&mut command);
     wait_until("it moves", || cluster.succeed(0, "list").contains("it is moving"));
     copy.kill();
@@ -548,4 +556,31 @@ fn a_limit_on_the_size_of_files_is_told_as_a_full_disk_is_and_leaves_nothing() {
     }
     assert_eq!(std::fs::read_dir(cluster.dir.path()).unwrap().count(), before);
     assert_eq!(cluster.spooled(1), 0);
+}
+
+#[test]
+fn a_put_that_reads_for_longer_than_the_lease_keeps_its_coflow() {
+    let cluster = Cluster::start(&[]);
+    let coflow = cluster.succeed(0, "register --lease 3").trim().to_owned();
+    let mut put = put_from_pipe(&cluster, &coflow);
+    let mut pipe = put.stdin.take().unwrap();
+    pipe.write_all(b"first").unwrap();
+    std::thread::sleep(Duration::from_secs(7));
+    pipe.write_all(b" and last").unwrap();
+    drop(pipe);
+    assert!(put.wait().unwrap().success());
+    assert_eq!(cluster.run(1, &format!("get -c {coflow} half -")).stdout, b"first and last");
+}
+
+#[test]
+fn a_put_into_an_id_that_was_not_given_yet_harms_no_later_coflow() {
+    let cluster = Cluster::start(&[]);
+    cluster.file("file", b"bytes");
+    let next = (cluster.register().parse::<u64>().unwrap() + 1).to_string();
+    cluster.succeed(0, &format!("put -c {next} file"));
+    wait_until("the file goes", || cluster.spooled(0) == 0);
+    let coflow = cluster.register();
+    assert_ne!(coflow, next);
+    cluster.succeed(0, &format!("put -c {coflow} file"));
+    assert_eq!(cluster.run(1, &format!("get -c {coflow} file -")).stdout, b"bytes");
 }

@@ -156,6 +156,21 @@ impl Client {
         Ok(reply.coflow)
     }
 
+    /// Renews the lease of a coflow that another process registered, for as long as this client or a clone of it lives: work that
+    /// is long before its put or get then does not outlast the coflow.
+    pub async fn keep(&self, coflow: u64) -> Result<(), Error> {
+        let client = self.coordinator()?;
+        let reply = retry(self.coordinator_name(), || {
+            let mut client = client.clone();
+            async move { client.renew(v1::RenewRequest { coflows: vec![coflow] }).await }
+        })
+        .await?;
+        if reply.ended.is_empty() {
+            self.owned.add(&client, coflow, reply.lease_ms);
+        }
+        Ok(())
+    }
+
     /// Says that no more flows will join the coflow.
     pub async fn seal(&self, coflow: u64) -> Result<(), Error> {
         let client = self.coordinator()?;

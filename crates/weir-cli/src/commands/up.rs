@@ -126,7 +126,11 @@ async fn run(
     options.bypass = Span::ZERO;
     let listener = weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
     let coordinator = listener.local_addr()?;
-    cluster.daemons.spawn(weir_daemon::coordinator::serve(options, listener, cluster.is_over()));
+    cluster.daemons.spawn(weir_daemon::coordinator::serve(
+        options,
+        listener,
+        cluster.is_over(Stage::Coordinator),
+    ));
     let mut clients = Vec::new();
     for host in 0..args.hosts {
         clients.push(start_host(host, coordinator, folder, args, cluster)?);
@@ -146,24 +150,37 @@ async fn run(
     Err(unexpected(cluster.daemons.join_next().await))
 }
 
-/// The daemons, which end together.
+/// Who is to end by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    #[default]
+    Nobody,
+    Agents,
+    Coordinator,
+}
+
+/// The daemons: agents end before their coordinator, which they would miss.
 #[derive(Default)]
 struct Cluster {
     daemons: JoinSet<anyhow::Result<()>>,
-    over: watch::Sender<bool>,
+    stage: watch::Sender<Stage>,
 }
 
 impl Cluster {
-    /// Resolves when all daemons are to end.
-    fn is_over(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut over = self.over.subscribe();
-        async move { _ = over.wait_for(|over| *over).await }
+    /// Resolves when daemons of this stage are to end.
+    fn is_over(&self, last: Stage) -> impl Future<Output = ()> + Send + 'static {
+        let mut stage = self.stage.subscribe();
+        async move { _ = stage.wait_for(|stage| *stage >= last).await }
     }
 
     /// Has all daemons end, and waits for it: what they have in the folder goes after them.
     async fn end(mut self) {
-        self.over.send_replace(true);
-        let all = async { while self.daemons.join_next().await.is_some() {} };
+        let all = async {
+            self.stage.send_replace(Stage::Agents);
+            while self.daemons.len() > 1 && self.daemons.join_next().await.is_some() {}
+            self.stage.send_replace(Stage::Coordinator);
+            while self.daemons.join_next().await.is_some() {}
+        };
         let _ = tokio::time::timeout(END_LIMIT, all).await;
     }
 }
@@ -195,7 +212,7 @@ fn start_host(
     options.allow = args.allow.clone();
     options.share = args.share.clone();
     let agent = Some(options.socket_path());
-    cluster.daemons.spawn(weir_daemon::agent::serve(options, listener, cluster.is_over()));
+    cluster.daemons.spawn(weir_daemon::agent::serve(options, listener, cluster.is_over(Stage::Agents)));
     Ok(Client::new(ClientConfig { coordinator: Some(coordinator.into()), agent, host }))
 }
 

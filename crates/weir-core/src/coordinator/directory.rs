@@ -96,6 +96,9 @@ impl Coordinator {
         if self.coflows.len() >= limits::MAX_LIVE_COFLOWS {
             return Err(RegisterError::TooMany);
         }
+        while self.ended.contains(self.next_coflow) {
+            self.next_coflow = self.next_coflow.saturating_add(1);
+        }
         let coflow = self.next_coflow;
         self.next_coflow = self.next_coflow.saturating_add(1);
         let request_key = request.request_key;

@@ -138,6 +138,13 @@ impl Coordinator {
         self.is_own(id) && id >= self.next_coflow
     }
 
+    /// An agent named an id that was not given yet: it counts as ended, and is given to nobody.
+    pub(super) fn void_if_never_given(&mut self, id: u64) {
+        if self.was_never_given(id) && self.ended.insert(id) {
+            self.count("ids_named_before_they_were_given");
+        }
+    }
+
     /// Whether an id is one that this process gives.
     pub(super) fn is_own(&self, id: u64) -> bool {
         self.own_ids().contains(&id)

@@ -364,6 +364,8 @@ impl Coordinator {
         if !named || block.size > limits::MAX_BLOCK_BYTES {
             return self.count("messages_out_of_place");
         }
+        // Its later owner would not be told of what lies there, or be refused for it: so it gets no owner.
+        self.void_if_never_given(block.coflow);
         if self.has_ended(block.coflow) && !is_planted(Defect::EndedListed) {
             self.tell_of_end(session, block.coflow);
             return self.count("blocks_of_ended_coflows");
@@ -372,7 +374,7 @@ impl Coordinator {
             .agents
             .get(&session)
             .is_some_and(|agent| agent.blocks >= limits::MAX_BLOCKS_PER_AGENT as u64);
-        if full || self.was_never_given(block.coflow) || !self.adopt(now, block.coflow) {
+        if full || !self.adopt(now, block.coflow) {
             return self.count("blocks_not_listed");
         }
         let held = Held { session, host, size: block.size, identity: Identity::from_wire(&block.identity) };

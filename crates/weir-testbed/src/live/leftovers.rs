@@ -41,11 +41,17 @@ struct Present {
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
     children: Vec<Pid>,
+    /// What else is to be done before the process ends.
+    last: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 /// Those of this process.
-static LEFTOVERS: Leftovers =
-    Leftovers(Mutex::new(Present { folders: Vec::new(), files: Vec::new(), children: Vec::new() }));
+static LEFTOVERS: Leftovers = Leftovers(Mutex::new(Present {
+    folders: Vec::new(),
+    files: Vec::new(),
+    children: Vec::new(),
+    last: Vec::new(),
+}));
 
 impl Leftovers {
     fn present(&self) -> MutexGuard<'_, Present> {
@@ -73,7 +79,7 @@ impl Leftovers {
     /// Ends all processes, then removes folders and files: the other way round they would write into them again.
     /// While the guard is there, a run, which finds its processes gone, cannot go on to start others.
     fn end_all(&self) -> MutexGuard<'_, Present> {
-        let present = self.present();
+        let mut present = self.present();
         for child in &present.children {
             let _ = rustix::process::kill_process(*child, Signal::KILL);
         }
@@ -90,6 +96,7 @@ impl Leftovers {
         for file in &present.files {
             let _ = std::fs::remove_file(file);
         }
+        present.last.drain(..).for_each(|last| last());
         present
     }
 }
@@ -312,6 +319,11 @@ pub fn end_on_signals() -> io::Result<()> {
         std::process::exit(code);
     };
     std::thread::Builder::new().name("weir-signals".into()).spawn(wait).map(drop)
+}
+
+/// Something short that is to be done when a signal ends the process ([`end_on_signals`]).
+pub fn at_end(last: impl FnOnce() + Send + 'static) {
+    LEFTOVERS.present().last.push(Box::new(last));
 }
 
 /// Resolves when SIGINT, SIGTERM or SIGHUP comes, to the exit code that a shell reports of it: 128 + its number. It counts from this

@@ -17,7 +17,7 @@ mod stages;
 mod task;
 
 pub use data::{check_room, free_room};
-pub use leftovers::{OwnChild, RunFolder, UnfinishedFile, end_on_signals, ending_signal};
+pub use leftovers::{OwnChild, RunFolder, UnfinishedFile, at_end, end_on_signals, ending_signal};
 pub use network::Network;
 pub use relays::{RateChange, RelaySetup};
 pub use run::{FlowOutcome, LiveError, LiveOptions, LiveOutcome, run};

@@ -11,10 +11,12 @@ use clap::Args;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use weir_client::{Client, CoflowOptions, GetOptions};
+use weir_client::{Address, Client, ClientConfig, CoflowOptions, GetOptions};
 
 /// This command renews the lease; what it leaves if it is killed ends so soon after.
 const LEASE_MS: u64 = 10_000;
+/// How long the coordinator may take to end the coflow of a copy that a signal ends.
+const END_LIMIT: Duration = Duration::from_secs(1);
 /// Name of the one block.
 const BLOCK: &str = "file";
 
@@ -70,7 +72,9 @@ pub(crate) fn cp(args: CpArgs) -> Result<(), Failure> {
         lease_ms: LEASE_MS,
         ..CoflowOptions::default()
     };
+    let coordinator = runtime.block_on(args.peers.coordinator_address())?;
     let coflow = runtime.block_on(client.register(options)).map_err(said)?;
+    weir_testbed::live::at_end(move || end(coordinator, coflow));
     let copied = copy(&runtime, &client, coflow, &args, &output);
     let ended = runtime.block_on(client.unregister(coflow));
     let got = copied?;
@@ -78,7 +82,16 @@ pub(crate) fn cp(args: CpArgs) -> Result<(), Failure> {
     if let Err(error) = ended {
         tracing::warn!("coflow {coflow} ends with its lease: {error}");
     }
-    if args.peers.json { print_json(&got) } else { say_got(&got, &args.from.path) }
+    if args.peers.json { print_json(&got) } else { say_got(&got, &crate::output::printable(&args.from.path)) }
+}
+
+/// Ends the coflow of a copy that a signal ends, if the coordinator answers soon.
+fn end(coordinator: Address, coflow: u64) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async {
+        let client = Client::new(ClientConfig { coordinator: Some(coordinator), agent: None, host: 0 });
+        let _ = tokio::time::timeout(END_LIMIT, client.unregister(coflow)).await;
+    });
 }
 
 fn copy(

@@ -3,7 +3,7 @@
 //! A file is copied into the agent's spool unless it is put in place: what happens to it later then changes nothing, and it may
 //! lie anywhere. What is no plain file (standard input, a pipe) is first read to its end into a file without a name there.
 
-use super::peers::{Peers, check_name, coflow_or_refuse, run, said};
+use super::peers::{Peers, check_name, coflow_or_refuse, said};
 use super::{id_as_text, print_json};
 use crate::output::printable;
 use crate::{Failure, progress};
@@ -64,10 +64,14 @@ struct PutBlock {
 pub(crate) fn put(args: PutArgs) -> Result<(), Failure> {
     let coflow = coflow_or_refuse(args.coflow)?;
     let sources = sources(&args)?;
-    run(async {
+    // Leases are renewed while this thread reads.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    runtime.block_on(async {
         // What cannot be read is found out before anything is put.
         sources.iter().try_for_each(|(path, _)| check(path, &args))?;
         let client = args.peers.with_agent().await?;
+        // What is read may come slowly. Without a coordinator nobody would end it.
+        let _ = client.keep(coflow).await;
         let mut blocks = Vec::new();
         for (path, name) in sources {
             let bytes = if args.in_place {
@@ -124,6 +128,9 @@ fn check(path: &Path, args: &PutArgs) -> Result<(), Failure> {
     let found = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
     if found.is_dir() {
         return Err(Failure::Input(format!("{} is a folder; put the files in it", path.display())));
+    }
+    if args.in_place && path.to_str().is_none() {
+        return Err(Failure::Input(format!("{} is no UTF-8, and cannot be put in place", path.display())));
     }
     if !found.is_file() && args.in_place {
         return Err(Failure::Input(format!(

@@ -285,3 +285,26 @@ fn of_two_coflows_with_one_key_the_one_that_moves_lives_whoever_is_told_first() 
     assert!(!pair.agents[1].has_ended(second));
     assert_rate(pair.rate(1, flow), CAPACITY);
 }
+
+/// A wrong digit, or somebody who looks for trouble: ids are given one after the other.
+#[test]
+fn an_id_that_was_named_before_it_was_given_is_given_to_nobody() {
+    let mut pair = Pair::new(2);
+    let first = pair.register(1);
+    pair.settle();
+    for coflow in [first + 1, first + 2, first + 4] {
+        pair.agents[0].handle_put(block(coflow, "b", 1000)).unwrap();
+    }
+    pair.settle();
+    assert!((1..=4).map(|at| pair.agents[0].has_ended(first + at)).eq([true, true, false, true]));
+    assert_eq!([pair.register(1), pair.register(1)], [first + 3, first + 5]);
+    // Another agent that names one of them hears the same, and what is registered goes on.
+    pair.agents[1].handle_put(block(first + 2, "b", 1000)).unwrap();
+    pair.agents[1].handle_put(block(first + 3, "b", 1000)).unwrap();
+    pair.settle();
+    assert!(pair.agents[1].has_ended(first + 2) && !pair.agents[1].has_ended(first + 3));
+    let listed =
+        pair.coordinator.list_blocks(&v1::ListBlocksRequest { coflow: first + 3, after: String::new() });
+    assert_eq!(listed.blocks.len(), 1);
+    assert_eq!(pair.coordinator.status(pair.now).agents[0].blocks, 0);
+}
