@@ -108,7 +108,8 @@ fn a_status_of_a_port_that_nobody_listens_at_names_the_reason_and_not_the_transp
     for who in ["coordinator", "controller"] {
         let output = weir(&["status", &format!("--{who}"), &address]).output().unwrap();
         let said = text(&output.stderr);
-        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        // It may be there later.
+        assert_eq!((output.status.code(), said.lines().count()), (Some(3), 1), "{said}");
         assert!(
             said.starts_with(&format!("weir: no {who} answers at {address}: Connection refused")),
             "{said}"
@@ -139,7 +140,8 @@ fn a_status_asked_of_another_daemon_says_so() {
         let address = begins.split([' ', ',']).find(|word| word.starts_with("127.0.0.1:")).unwrap();
         let output = weir(&["status", &format!("--{who}"), address]).output().unwrap();
         let said = text(&output.stderr);
-        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        // It refused, or did not understand.
+        assert!(matches!(output.status.code(), Some(3 | 4)) && said.lines().count() == 1, "{said}");
         assert!(said.starts_with(&format!("weir: what listens at {address} ")), "{said}");
         assert!(said.contains(&format!("give --{who} the address")), "{said}");
     }
