@@ -269,7 +269,8 @@ impl<P> Relay<P> {
     /// The receiver has all of the flow, of which the upstream sent `bytes` here.
     pub fn handle_end(&mut self, from: UpstreamId, key: FlowKey, bytes: u64) {
         if let Some(incoming) = self.flows.get_mut(&key).and_then(|flow| flow.incoming.get_mut(&from)) {
-            incoming.ended = Some(bytes);
+            // A flow that came back to the upstream after it was over there counts from 0: what it sent before was said before.
+            incoming.ended = incoming.ended.max(Some(bytes));
         }
         self.finish_if_over(key);
     }

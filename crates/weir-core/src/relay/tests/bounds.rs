@@ -120,6 +120,33 @@ fn a_host_that_repeats_its_bytes_is_given_up() {
     assert_eq!((relay.counters().misplaced, relay.held()), (1, 0));
 }
 
+/// Seed 166285: an upstream at which the flow was over, and to which it came back in a circle, says its end twice; what it says last
+/// is of what it sent since.
+#[test]
+fn an_upstream_that_says_the_end_again_and_of_less_keeps_no_flow() {
+    let (mut relay, now, subscriber) = (relay(), Time::from_millis(1), SubscriberId(7));
+    let length = u64::from(LENGTH);
+    let begin = |relay: &mut Relay<()>, from: u64| {
+        let number = 2 * length;
+        let header =
+            Header { kind: Kind::Open, hop_limit: HOP_LIMIT, length: OPEN_BYTES as u32, key: key(0), number };
+        let open = Open { source_site: 1, destination_site: 0, destination: address(0) };
+        relay.handle_open(now, UpstreamId(from), UpstreamKind::Relay, &header, open);
+    };
+    begin(&mut relay, 18);
+    begin(&mut relay, 31);
+    relay.handle_subscribe(now, subscriber, key(0));
+    relay.handle_data(now, UpstreamId(18), &data(0, 0, LENGTH), ());
+    relay.handle_data(now, UpstreamId(31), &data(0, length, LENGTH), ());
+    while relay.poll_delivery(subscriber).is_some() {}
+    relay.handle_end(UpstreamId(18), key(0), length);
+    begin(&mut relay, 18);
+    relay.handle_end(UpstreamId(18), key(0), 0);
+    assert!(!relay.is_idle());
+    relay.handle_end(UpstreamId(31), key(0), length);
+    assert!(relay.is_idle());
+}
+
 /// Bytes of no flow, and of a flow that another one opened: the flow goes on, and whoever said so is left.
 #[test]
 fn a_stranger_s_bytes_harm_no_flow_and_end_its_own_connection() {
