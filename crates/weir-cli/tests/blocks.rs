@@ -570,6 +570,9 @@ fn a_put_that_reads_for_longer_than_the_lease_keeps_its_coflow() {
     drop(pipe);
     assert!(put.wait().unwrap().success());
     assert_eq!(cluster.run(1, &format!("get -c {coflow} half -")).stdout, b"first and last");
+    // Without a coordinator nobody renews, and the put needs none.
+    cluster.file("file", b"bytes");
+    cluster.succeed(0, &format!("put -c {coflow} --coordinator 127.0.0.1:1 file"));
 }
 
 #[test]

@@ -157,7 +157,8 @@ impl Client {
     }
 
     /// Renews the lease of a coflow that another process registered, for as long as this client or a clone of it lives: work that
-    /// is long before its put or get then does not outlast the coflow.
+    /// is long before its put or get then does not outlast the coflow. Repeated until the coordinator answers or 10 s have passed;
+    /// what has ended stays ended, and is no error.
     pub async fn keep(&self, coflow: u64) -> Result<(), Error> {
         let client = self.coordinator()?;
         let reply = retry(self.coordinator_name(), || {

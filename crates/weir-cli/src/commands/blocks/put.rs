@@ -70,8 +70,9 @@ pub(crate) fn put(args: PutArgs) -> Result<(), Failure> {
         // What cannot be read is found out before anything is put.
         sources.iter().try_for_each(|(path, _)| check(path, &args))?;
         let client = args.peers.with_agent().await?;
-        // What is read may come slowly. Without a coordinator nobody would end it.
-        let _ = client.keep(coflow).await;
+        // What is read may come slowly. A put needs no coordinator, so it does not wait for one.
+        let keeper = client.clone();
+        tokio::spawn(async move { keeper.keep(coflow).await });
         let mut blocks = Vec::new();
         for (path, name) in sources {
             let bytes = if args.in_place {
