@@ -66,10 +66,14 @@ pub struct Path {
 }
 
 impl Path {
-    fn new(links: &[LinkId]) -> Path {
-        let mut path = Path { links: [LinkId(0); MAX_PATH_LINKS], len: links.len() as u8 };
-        path.links[..links.len()].copy_from_slice(links);
-        path
+    /// The path over the links that there are; `None` without any.
+    fn through(links: [Option<LinkId>; MAX_PATH_LINKS]) -> Option<Path> {
+        let mut path = Path { links: [LinkId(0); MAX_PATH_LINKS], len: 0 };
+        for link in links.into_iter().flatten() {
+            path.links[usize::from(path.len)] = link;
+            path.len += 1;
+        }
+        (path.len > 0).then_some(path)
     }
 }
 
@@ -105,22 +109,35 @@ pub struct SiteSpec {
     pub rates: Vec<Vec<Rate>>,
 }
 
+/// Where a host is attached.
 #[derive(Clone, Debug, PartialEq)]
-enum Layout {
-    BigSwitch,
-    Racks { hosts_per_rack: u32 },
-    Sites { site_of: Vec<u32>, sites: u32, hosts_constrained: bool },
+struct Place {
+    /// Its uplink and its downlink; none where hosts are not constrained.
+    links: Option<[LinkId; 2]>,
+    /// Its rack; without one it is attached to the core.
+    rack: Option<u32>,
+    /// Its site, 0 where there are none.
+    site: u32,
 }
 
 /// A network of directed links and, for every ordered pair of hosts, the paths over them.
 ///
-/// Three layouts exist: one big switch (an uplink and a downlink per host), racks below a core that may
-/// be oversubscribed, and sites joined pairwise with one-relay detours.
+/// Hosts are attached to a core that carries all they can send: directly, or below racks whose links to it may be
+/// oversubscribed. Where there are sites each has a core of its own, and they are joined pairwise, with one-relay detours.
+///
+/// A link keeps its id, and a host its own, whatever is added later or gets another capacity. A network that nothing was
+/// added to has the links of host h at 2h and 2h + 1, then those of racks, then those between sites.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fabric {
     links: Vec<Link>,
-    hosts: u32,
-    layout: Layout,
+    hosts: Vec<Place>,
+    /// Uplink and downlink of every rack.
+    racks: Vec<[LinkId; 2]>,
+    /// Number of sites, none where the network is not one of sites,
+    sites: u32,
+    /// and the first of the links between them.
+    first_between: u32,
+    shape: u64,
 }
 
 /// Why a fabric cannot be built.
@@ -158,24 +175,13 @@ fn check(rate: Rate, what: impl fmt::Display) -> Result<(), FabricError> {
     if value.is_finite() && value > 0.0 { Ok(()) } else { Err(FabricError::BadCapacity(what.to_string())) }
 }
 
-/// Uplinks of all hosts, then downlinks of all hosts.
-fn host_links(rates: &[Rate]) -> Result<Vec<Link>, FabricError> {
-    if rates.is_empty() {
-        return Err(FabricError::NoHosts);
-    }
-    for (host, rate) in rates.iter().enumerate() {
-        check(*rate, format_args!("the link rate of host {host}"))?;
-    }
-    let end = |kind: fn(HostId) -> LinkKind| {
-        rates
-            .iter()
-            .enumerate()
-            .map(move |(host, &capacity)| Link { kind: kind(HostId(host as u32)), capacity })
-    };
-    Ok(end(LinkKind::Uplink).chain(end(LinkKind::Downlink)).collect())
-}
-
 impl Fabric {
+    /// A switch without hosts, to which they will be added.
+    pub fn without_hosts() -> Fabric {
+        let (links, hosts, racks) = (Vec::new(), Vec::new(), Vec::new());
+        Fabric { links, hosts, racks, sites: 0, first_between: 0, shape: 0 }
+    }
+
     /// One non-blocking switch: `hosts` hosts with an uplink and a downlink of `rate` each.
     pub fn big_switch(hosts: u32, rate: Rate) -> Result<Fabric, FabricError> {
         Fabric::big_switch_with(&vec![rate; hosts as usize])
@@ -183,22 +189,28 @@ impl Fabric {
 
     /// One non-blocking switch with a link rate per host, the same in both directions.
     pub fn big_switch_with(rates: &[Rate]) -> Result<Fabric, FabricError> {
-        Ok(Fabric { links: host_links(rates)?, hosts: rates.len() as u32, layout: Layout::BigSwitch })
+        let mut fabric = Fabric::without_hosts();
+        for &rate in rates {
+            fabric.add_host(rate, rate, None)?;
+        }
+        fabric.finish()
     }
 
-    /// Racks below a core. Links: host uplinks, host downlinks, rack uplinks, rack downlinks.
+    /// Racks below a core.
     pub fn racks(spec: &RackSpec) -> Result<Fabric, FabricError> {
-        let hosts = spec.hosts_per_rack * spec.racks;
-        let mut links = host_links(&vec![spec.host_rate; hosts as usize])?;
+        let mut fabric = Fabric::without_hosts();
+        for host in 0..spec.hosts_per_rack * spec.racks {
+            fabric.attach(spec.host_rate, spec.host_rate, Some(host / spec.hosts_per_rack), 0)?;
+        }
         let capacity = spec.host_rate.scaled(f64::from(spec.hosts_per_rack) / spec.oversubscription);
         check(capacity, "the oversubscription of the racks")?;
-        links.extend((0..spec.racks).map(|rack| Link { kind: LinkKind::RackUplink(rack), capacity }));
-        links.extend((0..spec.racks).map(|rack| Link { kind: LinkKind::RackDownlink(rack), capacity }));
-        Ok(Fabric { links, hosts, layout: Layout::Racks { hosts_per_rack: spec.hosts_per_rack } })
+        for _ in 0..spec.racks {
+            fabric.add_rack(capacity, capacity)?;
+        }
+        fabric.finish()
     }
 
-    /// Sites joined pairwise. Links: host links where hosts are constrained, then one link per ordered
-    /// pair of different sites, by sending then receiving site.
+    /// Sites joined pairwise: one link per ordered pair of different sites, by sending then receiving site.
     pub fn sites(spec: &SiteSpec) -> Result<Fabric, FabricError> {
         let sites = spec.hosts_per_site.len();
         if sites < 2 {
@@ -207,30 +219,99 @@ impl Fabric {
         if spec.rates.len() != sites || spec.rates.iter().any(|row| row.len() != sites) {
             return Err(FabricError::BadMatrix { sites });
         }
-        let site_of: Vec<u32> = (0u32..)
-            .zip(&spec.hosts_per_site)
-            .flat_map(|(site, &count)| std::iter::repeat_n(site, count as usize))
-            .collect();
-        let hosts = site_of.len() as u32;
-        let mut links = match spec.host_rate {
-            Some(rate) => host_links(&vec![rate; hosts as usize])?,
-            None if hosts == 0 => return Err(FabricError::NoHosts),
-            None => Vec::new(),
-        };
-        for (from, row) in spec.rates.iter().enumerate() {
-            for (to, &capacity) in row.iter().enumerate().filter(|&(to, _)| to != from) {
-                check(capacity, format_args!("the rate from site {from} to site {to}"))?;
-                links.push(Link { kind: LinkKind::Site { from: from as u32, to: to as u32 }, capacity });
+        let mut fabric = Fabric::without_hosts();
+        for (site, &count) in (0u32..).zip(&spec.hosts_per_site) {
+            for _ in 0..count {
+                match spec.host_rate {
+                    Some(rate) => {
+                        fabric.attach(rate, rate, None, site)?;
+                    }
+                    None => fabric.hosts.push(Place { links: None, rack: None, site }),
+                }
             }
         }
-        let layout =
-            Layout::Sites { site_of, sites: sites as u32, hosts_constrained: spec.host_rate.is_some() };
-        Ok(Fabric { links, hosts, layout })
+        (fabric.sites, fabric.first_between) = (sites as u32, fabric.links.len() as u32);
+        for (from, row) in (0u32..).zip(&spec.rates) {
+            for (to, &capacity) in (0u32..).zip(row).filter(|&(to, _)| to != from) {
+                fabric.add_link(LinkKind::Site { from, to }, capacity)?;
+            }
+        }
+        fabric.finish()
+    }
+
+    /// A network as it was built counts as its first shape.
+    fn finish(mut self) -> Result<Fabric, FabricError> {
+        self.shape = 0;
+        if self.hosts.is_empty() { Err(FabricError::NoHosts) } else { Ok(self) }
+    }
+
+    fn add_link(&mut self, kind: LinkKind, capacity: Rate) -> Result<LinkId, FabricError> {
+        let what: &dyn fmt::Display = match &kind {
+            LinkKind::Uplink(host) | LinkKind::Downlink(host) => &format!("the link rate of host {host}"),
+            LinkKind::Site { from, to } => &format!("the rate from site {from} to site {to}"),
+            LinkKind::RackUplink(rack) | LinkKind::RackDownlink(rack) => {
+                &format!("the link rate of rack {rack}")
+            }
+        };
+        check(capacity, what)?;
+        self.links.push(Link { kind, capacity });
+        Ok(LinkId(self.links.len() as u32 - 1))
+    }
+
+    fn attach(&mut self, up: Rate, down: Rate, rack: Option<u32>, site: u32) -> Result<HostId, FabricError> {
+        let host = HostId(self.hosts.len() as u32);
+        let uplink = self.add_link(LinkKind::Uplink(host), up)?;
+        let links = match self.add_link(LinkKind::Downlink(host), down) {
+            Ok(downlink) => Some([uplink, downlink]),
+            Err(e) => {
+                self.links.pop();
+                return Err(e);
+            }
+        };
+        self.hosts.push(Place { links, rack, site });
+        self.shape += 1;
+        Ok(host)
+    }
+
+    /// Adds a host with links of its own, below a rack or at the core; of several sites at the first. Panics if there is
+    /// no such rack.
+    pub fn add_host(&mut self, up: Rate, down: Rate, rack: Option<u32>) -> Result<HostId, FabricError> {
+        assert!(rack.is_none_or(|rack| (rack as usize) < self.racks.len()), "a rack of the fabric");
+        self.attach(up, down, rack, 0)
+    }
+
+    /// Adds a rack with links of its own to the core, and says which it is.
+    pub fn add_rack(&mut self, up: Rate, down: Rate) -> Result<u32, FabricError> {
+        let rack = self.racks.len() as u32;
+        let uplink = self.add_link(LinkKind::RackUplink(rack), up)?;
+        match self.add_link(LinkKind::RackDownlink(rack), down) {
+            Ok(downlink) => self.racks.push([uplink, downlink]),
+            Err(e) => {
+                self.links.pop();
+                return Err(e);
+            }
+        }
+        self.shape += 1;
+        Ok(rack)
+    }
+
+    /// Puts a host below another rack, or at the core. Panics if there is no such host or rack.
+    pub fn move_host(&mut self, host: HostId, rack: Option<u32>) {
+        assert!(rack.is_none_or(|rack| (rack as usize) < self.racks.len()), "a rack of the fabric");
+        if std::mem::replace(&mut self.hosts[host.index()].rack, rack) != rack {
+            self.shape += 1;
+        }
+    }
+
+    /// A number that is another one after hosts or links were added or paths changed.
+    #[inline]
+    pub fn shape(&self) -> u64 {
+        self.shape
     }
 
     /// Number of hosts.
     pub fn hosts(&self) -> u32 {
-        self.hosts
+        self.hosts.len() as u32
     }
 
     /// All links; a [`LinkId`] is an index into them.
@@ -243,34 +324,58 @@ impl Fabric {
         self.links[link.index()].capacity
     }
 
+    /// Number of racks.
+    pub fn rack_count(&self) -> u32 {
+        self.racks.len() as u32
+    }
+
+    /// The rack that a host is below; `None` where it is attached to the core. Panics if the host is not of this fabric.
+    pub fn rack_of(&self, host: HostId) -> Option<u32> {
+        self.hosts[host.index()].rack
+    }
+
+    /// A rack's links to and from the core. Panics if there is no such rack.
+    pub fn rack_links(&self, rack: u32) -> [LinkId; 2] {
+        self.racks[rack as usize]
+    }
+
     /// Number of sites; none where the fabric is not one of sites.
     pub fn site_count(&self) -> u32 {
-        if let Layout::Sites { sites, .. } = self.layout { sites } else { 0 }
+        self.sites
     }
 
     /// The site that a host is in; `None` where the fabric is not one of sites. Panics if the host is not of this
     /// fabric.
     pub fn site_of(&self, host: HostId) -> Option<u32> {
-        if let Layout::Sites { site_of, .. } = &self.layout { Some(site_of[host.index()]) } else { None }
+        let site = self.hosts[host.index()].site;
+        (self.sites > 0).then_some(site)
     }
 
     /// The link from one site to another; `None` between a site and itself, and where there are no such sites.
     pub fn between(&self, from: u32, to: u32) -> Option<LinkId> {
-        (from != to && from.max(to) < self.site_count()).then(|| self.site_link(from, to))
+        (from != to && from.max(to) < self.sites).then(|| self.site_link(from, to))
     }
 
-    /// The link from a host into the fabric; `None` where hosts are not constrained.
+    /// The link from a host into the fabric; `None` where hosts are not constrained, or there is no such host.
     pub fn uplink(&self, host: HostId) -> Option<LinkId> {
-        self.host_link(LinkId(host.0), LinkKind::Uplink(host))
+        self.hosts.get(host.index())?.links.map(|[up, _]| up)
     }
 
-    /// The link from the fabric to a host; `None` where hosts are not constrained.
+    /// The link from the fabric to a host; `None` where hosts are not constrained, or there is no such host.
     pub fn downlink(&self, host: HostId) -> Option<LinkId> {
-        self.host_link(LinkId(self.hosts + host.0), LinkKind::Downlink(host))
+        self.hosts.get(host.index())?.links.map(|[_, down]| down)
     }
 
-    fn host_link(&self, link: LinkId, kind: LinkKind) -> Option<LinkId> {
-        self.links.get(link.index()).is_some_and(|found| found.kind == kind).then_some(link)
+    /// Whether every path is the source's uplink and the destination's downlink, and these are links 2h and 2h + 1 of
+    /// host h.
+    pub fn is_switch(&self) -> bool {
+        let in_place = |(host, place): (usize, &Place)| {
+            let links = [LinkId(2 * host as u32), LinkId(2 * host as u32 + 1)];
+            place.links == Some(links) && place.rack.is_none()
+        };
+        self.sites == 0
+            && self.links.len() == 2 * self.hosts.len()
+            && self.hosts.iter().enumerate().all(in_place)
     }
 
     /// Gives a link another capacity, as when foreign traffic takes a part of it.
@@ -294,57 +399,53 @@ impl Fabric {
     /// The direct path between two hosts; `None` where traffic crosses no link (two unconstrained hosts
     /// of one site). Panics if a host is not of this fabric.
     pub fn path(&self, source: HostId, destination: HostId) -> Option<Path> {
-        assert!(source.0 < self.hosts && destination.0 < self.hosts, "host outside the fabric");
-        let (up, down) = (LinkId(source.0), LinkId(self.hosts + destination.0));
-        match &self.layout {
-            Layout::BigSwitch => Some(Path::new(&[up, down])),
-            Layout::Racks { hosts_per_rack } => {
-                let racks = self.hosts / hosts_per_rack;
-                let (from, to) = (source.0 / hosts_per_rack, destination.0 / hosts_per_rack);
-                if from == to {
-                    return Some(Path::new(&[up, down]));
-                }
-                let base = 2 * self.hosts;
-                Some(Path::new(&[up, LinkId(base + from), LinkId(base + racks + to), down]))
-            }
-            Layout::Sites { site_of, hosts_constrained, .. } => {
-                let (from, to) = (site_of[source.index()], site_of[destination.index()]);
-                let between = (from != to).then(|| self.site_link(from, to));
-                match (hosts_constrained, between) {
-                    (true, Some(link)) => Some(Path::new(&[up, link, down])),
-                    (true, None) => Some(Path::new(&[up, down])),
-                    (false, Some(link)) => Some(Path::new(&[link])),
-                    (false, None) => None,
-                }
-            }
-        }
+        let (from, to) = self.ends(source, destination);
+        let between = (from.site != to.site).then(|| self.site_link(from.site, to.site));
+        Path::through(self.core_links(from, to, [between, None]))
     }
 
     /// All paths between two hosts, the direct one first, then one-relay detours by relay site. Panics
     /// if a host is not of this fabric.
     pub fn paths(&self, source: HostId, destination: HostId) -> Vec<Path> {
         let mut paths: Vec<Path> = self.path(source, destination).into_iter().collect();
-        if let Layout::Sites { site_of, sites, hosts_constrained } = &self.layout {
-            let (from, to) = (site_of[source.index()], site_of[destination.index()]);
-            for relay in (0..*sites).filter(|&relay| from != to && relay != from && relay != to) {
-                let detour = [self.site_link(from, relay), self.site_link(relay, to)];
-                paths.push(if *hosts_constrained {
-                    let (up, down) = (LinkId(source.0), LinkId(self.hosts + destination.0));
-                    Path::new(&[up, detour[0], detour[1], down])
-                } else {
-                    Path::new(&detour)
-                });
-            }
-        }
+        let (from, to) = self.ends(source, destination);
+        let relays =
+            (0..self.sites).filter(|&relay| from.site != to.site && relay != from.site && relay != to.site);
+        paths.extend(relays.filter_map(|relay| {
+            let detour =
+                [(from.site, relay), (relay, to.site)].map(|(from, to)| Some(self.site_link(from, to)));
+            Path::through(self.core_links(from, to, detour))
+        }));
         paths
     }
 
+    fn ends(&self, source: HostId, destination: HostId) -> (&Place, &Place) {
+        let place = |host: HostId| self.hosts.get(host.index()).expect("a host of the fabric");
+        (place(source), place(destination))
+    }
+
+    /// The links on a way between two hosts that crosses some between sites.
+    fn core_links(
+        &self,
+        from: &Place,
+        to: &Place,
+        between: [Option<LinkId>; 2],
+    ) -> [Option<LinkId>; MAX_PATH_LINKS] {
+        let beyond_rack = from.rack != to.rack || from.site != to.site;
+        let of_rack =
+            |place: &Place| place.rack.filter(|_| beyond_rack).map(|rack| self.racks[rack as usize]);
+        [
+            from.links.map(|[up, _]| up),
+            of_rack(from).map(|[up, _]| up),
+            between[0],
+            between[1],
+            of_rack(to).map(|[_, down]| down),
+            to.links.map(|[_, down]| down),
+        ]
+    }
+
     fn site_link(&self, from: u32, to: u32) -> LinkId {
-        let Layout::Sites { sites, hosts_constrained, .. } = &self.layout else {
-            unreachable!("only fabrics of sites have links between sites")
-        };
-        let base = if *hosts_constrained { 2 * self.hosts } else { 0 };
-        LinkId(base + from * (sites - 1) + if to > from { to - 1 } else { to })
+        LinkId(self.first_between + from * (self.sites - 1) + if to > from { to - 1 } else { to })
     }
 }
 
@@ -412,7 +513,6 @@ mod tests {
         assert_eq!(fabric.set_capacity(down, rate(3.0)), Ok(()));
         assert!(fabric.set_capacity(down, rate(0.0)).is_err());
         let capacities: Vec<f64> = fabric.links().iter().map(|link| link.capacity.bytes_per_sec()).collect();
-        // Uplinks of both hosts, then downlinks.
         assert_eq!(capacities, [8.0, 8.0, 8.0, 3.0]);
     }
 

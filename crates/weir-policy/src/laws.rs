@@ -311,6 +311,57 @@ proptest! {
         }
     }
 
+    /// What the network became while coflows moved is what it might have been from the beginning.
+    #[test]
+    fn a_network_that_grows_and_moves_is_planned_as_if_it_had_always_been_so(
+        coflows in workloads(), steps in 1usize..8, racked in 0u32..2, moved in 0u32..4, grown: bool
+    ) {
+        let rate = Rate::from_bytes_per_sec;
+        for info in registry().iter().filter(|info| !info.between_sites) {
+            let spec = RackSpec { hosts_per_rack: 2, racks: 2, host_rate: rate(1.25e8), oversubscription: 2.0 };
+            let fabric = if racked == 0 { Fabric::big_switch(4, rate(1.25e8)) } else { Fabric::racks(&spec) };
+            let mut host = Host::new(&fabric.expect("a fabric"), info);
+            let mut waiting = coflows.iter();
+            host.insert(waiting.next().expect("at least one coflow"));
+            for step in 0..2 * steps {
+                if step == steps {
+                    let ids: Vec<FlowId> = host.plan().into_iter().map(|(id, _)| id).collect();
+                    let left = |host: &Host| -> Vec<f64> { ids.iter().map(|&id| host.table.remaining(host.at(id))).collect() };
+                    let (before, slots) = (left(&host), host.table.slots().to_vec());
+                    let attained: Vec<f64> = slots.iter().map(|&slot| host.table.attained(slot)).collect();
+                    let mut joined = HostId(3 - moved);
+                    if grown {
+                        let rack = host.fabric.add_rack(rate(4e7), rate(9e7)).expect("a rack");
+                        joined = host.fabric.add_host(rate(5e7), rate(2e8), Some(rack)).expect("a host");
+                        host.fabric.move_host(HostId(moved), Some(rack));
+                    } else {
+                        host.fabric.move_host(HostId(moved), (racked > 0 && moved > 1).then_some(0));
+                    }
+                    host.table.refit(&host.fabric);
+                    for (before, after) in before.iter().zip(left(&host)) {
+                        prop_assert!((before - after).abs() <= 1.0, "{}: {before} left, then {after}", info.name);
+                    }
+                    for (&slot, before) in slots.iter().zip(attained) {
+                        prop_assert!((host.table.attained(slot) - before).abs() <= 10.0, "{}", info.name);
+                    }
+                    let flow = |source, destination| FlowSpec { source, destination, size: Bytes(20_000_000), group: 0 };
+                    let both = vec![flow(joined, HostId(moved)), flow(HostId(0), joined)];
+                    host.insert(&CoflowSpec::new(CoflowId(99), host.now, both));
+                }
+                let mut fresh = rebuilt(&host, info);
+                let rates = host.plan();
+                capacity_is_kept_and_claims_hold(&host, info, &rates);
+                if rates.iter().all(|&(id, _)| host.table.remaining(host.at(id)) > 10.0) {
+                    assert_same_rates(info.name, "as always so", &rates, &fresh.plan(), ROUNDING);
+                }
+                host.step(&rates);
+                if step % 2 == 0 {
+                    waiting.next().into_iter().for_each(|coflow| host.insert(coflow));
+                }
+            }
+        }
+    }
+
     /// At every event of a run on a switch, where plans only say what changes.
     #[test]
     fn plans_that_go_on_are_plans_from_the_beginning((fabric, coflows) in busy_switch()) {

@@ -1,7 +1,7 @@
 //! Capacity that is not given away yet while a plan is made.
 
 use crate::bits::BitSet;
-use weir_model::{Fabric, HostId, LinkId, LinkKind};
+use weir_model::{Fabric, LinkId, LinkKind};
 
 /// A link with less than this share of its capacity left has nothing left. It swallows the dust of
 /// floating-point sums; results do not depend on it (a test moves it by a factor of 100 either way).
@@ -15,19 +15,18 @@ pub struct Residual {
     left: Vec<f64>,
     dust: Vec<f64>,
     kinds: Vec<LinkKind>,
-    /// Number of hosts where every path is the source's uplink and the destination's downlink, else 0.
-    switch_hosts: usize,
+    shape: u64,
+    /// Whether every path is the source's uplink and the destination's downlink.
+    is_switch: bool,
     saturated: BitSet,
     free_sources: BitSet,
     free_destinations: BitSet,
 }
 
-/// What is left of the links of hosts, by host.
+/// What is left of the links of a switch: of host h's uplink at 2h, of its downlink at 2h + 1.
 pub(super) struct HostLinks<'a> {
-    pub(super) up: &'a mut [f64],
-    pub(super) down: &'a mut [f64],
-    pub(super) up_dust: &'a [f64],
-    pub(super) down_dust: &'a [f64],
+    pub(super) left: &'a mut [f64],
+    pub(super) dust: &'a [f64],
     pub(super) free_sources: &'a mut [u64],
     pub(super) free_destinations: &'a mut [u64],
 }
@@ -47,7 +46,8 @@ impl Residual {
             left: Vec::new(),
             dust: Vec::new(),
             kinds: Vec::new(),
-            switch_hosts: 0,
+            shape: 0,
+            is_switch: false,
             saturated: BitSet::default(),
             free_sources: BitSet::default(),
             free_destinations: BitSet::default(),
@@ -56,20 +56,16 @@ impl Residual {
 
     /// Starts a plan: every link is free.
     pub fn reset(&mut self, fabric: &Fabric) {
-        let links = fabric.links();
-        let capacity = links.iter().map(|link| link.capacity.bytes_per_sec());
-        if !self.capacity.iter().copied().eq(capacity.clone()) {
-            self.capacity = capacity.collect();
+        if !self.knows(fabric) {
+            let links = fabric.links();
+            self.shape = fabric.shape();
+            self.capacity = links.iter().map(|link| link.capacity.bytes_per_sec()).collect();
             self.dust = self.capacity.iter().map(|capacity| capacity * self.dust_share).collect();
             self.kinds = links.iter().map(|link| link.kind).collect();
             self.saturated = BitSet::new(links.len());
             self.free_sources = BitSet::new(fabric.hosts() as usize);
             self.free_destinations = self.free_sources.clone();
-            let hosts = fabric.hosts() as usize;
-            let switch = links.len() == 2 * hosts
-                && (0..hosts).all(|host| self.kinds[host] == LinkKind::Uplink(HostId(host as u32)))
-                && (0..hosts).all(|host| self.kinds[hosts + host] == LinkKind::Downlink(HostId(host as u32)));
-            self.switch_hosts = if switch { hosts } else { 0 };
+            self.is_switch = fabric.is_switch();
         }
         self.left.clone_from(&self.capacity);
         self.saturated.clear();
@@ -92,14 +88,12 @@ impl Residual {
     /// is taken through it does not enter [`Residual::saturated`].
     #[inline]
     pub(super) fn host_links(&mut self) -> Option<HostLinks<'_>> {
-        if self.switch_hosts == 0 {
-            return None;
-        }
-        let (up, down) = self.left.split_at_mut(self.switch_hosts);
-        let (up_dust, down_dust) = self.dust.split_at(self.switch_hosts);
-        let free_sources = self.free_sources.words_mut();
-        let free_destinations = self.free_destinations.words_mut();
-        Some(HostLinks { up, down, up_dust, down_dust, free_sources, free_destinations })
+        self.is_switch.then(|| HostLinks {
+            left: &mut self.left,
+            dust: &self.dust,
+            free_sources: self.free_sources.words_mut(),
+            free_destinations: self.free_destinations.words_mut(),
+        })
     }
 
     /// Bytes per second left on a link; exactly 0 once it is saturated.
@@ -168,10 +162,11 @@ impl Residual {
         left <= self.dust[link.index()]
     }
 
-    /// Whether capacities are those of the last plan.
+    /// Whether the network is that of the last plan: its hosts, links, paths and capacities.
     pub fn knows(&self, fabric: &Fabric) -> bool {
         let links = fabric.links();
-        links.len() == self.capacity.len()
+        fabric.shape() == self.shape
+            && links.len() == self.capacity.len()
             && links.iter().zip(&self.capacity).all(|(link, known)| link.capacity.bytes_per_sec() == *known)
     }
 

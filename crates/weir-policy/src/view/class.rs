@@ -79,6 +79,19 @@ impl Classes {
         }
     }
 
+    /// Takes over another network. Classes stay what they are but for their paths; they follow no link's level.
+    pub(super) fn refit(&mut self, fabric: &Fabric) {
+        let hosts = fabric.hosts() as usize;
+        self.rows.resize(hosts, Vec::new());
+        self.rows.iter_mut().filter(|row| !row.is_empty()).for_each(|row| row.resize(hosts, 0));
+        self.kinds = fabric.links().iter().map(|link| link.kind).collect();
+        self.served = vec![0.0; fabric.links().len()];
+        for class in &mut self.all {
+            class.path = fabric.path(class.source, class.destination).expect("a path where there was one");
+            (class.bottleneck, class.offset) = (None, 0.0);
+        }
+    }
+
     /// The class of a pair of hosts; `None` where traffic crosses no link.
     pub(super) fn find(&mut self, fabric: &Fabric, source: HostId, destination: HostId) -> Option<ClassId> {
         let row = &mut self.rows[source.index()];

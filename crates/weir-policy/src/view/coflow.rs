@@ -427,6 +427,34 @@ impl Coflow {
         self.loads[at].flows += 1;
     }
 
+    /// Forgets all that is kept by host and link, before the network becomes another one; every flow stands still.
+    pub(super) fn forget_links(&mut self, hosts: usize, links: usize) {
+        self.loads = vec![Load::default(); links];
+        self.position = vec![NONE; links];
+        self.link_set = BitSet::new(links);
+        self.sources = BitSet::new(hosts);
+        self.destinations = BitSet::new(hosts);
+        self.row_of = vec![NONE; hosts];
+        self.column_of = vec![NONE; hosts];
+        self.links.clear();
+        self.rows.clear();
+        self.live.clear();
+        self.live_columns.clear();
+        (self.roundings, self.cancelled) = (0, false);
+        self.raises += 1;
+    }
+
+    /// Enters a flow, if it is live, at its hosts and the links of its path.
+    pub(super) fn link_anew(&mut self, index: u32, ends: impl Fn(ClassId) -> (HostId, HostId, Path)) {
+        let flow = &mut self.flows[index as usize];
+        flow.next = NONE;
+        let base = flow.base;
+        let Some(class) = flow.class.filter(|_| flow.live) else { return };
+        let (source, destination, path) = ends(class);
+        self.link_into_row(index, source.index(), destination.index());
+        path.iter().for_each(|&link| self.add_to_link(link, base));
+    }
+
     /// Takes a live flow without a grant out of rows and sums.
     pub(super) fn end(&mut self, index: u32, ends: Option<(HostId, HostId, Path)>) {
         let flow = &mut self.flows[index as usize];

@@ -22,6 +22,7 @@ mod corrected;
 mod crossing;
 mod moving;
 mod paced;
+mod refit;
 mod sharing;
 mod table;
 

@@ -85,8 +85,8 @@ pub struct CoflowTable {
 }
 
 impl CoflowTable {
-    /// An empty table for coflows on a fabric. Later calls must pass fabrics of the same shape; their
-    /// capacities may change.
+    /// An empty table for coflows on a fabric. Later calls must pass fabrics of the same shape, until
+    /// [`CoflowTable::refit`] takes over another one; their capacities may change.
     pub fn new(fabric: &Fabric) -> CoflowTable {
         CoflowTable {
             hosts: fabric.hosts() as usize,
@@ -260,7 +260,7 @@ impl CoflowTable {
         (class.source, class.destination, class.path)
     }
 
-    fn touch(&mut self, class: ClassId, delta: i32) {
+    pub(super) fn touch(&mut self, class: ClassId, delta: i32) {
         let entry = &mut self.classes.all[class.index()];
         entry.live = entry.live.wrapping_add_signed(delta);
         if !entry.changed {
@@ -410,7 +410,7 @@ impl CoflowTable {
     }
 
     /// Keeps amounts left in another way, at the cost of one visit to every flow.
-    fn change_form(&mut self, form: Form) {
+    pub(super) fn change_form(&mut self, form: Form) {
         for at in 0..self.order.len() {
             let slot = self.order[at];
             let (attained, flows) = (self.attained(slot), self.coflow(slot).flows.len() as u32);

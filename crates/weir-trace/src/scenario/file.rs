@@ -390,12 +390,12 @@ flows = ["1->2:1/2", "2->2:3"]
                        [[change]]\nat = 3\nin = 1\ncapacity = 2\n[expect.fair]";
         let scenario = with(GOOD, changes).unwrap();
         let (rate, unit) = (Rate::from_bytes_per_sec(500.0), Bytes(1000));
-        // Hosts 1 and 2: links out are 0 and 1, in 2 and 3. A unit of time is 2 s.
+        // Hosts 1 and 2: links out are 0 and 2, in 1 and 3. A unit of time is 2 s.
         let found = scenario.changing_at(rate, unit).unwrap().changes;
         let of = |at: usize| (found[at].at, found[at].link.0, found[at].capacity.bytes_per_sec());
         assert_eq!(
             [of(0), of(1)],
-            [(Time::from_millis(4000), 1, 250.0), (Time::from_millis(6000), 2, 1000.0)]
+            [(Time::from_millis(4000), 2, 250.0), (Time::from_millis(6000), 1, 1000.0)]
         );
         let said = scenario.at(rate, unit).unwrap_err().to_string();
         assert!(said.starts_with("x: capacities of its links change"), "{said}");

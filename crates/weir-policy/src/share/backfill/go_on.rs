@@ -131,7 +131,7 @@ impl GoOn<'_> {
     /// Makes the grant at a place as the walk would now.
     fn visit(&mut self, place: Place) {
         let (rank, source, destination) = place.parts();
-        let links = [source, self.walk.hosts() + destination];
+        let links = [2 * source, 2 * destination + 1];
         let before = self.walk.find(links[0], place).copied();
         let open = links.iter().all(|&link| self.walk.filled[link] > place);
         if before.is_none() && !open {
@@ -258,8 +258,7 @@ impl GoOn<'_> {
     }
 
     fn set_open(&mut self, link: usize, open: bool) {
-        let hosts = self.walk.hosts();
-        let (side, host) = (usize::from(link >= hosts), link % hosts);
+        let (side, host) = (link % 2, link / 2);
         let (word, bit) = (&mut self.ripple.open[side][host / 64], 1 << (host % 64));
         *word = if open { *word | bit } else { *word & !bit };
     }
@@ -299,8 +298,7 @@ impl GoOn<'_> {
         if from >= until {
             return NEVER;
         }
-        let hosts = self.walk.hosts();
-        let (side, host) = (usize::from(link >= hosts), link % hosts);
+        let (side, host) = (link % 2, link / 2);
         let (first, _, _) = from.parts();
         let other = 1 - side;
         for rank in first..self.walk.ranks() {
@@ -315,7 +313,7 @@ impl GoOn<'_> {
                     let peer = word * 64 + bit;
                     let (source, destination) = if side == 0 { (host, peer) } else { (peer, host) };
                     let place = Place::new(rank, source, destination);
-                    if place >= from && self.walk.filled[other * hosts + peer] > place {
+                    if place >= from && self.walk.filled[2 * peer + other] > place {
                         return place;
                     }
                 }

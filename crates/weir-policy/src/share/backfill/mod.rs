@@ -133,27 +133,29 @@ impl Backfill {
         plan: &mut Plan,
     ) -> bool {
         let (row, live) = coflow.row(source);
-        let (mut of_source, dust) = (links.up[source], links.up_dust[source]);
+        let uplink = 2 * source;
+        let (mut of_source, dust) = (links.left[uplink], links.dust[uplink]);
         for (word, (live, free)) in live.iter().zip(&mut *links.free_destinations).enumerate() {
             for bit in members(live & *free) {
                 let destination = word * 64 + bit;
-                let of_destination = links.down[destination];
+                let downlink = 2 * destination + 1;
+                let of_destination = links.left[downlink];
                 let rate = of_source.min(of_destination);
                 let left = of_destination - rate;
                 of_source -= rate;
-                let filled = [of_source <= dust, left <= links.down_dust[destination]];
-                links.down[destination] = if filled[1] { 0.0 } else { left };
+                let filled = [of_source <= dust, left <= links.dust[downlink]];
+                links.left[downlink] = if filled[1] { 0.0 } else { left };
                 *free &= !(u64::from(filled[1]) << bit);
                 let flow = FlowRef { coflow: slot, flow: row.first(destination) };
                 plan.grants.push(Grant { flow, bytes_per_sec: rate });
                 self.walk.note(rank, flow, [source, destination], filled);
                 if filled[0] {
-                    links.up[source] = 0.0;
+                    links.left[uplink] = 0.0;
                     return true;
                 }
             }
         }
-        links.up[source] = of_source;
+        links.left[uplink] = of_source;
         false
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct Granted {
     pub(super) bytes_per_sec: f64,
 }
 
-/// The walk over the hosts of a switch. Links are numbered as there: uplinks, then downlinks.
+/// The walk over the hosts of a switch. Links are numbered as there: 2h is the uplink of host h, 2h + 1 its downlink.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     /// 0 while there is no walk to go on from.
@@ -93,7 +93,7 @@ impl Walk {
 
     /// Starts anew.
     pub(super) fn begin(&mut self, order: &[Slot], slots: usize, links: &HostLinks<'_>) {
-        let hosts = links.up.len();
+        let hosts = links.left.len() / 2;
         self.hosts = if hosts.max(order.len()) < MOST { hosts } else { 0 };
         self.words = links.free_sources.len();
         self.ranks.clear();
@@ -107,7 +107,7 @@ impl Walk {
         self.on_link.iter_mut().for_each(Vec::clear);
         self.filled.clear();
         let of_link = |&left: &f64| if left > 0.0 { NEVER } else { Place::BEGIN };
-        self.filled.extend(links.up.iter().chain(&*links.down).map(of_link));
+        self.filled.extend(links.left.iter().map(of_link));
         self.open.iter_mut().for_each(Vec::clear);
         self.ranks_open = 0;
     }
@@ -128,7 +128,7 @@ impl Walk {
         let place = Place::new(rank, ends[0], ends[1]);
         let at = self.granted.len() as u32;
         self.granted.push(Granted { place, flow, bytes_per_sec: 0.0 });
-        for (link, filled) in [ends[0], self.hosts + ends[1]].into_iter().zip(filled) {
+        for (link, filled) in [2 * ends[0], 2 * ends[1] + 1].into_iter().zip(filled) {
             self.on_link[link].push((place, at));
             if filled {
                 self.filled[link] = place;
@@ -199,7 +199,7 @@ impl Walk {
             _ => place.parts().0 + 1,
         };
         let (before, now) = (turn(from), turn(to));
-        let (side, host) = (usize::from(link >= self.hosts), link % self.hosts);
+        let (side, host) = (link % 2, link / 2);
         let bit = 1 << (host % 64);
         for rank in before.min(now)..before.max(now) {
             let word = &mut self.open[side][rank * self.words + host / 64];

@@ -25,7 +25,7 @@
 
 use super::queues::{FlowKey, Queues};
 use crate::{CoflowTable, FlowRef, Grant, Plan};
-use weir_model::{Fabric, HostId, LinkKind};
+use weir_model::Fabric;
 
 /// No class.
 const NOBODY: u32 = u32::MAX;
@@ -49,15 +49,10 @@ pub(super) struct Matching {
 impl Matching {
     /// An empty matching if the fabric is a switch of equal ports.
     pub(super) fn on(fabric: &Fabric) -> Option<Matching> {
-        let (links, hosts) = (fabric.links(), fabric.hosts());
+        let links = fabric.links();
         let first = links.first()?.capacity;
-        let is_port = |(link, host): (usize, u32)| {
-            let uplink = links[link].kind == LinkKind::Uplink(HostId(host));
-            uplink && links[link + hosts as usize].kind == LinkKind::Downlink(HostId(host))
-        };
-        let switch = links.len() == 2 * hosts as usize && (0..).zip(0..hosts).all(is_port);
         let equal = links.iter().all(|link| link.capacity == first);
-        (switch && equal).then(|| Matching {
+        (fabric.is_switch() && equal).then(|| Matching {
             bytes_per_sec: first.bytes_per_sec(),
             serving: vec![NOBODY; links.len()],
             ends: Vec::new(),
@@ -69,9 +64,8 @@ impl Matching {
 
     /// Takes over who is served, after anything may have happened.
     pub(super) fn begin(&mut self, queues: &Queues, view: &CoflowTable) {
-        let hosts = self.serving.len() / 2;
         for (class, entry) in (0u32..).zip(view.classes()).skip(self.ends.len()) {
-            let ends = [entry.source().0, hosts as u32 + entry.destination().0];
+            let ends = [2 * entry.source().0, 2 * entry.destination().0 + 1];
             ends.iter().for_each(|&link| self.classes[link as usize].push(class));
             self.ends.push(ends);
         }

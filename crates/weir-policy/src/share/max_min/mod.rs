@@ -155,6 +155,7 @@ struct Checkpoint {
 /// Progressive filling that remembers the last plan.
 #[derive(Debug, Default)]
 pub struct MaxMin {
+    shape: u64,
     links: usize,
     capacity: Vec<f64>,
     crossing: Vec<Crossing>,
@@ -226,11 +227,11 @@ impl MaxMin {
         self.levels.clone_from(&plan.levels);
     }
 
-    /// Whether the capacities are those of the last plan; takes over the new ones.
+    /// Whether the capacities are those of the last plan; takes over the new ones. Of another network nothing is known.
     fn same_capacities(&mut self, fabric: &Fabric) -> bool {
         let links = fabric.links();
-        if self.links != links.len() {
-            self.links = links.len();
+        if self.links != links.len() || self.shape != fabric.shape() {
+            *self = MaxMin { shape: fabric.shape(), links: links.len(), ..MaxMin::default() };
             self.crossing = vec![Crossing::default(); self.links];
             self.flows = vec![0; self.links];
             self.deltas = vec![0; self.links];
