@@ -22,6 +22,7 @@ const POLICIES: [&str; 8] = [
 fn config() -> CoordinatorConfig {
     CoordinatorConfig {
         fabric: Fabric::big_switch(HOSTS, Rate::from_bytes_per_sec(CAPACITY)).expect("a fabric"),
+        joining: None,
         lease: Span::from_millis(1_000),
         first_coflow: 1,
         coflow_lease: Span::from_millis(60_000),

@@ -12,8 +12,7 @@ fn agent(entries: Vec<JournalEntry>) -> Agent {
         first_plan_wait: Span::from_millis(100),
         report_interval: Span::from_millis(20),
         batch: Span::from_millis(1),
-        uplink: None,
-        measures_interface: false,
+        ..AgentConfig::default()
     });
     entries.into_iter().for_each(|entry| agent.restore(entry));
     agent

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use weir_client::{Client, ClientConfig, CoflowOptions, GetOptions, StatusReply};
-use weir_testbed::live::PAYLOAD_SHARE;
+use weir_model::Rate;
 use weir_testbed::{Bed, BedConfig, Place};
 
 const LINK_RATE_BPS: u64 = 100_000_000;
 /// What the coordinator plans with on a free link, in payload bytes per second.
-const WHOLE: f64 = LINK_RATE_BPS as f64 / 8.0 * PAYLOAD_SHARE * 0.985;
+const WHOLE: f64 = LINK_RATE_BPS as f64 / 8.0 * Rate::PAYLOAD_SHARE * 0.985;
 /// More than moves while the test runs.
 const BLOCK_BYTES: u64 = 4 << 30;
 /// What the coflow moves alone first: several seconds' worth, so that its own bytes could pass for foreign ones.

@@ -64,6 +64,7 @@ pub use get::{BlockReader, GetOptions};
 pub use memory::MemoryBlock;
 pub use stream::BlockStream;
 pub use weir_net::{Address, AddressError};
+pub use weir_proto::host::Host;
 pub use weir_proto::v1::Admission as AdmissionState;
 pub use weir_proto::v1::{
     BlockHolders, CoflowOptions, CoflowRecord, CoflowStatus, DescribeReply, Pattern, StatusReply,
@@ -316,11 +317,15 @@ impl Client {
     }
 
     /// Has the agent of another host put one of its files as a block, if it shares it (`weir agent --share`). Returns the size.
-    pub async fn offer(&self, coflow: u64, block: &str, host: u32, path: &str) -> Result<u64, Error> {
+    pub async fn offer(&self, coflow: u64, block: &str, host: &Host, path: &str) -> Result<u64, Error> {
         let client = self.coordinator()?;
         let identity = Identity::drawn(rand::random()).to_wire();
         let (block, path) = (block.to_owned(), path.to_owned());
-        let request = v1::OfferRequest { coflow, block, host, path, identity };
+        let (host, host_name) = match host {
+            Host::Number(number) => (*number, String::new()),
+            Host::Name(name) => (0, name.clone()),
+        };
+        let request = v1::OfferRequest { coflow, block, host, path, identity, host_name };
         let reply = retry(self.coordinator_name(), || {
             let (mut client, request) = (client.clone(), request.clone());
             async move { client.offer(request).await }

@@ -154,6 +154,14 @@ impl Rate {
     /// Nothing moves.
     pub const ZERO: Rate = Rate(0.0);
 
+    /// Share of a link's rate that TCP has for payload: 1448 bytes of every frame of 1514.
+    pub const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
+
+    /// Payload that TCP can have of a link of this rate.
+    pub fn payload(self) -> Rate {
+        self.scaled(Rate::PAYLOAD_SHARE)
+    }
+
     /// A rate from bytes per second.
     pub const fn from_bytes_per_sec(rate: f64) -> Rate {
         Rate(rate)

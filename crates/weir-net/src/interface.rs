@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 
 /// The kernel's table of interfaces in the network namespace of the thread that opens it. (The files below
 /// /sys/class/net belong to the namespace in which /sys was mounted, which may be another one.)
@@ -64,6 +65,27 @@ impl Interface {
     }
 }
 
+/// Bits per second that a physical interface can carry each way, as its driver says. `None` for one that is not physical,
+/// such as one end of a veth pair, which says what is not so; for one that is down; and where nobody says.
+pub fn link_speed(name: &str) -> Option<u64> {
+    speed_below(Path::new("/sys/class/net"), name)
+}
+
+fn speed_below(root: &Path, name: &str) -> Option<u64> {
+    let of_interface = root.join(name);
+    let mut devices = [of_interface.clone()].to_vec();
+    // A bond is as fast as its members together, which are physical.
+    if let Ok(members) = std::fs::read_to_string(of_interface.join("bonding/slaves")) {
+        devices = members.split_ascii_whitespace().map(|member| root.join(member)).collect();
+    }
+    let is_physical = !devices.is_empty() && devices.iter().all(|device| device.join("device").exists());
+    let said = std::fs::read_to_string(of_interface.join("speed")).ok().filter(|_| is_physical)?;
+    // -1, or its unsigned twin, where the driver does not know.
+    let megabits =
+        said.trim().parse::<u64>().ok().filter(|&rate| (1..u64::from(u32::MAX)).contains(&rate))?;
+    Some(megabits * 1_000_000)
+}
+
 /// Finds an interface in the table of counters. Columns after the name: eight about receiving, bytes first, then
 /// those about sending, bytes first.
 fn counters(table: &str, name: &str) -> Option<InterfaceCounters> {
@@ -100,6 +122,31 @@ mod tests {
         let expected = InterfaceCounters { sent: 300, received: 100 };
         assert_eq!(counters(table, "eth0"), Some(expected));
         assert_eq!(counters(table, "eth"), None);
+    }
+
+    #[test]
+    fn the_speed_is_that_of_physical_interfaces_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let interface = |name: &str, speed: &str, is_physical: bool| {
+            let folder = root.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("speed"), speed).unwrap();
+            if is_physical {
+                std::fs::create_dir(folder.join("device")).unwrap();
+            }
+            folder
+        };
+        interface("nic", "25000\n", true);
+        interface("down", "-1\n", true);
+        interface("unsigned", "4294967295\n", true);
+        interface("none", "0\n", true);
+        interface("veth", "10000\n", false);
+        let bond = interface("bond0", "50000\n", false);
+        std::fs::create_dir(bond.join("bonding")).unwrap();
+        std::fs::write(bond.join("bonding/slaves"), "nic down\n").unwrap();
+        let found = ["nic", "bond0", "down", "unsigned", "none", "veth", "absent"]
+            .map(|name| speed_below(root.path(), name));
+        assert_eq!(found, [Some(25_000_000_000), Some(50_000_000_000), None, None, None, None, None]);
     }
 
     #[test]

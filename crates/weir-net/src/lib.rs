@@ -28,7 +28,7 @@ pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, boot, monotonic_nanos};
 pub use descriptors::{connections_within_limit, raise_descriptor_limit};
 pub use incoming::{Guarded, Listener, incoming};
-pub use interface::{Interface, InterfaceCounters};
+pub use interface::{Interface, InterfaceCounters, link_speed};
 pub use mounts::{FileSystem, Mounts};
 pub use pipe::{Filled, Payload, PipePool};
 pub use poller::{Event, Poller, Waker};

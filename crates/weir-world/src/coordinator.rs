@@ -74,6 +74,7 @@ impl World {
         };
         let config = CoordinatorConfig {
             fabric,
+            joining: None,
             lease: LEASE,
             first_coflow: first_coflow(now.nanos() / 1_000_000, random),
             coflow_lease: Span::from_millis(600_000),

@@ -96,8 +96,7 @@ impl World {
             first_plan_wait: Span::from_millis(100),
             report_interval: Span::from_millis(20),
             batch: Span::from_millis(1),
-            uplink: None,
-            measures_interface: false,
+            ..AgentConfig::default()
         });
         agent.gather_ends();
         let found = JournalLines::read(side.disk.journal.as_slice(), |entry| agent.restore(entry))

@@ -8,9 +8,10 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use weir_daemon::agent::{AgentOptions, Durability, InterfaceChoice, SiteRelays};
-use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Wire};
+use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Joining, Wire};
 use weir_model::{Fabric, Rate, Span};
 use weir_net::Address;
+use weir_proto::host::Host;
 use weir_proto::limits::{MAX_COFLOW_LEASE_MS, MIN_COFLOW_LEASE_MS};
 use weir_testbed::live::UnfinishedFile;
 
@@ -25,12 +26,13 @@ pub(crate) struct CoordinatorArgs {
     /// Address to serve on
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7070")]
     listen: SocketAddr,
-    /// Number of hosts, 1 to 100000; agents are numbered from 0
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_HOSTS))]
-    hosts: u32,
-    /// Rate of each host's link, each direction, headers included
+    /// Only so many hosts, 1 to 100000, whose agents are numbered from 0. Without it hosts join as their agents come, 10000
+    /// at most
+    #[arg(long, value_name = "N", requires = "link_rate", value_parser = clap::value_parser!(u32).range(1..=MAX_HOSTS))]
+    hosts: Option<u32>,
+    /// Rate of each host's link, each direction, headers included; without --hosts, of hosts whose agents do not say it
     #[arg(long, value_name = "RATE")]
-    link_rate: Rate,
+    link_rate: Option<Rate>,
     /// Share of the links' payload rate to plan with; the rest absorbs acknowledgements and jitter
     #[arg(long, value_name = "SHARE", default_value = "0.985", value_parser = plan_share)]
     plan_share: f64,
@@ -151,9 +153,9 @@ pub(crate) struct AgentArgs {
     /// File of settings (TOML): what its section [agent] says holds where the command line and the environment say nothing
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// This host's number, from 0
-    #[arg(long, value_name = "N")]
-    host: u32,
+    /// This host's name, or its number. A coordinator with --hosts takes numbers alone. Without it, the machine's own name
+    #[arg(long, value_name = "NAME|N")]
+    host: Option<Host>,
     /// Address of the data plane
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:7071")]
     listen: SocketAddr,
@@ -186,10 +188,13 @@ pub(crate) struct AgentArgs {
     /// the one that leads to the coordinator; none: nothing is measured
     #[arg(long, value_name = "NAME|auto|none", default_value = "auto")]
     interface: String,
-    /// Rate of the host's link, headers included, for policies that senders decide; without it, as the
-    /// coordinator says
+    /// Rate of the host's link, headers included, each direction. Without it, what the driver of --interface says if that is
+    /// a physical one, else as the coordinator says
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
+    /// Rate of the host's link towards it, where that is another one
+    #[arg(long, value_name = "RATE", requires = "link_rate")]
+    downlink_rate: Option<Rate>,
     /// The host's site, with --relay
     #[arg(long, value_name = "N", requires = "relay")]
     site: Option<u32>,
@@ -254,10 +259,21 @@ fn guarded(name: &str, bare: bool) -> Result<weir_policy::Chosen, Failure> {
 
 fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorOptions, Failure> {
     let policy = guarded(&args.policy, args.bare_policy)?;
-    let rate = weir_testbed::live::payload_rate(args.link_rate).scaled(args.plan_share);
-    let fabric = Fabric::big_switch(args.hosts, rate)
-        .map_err(|error| Failure::Input(format!("--hosts {}: {error}", args.hosts)))?;
-    let mut options = CoordinatorOptions::new(fabric, policy);
+    let share = Rate::PAYLOAD_SHARE * args.plan_share;
+    let mut options = match (args.hosts, args.link_rate) {
+        (Some(hosts), Some(rate)) => {
+            let fabric = Fabric::big_switch(hosts, rate.scaled(share))
+                .map_err(|error| Failure::Input(format!("--hosts {hosts}: {error}")))?;
+            CoordinatorOptions::new(fabric, policy)
+        }
+        (_, link_rate) => {
+            if let Some(rate) = link_rate.filter(|rate| *rate == Rate::ZERO) {
+                return Err(Failure::Input(format!("--link-rate {rate}: a link has a rate above 0")));
+            }
+            let joining = Some(Joining { link_rate, share });
+            CoordinatorOptions { joining, ..CoordinatorOptions::new(Fabric::without_hosts(), policy) }
+        }
+    };
     options.lease = Span::from_millis(args.lease_ms);
     options.coflow_lease = match args.coflow_lease {
         0 => Span::MAX,
@@ -269,8 +285,7 @@ fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorOptions, Fai
     options.sync_interval = args.control.sync_interval;
     let MarginArgs { deadline_margin: share, deadline_margin_ms: time } = args.margin.clone();
     options.deadline_margin = DeadlineMargin { share, time };
-    options.wire =
-        Wire { bytes_per_byte: 1.0 / weir_testbed::live::PAYLOAD_SHARE, headroom: 1.0 / args.plan_share };
+    options.wire = Wire { bytes_per_byte: 1.0 / Rate::PAYLOAD_SHARE, headroom: 1.0 / args.plan_share };
     Ok(options)
 }
 
@@ -282,15 +297,30 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
             weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
         let address = listener.local_addr()?;
         let stop = stop_signal();
-        begins(&format!("coordinator: {policy} for {} hosts on {address}", args.hosts));
+        let hosts = args.hosts.map_or("hosts as they join".to_owned(), |hosts| format!("{hosts} hosts"));
+        begins(&format!("coordinator: {policy} for {hosts} on {address}"));
         weir_daemon::coordinator::serve(options, listener, stop).await?;
         ends("coordinator");
         Ok(())
     })
 }
 
-fn agent_options(args: AgentArgs) -> AgentOptions {
-    let mut options = AgentOptions::new(args.host, args.spool);
+/// The machine's own name, where nobody says another.
+fn machine_name() -> Result<Host, Failure> {
+    let name = nix::unistd::gethostname().map_err(std::io::Error::from)?.to_string_lossy().into_owned();
+    name.parse().map_err(|reason| {
+        Failure::Input(format!("--host: the machine's own name {name:?} cannot be taken: {reason}"))
+    })
+}
+
+fn agent_options(args: AgentArgs) -> Result<AgentOptions, Failure> {
+    for (option, rate) in [("--link-rate", args.link_rate), ("--downlink-rate", args.downlink_rate)] {
+        if let Some(rate) = rate.filter(|rate| *rate == Rate::ZERO) {
+            return Err(Failure::Input(format!("{option} {rate}: a link has a rate above 0")));
+        }
+    }
+    let host = args.host.map_or_else(machine_name, Ok)?;
+    let mut options = AgentOptions::new(host, args.spool);
     options.advertise = args.advertise;
     options.coordinator = args.coordinator;
     options.allow = args.allow;
@@ -298,7 +328,7 @@ fn agent_options(args: AgentArgs) -> AgentOptions {
     options.first_plan_wait = Span::from_millis(args.first_plan_wait_ms);
     options.report_interval = Span::from_millis(args.report_interval_ms);
     options.batch = args.batch_window;
-    options.uplink = args.link_rate.map(weir_testbed::live::payload_rate);
+    options.link_rates = [args.link_rate, args.downlink_rate.or(args.link_rate)];
     options.durability = match args.durable {
         DurableArg::Process => Durability::Process,
         DurableArg::Machine => Durability::Machine,
@@ -310,12 +340,12 @@ fn agent_options(args: AgentArgs) -> AgentOptions {
         "none" => InterfaceChoice::None,
         name => InterfaceChoice::Named(name.to_owned()),
     };
-    options
+    Ok(options)
 }
 
 pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     let listen = args.listen;
-    let options = agent_options(args);
+    let options = agent_options(args)?;
     if let InterfaceChoice::Named(name) = &options.interface {
         weir_net::Interface::named(name)
             .map_err(|error| Failure::Input(format!("--interface {name}: {error}")))?;
@@ -336,7 +366,7 @@ pub(crate) fn agent(args: AgentArgs) -> Result<(), Failure> {
     check_spool(&options.spool)?;
     run(async move {
         let listener = weir_net::data_listener(listen).map_err(|error| listening(listen, error))?;
-        let (host, address) = (options.host, listener.local_addr()?);
+        let (host, address) = (options.host.clone(), listener.local_addr()?);
         let stop = stop_signal();
         begins(&format!("agent: host {host} on {address}, spool {}", options.spool.display()));
         weir_daemon::agent::serve(options, listener, stop).await?;
@@ -438,7 +468,7 @@ mod tests {
         assert_eq!(of(&said), of(&own));
         assert_eq!(said.policy.name, "varys");
         let words = ["weir", "--host", "1", "--spool", "/spool", "--interface", "none"];
-        let said = agent_options(Agent::parse_from(words).args);
+        let said = agent_options(Agent::parse_from(words).args).ok().unwrap();
         let own = AgentOptions::new(1, PathBuf::from("/spool"));
         assert_eq!(format!("{said:?}"), format!("{own:?}"));
     }

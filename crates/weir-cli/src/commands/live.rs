@@ -129,7 +129,7 @@ impl Work {
         let input = |reason: String| Failure::Input(format!("--scenario {reason}"));
         let scenario = Scenario::load(path).map_err(|error| input(error.to_string()))?;
         let ports = scenario.hosts();
-        let capacity = live::payload_rate(args.link_rate);
+        let capacity = args.link_rate.payload();
         let scaled = scenario.at(capacity, scenario.unit_bytes).map_err(|error| input(error.to_string()))?;
         let same = |link: &weir_model::Link| link.capacity == scaled.fabric.links()[0].capacity;
         if scaled.fabric.links().len() != 2 * ports as usize || !scaled.fabric.links().iter().all(same) {
@@ -185,8 +185,7 @@ fn spread(text: &str) -> Result<f64, String> {
 }
 
 fn big_switch(hosts: u32, link_rate: Rate) -> Result<Fabric, Failure> {
-    Fabric::big_switch(hosts, live::payload_rate(link_rate))
-        .map_err(|error| Failure::Input(error.to_string()))
+    Fabric::big_switch(hosts, link_rate.payload()).map_err(|error| Failure::Input(error.to_string()))
 }
 
 /// A measured run beside the simulated one of the same workload.

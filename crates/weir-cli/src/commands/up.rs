@@ -18,7 +18,7 @@ use weir_daemon::agent::AgentOptions;
 use weir_daemon::coordinator::CoordinatorOptions;
 use weir_model::{Bytes, Fabric, Rate, Span};
 use weir_policy::Chosen;
-use weir_testbed::live::{RunFolder, ending_signal, payload_rate};
+use weir_testbed::live::{RunFolder, ending_signal};
 
 /// Most hosts: each is an agent with threads of its own.
 const MAX_HOSTS: u32 = 64;
@@ -87,7 +87,7 @@ pub(crate) fn up(args: UpArgs) -> Result<(), Failure> {
     check_folders("--allow", &args.allow)?;
     check_folders("--share", &args.share)?;
     let policy = find_for_hosts(&args.policy)?;
-    let rate = payload_rate(args.link_rate);
+    let rate = args.link_rate.payload();
     let fabric = Fabric::big_switch(args.hosts, rate)
         .map_err(|error| Failure::Input(format!("--link-rate {}: {error}", args.link_rate)))?;
     let folder = RunFolder::create()?;

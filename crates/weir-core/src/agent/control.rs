@@ -2,10 +2,11 @@
 
 use super::facts::{JournalEntry, Output};
 use super::flow::Flow;
+use super::hello::said;
 use super::pacer::Pacing;
 use super::state::{Agent, FirstByte, Treatment};
 use std::collections::BTreeSet;
-use weir_model::{Span, Time};
+use weir_model::{Rate, Span, Time};
 use weir_proto::{limits, v1};
 
 /// How often flows that should move are reported though they did not.
@@ -53,6 +54,26 @@ impl Agent {
     /// The coordinator has another agent for this host.
     pub fn handle_refused(&mut self) {
         self.standing = Standing { accepted_ns: 0, refused: true, ..self.standing };
+    }
+
+    /// The number of this host.
+    pub fn host(&self) -> u32 {
+        self.config.host
+    }
+
+    /// The coordinator has another host with this one's number: this one has another number from the next session on.
+    pub fn renumber(&mut self, host: u32) {
+        self.config.host = host;
+    }
+
+    /// The host's links carry this much from now on, up and down, headers included.
+    pub fn handle_link_rates(&mut self, links: [Option<Rate>; 2]) {
+        if std::mem::replace(&mut self.config.links, links) != links && self.session {
+            self.send(v1::agent_event::Kind::LinkRates(v1::LinkRates {
+                up_bytes_per_s: said(links[0]),
+                down_bytes_per_s: said(links[1]),
+            }));
+        }
     }
 
     /// A message of the coordinator. Stale epochs are dropped and counted.
@@ -357,8 +378,7 @@ mod tests {
             first_plan_wait: Span::ZERO,
             report_interval: Span::ZERO,
             batch: Span::from_millis(1),
-            uplink: None,
-            measures_interface: false,
+            ..AgentConfig::default()
         });
         agent.gather_ends();
         ["a", "b", "c", "d"].into_iter().for_each(|name| put(&mut agent, name));

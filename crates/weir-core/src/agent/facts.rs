@@ -6,10 +6,14 @@ use weir_proto::data::Identity;
 use weir_proto::{limits, v1};
 
 /// Fixed facts and times of one agent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct AgentConfig {
-    /// This host in the coordinator's fabric.
+    /// The number of this host.
     pub host: u32,
+    /// And its name; empty if it is called by its number.
+    pub name: String,
+    /// What its links carry, up and down, headers included, as far as that is known.
+    pub links: [Option<Rate>; 2],
     /// ip:port of the data plane, as receivers reach it.
     pub data_address: String,
     /// Differs each time the process starts.

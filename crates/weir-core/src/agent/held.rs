@@ -249,8 +249,7 @@ mod tests {
             first_plan_wait: Span::ZERO,
             report_interval: Span::ZERO,
             batch: Span::ZERO,
-            uplink: None,
-            measures_interface: false,
+            ..AgentConfig::default()
         })
     }
 

@@ -8,7 +8,7 @@ use super::state::{Agent, CoflowEntry};
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::ops::Bound;
-use weir_model::Time;
+use weir_model::{Rate, Time};
 use weir_proto::v1::agent_event::Kind;
 use weir_proto::{limits, v1};
 
@@ -26,6 +26,11 @@ pub(super) struct Introduction {
     /// The last block that was told of.
     block: Option<(u64, String)>,
     blocks_told: bool,
+}
+
+/// A link rate as the coordinator is told it.
+pub(super) fn said(rate: Option<Rate>) -> f64 {
+    rate.map_or(0.0, Rate::bytes_per_sec)
 }
 
 impl Agent {
@@ -51,6 +56,9 @@ impl Agent {
             session: self.standing.sessions,
             accepted_ns: self.standing.accepted_ns,
             refused: self.standing.refused,
+            name: self.config.name.clone(),
+            up_bytes_per_s: said(self.config.links[0]),
+            down_bytes_per_s: said(self.config.links[1]),
             ..v1::Hello::default()
         };
         self.introduction = Some(Introduction {

@@ -180,6 +180,7 @@ impl Coordinator {
             data_address: agent.data_address.clone(),
             size: held.size,
             identity: held.identity.to_wire(),
+            host_name: self.network.name(held.host),
         });
         let holders: Vec<_> = listed.collect();
         (!holders.is_empty()).then(|| v1::BlockHolders {

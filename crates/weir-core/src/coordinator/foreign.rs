@@ -29,7 +29,7 @@
 
 use super::state::{Coordinator, SessionId};
 use std::collections::{BTreeMap, VecDeque};
-use weir_model::{HostId, LinkId, Rate, Span, Time};
+use weir_model::{LinkId, Rate, Span, Time};
 use weir_proto::v1;
 
 /// Samples of which the smallest counts.
@@ -91,7 +91,7 @@ impl Coordinator {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         let wire = self.config.wire;
         let interval = Span::from_nanos(report.interval_ns);
-        let known = |own: &&v1::HostBytes| own.host < self.config.fabric.hosts();
+        let known = |own: &&v1::HostBytes| self.network.place(own.host).is_some();
         for own in report.own.iter().filter(known) {
             let down = &mut self.traffic.entry(own.host).or_default().down;
             down.own = down.own.saturating_add(own.bytes);
@@ -105,8 +105,8 @@ impl Coordinator {
         traffic.up.sample(&wire, report.sent, interval);
         traffic.down.sample(&wire, report.received, interval);
         let (up, down) = (traffic.up.foreign(), traffic.down.foreign());
-        self.leave(now, self.config.fabric.uplink(HostId(host)), up);
-        self.leave(now, self.config.fabric.downlink(HostId(host)), down);
+        self.leave(now, self.network.uplink(host), up);
+        self.leave(now, self.network.downlink(host), down);
     }
 
     /// Foreign bytes per second on a host's uplink and downlink, headers included.
@@ -117,23 +117,23 @@ impl Coordinator {
     /// Nobody measures a host's links any more: they count as free.
     pub(super) fn forget_traffic(&mut self, now: Time, host: u32) {
         if self.traffic.remove(&host).is_some() {
-            self.leave(now, self.config.fabric.uplink(HostId(host)), 0.0);
-            self.leave(now, self.config.fabric.downlink(HostId(host)), 0.0);
+            self.leave(now, self.network.uplink(host), 0.0);
+            self.leave(now, self.network.downlink(host), 0.0);
         }
     }
 
     /// Leaves to policies what foreign traffic does not use of a link.
     fn leave(&mut self, now: Time, link: Option<LinkId>, foreign: f64) {
         let Some(link) = link else { return };
-        let whole = self.config.fabric.capacity(link).bytes_per_sec();
+        let whole = self.network.whole().capacity(link).bytes_per_sec();
         let Wire { bytes_per_byte, headroom } = self.config.wire;
         let foreign = foreign / bytes_per_byte;
         let left = if foreign < NOTICED * whole { whole } else { headroom * whole - foreign };
         let left = left.clamp(LEAST_SHARE * whole, whole);
-        let before = self.fabric.capacity(link).bytes_per_sec();
+        let before = self.network.left().capacity(link).bytes_per_sec();
         let same = left == before || (left != whole && (left - before).abs() < TOLERANCE * whole);
         // What is left is above 0, for the whole is.
-        if !same && self.fabric.set_capacity(link, Rate::from_bytes_per_sec(left)).is_ok() {
+        if !same && self.network.leave(link, Rate::from_bytes_per_sec(left)).is_ok() {
             self.disturb_senders();
             self.count("capacity_changes");
             self.want_plan(now);

@@ -144,7 +144,7 @@ impl Coordinator {
 
     /// Flows on the links of these that can use more than they are given, by (arrival, id) of their coflows.
     fn takers(&self, held: &[Moving]) -> Vec<Moving> {
-        let mut touched = BitSet::new(self.fabric.links().len());
+        let mut touched = BitSet::new(self.network.left().links().len());
         held.iter().flat_map(|flow| flow.path.iter()).for_each(|link| touched.insert(link.index()));
         let (mut takers, mut found) = (Vec::new(), Vec::new());
         for &coflow in self.table.slots() {
@@ -201,7 +201,7 @@ struct Room<'a> {
 
 impl<'a> Room<'a> {
     fn beside(held: &[Moving], of: &'a Coordinator) -> Room<'a> {
-        let links = of.fabric.links().len();
+        let links = of.network.left().links().len();
         let mut sums = vec![(0.0, 0.0); links];
         for flow in held {
             for sum in flow.path.iter().map(|link| link.index()) {
@@ -236,7 +236,7 @@ impl<'a> Room<'a> {
     }
 
     fn capacity(&self, link: LinkId) -> f64 {
-        self.of.fabric.capacity(link).bytes_per_sec()
+        self.of.network.left().capacity(link).bytes_per_sec()
     }
 
     fn least_capacity(&self, path: &Path) -> f64 {

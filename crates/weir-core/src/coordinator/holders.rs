@@ -30,7 +30,7 @@
 use super::directory::Held;
 use super::state::{Coordinator, SessionId};
 use std::collections::BTreeMap;
-use weir_model::{HostId, Span, Time};
+use weir_model::{Span, Time};
 use weir_proto::{limits, v1};
 
 /// How long a receiver that was told of a holder may take to ask it.
@@ -83,7 +83,16 @@ impl Coordinator {
         let mut holders: Vec<(SessionId, v1::Holder)> = known
             .filter_map(|&Held { session, host, size, identity }| {
                 let data_address = self.agents.get(&session)?.data_address.clone();
-                Some((session, v1::Holder { host, data_address, size, identity: identity.to_wire() }))
+                Some((
+                    session,
+                    v1::Holder {
+                        host,
+                        data_address,
+                        size,
+                        identity: identity.to_wire(),
+                        ..v1::Holder::default()
+                    },
+                ))
             })
             .collect();
         if holders.len() > 1 {
@@ -108,8 +117,8 @@ impl Coordinator {
             owed += left;
             between += if flow.destination == receiver { left } else { 0.0 };
         }
-        let uplink = self.fabric.uplink(HostId(holder));
-        let rate = uplink.map_or(f64::INFINITY, |link| self.fabric.capacity(link).bytes_per_sec());
+        let uplink = self.network.uplink(holder);
+        let rate = uplink.map_or(f64::INFINITY, |link| self.network.left().capacity(link).bytes_per_sec());
         (holder != receiver, Span::from_secs_ceil(owed / rate), between as u64, holder)
     }
 }

@@ -3,6 +3,7 @@
 //! The coordinator passes the question on and the answer back. Whether a file may be taken is the agent's to say.
 
 use super::callers::Callers;
+use super::network::label;
 use super::state::{Coordinator, SessionId};
 use std::collections::VecDeque;
 use weir_model::{Span, Time};
@@ -56,21 +57,24 @@ impl Offers {
 impl Coordinator {
     /// Asks the agent of a host to put one of its files as a block; answered through [`Coordinator::poll_output`].
     pub fn handle_offer(&mut self, now: Time, token: u64, request: v1::OfferRequest) {
-        let v1::OfferRequest { coflow, block, host, path, identity } = request;
+        let v1::OfferRequest { coflow, block, host, path, identity, host_name } = request;
+        let called = label(host, &host_name);
+        let host = if host_name.is_empty() { Some(host) } else { self.network.number_of(&host_name) };
         if self.has_ended(coflow) || self.was_never_given(coflow) {
             let ended = OfferError::Refused(format!("coflow {coflow} has ended"));
             return self.offers.answer(token, Err(ended));
         }
         let settled =
             |session: &SessionId| self.agents.get(session).is_some_and(|agent| agent.arrival.is_none());
-        let Some(session) = self.hosts.get(&host).copied().filter(settled) else {
-            let away = OfferError::Away(format!("host {host} has no agent at this coordinator"));
+        let session = host.and_then(|host| self.hosts.get(&host)).copied().filter(settled);
+        let Some((session, host)) = session.zip(host) else {
+            let away = OfferError::Away(format!("host {called} has no agent at this coordinator"));
             return self.offers.answer(token, Err(away));
         };
         let full = self.offers.waiting.len() >= limits::MAX_WAITING_OFFERS
             || self.offers.waiting.count_of(&session) >= limits::MAX_OFFERS_PER_AGENT;
         if full {
-            let away = OfferError::Away(format!("as many files of host {host} are asked for as may be"));
+            let away = OfferError::Away(format!("as many files of host {called} are asked for as may be"));
             return self.offers.answer(token, Err(away));
         }
         self.offers.waiting.add(session, token, now + OFFER_LIMIT, host);
@@ -94,7 +98,10 @@ impl Coordinator {
     /// The agent of a session answers nothing any more.
     pub(super) fn end_offers(&mut self, session: SessionId) {
         for (token, host) in self.offers.waiting.take(&session) {
-            self.offers.answer(token, Err(OfferError::Away(format!("the agent of host {host} went away"))));
+            self.offers.answer(
+                token,
+                Err(OfferError::Away(format!("the agent of host {} went away", self.network.name(host)))),
+            );
         }
     }
 

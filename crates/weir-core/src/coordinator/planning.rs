@@ -118,7 +118,7 @@ impl Coordinator {
             return true;
         }
         self.plan.clear();
-        self.policy.plan(now, &self.fabric, &self.table, &mut self.plan);
+        self.policy.plan(now, self.network.left(), &self.table, &mut self.plan);
         self.table.adopt(&self.plan);
         self.count("plans");
         self.act_on_judgement(now);

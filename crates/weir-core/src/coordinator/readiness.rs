@@ -42,7 +42,7 @@
 
 use super::state::Coordinator;
 use std::collections::BTreeMap;
-use weir_model::{Bytes, CoflowId, CoflowSpec, FlowId, FlowSpec, HostId, LinkId, Span, Time};
+use weir_model::{Bytes, CoflowId, CoflowSpec, FlowId, FlowSpec, LinkId, Span, Time};
 use weir_policy::Slot;
 
 /// A scheduled coflow's flow that comes late may wait this long for others of its coflow: gets come in bursts,
@@ -94,7 +94,7 @@ impl Coordinator {
     pub(super) fn take_in(&mut self, now: Time, key: u64) {
         let Some(flow) = self.flows.get(&key) else { return };
         let (id, host, left) = (flow.coflow, flow.host, flow.left());
-        let path = self.config.fabric.path(HostId(host), HostId(flow.destination));
+        let path = self.network.path(host, flow.destination);
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         if coflow.stage == Stage::Scheduled {
             let all = coflow.opened >= coflow.options.flows;
@@ -118,7 +118,7 @@ impl Coordinator {
 
     /// Whether the known bytes of a coflow keep its bottleneck on the empty fabric below the bound.
     fn is_small(&self, id: u64) -> bool {
-        let (bypass, fabric) = (self.config.bypass.as_secs(), &self.config.fabric);
+        let (bypass, fabric) = (self.config.bypass.as_secs(), self.network.whole());
         let Some(coflow) = self.coflows.get(&id).filter(|coflow| coflow.options.deadline_ms == 0) else {
             return false;
         };
@@ -137,8 +137,8 @@ impl Coordinator {
 
     /// Bytes of one host's coflow below which its agent need not ask: the bound at the host's own link.
     pub(super) fn bypass_bytes(&self, host: u32) -> u64 {
-        let uplink = self.config.fabric.uplink(HostId(host));
-        let rate = uplink.map_or(0.0, |link| self.config.fabric.capacity(link).bytes_per_sec());
+        let uplink = self.network.uplink(host);
+        let rate = uplink.map_or(0.0, |link| self.network.whole().capacity(link).bytes_per_sec());
         (self.config.bypass.as_secs() * rate) as u64
     }
 
@@ -206,14 +206,11 @@ impl Coordinator {
     fn schedule_flow(&mut self, key: u64) {
         let Some(flow) = self.flows.get(&key).filter(|flow| flow.left() > 0) else { return };
         let (id, coflow) = (flow.id, flow.coflow);
-        let spec = FlowSpec {
-            source: HostId(flow.host),
-            destination: HostId(flow.destination),
-            size: Bytes(flow.left()),
-            group: flow.group,
-        };
+        let ends = self.network.place(flow.host).zip(self.network.place(flow.destination));
+        let Some((source, destination)) = ends else { return };
+        let spec = FlowSpec { source, destination, size: Bytes(flow.left()), group: flow.group };
         let Some(slot) = self.slot_of(coflow) else { return };
-        let at = self.table.add_flow(slot, FlowId(id), &spec, &self.config.fabric);
+        let at = self.table.add_flow(slot, FlowId(id), &spec, self.network.whole());
         self.places.enter(at, key);
         if let Some(flow) = self.flows.get_mut(&key) {
             flow.at = Some(at);
@@ -236,13 +233,13 @@ impl Coordinator {
             let deadline = Span::from_millis(coflow.options.deadline_ms);
             empty.deadline = Some(self.config.deadline_margin.shorten(deadline));
         }
-        Some(self.table.insert(&empty, FlowId(self.next_flow), &self.config.fabric))
+        Some(self.table.insert(&empty, FlowId(self.next_flow), self.network.whole()))
     }
 
     /// Takes what is left of a flow that goes out of what is known of its coflow.
     pub(super) fn forget_demand(&mut self, key: u64) {
         let Some(flow) = self.flows.get(&key) else { return };
-        let path = self.config.fabric.path(HostId(flow.host), HostId(flow.destination));
+        let path = self.network.path(flow.host, flow.destination);
         if let (Some(path), Some(coflow)) = (path, self.coflows.get_mut(&flow.coflow)) {
             coflow.demand.take(&path, flow.left());
         }
@@ -250,7 +247,7 @@ impl Coordinator {
 
     /// Counts what a host served of a coflow before this process knew it.
     pub(super) fn note_served(&mut self, host: u32, id: u64, bytes: u64) {
-        let link = self.config.fabric.uplink(HostId(host));
+        let link = self.network.uplink(host);
         if let (Some(link), Some(coflow)) = (link, self.coflows.get_mut(&id)) {
             coflow.demand.add(&[link], bytes);
         }

@@ -36,7 +36,7 @@
 
 use super::state::{Coordinator, CoordinatorConfig, SessionId, flow_key};
 use std::collections::BTreeMap;
-use weir_model::{CoflowId, HostId, LinkId, Span, Time};
+use weir_model::{CoflowId, LinkId, Span, Time};
 use weir_policy::order::attained::QueueSettings;
 use weir_policy::{Chosen, Plan, Slot};
 use weir_proto::v1;
@@ -164,7 +164,7 @@ impl Coordinator {
             }
         }
         self.plan.clear();
-        self.policy.plan(now, &self.fabric, &self.table, &mut self.plan);
+        self.policy.plan(now, self.network.left(), &self.table, &mut self.plan);
         self.table.adopt(&self.plan);
         let gifts = self.gifts.clone();
         self.give_away();
@@ -250,8 +250,8 @@ impl Coordinator {
 
     /// Bytes per second that a host's uplink has for Weir; 0 outside the fabric.
     pub(super) fn uplink_of(&self, host: u32) -> f64 {
-        let uplink = self.fabric.uplink(HostId(host));
-        uplink.map_or(0.0, |link| self.fabric.capacity(link).bytes_per_sec())
+        let uplink = self.network.uplink(host);
+        uplink.map_or(0.0, |link| self.network.left().capacity(link).bytes_per_sec())
     }
 
     /// By coflow, what receivers' links have for the flows that an agent serves.
@@ -269,8 +269,8 @@ impl Coordinator {
         }
         let mut limits: BTreeMap<u64, Vec<v1::ReceiverLimit>> = BTreeMap::new();
         for ((coflow, host), gift) in pairs {
-            let uplink = self.fabric.uplink(HostId(agent.host));
-            let Some(links) = uplink.zip(self.fabric.downlink(HostId(host))) else { continue };
+            let uplink = self.network.uplink(agent.host);
+            let Some(links) = uplink.zip(self.network.downlink(host)) else { continue };
             let bytes_per_s = senders.limit(coflow, links.0, links.1) + gift;
             if bytes_per_s.is_finite() {
                 limits.entry(coflow).or_default().push(v1::ReceiverLimit { host, bytes_per_s });

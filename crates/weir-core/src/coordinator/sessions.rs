@@ -14,6 +14,7 @@
 //! back, and within a minute after the start the one that was taken before replaces one that was not.
 
 use super::directory::Held;
+use super::network::label;
 use super::outbox::Outbox;
 use super::readiness::Stage;
 use super::state::{AgentEntry, CoflowEntry, Coordinator, HelloError, SessionId};
@@ -51,6 +52,11 @@ pub(super) struct Arrival {
     heard: Time,
 }
 
+/// What the host of a Hello is called.
+fn called(hello: &v1::Hello) -> String {
+    label(hello.host, &hello.name)
+}
+
 impl Coordinator {
     /// An agent's first message: all it knows, or the first part of it. A newer session of an agent replaces its
     /// older one.
@@ -63,14 +69,14 @@ impl Coordinator {
         if hello.version != 1 {
             return Err(HelloError::Version(hello.version));
         }
-        let hosts = self.config.fabric.hosts();
-        if hello.host >= hosts {
-            return Err(HelloError::Host { host: hello.host, hosts });
-        }
         if hello.data_address.len() > limits::MAX_NAME_BYTES {
             return Err(HelloError::Address(hello.data_address.len()));
         }
+        let rates = self.may_join(&hello)?;
         self.make_room_for(now, &hello)?;
+        if let Some(rates) = rates {
+            self.join(now, hello.host, &hello.name, rates)?;
+        }
         self.hosts.insert(hello.host, session);
         let entry = AgentEntry {
             host: hello.host,
@@ -114,12 +120,12 @@ impl Coordinator {
         else {
             // Nobody else is here; but one may be on its way.
             let awaited = hello.refused && now < started + REFUSED_WAIT;
-            return if awaited { Err(HelloError::Awaited { host: hello.host }) } else { Ok(()) };
+            return if awaited { Err(HelloError::Awaited { host: called(hello) }) } else { Ok(()) };
         };
         let (known, new) = (agent.spool_identity, hello.spool_identity);
         let is_same = (known, agent.incarnation) == (new, hello.incarnation);
         if is_same && hello.session < agent.number {
-            return Err(HelloError::Late(hello.host));
+            return Err(HelloError::Late(called(hello)));
         }
         // Agents of before there were identities have none.
         if is_same || known == 0 || new == 0 {
@@ -131,9 +137,10 @@ impl Coordinator {
         let address = agent.data_address.clone();
         if unsettled && hello.accepted_ns > agent.claim_ns {
             let reason = format!(
-                "the agent at {} was host {} before, and is again; this one, at {address}, is not. Give each host a number \
+                "the agent at {} was host {} before, and is again; this one, at {address}, is not. Give each host a name \
                  and a spool of its own.",
-                hello.data_address, hello.host
+                hello.data_address,
+                called(hello)
             );
             self.send(now, old, Kind::Refused(v1::Refused { reason }));
             self.count("agents_replaced_by_those_of_before");
@@ -143,8 +150,9 @@ impl Coordinator {
         }
         if agent.noticed.is_none_or(|at| at + NOTICE_INTERVAL <= now) {
             let text = format!(
-                "another agent, at {}, says that it is host {} too; it was refused. Give each host a number of its own.",
-                hello.data_address, hello.host
+                "another agent, at {}, says that it is host {} too; it was refused. Give each host a name of its own.",
+                hello.data_address,
+                called(hello)
             );
             self.send(now, old, Kind::Notice(v1::Notice { text }));
             if let Some(agent) = self.agents.get_mut(&old) {
@@ -152,7 +160,7 @@ impl Coordinator {
             }
         }
         self.count("agents_refused_for_their_host");
-        Err(HelloError::Taken { host: hello.host, address })
+        Err(HelloError::Taken { host: called(hello), address })
     }
 
     /// What an agent's clock showed when it said so: its leases count from then. If that was a lease after the last time, it
@@ -250,6 +258,7 @@ impl Coordinator {
                 Some(Kind::Clock(clock)) => self.hear_clock(now, session, clock.at_ns),
                 Some(Kind::OfferAnswer(answer)) => self.handle_offer_answer(session, answer),
                 Some(Kind::Limits(limits)) => self.handle_limits(now, session, &limits),
+                Some(Kind::LinkRates(rates)) => self.handle_link_rates(now, session, &rates),
                 Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
             }
         }

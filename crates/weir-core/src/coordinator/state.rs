@@ -8,6 +8,7 @@ use super::dues::Dues;
 use super::ending::Endings;
 use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
+use super::network::{Joining, Network};
 use super::offers::Offers;
 use super::outbox::{EndedLog, Outbox};
 use super::pauses::Hearing;
@@ -30,8 +31,10 @@ pub struct SessionId(pub u64);
 /// Fixed facts and times of a coordinator.
 #[derive(Clone, Debug)]
 pub struct CoordinatorConfig {
-    /// The network that the policy schedules, in payload bytes per second.
+    /// The network that the policy schedules, in payload bytes per second. Its hosts have the numbers 0, 1 and so on.
     pub fabric: Fabric,
+    /// How other hosts may join it; none may without.
+    pub joining: Option<Joining>,
     /// How long a plan holds at an agent that hears nothing more.
     pub lease: Span,
     /// First coflow id to give, such that no other process gave any of the [`IDS_AT_ONCE`](super::IDS_AT_ONCE) ids
@@ -69,6 +72,33 @@ pub enum HelloError {
         /// Hosts of the fabric.
         hosts: u32,
     },
+    /// Its number is too large for one.
+    #[error("the number of a host is less than {max}, not {0}", max = limits::MAX_HOST_NUMBER)]
+    Number(u32),
+    /// Its name is too long, or has control characters.
+    #[error(
+        "the name of a host has at most {max} bytes and no control characters; {0:?} is refused",
+        max = limits::MAX_HOST_NAME_BYTES
+    )]
+    Name(String),
+    /// Its links have no rate.
+    #[error(
+        "nobody says how fast the links of host {0} are; give its agent --link-rate, or the coordinator one for all"
+    )]
+    LinkRate(String),
+    /// The network has no place for one more host.
+    #[error("there are {max} hosts, which is the bound", max = limits::MAX_HOSTS)]
+    TooManyHosts,
+    /// Another host has the number that was made from its name: it draws another one.
+    #[error("host {name} has number {number}, and so has host {other}")]
+    NumberTaken {
+        /// The number.
+        number: u32,
+        /// The host that came with it,
+        name: String,
+        /// and the one that has it.
+        other: String,
+    },
     /// Another agent, with another spool or a copy of its spool, has a session for its host.
     #[error(
         "host {host} has an agent already, at {address}; check the --host and the spools of both, of which none may be a \
@@ -76,7 +106,7 @@ pub enum HelloError {
     )]
     Taken {
         /// What the agent said.
-        host: u32,
+        host: String,
         /// Data address of the other agent.
         address: String,
     },
@@ -86,11 +116,11 @@ pub enum HelloError {
     )]
     Awaited {
         /// What the agent said.
-        host: u32,
+        host: String,
     },
     /// It came late: the same agent has a session that it began after this one.
     #[error("host {0} has a newer session of this agent")]
-    Late(u32),
+    Late(String),
     /// Its address is longer than a name may be.
     #[error("an agent's address has at most {max} bytes, not {0}", max = limits::MAX_NAME_BYTES)]
     Address(usize),
@@ -219,8 +249,7 @@ impl FlowEntry {
 /// [`Coordinator::poll_plan`] once.
 pub struct Coordinator {
     pub(super) config: CoordinatorConfig,
-    /// The network less foreign traffic: what the policy sees.
-    pub(super) fabric: Fabric,
+    pub(super) network: Network,
     pub(super) traffic: Traffic,
     pub(super) policy_name: String,
     pub(super) policy: Box<dyn Policy>,
@@ -314,7 +343,7 @@ impl Coordinator {
         }
         Coordinator {
             table: CoflowTable::new(&config.fabric),
-            fabric: config.fabric.clone(),
+            network: Network::new(&config.fabric, config.joining),
             traffic: Traffic::new(),
             next_coflow: config.first_coflow,
             policy_name: policy.name.clone(),
@@ -371,7 +400,7 @@ impl Coordinator {
             flow.size = UNKNOWN_SIZE;
         }
         let sound = flow.offset <= flow.size && flow.size <= limits::MAX_BLOCK_BYTES;
-        let inside = sound && flow.destination < self.config.fabric.hosts();
+        let inside = sound && self.expect(now, host, flow.destination);
         let full = self.flows.len() >= limits::MAX_LIVE_FLOWS;
         if !inside || full || self.was_never_given(flow.coflow) || !self.adopt(now, flow.coflow) {
             self.count("flows_not_scheduled");

@@ -92,6 +92,9 @@ impl Coordinator {
                         flows: agent.flows.len() as u64,
                         foreign_sent_per_s,
                         foreign_received_per_s,
+                        name: self.network.name(agent.host),
+                        up_bytes_per_s: self.network.planned(self.network.uplink(agent.host)),
+                        down_bytes_per_s: self.network.planned(self.network.downlink(agent.host)),
                     }
                 })
                 .collect(),
@@ -111,9 +114,9 @@ impl Coordinator {
     /// A report may say that far more is left of a flow than was believed. Until the plan that follows, the plan in force,
     /// which moves shares of what is left, then has rates that no link could carry: they are shown as what links do.
     fn rates_shown(&self) -> RatesShown {
-        let capacity = |link: LinkId| self.fabric.capacity(link).bytes_per_sec();
+        let capacity = |link: LinkId| self.network.left().capacity(link).bytes_per_sec();
         let mut flows: Vec<(Slot, &[LinkId], f64)> = Vec::new();
-        let mut used: Vec<(f64, Option<Slot>)> = vec![(0.0, None); self.fabric.links().len()];
+        let mut used: Vec<(f64, Option<Slot>)> = vec![(0.0, None); self.network.left().links().len()];
         self.plan.for_each_rate(&self.table, |at, rate| {
             let limit = self.places.key(at.coflow, at.flow).map_or(f64::INFINITY, |key| self.limit_of(key));
             let class = self.table.flow(at).class();
@@ -210,15 +213,13 @@ impl Coordinator {
         }
         let full = self.table.coflow(slot).links().iter().find_map(|&link| {
             let (sum, by) = used[link.index()];
-            let capacity = self.fabric.capacity(link).bytes_per_sec();
+            let capacity = self.network.left().capacity(link).bytes_per_sec();
             by.filter(|_| sum >= FULL * capacity).map(|by| (link, by))
         });
         match full {
-            Some((link, by)) => format!(
-                "{}, in use by coflow {}",
-                self.config.fabric.links()[link.index()].kind,
-                self.table.coflow(by).id()
-            ),
+            Some((link, by)) => {
+                format!("{}, in use by coflow {}", self.network.link_name(link), self.table.coflow(by).id())
+            }
             None => "the next plan".to_owned(),
         }
     }

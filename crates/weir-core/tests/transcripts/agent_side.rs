@@ -35,8 +35,7 @@ impl AgentSide {
             first_plan_wait: Span::from_millis(100),
             report_interval: Span::from_millis(20),
             batch: Span::from_millis(1),
-            uplink: None,
-            measures_interface: false,
+            ..AgentConfig::default()
         });
         let acts = VecDeque::new();
         AgentSide { host: number, agent, terms: None, session: None, puts: BTreeSet::new(), acts }

@@ -54,8 +54,7 @@ impl Side {
             first_plan_wait: Span::ZERO,
             report_interval: Span::ZERO,
             batch: Span::ZERO,
-            uplink: None,
-            measures_interface: false,
+            ..AgentConfig::default()
         });
         for held in holds {
             let entry = BlockEntry {

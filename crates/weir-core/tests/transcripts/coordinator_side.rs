@@ -36,6 +36,7 @@ pub(crate) struct CoordinatorSide {
 fn coordinator(policy: &str, process: u64) -> Coordinator {
     let config = CoordinatorConfig {
         fabric: Fabric::big_switch(HOSTS, Rate::from_bytes_per_sec(CAPACITY)).unwrap(),
+        joining: None,
         lease: Span::from_millis(1_000),
         first_coflow: process * IDS + 1,
         coflow_lease: Span::from_millis(600_000),

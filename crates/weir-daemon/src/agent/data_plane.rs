@@ -259,6 +259,8 @@ impl Running {
                     self.agent.handle_session_lost();
                 }
                 Ok(Command::Refused) => self.agent.handle_refused(),
+                Ok(Command::Renumber(number)) => self.agent.renumber(number),
+                Ok(Command::LinkRates(rates)) => self.agent.handle_link_rates(rates),
                 Ok(Command::Coordinator(message)) => self.agent.handle_coordinator(now, message),
                 Ok(Command::Stop) | Err(mpsc::error::TryRecvError::Disconnected) => return false,
                 Err(mpsc::error::TryRecvError::Empty) => break,

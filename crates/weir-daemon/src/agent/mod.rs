@@ -12,7 +12,7 @@ mod identity;
 mod jobs;
 mod journal;
 mod log;
-
+mod naming;
 mod places;
 mod scribe;
 mod service;
@@ -22,21 +22,25 @@ mod spool;
 mod upload;
 mod uploads;
 
+use naming::Naming;
 use rustix::process::Signal;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError};
 use weir_model::{Rate, Span};
 use weir_net::{Address, Clock, Interface, Poller, Waker};
+use weir_proto::host::Host;
 use weir_proto::{limits, v1};
 
 /// What an agent process needs to know.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// This host in the coordinator's fabric.
-    pub host: u32,
+    /// This host.
+    pub host: Host,
     /// Address that receivers reach the data plane at, if not the one it listens on.
     pub advertise: Option<Address>,
     /// Coordinator; without one every flow gets TCP's share.
@@ -53,9 +57,9 @@ pub struct AgentOptions {
     pub report_interval: Span,
     /// A first event goes to the coordinator at once; those that follow within this time go together.
     pub batch: Span,
-    /// Payload that the host's uplink carries, for policies that senders decide; what the coordinator says if
-    /// that is less, or this is not known.
-    pub uplink: Option<Rate>,
+    /// What the host's links carry, up and down, headers included. Where it is not said it is what a physical interface
+    /// says, or as the coordinator has it.
+    pub link_rates: [Option<Rate>; 2],
     /// Interface at which foreign traffic is measured.
     pub interface: InterfaceChoice,
     /// Relays that carry flows to and from other sites.
@@ -117,9 +121,9 @@ impl InterfaceChoice {
 
 impl AgentOptions {
     /// Options with the defaults of the command line, except that no interface is measured.
-    pub fn new(host: u32, spool: PathBuf) -> AgentOptions {
+    pub fn new(host: impl Into<Host>, spool: PathBuf) -> AgentOptions {
         AgentOptions {
-            host,
+            host: host.into(),
             advertise: None,
             coordinator: None,
             spool,
@@ -128,7 +132,7 @@ impl AgentOptions {
             first_plan_wait: Span::from_millis(100),
             report_interval: Span::from_millis(20),
             batch: Span::from_millis(1),
-            uplink: None,
+            link_rates: [None; 2],
             interface: InterfaceChoice::None,
             relays: None,
             durability: Durability::default(),
@@ -146,6 +150,8 @@ impl AgentOptions {
 const SOCKET: &str = "agent.sock";
 /// Permissions of a socket that is open to a group.
 const SOCKET_MODE: u32 = 0o660;
+/// How often it is looked whether the host's links have become faster or slower.
+const LINK_RATE_INTERVAL: Duration = Duration::from_secs(10);
 /// Commands that may wait for the data-plane thread; whoever has another one waits.
 const MAX_QUEUED_COMMANDS: usize = 4_096;
 
@@ -164,8 +170,44 @@ pub(crate) enum Command {
     SessionLost,
     /// The host has another agent.
     Refused,
+    /// Another host has this one's number: it has another one from now on.
+    Renumber(u32),
+    /// What the host's links carry has become another rate.
+    LinkRates([Option<Rate>; 2]),
     Coordinator(v1::CoordinatorMessage),
     Stop,
+}
+
+/// How fast the host's links are said to be.
+#[derive(Clone)]
+struct Measured {
+    /// The interface that stands for them,
+    name: Option<String>,
+    /// and what whoever started the agent said.
+    said: [Option<Rate>; 2],
+}
+
+impl Measured {
+    /// What is known now. A driver may take its time.
+    async fn rates(self) -> [Option<Rate>; 2] {
+        let said = self.said;
+        let Some(name) = self.name.filter(|_| said.contains(&None)) else { return said };
+        let speed = tokio::task::spawn_blocking(move || weir_net::link_speed(&name)).await;
+        let of_interface = speed.ok().flatten().map(|bits| Rate::from_bytes_per_sec(bits as f64 / 8.0));
+        said.map(|rate| rate.or(of_interface))
+    }
+
+    /// Tells what becomes of it, for as long as the agent lives.
+    async fn watch(self, mut known: [Option<Rate>; 2], commands: Commands) {
+        loop {
+            tokio::time::sleep(LINK_RATE_INTERVAL).await;
+            let rates = self.clone().rates().await;
+            if rates != known && !commands.send(Command::LinkRates(rates)).await {
+                return;
+            }
+            known = rates;
+        }
+    }
 }
 
 /// The way to the data-plane thread.
@@ -199,15 +241,23 @@ pub async fn serve(
     let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let clock = Clock::start();
     let interface = options.interface.open(options.coordinator.as_ref())?;
+    let naming = Arc::new(Naming::new(options.host.clone(), &spool.own));
+    let measured = Measured {
+        name: interface.as_ref().map(|interface| interface.name().to_owned()),
+        said: options.link_rates,
+    };
+    let links = measured.clone().rates().await;
     let config = AgentConfig {
-        host: options.host,
+        host: naming.number(),
+        name: naming.name(),
+        links,
         data_address: data_address.to_string(),
         incarnation: clock.now().nanos(),
         spool_identity: identity::of_spool(&spool.own)?,
         first_plan_wait: options.first_plan_wait,
         report_interval: options.report_interval,
         batch: options.batch,
-        uplink: options.uplink,
+        uplink: options.link_rates[0].map(Rate::payload),
         measures_interface: interface.is_some(),
     };
     let poller = Poller::new()?;
@@ -225,14 +275,17 @@ pub async fn serve(
         result
     })?;
     let coordinator = options.coordinator.clone().into_iter().collect();
-    let session = tokio::spawn(crate::session::keep(coordinator, commands.clone()));
-    let local = service::serve(&options, &spool, data_address, commands.clone(), offers);
+    let sessions = session::Sessions { commands: commands.clone(), naming: Arc::clone(&naming) };
+    let session = tokio::spawn(crate::session::keep(coordinator, sessions));
+    let watch = tokio::spawn(measured.watch(links, commands.clone()));
+    let local = service::serve(&options, &spool, (naming, data_address), commands.clone(), offers);
     let result = tokio::select! {
         result = local => result,
         _ = thread_end => Ok(()),
         () = stop => Ok(()),
     };
     session.abort();
+    watch.abort();
     commands.send(Command::Stop).await;
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the data-plane thread panicked"))??;

@@ -1,6 +1,7 @@
 //! The agent's face to the tasks of its host: gRPC on a Unix socket.
 
 use super::blocks::{is_of_the_file, is_unchanged};
+use super::naming::Naming;
 use super::places::Places;
 use super::spool::Spool;
 use super::{AgentOptions, Command, Commands};
@@ -24,7 +25,7 @@ use weir_proto::{limits, v1};
 const SOCKET_INTERVAL: Duration = Duration::from_secs(1);
 
 struct Service {
-    host: u32,
+    naming: Arc<Naming>,
     places: Arc<Places>,
     /// Of files that are put for receivers elsewhere. Their file systems hold up no task of this host.
     shared: Arc<Places>,
@@ -39,7 +40,7 @@ struct Service {
 pub(super) async fn serve(
     options: &AgentOptions,
     spool: &Spool,
-    data_address: Address,
+    (naming, data_address): (Arc<Naming>, Address),
     commands: Commands,
     offers: mpsc::Receiver<v1::Offer>,
 ) -> anyhow::Result<()> {
@@ -50,8 +51,7 @@ pub(super) async fn serve(
     let places = Places::new(spool, "--allow", &options.allow, options.durability)?;
     let shared = Places::new(spool, "--share", &options.share, options.durability)?;
     let coordinator = options.coordinator.as_ref().map(ToString::to_string).unwrap_or_default();
-    let service =
-        Arc::new(Service { host: options.host, places, shared, data_address, coordinator, relays, commands });
+    let service = Arc::new(Service { naming, places, shared, data_address, coordinator, relays, commands });
     let mut serving = JoinSet::new();
     serving.spawn(Arc::clone(&service).answer_offers(offers));
     let server = AgentServer::from_arc(service).max_decoding_message_size(limits::MAX_PUT_BYTES);
@@ -236,7 +236,7 @@ impl Agent for Service {
         self.commands.send(Command::Latencies(reply)).await;
         let latencies = answer.await.map_err(|_| Status::unavailable("the agent is shutting down"))?;
         Ok(Response::new(v1::DescribeReply {
-            host: self.host,
+            host: self.naming.number(),
             spool: self.places.spool.blocks.display().to_string(),
             data_address: self.data_address.to_string(),
             first_bytes: latencies

@@ -17,7 +17,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, OfferError, Output, SessionId, first_coflow};
-pub use weir_core::coordinator::{DeadlineMargin, Wire};
+pub use weir_core::coordinator::{DeadlineMargin, Joining, Wire};
 use weir_model::{Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
 use weir_policy::Chosen;
@@ -38,6 +38,8 @@ const SLOW_PLAN: Span = Span::from_millis(500);
 pub struct CoordinatorOptions {
     /// The network to schedule, in payload bytes per second.
     pub fabric: Fabric,
+    /// How other hosts may join it; none may without.
+    pub joining: Option<Joining>,
     /// The policy.
     pub policy: Chosen,
     /// How long agents keep to a plan without hearing more.
@@ -65,6 +67,7 @@ impl CoordinatorOptions {
     pub fn new(fabric: Fabric, policy: Chosen) -> CoordinatorOptions {
         CoordinatorOptions {
             fabric,
+            joining: None,
             policy,
             lease: Span::from_millis(1000),
             batch: Span::from_millis(1),
@@ -138,6 +141,7 @@ async fn run(
     let started_ms = clock.now().nanos() / 1_000_000;
     let config = CoordinatorConfig {
         fabric: options.fabric,
+        joining: options.joining,
         lease: options.lease,
         first_coflow: first_coflow(started_ms, rand::random()),
         coflow_lease: options.coflow_lease,

@@ -249,6 +249,7 @@ impl coordinator_server::Coordinator for Service {
                 HelloError::Taken { .. } | HelloError::Awaited { .. } => {
                     Status::already_exists(refused.to_string())
                 }
+                HelloError::NumberTaken { .. } => Status::aborted(refused.to_string()),
                 _ => Status::failed_precondition(refused.to_string()),
             },
         )?;

@@ -23,13 +23,3 @@ pub use relays::{RateChange, RelaySetup};
 pub use run::{FlowOutcome, LiveError, LiveOptions, LiveOutcome, run};
 pub use stages::from_start;
 pub use task::run_task;
-
-use weir_model::Rate;
-
-/// Share of a link's rate that TCP can use for payload: 1448 bytes of every 1514-byte frame.
-pub const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
-
-/// Payload capacity of a shaped link.
-pub fn payload_rate(link_rate: Rate) -> Rate {
-    link_rate.scaled(PAYLOAD_SHARE)
-}

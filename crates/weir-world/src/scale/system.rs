@@ -163,6 +163,7 @@ impl<'a> System<'a> {
         let fabric = Fabric::big_switch(settings.hosts, planned).map_err(|error| error.to_string())?;
         let config = CoordinatorConfig {
             fabric,
+            joining: None,
             lease: LEASE,
             first_coflow: first_coflow(BEGIN.nanos() / 1_000_000, 0),
             coflow_lease: COFLOW_LEASE,
@@ -346,7 +347,6 @@ fn agent_config(settings: &ScaleSettings, host: u32) -> AgentConfig {
         first_plan_wait: FIRST_PLAN_WAIT,
         report_interval: settings.report_interval,
         batch: settings.batch,
-        uplink: None,
-        measures_interface: false,
+        ..AgentConfig::default()
     }
 }

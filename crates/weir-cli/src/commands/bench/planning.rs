@@ -65,6 +65,7 @@ impl Cluster {
             Fabric::big_switch(args.ports, LINK).map_err(|error| Failure::Input(error.to_string()))?;
         let config = CoordinatorConfig {
             fabric,
+            joining: None,
             lease: Span::from_millis(1000),
             first_coflow: 1,
             bypass: Span::ZERO,

@@ -13,9 +13,6 @@ use weir_testbed::{Place, SiteBed, SiteBedConfig};
 use weir_trace::synthetic::Draw;
 use weir_trace::wan::Excerpt;
 
-/// Payload of a full frame over the bytes that a link is charged for.
-const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
-
 /// Makes sites out of network namespaces, one host each, with a shaped link from each to each whose rate changes over
 /// and over, and sends over all of them at once, one TCP connection a link. Rates are drawn from those that were measured
 /// between regions of AWS (data/wan), and scaled.
@@ -170,7 +167,7 @@ fn follow(bed: &SiteBed, tracks: &[Track], start: Instant, every: Duration) -> a
 fn print(tracks: &[Track], every: Duration) {
     let mut rows = table(&["from", "to", "asked", "seen", "worst"], 2);
     for Track { link, asked, seen } in tracks {
-        let possible = |rate: u64| rate as f64 / 8.0 * PAYLOAD_SHARE * every.as_secs_f64();
+        let possible = |rate: u64| rate as f64 / 8.0 * Rate::PAYLOAD_SHARE * every.as_secs_f64();
         let shares = asked.iter().zip(seen).map(|(&rate, &bytes)| bytes as f64 / possible(rate));
         let worst = shares.fold(f64::INFINITY, f64::min);
         let sum = |values: &[u64]| values.iter().sum::<u64>() as f64;

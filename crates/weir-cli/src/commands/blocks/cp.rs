@@ -11,7 +11,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use weir_client::{Address, Client, ClientConfig, CoflowOptions, GetOptions};
+use weir_client::{Address, Client, ClientConfig, CoflowOptions, GetOptions, Host};
 
 /// This command renews the lease; what it leaves if it is killed ends so soon after.
 const LEASE_MS: u64 = 10_000;
@@ -24,7 +24,7 @@ const BLOCK: &str = "file";
 pub(crate) struct CpArgs {
     #[command(flatten)]
     peers: Peers,
-    /// Number of the host and absolute path of the file there, below a folder that its agent shares (`weir agent --share`)
+    /// The host, by name or number, and the absolute path of the file there, below a folder that its agent shares (`weir agent --share`)
     #[arg(value_name = "HOST:PATH")]
     from: Source,
     /// File to write, or `-` for standard output; a file here of the same name unless said
@@ -41,7 +41,7 @@ pub(crate) struct CpArgs {
 /// A file at a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Source {
-    host: u32,
+    host: Host,
     path: String,
 }
 
@@ -50,7 +50,7 @@ impl FromStr for Source {
 
     fn from_str(text: &str) -> Result<Source, String> {
         let (host, path) = text.split_once(':').ok_or("no host before the path, as in 3:/data/file")?;
-        let host = host.parse().map_err(|_| format!("{host:?} is no number of a host"))?;
+        let host = host.parse().map_err(|reason| format!("{host:?} is no host: {reason}"))?;
         if !path.starts_with('/') {
             return Err(format!("{path:?} is no absolute path"));
         }
@@ -102,7 +102,7 @@ fn copy(
     output: &OutputFile,
 ) -> Result<Got, Failure> {
     let Source { host, path } = &args.from;
-    let size = runtime.block_on(client.offer(coflow, BLOCK, *host, path)).map_err(said)?;
+    let size = runtime.block_on(client.offer(coflow, BLOCK, host, path)).map_err(said)?;
     let options = GetOptions { time_limit: Duration::from_secs(args.time_limit), ..GetOptions::default() };
     let mut got = None;
     output.write(|file| {
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_source_is_a_number_and_an_absolute_path_which_may_have_colons() {
         let source = "3:/data/a:b".parse::<Source>();
-        assert_eq!(source, Ok(Source { host: 3, path: "/data/a:b".to_owned() }));
+        assert_eq!(source, Ok(Source { host: Host::Number(3), path: "/data/a:b".to_owned() }));
         for text in ["", ":", "/data/file", "3:", "3:data", "-1:/data", "three:/data", "4294967296:/data"] {
             assert!(text.parse::<Source>().is_err(), "{text}");
         }

@@ -41,6 +41,7 @@ struct BlockRow {
 #[derive(Serialize)]
 struct HolderRow {
     host: u32,
+    name: String,
     data_address: String,
 }
 
@@ -52,14 +53,23 @@ impl BlockRow {
             bytes: holders.first().map_or(0, |holder| holder.size),
             holders: holders
                 .into_iter()
-                .map(|holder| HolderRow { host: holder.host, data_address: holder.data_address })
+                .map(|holder| HolderRow {
+                    host: holder.host,
+                    // Older coordinators say no names.
+                    name: if holder.host_name.is_empty() {
+                        holder.host.to_string()
+                    } else {
+                        holder.host_name
+                    },
+                    data_address: holder.data_address,
+                })
                 .collect(),
             hidden_holders,
         }
     }
 
     fn hosts(&self) -> String {
-        let mut hosts: Vec<String> = self.holders.iter().map(|holder| holder.host.to_string()).collect();
+        let mut hosts: Vec<String> = self.holders.iter().map(|holder| printable(&holder.name)).collect();
         if self.hidden_holders > 0 {
             hosts.push(format!("and {} more", self.hidden_holders));
         }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use weir_experiment::{Experiment, Live, LiveWork, MadeBy};
 use weir_model::{Bytes, CoflowId, CoflowSpec, HostId, Rate, Span};
 use weir_sim::{FlowRecord, Observer};
-use weir_testbed::live::{LiveOptions, LiveOutcome, Network, PAYLOAD_SHARE, RateChange, RelaySetup};
+use weir_testbed::live::{LiveOptions, LiveOutcome, Network, RateChange, RelaySetup};
 use weir_testbed::{MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, SiteBed, SiteBedConfig};
 
 /// Parallel connections between relays, as measured bandwidths are of many.
@@ -214,7 +214,7 @@ fn links(work: &LiveWork, outcome: &LiveOutcome) -> Vec<LearnedLink> {
         let during = changes.take_while(|change| change.0.nanos() < end.nanos()).map(|change| change.3);
         let had: Vec<f64> = std::iter::once(work.rates[from][to])
             .chain(during)
-            .map(|rate| megabits(rate.bytes_per_sec() * PAYLOAD_SHARE))
+            .map(|rate| megabits(rate.bytes_per_sec() * Rate::PAYLOAD_SHARE))
             .collect();
         LearnedLink {
             from,
@@ -271,7 +271,7 @@ impl Observer for Reads<'_> {
 }
 
 fn simulate(policy: &str, work: &LiveWork) -> Result<Times, Failure> {
-    let (fabric, changes) = work.simulated(PAYLOAD_SHARE).map_err(|reason| anyhow::anyhow!(reason))?;
+    let (fabric, changes) = work.simulated(Rate::PAYLOAD_SHARE).map_err(|reason| anyhow::anyhow!(reason))?;
     let mut reads = Reads::of(&work.coflows);
     let mut instance = weir_policy::create(policy)?;
     let options = weir_sim::Options::default();

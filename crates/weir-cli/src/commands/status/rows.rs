@@ -21,11 +21,15 @@ pub(super) struct Status {
 #[derive(Serialize)]
 struct AgentRow {
     host: u32,
+    name: String,
     data_address: String,
     blocks: u64,
     flows: u64,
     foreign_sent_bytes_per_s: f64,
     foreign_received_bytes_per_s: f64,
+    /// Payload that its links are planned with.
+    up_bytes_per_s: f64,
+    down_bytes_per_s: f64,
 }
 
 /// A live coflow.
@@ -82,11 +86,14 @@ impl Status {
                 .iter()
                 .map(|agent| AgentRow {
                     host: agent.host,
+                    name: agent.name.clone(),
                     data_address: agent.data_address.clone(),
                     blocks: agent.blocks,
                     flows: agent.flows,
                     foreign_sent_bytes_per_s: agent.foreign_sent_per_s,
                     foreign_received_bytes_per_s: agent.foreign_received_per_s,
+                    up_bytes_per_s: agent.up_bytes_per_s,
+                    down_bytes_per_s: agent.down_bytes_per_s,
                 })
                 .collect(),
             coflows: reply.coflows.iter().map(CoflowStatusRow::of).collect(),
@@ -109,7 +116,10 @@ impl Status {
             let [sent, received] = [agent.foreign_sent_bytes_per_s, agent.foreign_received_bytes_per_s];
             if sent > 0.0 || received > 0.0 {
                 let [sent, received] = [sent, received].map(Rate::from_bytes_per_sec);
-                text.push_str(&format!("host {}: foreign traffic {sent} up, {received} down\n", agent.host));
+                text.push_str(&format!(
+                    "host {}: foreign traffic {sent} up, {received} down\n",
+                    printable(&agent.name)
+                ));
             }
         }
         for record in &self.completed {

@@ -27,8 +27,8 @@ impl Measured {
                 first_plan_wait: Span::from_millis(100),
                 report_interval: Span::from_millis(20),
                 batch: Span::ZERO,
-                uplink: None,
                 measures_interface: true,
+                ..AgentConfig::default()
             });
         }
         pair.connect_all();

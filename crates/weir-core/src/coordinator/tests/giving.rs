@@ -41,7 +41,7 @@ struct Moving {
 /// Gifts by a look at every flow, slow and plain.
 fn obvious_gifts(coordinator: &Coordinator) -> BTreeMap<FlowRef, f64> {
     let mut flows = moving_flows(coordinator);
-    let fabric = &coordinator.fabric;
+    let fabric = coordinator.network.left();
     let capacity = |link: LinkId| fabric.capacity(link).bytes_per_sec();
     let mut free: Vec<f64> = (0..fabric.links().len() as u32).map(|link| capacity(LinkId(link))).collect();
     let mut touched = vec![false; free.len()];

@@ -11,6 +11,7 @@ mod differences;
 mod foreign;
 mod giving;
 mod holders;
+mod joining;
 mod leases;
 mod noise;
 mod offers;
@@ -58,6 +59,7 @@ fn config(hosts: u32, first_coflow: u64) -> CoordinatorConfig {
     let (deadline_margin, sync_interval) = (DeadlineMargin::NONE, Span::from_millis(10));
     CoordinatorConfig {
         fabric,
+        joining: None,
         lease: LEASE,
         first_coflow,
         bypass,
@@ -105,8 +107,7 @@ fn agent(host: u32, incarnation: u64) -> Agent {
         first_plan_wait: Span::from_millis(100),
         report_interval: Span::from_millis(20),
         batch: Span::ZERO,
-        uplink: None,
-        measures_interface: false,
+        ..AgentConfig::default()
     })
 }
 
@@ -219,10 +220,15 @@ impl Pair {
 
     /// Puts a block at `from` and lets host `to` get it; returns the agent's flow id.
     fn open(&mut self, coflow: u64, name: &str, size: u64, from: usize, to: u32) -> u64 {
-        self.agents[from].handle_put(block(coflow, name, size)).unwrap();
-        let flow = self.ask(coflow, name, from, to);
+        let flow = self.ask_block(coflow, name, size, from, to);
         self.settle();
         flow
+    }
+
+    /// Puts a block, and lets host `to` ask for it; nobody else hears of it yet.
+    fn ask_block(&mut self, coflow: u64, name: &str, size: u64, from: usize, to: u32) -> u64 {
+        self.agents[from].handle_put(block(coflow, name, size)).unwrap();
+        self.ask(coflow, name, from, to)
     }
 
     /// Lets host `to` ask `from` for a block; returns the agent's flow id. Nobody else hears of it yet.

@@ -12,6 +12,7 @@ fn request(coflow: u64, host: u32) -> v1::OfferRequest {
         host,
         path: "/data/file".to_owned(),
         identity: vec![7; 16],
+        ..v1::OfferRequest::default()
     }
 }
 

@@ -27,8 +27,7 @@ fn agent() -> Agent {
         first_plan_wait: Span::ZERO,
         report_interval: Span::ZERO,
         batch: Span::ZERO,
-        uplink: None,
-        measures_interface: false,
+        ..AgentConfig::default()
     })
 }
 

@@ -1,0 +1,330 @@
+//! The network that is planned on, and which of its hosts a number stands for.
+//!
+//! Agents, receivers and drivers name hosts by numbers, which say nothing of how many there are; a [`Fabric`] has its hosts
+//! in a row. Where the two meet is here, and nowhere else in the coordinator. A network is either closed, with the hosts that
+//! were given and no other, or open: a host has its place from the moment at which its agent comes, or at which an agent has
+//! a flow for it, and links as fast as its agent says.
+//!
+//! A place stays with its host's number while the host is away. Once there are [`limits::MAX_HOSTS`], places of hosts
+//! without an agent and without flows go to others.
+
+use super::state::{Coordinator, HelloError, SessionId};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_model::{Fabric, FabricError, HostId, LinkId, Path, Rate, Span, Time};
+use weir_policy::Plan;
+use weir_proto::{limits, v1};
+
+/// How hosts that were not given are planned with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Joining {
+    /// Link rate of a host whose agent says none, headers included; without one such an agent is refused.
+    pub link_rate: Option<Rate>,
+    /// The share of a link's rate that is planned with: what is left after headers, and what is set aside.
+    pub share: f64,
+}
+
+/// The network grows by this part of what there is, so that few joins make the table of live coflows anew,
+const GROWTH: f64 = 0.25;
+/// and by so many places at least.
+const LEAST_GROWTH: u32 = 16;
+/// What the links of a place without a host have. Nothing is ever sent there.
+const UNUSED: Rate = Rate::from_bytes_per_sec(1.0);
+/// Hosts that others send to and whose agents never came, at most.
+const MAX_EXPECTED: usize = 1_000;
+/// Places without a use are looked for no more often than this.
+const SEARCH_INTERVAL: Span = Span::from_millis(1_000);
+
+/// A host of the network.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Member {
+    number: u32,
+    /// As its agent said; empty if that said none, or never came.
+    name: String,
+    /// Whether its agent ever came, or it was given.
+    is_known: bool,
+}
+
+/// Hosts by number, and their links.
+#[derive(Clone, Debug)]
+pub(super) struct Network {
+    /// Every link whole,
+    whole: Fabric,
+    /// and less what others use of it.
+    left: Fabric,
+    /// By place; places beyond it are not used yet.
+    members: Vec<Member>,
+    places: BTreeMap<u32, HostId>,
+    /// Places whose hosts were forgotten.
+    free: Vec<HostId>,
+    expected: usize,
+    searched: Option<Time>,
+    /// None: no other hosts than those given.
+    joining: Option<Joining>,
+}
+
+impl Network {
+    /// The hosts of a fabric, numbered in a row, and those that may join.
+    pub(super) fn new(fabric: &Fabric, joining: Option<Joining>) -> Network {
+        let member = |number: u32| Member { number, name: String::new(), is_known: true };
+        Network {
+            whole: fabric.clone(),
+            left: fabric.clone(),
+            members: (0..fabric.hosts()).map(member).collect(),
+            places: (0..fabric.hosts()).map(|number| (number, HostId(number))).collect(),
+            free: Vec::new(),
+            expected: 0,
+            searched: None,
+            joining,
+        }
+    }
+
+    /// Every link as it would be without foreign traffic.
+    pub(super) fn whole(&self) -> &Fabric {
+        &self.whole
+    }
+
+    /// What policies see: every link less foreign traffic.
+    pub(super) fn left(&self) -> &Fabric {
+        &self.left
+    }
+
+    /// Where a host is in the fabric; `None` if its number is not known.
+    pub(super) fn place(&self, host: u32) -> Option<HostId> {
+        self.places.get(&host).copied()
+    }
+
+    /// The name that a host's agent said; its number if it said none.
+    pub(super) fn name(&self, host: u32) -> String {
+        let name = self.place(host).map_or("", |place| &self.members[place.index()].name);
+        if name.is_empty() { host.to_string() } else { name.to_owned() }
+    }
+
+    /// What stands for a link, with the host's name where it is one of a host.
+    pub(super) fn link_name(&self, link: LinkId) -> String {
+        use weir_model::LinkKind;
+        let kind = self.whole.links()[link.index()].kind;
+        let number = |place: HostId| self.members.get(place.index()).map_or(0, |member| member.number);
+        match kind {
+            LinkKind::Uplink(place) => format!("host {} up", self.name(number(place))),
+            LinkKind::Downlink(place) => format!("host {} down", self.name(number(place))),
+            other => other.to_string(),
+        }
+    }
+
+    pub(super) fn uplink(&self, host: u32) -> Option<LinkId> {
+        self.whole.uplink(self.place(host)?)
+    }
+
+    pub(super) fn downlink(&self, host: u32) -> Option<LinkId> {
+        self.whole.downlink(self.place(host)?)
+    }
+
+    /// Payload in bytes per second that a link is planned with, foreign traffic aside.
+    pub(super) fn planned(&self, link: Option<LinkId>) -> f64 {
+        link.map_or(0.0, |link| self.whole.capacity(link).bytes_per_sec())
+    }
+
+    pub(super) fn path(&self, source: u32, destination: u32) -> Option<Path> {
+        self.whole.path(self.place(source)?, self.place(destination)?)
+    }
+
+    /// Leaves this much of a link to policies.
+    pub(super) fn leave(&mut self, link: LinkId, capacity: Rate) -> Result<(), FabricError> {
+        self.left.set_capacity(link, capacity)
+    }
+
+    /// The number under which a host of that name is known.
+    pub(super) fn number_of(&self, name: &str) -> Option<u32> {
+        let named = |member: &&Member| member.name == name && self.places.contains_key(&member.number);
+        self.members.iter().find(named).map(|member| member.number)
+    }
+
+    /// Gives a host the links that it says it has, up and down, where hosts say it; true if any is another one now.
+    fn set_rates(&mut self, place: HostId, rates: [Rate; 2]) -> bool {
+        let links = self.whole.uplink(place).zip(self.whole.downlink(place));
+        let Some((up, down)) = links else { return false };
+        let mut changed = false;
+        for (link, rate) in [up, down].into_iter().zip(rates) {
+            if self.whole.capacity(link) != rate && self.whole.set_capacity(link, rate).is_ok() {
+                // What foreign traffic leaves of it is told anew with the next report.
+                changed |= self.left.set_capacity(link, rate).is_ok();
+            }
+        }
+        changed
+    }
+
+    /// Adds places without hosts; true if there was room.
+    fn grow(&mut self) -> bool {
+        let hosts = self.whole.hosts();
+        let more = ((f64::from(hosts) * GROWTH) as u32).max(LEAST_GROWTH);
+        let until = hosts.saturating_add(more).min(limits::MAX_HOSTS);
+        for _ in hosts..until {
+            let added =
+                self.whole.add_host(UNUSED, UNUSED, None).and(self.left.add_host(UNUSED, UNUSED, None));
+            debug_assert!(added.is_ok(), "the rate of an unused link is above 0");
+        }
+        hosts < until
+    }
+
+    /// A place for one more host; `None` if there is none. Says whether the fabric has grown for it.
+    fn take_place(&mut self) -> Option<(HostId, bool)> {
+        if let Some(place) = self.free.pop() {
+            return Some((place, false));
+        }
+        let grown = self.members.len() >= self.whole.hosts() as usize;
+        if grown && !self.grow() {
+            return None;
+        }
+        self.members.push(Member::default());
+        Some((HostId((self.members.len() as u32).saturating_sub(1)), grown))
+    }
+
+    /// Forgets hosts that nobody uses.
+    fn forget_unused(&mut self, used: &BTreeSet<u32>) {
+        let unused: Vec<u32> = self.places.keys().copied().filter(|number| !used.contains(number)).collect();
+        for number in unused {
+            let Some(place) = self.places.remove(&number) else { continue };
+            self.expected = self.expected.saturating_sub(usize::from(!self.members[place.index()].is_known));
+            self.members[place.index()] = Member::default();
+            self.free.push(place);
+        }
+    }
+}
+
+impl Coordinator {
+    /// The payload rates, up and down, that a host is planned with whose agent says these link rates.
+    fn planned_rates(&self, said: [f64; 2]) -> Option<[Rate; 2]> {
+        let joining = self.network.joining?;
+        let sound = |rate: f64| rate.is_finite() && rate > 0.0;
+        let of = |said: f64| {
+            let said = sound(said).then(|| Rate::from_bytes_per_sec(said));
+            let rate = said.or(joining.link_rate)?.scaled(joining.share);
+            sound(rate.bytes_per_sec()).then_some(rate)
+        };
+        Some([of(said[0])?, of(said[1])?])
+    }
+
+    /// Whether a host whose agent comes may be of the network, and with which links. Refuses a number or a name that is
+    /// another host's.
+    pub(super) fn may_join(&self, hello: &v1::Hello) -> Result<Option<[Rate; 2]>, HelloError> {
+        let (host, name) = (hello.host, hello.name.as_str());
+        if name.len() > limits::MAX_HOST_NAME_BYTES || name.chars().any(char::is_control) {
+            return Err(HelloError::Name(name.chars().filter(|c| !c.is_control()).take(64).collect()));
+        }
+        if self.network.joining.is_none() {
+            let hosts = self.network.whole().hosts();
+            return self.network.place(host).map(|_| None).ok_or(HelloError::Host { host, hosts });
+        }
+        if host >= limits::MAX_HOST_NUMBER {
+            return Err(HelloError::Number(host));
+        }
+        let said = [hello.up_bytes_per_s, hello.down_bytes_per_s];
+        let rates = self.planned_rates(said).ok_or_else(|| HelloError::LinkRate(label(host, name)))?;
+        let is_here = |number: &u32| self.hosts.contains_key(number);
+        if let Some(place) = self.network.place(host) {
+            let other = &self.network.members[place.index()];
+            if other.is_known && other.name != name && is_here(&host) {
+                let other = self.network.name(host);
+                return Err(HelloError::NumberTaken { number: host, name: label(host, name), other });
+            }
+        }
+        let elsewhere = self.network.number_of(name).filter(|&number| !name.is_empty() && number != host);
+        if let Some(number) = elsewhere.filter(is_here) {
+            let address = self.hosts.get(&number).and_then(|session| self.agents.get(session));
+            let address = address.map(|agent| agent.data_address.clone()).unwrap_or_default();
+            return Err(HelloError::Taken { host: label(host, name), address });
+        }
+        Ok(Some(rates))
+    }
+
+    /// Gives a host that may join its place, name and links.
+    pub(super) fn join(
+        &mut self,
+        now: Time,
+        host: u32,
+        name: &str,
+        rates: [Rate; 2],
+    ) -> Result<(), HelloError> {
+        let before = self.network.number_of(name).filter(|&number| !name.is_empty() && number != host);
+        let place = self.place_for(now, host).ok_or(HelloError::TooManyHosts)?;
+        if let Some(before) = before.and_then(|number| self.network.place(number)) {
+            // It had another number before.
+            self.network.members[before.index()].name.clear();
+        }
+        let member = &mut self.network.members[place.index()];
+        self.network.expected = self.network.expected.saturating_sub(usize::from(!member.is_known));
+        (member.is_known, member.name) = (true, name.to_owned());
+        self.give_rates(now, place, rates);
+        Ok(())
+    }
+
+    /// A host's links have become faster or slower, as its agent says.
+    pub(super) fn handle_link_rates(&mut self, now: Time, session: SessionId, said: &v1::LinkRates) {
+        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
+        let said = [said.up_bytes_per_s, said.down_bytes_per_s];
+        if let Some((place, rates)) = self.network.place(host).zip(self.planned_rates(said)) {
+            self.give_rates(now, place, rates);
+        }
+    }
+
+    fn give_rates(&mut self, now: Time, place: HostId, rates: [Rate; 2]) {
+        if self.network.set_rates(place, rates) {
+            self.disturb_senders();
+            self.count("link_rates_changed");
+            self.want_plan(now);
+        }
+    }
+
+    /// Whether flows to a host can be planned: its place is known, or made for an agent that is not back yet, or that is yet
+    /// to come. Until that says more, the host has links as fast as the sender's or as the default says.
+    pub(super) fn expect(&mut self, now: Time, sender: u32, host: u32) -> bool {
+        if self.network.place(host).is_some() {
+            return true;
+        }
+        let is_open = self.network.joining.is_some() && host < limits::MAX_HOST_NUMBER;
+        if !is_open || self.network.expected >= MAX_EXPECTED {
+            return false;
+        }
+        let of_sender = self.network.uplink(sender).map(|link| self.network.whole().capacity(link));
+        let rates = self.planned_rates([0.0; 2]).or(of_sender.map(|rate| [rate; 2]));
+        let Some((place, rates)) = rates.and_then(|rates| Some((self.place_for(now, host)?, rates))) else {
+            return false;
+        };
+        self.network.set_rates(place, rates);
+        true
+    }
+
+    /// The place of a host, made if it has none; `None` if there are too many. Coflows go on where the network grows for it.
+    fn place_for(&mut self, now: Time, host: u32) -> Option<HostId> {
+        if let Some(place) = self.network.place(host) {
+            return Some(place);
+        }
+        let is_full = self.network.places.len() >= limits::MAX_HOSTS as usize;
+        let is_early = self.network.searched.is_some_and(|at| now < at + SEARCH_INTERVAL);
+        if is_full && !is_early {
+            self.network.searched = Some(now);
+            let ends = self.flows.values().flat_map(|flow| [flow.host, flow.destination]);
+            let used: BTreeSet<u32> = ends.chain(self.hosts.keys().copied()).collect();
+            self.network.forget_unused(&used);
+        }
+        let (place, grown) = self.network.take_place()?;
+        if grown {
+            self.advance(now);
+            self.table.refit(self.network.left());
+            self.plan = Plan::default();
+            self.gifts.clear();
+            self.disturb_senders();
+            self.count("networks_grown");
+            self.want_plan(now);
+        }
+        self.network.members[place.index()] = Member { number: host, ..Member::default() };
+        self.network.places.insert(host, place);
+        self.network.expected = self.network.expected.saturating_add(1);
+        Some(place)
+    }
+}
+
+/// What a host is called in messages.
+pub(super) fn label(host: u32, name: &str) -> String {
+    if name.is_empty() { host.to_string() } else { name.to_owned() }
+}
