@@ -86,6 +86,10 @@ enum Command {
     Why(commands::blocks::CoflowArgs),
     /// Show what is moving, and what each coflow waits for
     Status(commands::status::StatusArgs),
+    /// List the hosts: those that are there, and those that were
+    Hosts(commands::hosts::HostsArgs),
+    /// Have a host take no more blocks, before it is stopped
+    Drain(commands::hosts::DrainArgs),
     /// Measure on this machine
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
@@ -193,6 +197,8 @@ fn main() -> ExitCode {
         Command::List(args) => commands::blocks::list(args),
         Command::Why(args) => commands::blocks::why(args),
         Command::Status(args) => commands::status::status(&args),
+        Command::Hosts(args) => commands::hosts::hosts(args),
+        Command::Drain(args) => commands::hosts::drain(args),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Task(args) => commands::daemons::task(args),
     };

@@ -67,7 +67,8 @@ pub use weir_net::{Address, AddressError};
 pub use weir_proto::host::Host;
 pub use weir_proto::v1::Admission as AdmissionState;
 pub use weir_proto::v1::{
-    BlockHolders, CoflowOptions, CoflowRecord, CoflowStatus, DescribeReply, Pattern, StatusReply,
+    BlockHolders, CoflowOptions, CoflowRecord, CoflowStatus, DescribeReply, DrainReply, HostAway, Pattern,
+    StatusReply,
 };
 pub use weir_proto::v1::{CoflowPlace, ControllerStatus, LinkState};
 
@@ -110,6 +111,14 @@ pub struct Client {
     pool: Arc<pool::Pool>,
     locator: Arc<locator::Locator>,
     relays: Arc<Mutex<calls::Relays>>,
+}
+
+/// Number and name of a host, as requests have them.
+fn named(host: &Host) -> (u32, String) {
+    match host {
+        Host::Number(number) => (*number, String::new()),
+        Host::Name(name) => (0, name.clone()),
+    }
 }
 
 impl Client {
@@ -321,10 +330,7 @@ impl Client {
         let client = self.coordinator()?;
         let identity = Identity::drawn(rand::random()).to_wire();
         let (block, path) = (block.to_owned(), path.to_owned());
-        let (host, host_name) = match host {
-            Host::Number(number) => (*number, String::new()),
-            Host::Name(name) => (0, name.clone()),
-        };
+        let (host, host_name) = named(host);
         let request = v1::OfferRequest { coflow, block, host, path, identity, host_name };
         let reply = retry(self.coordinator_name(), || {
             let (mut client, request) = (client.clone(), request.clone());
@@ -332,6 +338,22 @@ impl Client {
         })
         .await?;
         Ok(reply.size)
+    }
+
+    /// Has a host take no more blocks, so that it can be stopped once the coflows that it serves have ended; or takes that
+    /// back. Says what it holds and serves.
+    ///
+    /// # Errors
+    /// No coordinator is configured or reachable, or the host has no agent there.
+    pub async fn drain(&self, host: &Host, undo: bool) -> Result<DrainReply, Error> {
+        let client = self.coordinator()?;
+        let (host, host_name) = named(host);
+        let request = v1::DrainRequest { host, host_name, undo };
+        let reply = retry(self.coordinator_name(), || {
+            let (mut client, request) = (client.clone(), request.clone());
+            async move { client.drain(request).await }
+        });
+        reply.await
     }
 
     async fn put(&self, put: v1::PutRequest) -> Result<(), Error> {

@@ -108,6 +108,10 @@ impl Coordinator for Fake {
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         unknown()
     }
+    async fn drain(&self, _: Request<v1::DrainRequest>) -> Result<Response<v1::DrainReply>, Status> {
+        Err(Status::unimplemented("of an older version"))
+    }
+
     async fn offer(&self, _: Request<v1::OfferRequest>) -> Result<Response<v1::OfferReply>, Status> {
         unknown()
     }

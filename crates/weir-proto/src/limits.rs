@@ -42,6 +42,8 @@ pub const MAX_ENDED_RANGES: usize = 200_000;
 /// Ranges of ids that were unregistered though no agent has told of their coflows: of earlier processes and of hosts that
 /// are away, or never given by anybody. A further one is not remembered; should its coflow come, it ends with its lease.
 pub const MAX_UNSEEN_ENDS: usize = 65_536;
+/// Most hosts without a session that a status lists.
+pub const MAX_HOSTS_AWAY_SHOWN: usize = 1_000;
 /// Most hosts of an open network; a further one is refused.
 pub const MAX_HOSTS: u32 = 10_000;
 /// Numbers of hosts are below this.

@@ -7,7 +7,9 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use weir_core::agent::Pacing;
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, Wire, first_coflow};
+use weir_core::coordinator::{
+    Coordinator, CoordinatorConfig, DeadlineMargin, Joining, Output, Wire, first_coflow,
+};
 use weir_core::serving::Conversation;
 use weir_model::{Fabric, Span, Time};
 
@@ -67,14 +69,17 @@ impl World {
         let life = self.number();
         let now = self.coordinator.now(self.now);
         let random = self.rng.random();
-        let fabric = Fabric::big_switch(self.settings.hosts, self.settings.link);
+        let fabric = match self.settings.is_open {
+            true => Ok(Fabric::without_hosts()),
+            false => Fabric::big_switch(self.settings.hosts, self.settings.link),
+        };
         let policy = weir_policy::find(&self.settings.policy);
         let (Ok(fabric), Ok(policy)) = (fabric, policy) else {
             return self.violate(format!("no such hosts, or no policy {}", self.settings.policy));
         };
         let config = CoordinatorConfig {
             fabric,
-            joining: None,
+            joining: self.settings.is_open.then_some(Joining { link_rate: None, share: 1.0 }),
             lease: LEASE,
             first_coflow: first_coflow(now.nanos() / 1_000_000, random),
             coflow_lease: Span::from_millis(600_000),
@@ -154,7 +159,7 @@ impl World {
                 Output::Unregistered(done) => self.reply(done.token, Reply::Unregistered(done.record)),
                 Output::Decided(decided) => self.reply(decided.token, Reply::Decided(decided.reply)),
                 // Nobody asks for one.
-                Output::Offered(_) => {}
+                Output::Offered(_) | Output::Drained(_) => {}
                 Output::Located(answer) => self.reply(answer.token, Reply::Located(answer.reply)),
             }
         }

@@ -237,6 +237,10 @@ pub(crate) enum Event {
     AgentStarts {
         host: u32,
     },
+    /// A host is to take blocks again.
+    Undrain {
+        host: u32,
+    },
     RelayStarts {
         relay: u32,
     },

@@ -4,7 +4,9 @@ use crate::content::Part;
 use crate::events::Event;
 use crate::world::World;
 use rand::RngExt;
+use weir_core::agent::Agent;
 use weir_core::coordinator::SessionId;
+use weir_proto::v1;
 
 impl World {
     /// The next fault, while there are to be any.
@@ -94,6 +96,52 @@ impl World {
         }
     }
 
+    /// Somebody has a host take no more blocks, for a while.
+    fn drain_some_host(&mut self) {
+        let host = self.some_host();
+        if self.ask_to_drain(host, false) {
+            self.hosts[host as usize].drained_until = self.now + self.millis(50, 3_000);
+            let after = self.millis(50, 500);
+            self.later(after, Event::Undrain { host });
+        }
+    }
+
+    /// Asks the coordinator to; false if it does not hear it.
+    fn ask_to_drain(&mut self, host: u32, undo: bool) -> bool {
+        let (now, token) = (self.coordinator.now(self.now), self.number());
+        let is_standing = self.coordinator.stopped_until > self.now;
+        let Some(core) = self.coordinator.core.as_mut().filter(|_| !is_standing) else { return false };
+        // Half of the hosts are called by their names.
+        let host_name = if host.is_multiple_of(2) { format!("host-{host}") } else { String::new() };
+        core.handle_drain(now, token, &v1::DrainRequest { host, host_name, undo });
+        self.settle_coordinator();
+        true
+    }
+
+    /// Its time is over, and the host is to take blocks again. What was asked before may be on its way still: whoever wants it
+    /// undone asks once at least, after it, and until the agent does it.
+    pub(crate) fn undrain(&mut self, host: u32) {
+        let is_over = self.now > self.hosts[host as usize].drained_until;
+        let is_asked = is_over && self.ask_to_drain(host, true);
+        let is_draining = self.hosts[host as usize].agent.as_ref().is_none_or(Agent::is_draining);
+        if !is_asked || is_draining {
+            let after = self.millis(50, 500);
+            self.later(after, Event::Undrain { host });
+        }
+    }
+
+    /// The links of a host are faster or slower from now on, as its agent finds out.
+    fn change_some_link(&mut self) {
+        let host = self.some_host();
+        let rate = self.settings.link.scaled([0.5, 1.0, 2.0][self.rng.random_range(0..3)]);
+        let side = &mut self.hosts[host as usize];
+        side.link_rate = Some(rate);
+        if let Some(agent) = &mut side.agent {
+            agent.handle_link_rates([Some(rate); 2]);
+            self.settle_agent(host);
+        }
+    }
+
     pub(crate) fn fail(&mut self) {
         if self.is_calm() {
             return;
@@ -102,9 +150,12 @@ impl World {
             return self.next_fault();
         }
         let kills = self.settings.kills_coordinators && self.rng.random();
-        let kinds = if self.settings.is_controlled() { 26 + World::KINDS } else { 26 };
+        let own = if self.settings.is_open { 30 } else { 26 };
+        let kinds = if self.settings.is_controlled() { own + World::KINDS } else { own };
         match if kills { 0 } else { self.rng.random_range(0..kinds) } {
-            kind @ 26.. => self.fail_controllers(kind - 26),
+            kind if kind >= own => self.fail_controllers(kind - own),
+            26..28 => self.drain_some_host(),
+            28.. => self.change_some_link(),
             0 => self.coordinator_dies(),
             1..4 => {
                 let host = self.some_host();

@@ -14,7 +14,7 @@ use weir_core::agent::{
 };
 use weir_core::coordinator::SessionId;
 use weir_core::serving::{Conversation, Relays};
-use weir_model::{Span, Time};
+use weir_model::{Rate, Span, Time};
 
 /// How long a batch of the journal takes at most.
 const WRITE: Span = Span::from_millis(2);
@@ -42,6 +42,12 @@ pub(crate) struct Host {
     pub(crate) stopped_until: Time,
     /// Relays that it may send by.
     pub(crate) relays: Relays,
+    /// When its agent was started last.
+    pub(crate) began: Time,
+    /// What its links carry, where that has changed.
+    pub(crate) link_rate: Option<Rate>,
+    /// Until when somebody may want it drained.
+    pub(crate) drained_until: Time,
 }
 
 impl Host {
@@ -61,6 +67,9 @@ impl Host {
             is_down: false,
             stopped_until: Time::ZERO,
             relays: Relays::new(0, Vec::new()),
+            began: Time::ZERO,
+            link_rate: None,
+            drained_until: Time::ZERO,
         }
     }
 
@@ -85,11 +94,15 @@ impl World {
         }
         let site = self.site_of_host(host);
         let relays = Relays::new(site, self.relays_of_site(site));
+        let (is_open, link) = (self.settings.is_open, self.settings.link);
         let side = &mut self.hosts[host as usize];
-        (side.is_down, side.relays) = (false, relays);
+        (side.is_down, side.relays, side.began) = (false, relays, self.now);
         let now = side.now(self.now);
+        let rate = side.link_rate.unwrap_or(link);
         let mut agent = Agent::new(AgentConfig {
             host,
+            name: if is_open { format!("host-{host}") } else { String::new() },
+            links: [is_open.then_some(rate); 2],
             data_address: address_of(host).to_string(),
             incarnation: now.nanos(),
             spool_identity: side.spool_identity,

@@ -334,6 +334,8 @@ impl World {
                 self.put_later(number, block);
                 self.settle_agent(host);
             }
+            // The task waits for its host to take blocks again.
+            Err(PutError::Draining) if side.drained_until > Time::ZERO => self.put_later(number, block),
             Err(PutError::Ended(_)) if self.jobs[number].stage != Stage::Moving => {}
             Err(error) => self.violate(format!("block {block} of job {number} is not taken: {error}")),
         }

@@ -2,7 +2,7 @@
 
 use crate::content::{Content, Part, read_parts};
 use crate::events::{Call, Caller, Event, Reply};
-use crate::world::{BEGIN, World};
+use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -286,9 +286,9 @@ impl World {
     /// Where nothing fails, whoever waits for a block hears at once that it was put.
     fn check_word(&mut self, number: usize, since: Time) {
         let get = &self.gets[number];
-        // Agents have found the coordinator by then.
-        let settled = BEGIN + Span::from_millis(1_000);
         let block = &self.jobs[get.job].blocks[get.block];
+        // Its agent has found the coordinator by then.
+        let settled = self.hosts[block.host as usize].began + Span::from_millis(1_000);
         let due = block.put_at.max(since).max(settled) + ANSWERED;
         if self.report.faults == 0 && block.is_put && due < self.now {
             self.violate(format!("get {number} hears late of a block that was put"));

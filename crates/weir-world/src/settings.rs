@@ -12,6 +12,9 @@ const KILLING_COORDINATORS: u64 = 7;
 /// In one seed of so many machines are lost, which takes some of what is checked; in every other one of them puts are durable.
 const LOSING_MACHINES: u64 = 3;
 
+/// In one seed of so many the coordinator is told of no hosts: they join.
+const OPEN: u64 = 3;
+
 /// Relays of a site that seeds take in turn.
 const RELAYS: [u32; 11] = [2, 1, 0, 2, 1, 2, 0, 2, 1, 2, 2];
 /// Controllers that seeds take in turn.
@@ -50,6 +53,8 @@ pub struct Settings {
     pub loses_machines: bool,
     /// Whether agents sync what a put is answered for (`--durable machine`).
     pub durable: bool,
+    /// Whether hosts join as they come, some of them late, are drained, and have links that become faster and slower.
+    pub is_open: bool,
     /// When all has to be over, counted from when the last fault is repaired.
     pub patience: Span,
     /// Prints every event.
@@ -66,6 +71,7 @@ impl Settings {
             kills_coordinators: seed % KILLING_COORDINATORS == KILLING_COORDINATORS - 1,
             loses_machines: seed.is_multiple_of(LOSING_MACHINES),
             durable: seed.is_multiple_of(2 * LOSING_MACHINES),
+            is_open: seed % OPEN == OPEN - 1,
             relays: RELAYS[(seed % RELAYS.len() as u64) as usize],
             controllers: CONTROLLERS[(seed % CONTROLLERS.len() as u64) as usize],
             ..usual
@@ -109,6 +115,7 @@ impl Settings {
             kills_coordinators: false,
             loses_machines: false,
             durable: false,
+            is_open: false,
             patience: Span::from_millis(120_000),
             trace: false,
         }

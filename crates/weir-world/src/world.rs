@@ -132,7 +132,13 @@ impl World {
     fn begin(&mut self) {
         self.start_coordinator();
         for host in 0..self.settings.hosts {
-            self.start_agent(host);
+            // One host in four of an open network joins while coflows move.
+            if self.settings.is_open && self.rng.random_range(0..4) == 0 {
+                let after = self.millis(1, 2_000);
+                self.later(after, Event::AgentStarts { host });
+            } else {
+                self.start_agent(host);
+            }
         }
         for relay in 0..self.relays.len() as u32 {
             self.start_relay(relay);
@@ -316,7 +322,11 @@ impl World {
             Event::Dies { job } => self.die(job),
             Event::CoordinatorDies => self.coordinator_dies(),
             Event::CoordinatorStarts => self.start_coordinator(),
-            Event::AgentStarts { host } => self.start_agent(host),
+            Event::AgentStarts { host } if self.hosts[host as usize].agent.is_none() => {
+                self.start_agent(host)
+            }
+            Event::AgentStarts { .. } => {}
+            Event::Undrain { host } => self.undrain(host),
             Event::RelayStarts { relay } => self.start_relay(relay),
             Event::ServerStarts { server } => self.start_server(server),
             Event::MakerStarts { maker } => self.start_maker(maker),

@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod controller;
 pub(crate) mod daemons;
 pub(crate) mod experiment;
+pub(crate) mod hosts;
 pub(crate) mod live;
 pub(crate) mod outputs;
 pub(crate) mod packet;

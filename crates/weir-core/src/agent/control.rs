@@ -56,6 +56,11 @@ impl Agent {
         self.standing = Standing { accepted_ns: 0, refused: true, ..self.standing };
     }
 
+    /// Whether it takes no more blocks.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
     /// The number of this host.
     pub fn host(&self) -> u32 {
         self.config.host
@@ -106,6 +111,7 @@ impl Agent {
             }
             Some(Kind::CoflowEnding(ending)) => self.settle(now, ending.coflow),
             Some(Kind::Offer(offer)) => self.outputs.push_back(Output::Offer(offer)),
+            Some(Kind::Drain(drain)) => self.drain(drain.on),
             Some(Kind::Notice(notice)) => self.outputs.push_back(Output::Notice(notice.text)),
             Some(Kind::Accepted(accepted)) => {
                 self.standing = Standing { accepted_ns: accepted.at_ns, refused: false, ..self.standing };
@@ -117,6 +123,15 @@ impl Agent {
             }
             Some(Kind::Keepalive(_)) | None => {}
         }
+    }
+
+    fn drain(&mut self, on: bool) {
+        if std::mem::replace(&mut self.draining, on) != on {
+            self.write_down(JournalEntry::Draining(on));
+            let what = if on { "takes no more blocks: it is being drained" } else { "takes blocks again" };
+            self.outputs.push_back(Output::Notice(format!("this host {what}")));
+        }
+        self.send(v1::agent_event::Kind::Drain(v1::Drain { on }));
     }
 
     /// What became of a file that the coordinator asked for.

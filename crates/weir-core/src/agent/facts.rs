@@ -172,6 +172,8 @@ pub enum JournalEntry {
     /// What follows was written down since the machine started with this name. Agents of version 0.1 before there was more
     /// than one way to be durable skip it as a damaged line.
     Boot(String),
+    /// The agent takes no more blocks, or takes them again. Agents of before there was this skip it as a damaged line.
+    Draining(bool),
 }
 
 /// What an agent wants done, in this order.
@@ -272,6 +274,9 @@ pub enum PutError {
     /// What is put could not be made to survive the agent's process.
     #[error("the agent's spool has no room for more: {0}")]
     NoSpace(String),
+    /// The host is to be stopped.
+    #[error("this host is being drained: it takes no more blocks; put it at another one")]
+    Draining,
     /// The agent holds as many blocks as it may.
     #[error("this agent already holds {max} blocks", max = limits::MAX_BLOCKS_PER_AGENT)]
     Full,

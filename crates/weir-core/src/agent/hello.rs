@@ -57,6 +57,7 @@ impl Agent {
             accepted_ns: self.standing.accepted_ns,
             refused: self.standing.refused,
             name: self.config.name.clone(),
+            draining: self.draining,
             up_bytes_per_s: said(self.config.links[0]),
             down_bytes_per_s: said(self.config.links[1]),
             ..v1::Hello::default()

@@ -31,6 +31,7 @@ impl Agent {
             cursor.0 = match std::mem::replace(&mut cursor.0, Stage::Over) {
                 Stage::Ended => {
                     facts.extend(self.boot.clone().map(JournalEntry::Boot));
+                    facts.extend(self.draining.then_some(JournalEntry::Draining(true)));
                     facts.extend(
                         self.ended.ranges().map(|range| JournalEntry::EndedRange(range.first, range.last)),
                     );

@@ -84,6 +84,8 @@ pub struct Agent {
     pub(super) owners: BTreeMap<String, (u64, String)>,
     /// The name of the machine's start in which the journal was written last.
     pub(super) boot: Option<String>,
+    /// Whether it takes no more blocks, for the host is to be stopped.
+    pub(super) draining: bool,
     /// Blocks whose files changed since they were put.
     pub(super) changed: BTreeSet<(u64, String)>,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
@@ -143,6 +145,7 @@ impl Agent {
             held: BTreeMap::new(),
             owners: BTreeMap::new(),
             boot: None,
+            draining: false,
             changed: BTreeSet::new(),
             coflows: BTreeMap::new(),
             ended: IdSet::default(),
@@ -218,6 +221,7 @@ impl Agent {
             JournalEntry::Ended(coflow) => self.forget(coflow, coflow),
             JournalEntry::EndedRange(first, last) => self.forget(first, last),
             JournalEntry::Boot(boot) => self.boot = Some(boot),
+            JournalEntry::Draining(on) => self.draining = on,
         }
     }
 
@@ -255,6 +259,9 @@ impl Agent {
                 self.outputs.push_back(Output::Discard(block.path));
             }
             return Ok(());
+        }
+        if self.draining {
+            return Err(PutError::Draining);
         }
         if self.blocks.len() >= limits::MAX_BLOCKS_PER_AGENT {
             return Err(PutError::Full);

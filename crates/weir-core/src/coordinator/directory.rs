@@ -213,6 +213,7 @@ impl Coordinator {
         self.waiting.remove(token);
         self.awaited.waiting.remove(token);
         self.offers.give_up(token);
+        self.drains.give_up(token);
     }
 
     /// The next reply to a `Locate`.

@@ -108,7 +108,7 @@ impl Coordinator {
     }
 
     /// The smaller, the sooner a block of this holder would be at the receiver.
-    fn rank(&self, session: SessionId, holder: u32, promised: &Promised) -> (bool, Span, u64, u32) {
+    fn rank(&self, session: SessionId, holder: u32, promised: &Promised) -> (bool, bool, Span, u64, u32) {
         let receiver = promised.0;
         let (mut owed, mut between) = (self.promises.owed_by(holder, promised) as f64, 0.0);
         for flow in self.agents.get(&session).into_iter().flat_map(|agent| &agent.flows) {
@@ -119,6 +119,7 @@ impl Coordinator {
         }
         let uplink = self.network.uplink(holder);
         let rate = uplink.map_or(f64::INFINITY, |link| self.network.left().capacity(link).bytes_per_sec());
-        (holder != receiver, Span::from_secs_ceil(owed / rate), between as u64, holder)
+        let draining = self.is_draining(session);
+        (holder != receiver, draining, Span::from_secs_ceil(owed / rate), between as u64, holder)
     }
 }

@@ -5,6 +5,7 @@ mod ancestry;
 mod callers;
 mod differences;
 mod directory;
+mod draining;
 mod dues;
 mod ending;
 mod foreign;
@@ -26,6 +27,7 @@ mod witnesses;
 
 pub use admission::{DeadlineMargin, Decision};
 pub use directory::{Answer, RegisterError, SealError};
+pub use draining::Drained;
 pub use ending::Unregistered;
 pub use foreign::Wire;
 pub use network::Joining;

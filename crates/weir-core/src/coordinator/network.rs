@@ -42,6 +42,8 @@ struct Member {
     name: String,
     /// Whether its agent ever came, or it was given.
     is_known: bool,
+    /// When its agent's last session ended.
+    away: Option<Time>,
 }
 
 /// Hosts by number, and their links.
@@ -65,7 +67,7 @@ pub(super) struct Network {
 impl Network {
     /// The hosts of a fabric, numbered in a row, and those that may join.
     pub(super) fn new(fabric: &Fabric, joining: Option<Joining>) -> Network {
-        let member = |number: u32| Member { number, name: String::new(), is_known: true };
+        let member = |number: u32| Member { number, is_known: true, ..Member::default() };
         Network {
             whole: fabric.clone(),
             left: fabric.clone(),
@@ -97,6 +99,19 @@ impl Network {
     pub(super) fn name(&self, host: u32) -> String {
         let name = self.place(host).map_or("", |place| &self.members[place.index()].name);
         if name.is_empty() { host.to_string() } else { name.to_owned() }
+    }
+
+    /// The agent of a host has no session from now on.
+    pub(super) fn note_away(&mut self, now: Time, host: u32) {
+        if let Some(place) = self.place(host) {
+            self.members[place.index()].away = Some(now);
+        }
+    }
+
+    /// Hosts that had an agent, and when that went.
+    pub(super) fn away(&self) -> impl Iterator<Item = (u32, Time)> + '_ {
+        let of = |(&number, place): (&u32, &HostId)| Some((number, self.members[place.index()].away?));
+        self.places.iter().filter_map(of)
     }
 
     /// What stands for a link, with the host's name where it is one of a host.

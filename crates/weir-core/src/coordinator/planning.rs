@@ -7,6 +7,7 @@
 
 use super::admission::Decision;
 use super::directory::Answer;
+use super::draining::Drained;
 use super::ending::Unregistered;
 use super::offers::Offered;
 use super::state::{Coordinator, SessionId};
@@ -35,6 +36,8 @@ pub enum Output {
     Located(Answer),
     /// A call that waited for a file of a host is answered.
     Offered(Offered),
+    /// A call to drain a host is answered.
+    Drained(Drained),
 }
 
 impl Coordinator {
@@ -44,6 +47,7 @@ impl Coordinator {
         self.expire_waiting(now);
         self.expire_awaited(now);
         self.expire_offers(now);
+        self.expire_drains(now);
         self.end_gathering(now);
         self.expire_endings(now);
         self.expire_coflows(now);
@@ -86,6 +90,7 @@ impl Coordinator {
             self.waiting.next_due(),
             self.awaited.waiting.next_due(),
             self.offers.next_due(),
+            self.drains.next_due(),
             self.next_ready(),
         ];
         let ends = [self.next_ending(), self.next_coflow_expiry(), self.next_late_witnesses()];
@@ -142,6 +147,7 @@ impl Coordinator {
             .or_else(|| self.poll_decision().map(Output::Decided))
             .or_else(|| self.poll_answer().map(Output::Located))
             .or_else(|| self.poll_offered().map(Output::Offered))
+            .or_else(|| self.poll_drained().map(Output::Drained))
     }
 
     pub(super) fn poll_message(&mut self) -> Option<(SessionId, v1::CoordinatorMessage)> {

@@ -97,6 +97,7 @@ impl Coordinator {
             heard: Heard::default(),
             bypassed: BTreeSet::new(),
             outbox: Outbox::new(self.ended_log.next()),
+            draining: hello.draining,
         };
         self.dues.began(session, &entry);
         self.agents.insert(session, entry);
@@ -258,6 +259,7 @@ impl Coordinator {
                 Some(Kind::Clock(clock)) => self.hear_clock(now, session, clock.at_ns),
                 Some(Kind::OfferAnswer(answer)) => self.handle_offer_answer(session, answer),
                 Some(Kind::Limits(limits)) => self.handle_limits(now, session, &limits),
+                Some(Kind::Drain(drain)) => self.handle_draining(session, drain.on),
                 Some(Kind::LinkRates(rates)) => self.handle_link_rates(now, session, &rates),
                 Some(Kind::Hello(_)) | None => self.count("messages_out_of_place"),
             }
@@ -271,12 +273,14 @@ impl Coordinator {
         self.dues.ended(session, &agent);
         self.advance(now);
         self.hosts.remove(&agent.host);
+        self.network.note_away(now, agent.host);
         self.forget_traffic(now, agent.host);
         for &key in &agent.flows {
             self.drop_flow(key);
         }
         self.nobody_settles_at(now, agent.host);
         self.end_offers(session);
+        self.end_drains(session);
         self.note_away(now, agent.host);
         self.sweep_later(now);
         self.want_plan(now);

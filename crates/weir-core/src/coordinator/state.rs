@@ -4,6 +4,7 @@ use super::admission::{Awaited, DeadlineMargin, Verdict};
 use super::callers::Callers;
 use super::differences::{Places, Told};
 use super::directory::{Answer, Blocks};
+use super::draining::Drains;
 use super::dues::Dues;
 use super::ending::Endings;
 use super::foreign::{Traffic, Wire};
@@ -159,6 +160,8 @@ pub(super) struct AgentEntry {
     pub(super) bypassed: BTreeSet<u64>,
     /// What it is to hear with the next message.
     pub(super) outbox: Outbox,
+    /// Whether it takes no more blocks.
+    pub(super) draining: bool,
 }
 
 #[derive(Debug, Default)]
@@ -305,6 +308,7 @@ pub struct Coordinator {
     pub(super) answers: VecDeque<Answer>,
     pub(super) awaited: Awaited,
     pub(super) offers: Offers,
+    pub(super) drains: Drains,
     pub(super) messages: VecDeque<(SessionId, v1::CoordinatorMessage)>,
     pub(super) completed: VecDeque<v1::CoflowRecord>,
     pub(super) counters: BTreeMap<&'static str, u64>,
@@ -383,6 +387,7 @@ impl Coordinator {
             answers: VecDeque::new(),
             awaited: Awaited::default(),
             offers: Offers::default(),
+            drains: Drains::default(),
             messages: VecDeque::new(),
             completed: VecDeque::new(),
             counters: BTreeMap::new(),

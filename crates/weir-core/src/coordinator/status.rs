@@ -95,9 +95,11 @@ impl Coordinator {
                         name: self.network.name(agent.host),
                         up_bytes_per_s: self.network.planned(self.network.uplink(agent.host)),
                         down_bytes_per_s: self.network.planned(self.network.downlink(agent.host)),
+                        draining: agent.draining,
                     }
                 })
                 .collect(),
+            away: self.hosts_away(now),
             coflows,
             hidden_coflows: hidden,
             completed: self.completed.iter().take(COMPLETED_SHOWN).cloned().collect(),
@@ -107,6 +109,16 @@ impl Coordinator {
                 .map(|(&name, &value)| v1::Counter { name: name.to_owned(), value })
                 .collect(),
         }
+    }
+
+    fn hosts_away(&self, now: Time) -> Vec<v1::HostAway> {
+        let away = self.network.away().filter(|(host, _)| !self.hosts.contains_key(host));
+        let of = |(host, since): (u32, Time)| v1::HostAway {
+            host,
+            name: self.network.name(host),
+            for_s: now.since(since).as_secs(),
+        };
+        away.map(of).take(limits::MAX_HOSTS_AWAY_SHOWN).collect()
     }
 
     /// The rate of every coflow of the table, and of every link the sum and the first coflow that moves there.

@@ -136,7 +136,7 @@ impl CoordinatorSide {
                 self.acts.push_back(Line::Closes(session.0 as u32, Who::Coordinator));
             }
             // No transcript asks for a file.
-            Output::Expired(_) | Output::Offered(_) => {}
+            Output::Expired(_) | Output::Offered(_) | Output::Drained(_) => {}
             Output::Unregistered(unregistered) => {
                 let reply = v1::UnregisterReply { record: unregistered.record };
                 self.reply(call(unregistered.token), &reply);

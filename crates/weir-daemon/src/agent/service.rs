@@ -181,6 +181,7 @@ impl Service {
         match answer {
             Ok(()) => Ok(()),
             Err(error @ PutError::Taken { .. }) => Err(Status::already_exists(error.to_string())),
+            Err(error @ PutError::Draining) => Err(Status::failed_precondition(error.to_string())),
             Err(error @ (PutError::Full | PutError::NoSpace(_))) => {
                 Err(Status::resource_exhausted(error.to_string()))
             }

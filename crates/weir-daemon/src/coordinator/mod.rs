@@ -117,6 +117,7 @@ enum Caller {
     Awaiting(oneshot::Sender<v1::AdmissionReply>),
     Ending(oneshot::Sender<Option<v1::CoflowRecord>>),
     Offering(oneshot::Sender<Result<u64, OfferError>>),
+    Draining(oneshot::Sender<Result<v1::DrainReply, String>>),
 }
 
 struct Owner {
@@ -202,6 +203,11 @@ impl Owner {
                 let registered = self.core.handle_register(now, request);
                 let told = |coflow| v1::RegisterReply { coflow, lease_ms: self.core.lease_ms(coflow) };
                 let _ = reply.send(registered.map(told));
+            }
+            Event::Drain(_, _, reply) if reply.is_closed() => {}
+            Event::Drain(token, request, reply) => {
+                self.callers.insert(token, Caller::Draining(reply));
+                self.core.handle_drain(now, token, &request);
             }
             Event::Seal(coflow, reply) => {
                 let _ = reply.send(self.core.handle_seal(now, coflow));
@@ -335,6 +341,11 @@ impl Owner {
             Output::Offered(offered) => {
                 if let Some(Caller::Offering(reply)) = self.callers.remove(&offered.token) {
                     let _ = reply.send(offered.result);
+                }
+            }
+            Output::Drained(drained) => {
+                if let Some(Caller::Draining(reply)) = self.callers.remove(&drained.token) {
+                    let _ = reply.send(drained.result);
                 }
             }
             Output::Located(answer) => {

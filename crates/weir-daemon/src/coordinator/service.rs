@@ -21,6 +21,7 @@ const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) enum Event {
     Register(v1::RegisterRequest, oneshot::Sender<Result<v1::RegisterReply, RegisterError>>),
+    Drain(u64, v1::DrainRequest, oneshot::Sender<Result<v1::DrainReply, String>>),
     Seal(u64, oneshot::Sender<Result<(), SealError>>),
     /// With a number of its own, before the coflow.
     Unregister(u64, u64, oneshot::Sender<Option<v1::CoflowRecord>>),
@@ -122,6 +123,12 @@ impl coordinator_server::Coordinator for Service {
             Err(error @ RegisterError::TooMany) => Err(Status::resource_exhausted(error.to_string())),
             Err(error) => Err(Status::invalid_argument(error.to_string())),
         }
+    }
+
+    async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainReply>, Status> {
+        let request = request.into_inner();
+        let reply = self.ask_patiently(|token, reply| Event::Drain(token, request, reply)).await?;
+        reply.map(Response::new).map_err(Status::failed_precondition)
     }
 
     async fn seal(&self, request: Request<v1::SealRequest>) -> Result<Response<v1::SealReply>, Status> {

@@ -403,8 +403,10 @@ mod tests {
         let mut child = std::thread::scope(|scope| {
             let starting = scope.spawn(|| {
                 leftovers.start_child(|| {
-                    let mut command = std::process::Command::new("sh");
-                    command.args(["-c", "while mkdir -p \"$0/spool\"; do :; done"]).arg(&folder);
+                    // One process alone: a mkdir that a shell had just started would outlive the shell.
+                    let mut command = std::process::Command::new("perl");
+                    let forever = "while (1) { mkdir $ARGV[0]; mkdir \"$ARGV[0]/spool\" }";
+                    command.args(["-e", forever]).arg(&folder);
                     let child = command.spawn()?;
                     // It runs, and nobody else knows it yet.
                     runs.send(()).expect("somebody waits");

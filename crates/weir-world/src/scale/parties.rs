@@ -179,7 +179,8 @@ impl System<'_> {
                 Output::Located(answer) => self.located(&answer),
                 Output::Close(session) => self.wrong = Some(format!("session {session:?} is closed")),
                 Output::Expired(coflow) => self.wrong = Some(format!("coflow {coflow} expired")),
-                Output::Unregistered(_) | Output::Decided(_) | Output::Offered(_) => {}
+                Output::Unregistered(_) | Output::Decided(_) => {}
+                Output::Offered(_) | Output::Drained(_) => {}
             }
         }
         self.wake_coordinator();

@@ -8,6 +8,7 @@ mod calls;
 mod claims;
 mod defects;
 mod differences;
+mod draining;
 mod foreign;
 mod giving;
 mod holders;

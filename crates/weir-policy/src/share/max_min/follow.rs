@@ -29,7 +29,6 @@
 
 use super::{Crossing, DENSE_SPREAD, MaxMin, ROUNDING};
 use crate::{ClassId, Plan};
-use weir_model::LinkId;
 
 /// Times all links that may be given back before the order counts as lost.
 const MOST_ROUNDS: usize = 2;
@@ -163,7 +162,7 @@ impl MaxMin {
             self.limited[to] += live;
             let crossing = &self.crossing[to];
             if let Some(at) = crossing.short.iter().position(|entry| entry.other as usize == from) {
-                plan.switched.push((ClassId(crossing.classes[at]), LinkId(to as u32)));
+                plan.switched.push((ClassId(crossing.classes[at]), self.link_at[to]));
             }
         }
         live

@@ -48,7 +48,7 @@
 mod follow;
 
 use crate::{Class, ClassId, CoflowTable, Plan};
-use weir_model::{Fabric, LinkId, MAX_PATH_LINKS};
+use weir_model::{Fabric, LinkId, LinkKind, MAX_PATH_LINKS};
 
 /// Links looked at for the next level when the order is expected to be nearly that of the last plan.
 const WINDOW: usize = 12;
@@ -152,9 +152,28 @@ struct Checkpoint {
     open: Open,
 }
 
-/// Progressive filling that remembers the last plan.
+/// A path by places of links.
+#[derive(Clone, Copy)]
+struct Places {
+    of: [u32; MAX_PATH_LINKS],
+    len: usize,
+}
+
+impl std::ops::Deref for Places {
+    type Target = [u32];
+    #[inline]
+    fn deref(&self) -> &[u32] {
+        &self.of[..self.len]
+    }
+}
+
+/// Progressive filling that remembers the last plan. Within, links are numbered by place: uplinks of hosts, then their
+/// downlinks, then all others, so that the links that share flows with one are in a row.
 #[derive(Debug, Default)]
 pub struct MaxMin {
+    /// Per link, its place; per place, its link.
+    place_of: Vec<u32>,
+    link_at: Vec<LinkId>,
     shape: u64,
     links: usize,
     capacity: Vec<f64>,
@@ -219,12 +238,36 @@ impl MaxMin {
         self.forget_deltas();
         for at in 0..plan.switched.len() {
             let (class, link) = plan.switched[at];
-            self.note_limit(view.classes(), class, link);
+            self.note_limit(view.classes(), class, self.place_of[link.index()]);
         }
         for &class in &changes.classes {
             self.place_new(view.classes(), class, plan);
         }
         self.levels.clone_from(&plan.levels);
+        for (level, &place) in plan.levels.iter_mut().zip(&self.place_of) {
+            *level = self.levels[place as usize];
+        }
+    }
+
+    /// The places of a path's links.
+    #[inline]
+    fn places(&self, path: &[LinkId]) -> Places {
+        let mut places = Places { of: [0; MAX_PATH_LINKS], len: path.len() };
+        places.of.iter_mut().zip(path).for_each(|(place, link)| *place = self.place_of[link.index()]);
+        places
+    }
+
+    /// Numbers links by place.
+    fn number(&mut self, fabric: &Fabric) {
+        let side = |link: &LinkId| match fabric.links()[link.index()].kind {
+            LinkKind::Uplink(_) => 0,
+            LinkKind::Downlink(_) => 1,
+            LinkKind::RackUplink(_) | LinkKind::RackDownlink(_) | LinkKind::Site { .. } => 2,
+        };
+        self.link_at = (0..self.links as u32).map(LinkId).collect();
+        self.link_at.sort_by_key(side);
+        self.place_of = vec![0; self.links];
+        (0u32..).zip(&self.link_at).for_each(|(place, link)| self.place_of[link.index()] = place);
     }
 
     /// Whether the capacities are those of the last plan; takes over the new ones. Of another network nothing is known.
@@ -239,11 +282,13 @@ impl MaxMin {
             self.order = (0..self.links as u32).collect();
             self.position = self.order.clone();
             self.done = vec![false; self.links + 1];
+            self.number(fabric);
         }
-        let now = links.iter().map(|link| link.capacity.bytes_per_sec());
+        let now = self.link_at.iter().map(|link| links[link.index()].capacity.bytes_per_sec());
         let same = self.capacity.iter().copied().eq(now.clone());
         if !same {
-            self.capacity = now.collect();
+            let now = now.collect();
+            self.capacity = now;
         }
         same
     }
@@ -278,23 +323,23 @@ impl MaxMin {
     fn update(&mut self, classes: &[Class], class: ClassId) {
         let nobody = self.links as u32;
         self.known.resize(classes.len(), Known { live: 0, at: [u32::MAX; MAX_PATH_LINKS], limit: nobody });
-        let (path, live) = (classes[class.index()].path(), classes[class.index()].live());
+        let (path, live) = (self.places(classes[class.index()].path()), classes[class.index()].live());
         let before = std::mem::replace(&mut self.known[class.index()].live, live);
         self.long_paths |= path.len() > 2;
         if let Some(limited) = self.limited.get_mut(self.known[class.index()].limit as usize) {
             *limited += f64::from(live) - f64::from(before);
         }
         for (step, &link) in path.iter().enumerate() {
-            let at = link.index();
+            let at = link as usize;
             self.flows[at] = self.flows[at] + u64::from(live) - u64::from(before);
             if self.deltas[at] == 0 {
                 // Noted twice if deltas cancel out on the way.
-                self.touched.push(link.0);
+                self.touched.push(link);
             }
             self.deltas[at] += i64::from(live) - i64::from(before);
             match (before, live) {
                 (0, 0) => {}
-                (0, _) => self.enter(class, path, step, live),
+                (0, _) => self.enter(class, &path, step, live),
                 (_, 0) => self.leave(classes, class, link, step),
                 _ if path.len() <= 2 => {
                     let entry = self.known[class.index()].at[step] as usize;
@@ -310,11 +355,11 @@ impl MaxMin {
         }
     }
 
-    fn enter(&mut self, class: ClassId, path: &[LinkId], step: usize, live: u32) {
-        let crossing = &mut self.crossing[path[step].index()];
+    fn enter(&mut self, class: ClassId, path: &[u32], step: usize, live: u32) {
+        let crossing = &mut self.crossing[path[step] as usize];
         if path.len() <= 2 {
             let other = path.get(1 - step.min(1)).filter(|_| path.len() == 2);
-            let other = other.map_or(self.links as u32, |link| link.0);
+            let other = other.copied().unwrap_or(self.links as u32);
             self.known[class.index()].at[step] = crossing.short.len() as u32;
             crossing.short.push(Entry { other, live: live as f32 });
             crossing.classes.push(class.0);
@@ -326,8 +371,8 @@ impl MaxMin {
         }
     }
 
-    fn leave(&mut self, classes: &[Class], class: ClassId, link: LinkId, step: usize) {
-        let crossing = &mut self.crossing[link.index()];
+    fn leave(&mut self, classes: &[Class], class: ClassId, link: u32, step: usize) {
+        let crossing = &mut self.crossing[link as usize];
         let at = self.known[class.index()].at[step] as usize;
         let moved = if classes[class.index()].path().len() <= 2 {
             let ended = crossing.short.swap_remove(at);
@@ -340,20 +385,20 @@ impl MaxMin {
             crossing.long.get(at)
         };
         if let Some(&moved) = moved {
-            let path = classes[moved as usize].path();
+            let path = self.places(classes[moved as usize].path());
             let step = path.iter().position(|&other| other == link).expect("a class that crosses the link");
             self.known[moved as usize].at[step] = at as u32;
         }
     }
 
     /// Remembers the limit of a class that switched, or was new.
-    fn note_limit(&mut self, classes: &[Class], class: ClassId, link: LinkId) {
-        let path = classes[class.index()].path();
+    fn note_limit(&mut self, classes: &[Class], class: ClassId, link: u32) {
+        let path = self.places(classes[class.index()].path());
         let known = &mut self.known[class.index()];
-        known.limit = link.0;
+        known.limit = link;
         if path.len() <= 2 {
             for (step, other) in path.iter().enumerate() {
-                self.crossing[other.index()].own[known.at[step] as usize] = *other == link;
+                self.crossing[*other as usize].own[known.at[step] as usize] = *other == link;
             }
         }
     }
@@ -364,9 +409,10 @@ impl MaxMin {
         if known.live == 0 || known.limit != self.links as u32 {
             return;
         }
-        let first = classes[class.index()].path().iter().min_by_key(|link| self.position[link.index()]);
+        let path = self.places(classes[class.index()].path());
+        let first = path.iter().min_by_key(|&&link| self.position[link as usize]);
         if let Some(&link) = first {
-            plan.switched.push((class, link));
+            plan.switched.push((class, self.link_at[link as usize]));
             self.note_limit(classes, class, link);
         }
     }
@@ -485,22 +531,23 @@ impl MaxMin {
             let with_owner = crossing.short.iter().zip(&crossing.own).zip(&crossing.classes);
             for ((entry, own), &class) in with_owner {
                 if !own && !self.done[entry.other as usize] {
-                    plan.switched.push((ClassId(class), LinkId(link as u32)));
+                    plan.switched.push((ClassId(class), self.link_at[link]));
                 }
             }
         }
         for &class in &crossing.long {
-            let (path, known) = (classes[class as usize].path(), &self.known[class as usize]);
-            if path.iter().any(|other| other.index() != link && self.done[other.index()]) {
+            let (path, known) = (self.places(classes[class as usize].path()), &self.known[class as usize]);
+            let others = || path.iter().map(|&other| other as usize).filter(|&other| other != link);
+            if others().any(|other| self.done[other]) {
                 continue;
             }
             if known.limit != link as u32 {
-                plan.switched.push((ClassId(class), LinkId(link as u32)));
+                plan.switched.push((ClassId(class), self.link_at[link]));
             }
             let live = f64::from(known.live);
-            for other in path.iter().filter(|other| other.index() != link) {
-                self.open.capacity[other.index()] -= live * level;
-                self.open.flows[other.index()] -= live;
+            for other in others() {
+                self.open.capacity[other] -= live * level;
+                self.open.flows[other] -= live;
             }
         }
     }

@@ -1,0 +1,182 @@
+//! `weir hosts` and `weir drain`: which hosts there are, and having one take no more blocks before it is stopped.
+
+use super::blocks::{Peers, print_json, run, said};
+use super::status::plain_table;
+use crate::Failure;
+use crate::output::printable;
+use anyhow::anyhow;
+use clap::Args;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use weir_client::{Client, Host, StatusReply};
+use weir_model::Rate;
+
+/// How often it is looked whether a host is empty.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+#[derive(Args)]
+pub(crate) struct HostsArgs {
+    #[command(flatten)]
+    peers: Peers,
+}
+
+#[derive(Args)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    peers: Peers,
+    /// The host, by name or number
+    #[arg(value_name = "HOST")]
+    host: Host,
+    /// Have it take blocks again
+    #[arg(long, conflicts_with = "wait")]
+    undo: bool,
+    /// Wait until the host holds no block and serves no flow, at most so long: then it can be stopped and nothing is lost
+    #[arg(long, value_name = "SECONDS")]
+    wait: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Hosts {
+    hosts: Vec<HostRow>,
+}
+
+#[derive(Serialize)]
+struct HostRow {
+    name: String,
+    host: u32,
+    /// `up`, `draining`, `drained` or `away`.
+    state: &'static str,
+    /// None: it is there.
+    away_s: Option<f64>,
+    data_address: String,
+    up_bytes_per_s: f64,
+    down_bytes_per_s: f64,
+    blocks: u64,
+    flows: u64,
+}
+
+impl HostRow {
+    fn all(reply: &StatusReply) -> Vec<HostRow> {
+        let present = reply.agents.iter().map(|agent| HostRow {
+            // Older coordinators say no names.
+            name: if agent.name.is_empty() { agent.host.to_string() } else { agent.name.clone() },
+            host: agent.host,
+            state: match (agent.draining, agent.blocks + agent.flows) {
+                (false, _) => "up",
+                (true, 0) => "drained",
+                (true, _) => "draining",
+            },
+            away_s: None,
+            data_address: agent.data_address.clone(),
+            up_bytes_per_s: agent.up_bytes_per_s,
+            down_bytes_per_s: agent.down_bytes_per_s,
+            blocks: agent.blocks,
+            flows: agent.flows,
+        });
+        let away = reply.away.iter().map(|away| HostRow {
+            name: away.name.clone(),
+            host: away.host,
+            state: "away",
+            away_s: Some(away.for_s),
+            data_address: String::new(),
+            up_bytes_per_s: 0.0,
+            down_bytes_per_s: 0.0,
+            blocks: 0,
+            flows: 0,
+        });
+        let mut rows: Vec<HostRow> = present.chain(away).collect();
+        rows.sort_by(|a, b| (&a.name, a.host).cmp(&(&b.name, b.host)));
+        rows
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let rate = |bytes_per_s: f64| match bytes_per_s {
+            0.0 => String::new(),
+            _ => Rate::from_bytes_per_sec(bytes_per_s).to_string(),
+        };
+        let state = match self.away_s {
+            Some(secs) => format!("away for {secs:.0} s"),
+            None => self.state.to_owned(),
+        };
+        [
+            printable(&self.name),
+            state,
+            printable(&self.data_address),
+            rate(self.up_bytes_per_s),
+            rate(self.down_bytes_per_s),
+            self.blocks.to_string(),
+            self.flows.to_string(),
+        ]
+    }
+}
+
+pub(crate) fn hosts(args: HostsArgs) -> Result<(), Failure> {
+    run(async {
+        let client = args.peers.with_coordinator().await?;
+        let hosts = HostRow::all(&client.status().await.map_err(said)?);
+        if args.peers.json {
+            return print_json(&Hosts { hosts });
+        }
+        if hosts.is_empty() {
+            println!("no host has come yet");
+            return Ok(());
+        }
+        let heads = ["host", "state", "data address", "up", "down", "blocks", "flows"];
+        println!("{}", plain_table(heads, &[3, 4, 5, 6], hosts.iter().map(HostRow::cells)));
+        Ok(())
+    })
+}
+
+#[derive(Serialize)]
+struct Drained {
+    host: String,
+    draining: bool,
+    blocks: u64,
+    flows: u64,
+}
+
+pub(crate) fn drain(args: DrainArgs) -> Result<(), Failure> {
+    run(async {
+        let client = args.peers.with_coordinator().await?;
+        let reply = client.drain(&args.host, args.undo).await.map_err(said)?;
+        let (mut blocks, mut flows) = (reply.blocks, reply.flows);
+        if let Some(secs) = args.wait {
+            (blocks, flows) = wait_until_empty(&client, &reply.name, Duration::from_secs(secs)).await?;
+        }
+        if args.peers.json {
+            return print_json(&Drained { host: reply.name, draining: !args.undo, blocks, flows });
+        }
+        let host = printable(&reply.name);
+        match (args.undo, blocks, flows) {
+            (true, ..) => println!("host {host} takes blocks again"),
+            (false, 0, 0) => {
+                println!("host {host} takes no more blocks, holds none and serves no flow: it can be stopped")
+            }
+            (false, ..) => println!(
+                "host {host} takes no more blocks; it holds {blocks} and serves {flows} flows, until their coflows end"
+            ),
+        }
+        Ok(())
+    })
+}
+
+async fn wait_until_empty(client: &Client, name: &str, limit: Duration) -> Result<(u64, u64), Failure> {
+    let end = Instant::now() + limit;
+    loop {
+        let status = client.status().await.map_err(said)?;
+        // One whose agent went serves nothing.
+        let agent = status.agents.iter().find(|agent| agent.name == name);
+        let (blocks, flows) = agent.map_or((0, 0), |agent| (agent.blocks, agent.flows));
+        if blocks + flows == 0 {
+            return Ok((0, 0));
+        }
+        if Instant::now() >= end {
+            let secs = limit.as_secs();
+            let name = printable(name);
+            return Err(Failure::Unanswered(anyhow!(
+                "after {secs} s host {name} holds {blocks} blocks still and serves {flows} flows; it goes on being drained"
+            )));
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
