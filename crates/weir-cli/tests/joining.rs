@@ -183,6 +183,71 @@ fn a_host_of_which_nobody_says_how_fast_it_is_is_told_so() {
 }
 
 #[test]
+fn a_drained_host_takes_no_more_blocks_until_it_is_told_to_and_is_waited_for() {
+    let mut cluster = Cluster::start(&["--link-rate", "1gbit"]);
+    let drained = cluster.agent("a", "left", &[]);
+    cluster.agent("b", "right", &[]);
+    cluster.wait_for(&["left", "right"]);
+    let at = |cluster: &Cluster, spool: &str, words: &str| {
+        let agent = cluster.spool(spool).join("agent.sock");
+        let mut words: Vec<&str> = words.split(' ').collect();
+        words.extend(["--agent", path(&agent)]);
+        cluster.run(&words)
+    };
+    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    std::fs::write(cluster.dir.path().join("x"), vec![1; 100_000]).unwrap();
+    let coflow = text(&at(&cluster, "a", "register")).trim().to_owned();
+    assert!(at(&cluster, "a", &format!("put x --coflow {coflow}")).status.success());
+
+    let said = text(&cluster.run(&["drain", "left"]));
+    assert!(said.contains("takes no more blocks; it holds 1 "), "{said}");
+    let refused = at(&cluster, "a", &format!("put x --name y --coflow {coflow}"));
+    let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!((refused.status.code(), reason.contains("being drained")), (Some(4), true), "{reason}");
+    assert!(at(&cluster, "b", &format!("put x --name y --coflow {coflow}")).status.success());
+    // What it has is served.
+    assert!(at(&cluster, "b", &format!("get x copy --coflow {coflow}")).status.success());
+    let waited = cluster.run(&["drain", "left", "--wait", "0"]);
+    assert_eq!(waited.status.code(), Some(3), "{}", String::from_utf8_lossy(&waited.stderr));
+    assert!(at(&cluster, "b", &format!("unregister --coflow {coflow}")).status.success());
+    let said = text(&cluster.run(&["drain", "left", "--wait", "20"]));
+    assert!(said.contains("it can be stopped"), "{said}");
+
+    let states = |cluster: &Cluster| {
+        let hosts: serde_json::Value =
+            serde_json::from_slice(&cluster.run(&["hosts", "--json"]).stdout).unwrap();
+        let of = |host: &serde_json::Value| {
+            format!("{} {}", host["name"].as_str().unwrap(), host["state"].as_str().unwrap())
+        };
+        hosts["hosts"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(states(&cluster), ["left drained", "right up"]);
+    assert!(text(&cluster.run(&["hosts"])).contains("drained"));
+    // It is so after both have begun anew.
+    cluster.coordinator.kill();
+    cluster.agents[drained].kill();
+    cluster.coordinator = coordinator(&cluster.address, &["--link-rate", "1gbit"]);
+    cluster.agent("a", "left", &[]);
+    cluster.wait_for(&["left", "right"]);
+    assert_eq!(states(&cluster), ["left drained", "right up"]);
+    assert!(text(&cluster.run(&["drain", "left", "--undo"])).contains("takes blocks again"));
+    assert_eq!(states(&cluster), ["left up", "right up"]);
+    cluster.agents.pop().unwrap().kill();
+    let end = Instant::now() + LIMIT;
+    while states(&cluster) != ["left away", "right up"] {
+        assert!(Instant::now() < end, "{:?}", states(&cluster));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let absent = cluster.run(&["drain", "left"]);
+    let reason = String::from_utf8_lossy(&absent.stderr).into_owned();
+    assert_eq!(
+        (absent.status.code(), reason.contains("host left has no agent")),
+        (Some(4), true),
+        "{reason}"
+    );
+}
+
+#[test]
 fn what_is_no_host_is_refused_in_one_line() {
     for (host, reason) in [
         ("", "a name has letters"),
