@@ -488,7 +488,7 @@ fn no_file_is_taken_that_its_host_does_not_share() {
         assert_eq!(code, 4, "{path}: {said}");
         assert!(!cluster.dir.path().join("taken").exists());
     }
-    for line in ["cp 0:file", "cp /file", "cp x:/file", "cp 0:/ taken/", "cp 0:/"] {
+    for line in ["cp 0:file", "cp /file", "cp a/b:/file", "cp 0:/ taken/", "cp 0:/"] {
         assert_eq!(cluster.fail(1, line).0, 2, "{line}");
     }
     // A host that is not there may come.

@@ -209,7 +209,7 @@ fn a_drained_host_takes_no_more_blocks_until_it_is_told_to_and_is_waited_for() {
     assert!(at(&cluster, "b", &format!("get x copy --coflow {coflow}")).status.success());
     let waited = cluster.run(&["drain", "left", "--wait", "0"]);
     assert_eq!(waited.status.code(), Some(3), "{}", String::from_utf8_lossy(&waited.stderr));
-    assert!(at(&cluster, "b", &format!("unregister --coflow {coflow}")).status.success());
+    assert!(at(&cluster, "b", &format!("unregister {coflow}")).status.success());
     let said = text(&cluster.run(&["drain", "left", "--wait", "20"]));
     assert!(said.contains("it can be stopped"), "{said}");
 

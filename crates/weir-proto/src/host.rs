@@ -30,9 +30,13 @@ impl FromStr for Host {
             return number.map(Host::Number).ok_or_else(|| format!("a number is below {FIRST_MADE}"));
         }
         let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-        if text.is_empty() || text.len() > MAX_HOST_NAME_BYTES || !text.chars().all(sound) {
+        if !text.starts_with(|c: char| c.is_ascii_alphanumeric())
+            || text.len() > MAX_HOST_NAME_BYTES
+            || !text.chars().all(sound)
+        {
             return Err(format!(
-                "a name has letters, digits, `.`, `-` and `_`, and at most {MAX_HOST_NAME_BYTES} of them"
+                "a name has letters, digits, `.`, `-` and `_`, begins with one of the first two, and has at most \
+                 {MAX_HOST_NAME_BYTES} bytes"
             ));
         }
         Ok(Host::Name(text.to_owned()))
@@ -61,7 +65,9 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(host));
         }
-        for text in ["", "8388608", "99999999999", "a b", "a/b", "é", "a\n", "-1 ", &"x".repeat(256)] {
+        for text in
+            ["", "8388608", "99999999999", "a b", "a/b", "é", "a\n", "-1 ", "-1", ".a", "_", &"x".repeat(256)]
+        {
             assert!(text.parse::<Host>().is_err(), "{text:?}");
         }
     }

@@ -79,7 +79,7 @@ impl World {
         };
         let config = CoordinatorConfig {
             fabric,
-            joining: self.settings.is_open.then_some(Joining { link_rate: None, share: 1.0 }),
+            joining: self.settings.is_open.then_some(Joining { share: 1.0, ..Joining::default() }),
             lease: LEASE,
             first_coflow: first_coflow(now.nanos() / 1_000_000, random),
             coflow_lease: Span::from_millis(600_000),

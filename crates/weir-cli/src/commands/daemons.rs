@@ -7,18 +7,21 @@ use clap::{Args, ValueEnum};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use weir_daemon::agent::{AgentOptions, Durability, InterfaceChoice, SiteRelays};
-use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Joining, Wire};
+use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Joining, KnownHost, Wire};
 use weir_model::{Fabric, Rate, Span};
 use weir_net::Address;
 use weir_proto::host::Host;
 use weir_proto::limits::{MAX_COFLOW_LEASE_MS, MIN_COFLOW_LEASE_MS};
 use weir_testbed::live::UnfinishedFile;
+use weir_trace::{Topology, TopologyHost};
 
 /// Bytes of a Unix socket's path (`sun_path`), without the zero at its end.
 const MAX_SOCKET_PATH: usize = 107;
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct CoordinatorArgs {
     /// File of settings (TOML): what its section [coordinator] says holds where the command line and the environment say nothing
     #[arg(long, value_name = "FILE")]
@@ -33,6 +36,12 @@ pub(crate) struct CoordinatorArgs {
     /// Rate of each host's link, each direction, headers included; without --hosts, of hosts whose agents do not say it
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
+    /// File of hosts, their links and racks (docs/hosts.md). It is read again on SIGHUP, and coflows go on
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
+    topology: Option<PathBuf>,
+    /// Let hosts of --topology join, and no others
+    #[arg(long, requires = "topology")]
+    known_hosts_only: bool,
     /// Share of the links' payload rate to plan with; the rest absorbs acknowledgements and jitter
     #[arg(long, value_name = "SHARE", default_value = "0.985", value_parser = plan_share)]
     plan_share: f64,
@@ -188,6 +197,9 @@ pub(crate) struct AgentArgs {
     /// the one that leads to the coordinator; none: nothing is measured
     #[arg(long, value_name = "NAME|auto|none", default_value = "auto")]
     interface: String,
+    /// The host's rack, as the coordinator's --topology calls it, where that does not say the host's
+    #[arg(long, value_name = "NAME")]
+    rack: Option<String>,
     /// Rate of the host's link, headers included, each direction. Without it, what the driver of --interface says if that is
     /// a physical one, else as the coordinator says
     #[arg(long, value_name = "RATE")]
@@ -257,6 +269,48 @@ fn guarded(name: &str, bare: bool) -> Result<weir_policy::Chosen, Failure> {
     }
 }
 
+/// What is known of the network before its hosts come.
+fn joining(args: &CoordinatorArgs) -> Result<Joining, Failure> {
+    if let Some(rate) = args.link_rate.filter(|rate| *rate == Rate::ZERO) {
+        return Err(Failure::Input(format!("--link-rate {rate}: a link has a rate above 0")));
+    }
+    let topology = match &args.topology {
+        Some(path) => Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")))?,
+        None => Topology::default(),
+    };
+    let rack_of = |host: &TopologyHost| host.rack.map(|rack| topology.racks[rack].name.clone());
+    let known = |host: &TopologyHost| KnownHost { rates: host.rates, rack: rack_of(host) };
+    Ok(Joining {
+        link_rate: args.link_rate.or(topology.link_rate),
+        share: Rate::PAYLOAD_SHARE * args.plan_share,
+        racks: topology.racks.iter().map(|rack| (rack.name.clone(), rack.rates)).collect(),
+        hosts: topology.hosts.iter().map(|host| (host.name.clone(), known(host))).collect(),
+        is_closed: args.known_hosts_only,
+    })
+}
+
+/// Reads the topology again whenever SIGHUP comes. What is wrong then changes nothing.
+async fn read_again(args: CoordinatorArgs, networks: mpsc::Sender<Joining>) -> std::io::Result<()> {
+    let Some(path) = &args.topology else { return Ok(()) };
+    let mut signals = signal(SignalKind::hangup())?;
+    while signals.recv().await.is_some() {
+        match joining(&args) {
+            Ok(joining) => {
+                let (hosts, racks) = (joining.hosts.len(), joining.racks.len());
+                begins(&format!("coordinator: {} is in force: {hosts} hosts, {racks} racks", path.display()));
+                if networks.send(joining).await.is_err() {
+                    break;
+                }
+            }
+            Err(Failure::Input(reason)) => {
+                tracing::error!(target: PROCESS, "coordinator: {reason}; the topology stays what it was");
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
 fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorOptions, Failure> {
     let policy = guarded(&args.policy, args.bare_policy)?;
     let share = Rate::PAYLOAD_SHARE * args.plan_share;
@@ -266,11 +320,8 @@ fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorOptions, Fai
                 .map_err(|error| Failure::Input(format!("--hosts {hosts}: {error}")))?;
             CoordinatorOptions::new(fabric, policy)
         }
-        (_, link_rate) => {
-            if let Some(rate) = link_rate.filter(|rate| *rate == Rate::ZERO) {
-                return Err(Failure::Input(format!("--link-rate {rate}: a link has a rate above 0")));
-            }
-            let joining = Some(Joining { link_rate, share });
+        _ => {
+            let joining = Some(joining(args)?);
             CoordinatorOptions { joining, ..CoordinatorOptions::new(Fabric::without_hosts(), policy) }
         }
     };
@@ -290,16 +341,20 @@ fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorOptions, Fai
 }
 
 pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
-    let options = coordinator_options(&args)?;
+    let mut options = coordinator_options(&args)?;
     let policy = options.policy.name.clone();
     run(async move {
         let listener =
             weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
         let address = listener.local_addr()?;
         let stop = stop_signal();
+        let (networks, inbox) = mpsc::channel(1);
+        options.networks = Some(inbox);
         let hosts = args.hosts.map_or("hosts as they join".to_owned(), |hosts| format!("{hosts} hosts"));
         begins(&format!("coordinator: {policy} for {hosts} on {address}"));
+        let reading = tokio::spawn(read_again(args, networks));
         weir_daemon::coordinator::serve(options, listener, stop).await?;
+        reading.abort();
         ends("coordinator");
         Ok(())
     })
@@ -328,6 +383,7 @@ fn agent_options(args: AgentArgs) -> Result<AgentOptions, Failure> {
     options.first_plan_wait = Span::from_millis(args.first_plan_wait_ms);
     options.report_interval = Span::from_millis(args.report_interval_ms);
     options.batch = args.batch_window;
+    options.rack = args.rack.unwrap_or_default();
     options.link_rates = [args.link_rate, args.downlink_rate.or(args.link_rate)];
     options.durability = match args.durable {
         DurableArg::Process => Durability::Process,
@@ -426,7 +482,6 @@ pub(crate) fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(),
 
 /// Resolves on SIGINT or SIGTERM, from this call on: one that comes before it is waited for counts too.
 pub(crate) fn stop_signal() -> impl Future<Output = ()> + Send + 'static {
-    use tokio::signal::unix::{SignalKind, signal};
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     async move {
         let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };

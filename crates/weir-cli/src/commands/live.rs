@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Span, Time};
 use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
 use weir_testbed::{Bed, BedConfig, BedError};
-use weir_trace::{Expected, Scenario};
+use weir_trace::{Expected, Scenario, Topology};
 
 /// Name on the command line for no Weir at all.
 const TCP: &str = "tcp";
@@ -44,6 +44,10 @@ pub(crate) struct LiveArgs {
     /// Rate of each host's link, each direction, headers included
     #[arg(long, value_name = "RATE", default_value = "100mbit")]
     link_rate: Rate,
+    /// File of hosts and their links (docs/hosts.md), in place of --hosts and --link-rate: a host of the bed for each of the file, in
+    /// its order. Links are alike both ways, and there are no racks
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["hosts", "scenario"])]
+    topology: Option<PathBuf>,
     /// Share of the links' payload rate the coordinator plans with
     #[arg(long, value_name = "SHARE", default_value_t = 0.985, allow_negative_numbers = true, value_parser = share)]
     plan_share: f64,
@@ -84,6 +88,9 @@ struct Work {
     /// What was cut out of the trace; none of a scenario.
     cut: Option<Cut>,
     hosts: u32,
+    /// Where they are not alike: of each host's links, and that of the fastest.
+    link_rates: Option<Vec<Rate>>,
+    link_rate: Rate,
     coflows: Vec<CoflowSpec>,
     fabric: Fabric,
     /// Expected completion times in seconds, by policy and coflow.
@@ -105,8 +112,16 @@ impl Work {
         if !args.slice.is_given() {
             println!("{}", piece.announcement(&args.trace));
         }
-        let mut coflows = workload::cut(&coflows, &piece, args.hosts, args.link_rate)?;
-        let fabric = big_switch(args.hosts, args.link_rate)?;
+        let link_rates = args.topology.as_deref().map(link_rates).transpose()?;
+        let fastest = link_rates.iter().flatten().copied().fold(Rate::ZERO, |a, b| if b > a { b } else { a });
+        let link_rate = if link_rates.is_some() { fastest } else { args.link_rate };
+        let hosts = link_rates.as_ref().map_or(args.hosts, |rates| rates.len() as u32);
+        let mut coflows = workload::cut(&coflows, &piece, hosts, link_rate)?;
+        let payload: Vec<Rate> = match &link_rates {
+            Some(rates) => rates.iter().map(|rate| rate.payload()).collect(),
+            None => vec![link_rate.payload(); hosts as usize],
+        };
+        let fabric = Fabric::big_switch_with(&payload).map_err(|error| Failure::Input(error.to_string()))?;
         if let Some(spread) = args.deadlines {
             let isolation = |coflow: &CoflowSpec| weir_sim::isolation(&fabric, coflow);
             weir_trace::draw_deadlines(&mut coflows, spread, seed, isolation);
@@ -117,8 +132,10 @@ impl Work {
         Ok(Work {
             name: args.trace.clone(),
             seed,
-            cut: Some(piece.recorded(args.hosts)),
-            hosts: args.hosts,
+            cut: Some(piece.recorded(hosts)),
+            hosts,
+            link_rates,
+            link_rate,
             coflows,
             fabric,
             expect: BTreeMap::new(),
@@ -151,7 +168,8 @@ impl Work {
         let fabric = big_switch(2 * ports, args.link_rate)?;
         weir_sim::set_tails(&fabric, &mut coflows);
         let (name, hosts) = (scenario.name.clone(), 2 * ports);
-        Ok(Work { name, seed: None, cut: None, hosts, coflows, fabric, expect })
+        let link_rate = args.link_rate;
+        Ok(Work { name, seed: None, cut: None, hosts, link_rates: None, link_rate, coflows, fabric, expect })
     }
 
     /// Prints expected beside measured completion times of a scenario.
@@ -184,6 +202,27 @@ fn spread(text: &str) -> Result<f64, String> {
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("not a number of at least 0".to_owned()) }
 }
 
+/// The rates of a topology's hosts, which a bed can give its hosts.
+fn link_rates(path: &Path) -> Result<Vec<Rate>, Failure> {
+    let wrong = |reason: String| Failure::Input(format!("--topology {}: {reason}", path.display()));
+    let topology = Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")))?;
+    if !topology.racks.is_empty() {
+        return Err(wrong("a bed has no racks yet; `weir sim --topology` simulates them".to_owned()));
+    }
+    if !(2..=MAX_BED_HOSTS).contains(&topology.hosts.len()) {
+        return Err(wrong(format!("a bed has 2 to {MAX_BED_HOSTS} hosts, not {}", topology.hosts.len())));
+    }
+    let rates = topology.hosts.iter().map(|host| match host.rates {
+        [Some(up), Some(down)] if up == down => Ok(up),
+        [Some(_), Some(_)] => Err(wrong(format!("host {}: links of a bed are alike both ways", host.name))),
+        _ => Err(wrong(format!("host {} has no rate, and there is no link_rate", host.name))),
+    });
+    rates.collect()
+}
+
+/// Most hosts of a bed.
+const MAX_BED_HOSTS: usize = 250;
+
 fn big_switch(hosts: u32, link_rate: Rate) -> Result<Fabric, Failure> {
     Fabric::big_switch(hosts, link_rate.payload()).map_err(|error| Failure::Input(error.to_string()))
 }
@@ -203,6 +242,7 @@ struct Pair {
 pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let mut files = workload::inputs("--trace", &args.trace);
     args.scenario.iter().for_each(|path| files.reads("--scenario", path));
+    args.topology.iter().for_each(|path| files.reads("--topology", path));
     let outputs = args.outputs.check(files)?;
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
     scheduled.iter().try_for_each(|name| find_for_hosts(name).map(drop))?;
@@ -213,7 +253,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let setting = setting(args, &work, loopback);
     println!("{setting}");
 
-    let mut results = Results::new(work.name.clone(), args.link_rate, work.seed);
+    let mut results = Results::new(work.name.clone(), work.link_rate, work.seed);
     results.cut.clone_from(&work.cut);
     let mut pairs = Vec::new();
     for number in 0..args.runs {
@@ -282,15 +322,19 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let network = if loopback {
         Network::Loopback
     } else {
-        let link_rate_bps = args.link_rate.bits_per_sec() as u64;
+        let link_rate_bps = work.link_rate.bits_per_sec() as u64;
         let config = BedConfig { hosts: work.hosts as usize, link_rate_bps };
         let bed = Bed::create(&config).map_err(|error| without_bed(&error))?;
+        for (host, rate) in work.link_rates.iter().flatten().enumerate() {
+            bed.set_link_rate(host, rate.bits_per_sec() as u64)?;
+        }
         Network::Bed(Box::new(bed))
     };
     let options = LiveOptions {
         program: std::env::current_exe()?,
         hosts: work.hosts as usize,
-        link_rate: args.link_rate,
+        link_rate: work.link_rate,
+        link_rates: work.link_rates.clone(),
         policy: scheduled,
         plan_share: args.plan_share,
         bypass: args.bypass,
@@ -372,11 +416,14 @@ fn setting(args: &LiveArgs, work: &Work, loopback: bool) -> String {
     let bytes = coflows.iter().map(CoflowSpec::bytes).sum::<weir_model::Bytes>();
     let place = if loopback { "on loopback" } else { "in network namespaces" };
     format!(
-        "{}: {} coflows, {flows} flows, {bytes} over {} hosts at {} {place}; every byte is checksummed",
+        "{}: {} coflows, {flows} flows, {bytes} over {} hosts {} {place}; every byte is checksummed",
         work.name,
         coflows.len(),
         work.hosts,
-        args.link_rate
+        match &args.topology {
+            Some(path) => format!("of {}", path.display()),
+            None => format!("at {}", args.link_rate),
+        },
     )
 }
 

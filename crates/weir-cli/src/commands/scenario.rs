@@ -39,6 +39,7 @@ pub(crate) fn prepare(
         cut: None,
         fabric: scaled.fabric,
         link_rate,
+        topology: None,
         coflows: scaled.coflows,
         changes: scaled.changes,
         policies: find_policies(names)?,

@@ -7,11 +7,11 @@ use crate::output::{CoflowRow, Cut, FlowRecorder, Mode, Results, Run, bins_table
 use crate::report::{self, LinkRecorder, LinkUse, ReportInput, ReportRun};
 use crate::{Failure, progress};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
 use weir_policy::{Chosen, CoflowTable, Plan, Slot};
 use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError};
-use weir_trace::SYNTHETIC;
+use weir_trace::{SYNTHETIC, Topology};
 
 /// As of synthetic workloads. Every host costs two links of a simulator's tables, whether it sends or not.
 const MOST_HOSTS: i64 = 1 << 20;
@@ -51,6 +51,10 @@ pub(crate) struct SimArgs {
     /// Number of hosts: host h of the trace becomes h modulo N, and flows inside a host are left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_HOSTS))]
     hosts: Option<u32>,
+    /// File of hosts, their links and racks (docs/hosts.md), in place of --link-rate: host h of the trace becomes the host of
+    /// the file that is number h modulo their number, from 0
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["hosts", "scenario"])]
+    topology: Option<PathBuf>,
     #[command(flatten)]
     slice: SliceArgs,
     // Sampling link use for --report, and flows for --flows, adds to the CPU time shown.
@@ -75,6 +79,8 @@ pub(crate) struct Simulation {
     pub(crate) cut: Option<Cut>,
     pub(crate) fabric: Fabric,
     pub(crate) link_rate: Rate,
+    /// The file that the network is of; none where all links are alike.
+    pub(crate) topology: Option<PathBuf>,
     pub(crate) coflows: Vec<CoflowSpec>,
     pub(crate) changes: Vec<CapacityChange>,
     pub(crate) policies: Vec<Chosen>,
@@ -84,6 +90,7 @@ pub(crate) struct Simulation {
 pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
     let mut files = workload::inputs("--trace", args.trace.as_deref().unwrap_or(SYNTHETIC));
     args.scenario.iter().for_each(|path| files.reads("--scenario", path));
+    args.topology.iter().for_each(|path| files.reads("--topology", path));
     let outputs = args.outputs.check(files)?;
     let replan = match args.replan {
         ReplanAt::Every => Replan::FlowCompletions,
@@ -123,33 +130,50 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     let workload = workload::load(trace, seed)?;
     let (name, mut hosts) = (workload.name.clone(), workload.hosts);
     let (mut coflows, mut cut) = (workload.into_coflows(), None);
-    if args.hosts.is_some() || args.slice.is_given() {
-        hosts = args.hosts.unwrap_or(hosts);
+    let network = args.topology.as_deref().map(read_topology).transpose()?;
+    // What sizes are cut by, where they are.
+    let link_rate = network.as_ref().and_then(|(_, rate)| *rate).unwrap_or(args.link_rate);
+    let of_topology = network.as_ref().map(|(fabric, _)| fabric.hosts());
+    if args.hosts.or(of_topology.filter(|&known| known < hosts)).is_some() || args.slice.is_given() {
+        hosts = args.hosts.or(of_topology).unwrap_or(hosts);
         cut = Some(args.slice.recorded(hosts));
-        coflows = workload::cut(&coflows, &args.slice, hosts, args.link_rate)?;
+        coflows = workload::cut(&coflows, &args.slice, hosts, link_rate)?;
     }
-    let fabric = Fabric::big_switch(hosts, args.link_rate)
-        .map_err(|error| Failure::Input(format!("--link-rate {}: {error}", args.link_rate)))?;
-    workload::check_times(&fabric, &coflows, args.link_rate)?;
+    let fabric = match network {
+        Some((fabric, _)) => fabric,
+        None => Fabric::big_switch(hosts, link_rate)
+            .map_err(|error| Failure::Input(format!("--link-rate {link_rate}: {error}")))?,
+    };
+    workload::check_times(&fabric, &coflows, link_rate)?;
     if let Some(spread) = args.deadlines {
         weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
     }
     let changes = Vec::new();
     let seed = workload::draws(trace, args.deadlines).then_some(seed);
-    let link_rate = args.link_rate;
-    Ok(Simulation { name, seed, cut, fabric, link_rate, coflows, changes, policies, options })
+    let topology = args.topology.clone();
+    Ok(Simulation { name, seed, cut, fabric, link_rate, topology, coflows, changes, policies, options })
+}
+
+/// The network of a file, and the rate of its links that have none of their own.
+fn read_topology(path: &Path) -> Result<(Fabric, Option<Rate>), Failure> {
+    let topology = Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")))?;
+    let wrong = |reason| Failure::Input(format!("--topology {}: {reason}", path.display()));
+    Ok((topology.fabric(1.0).map_err(wrong)?, topology.link_rate))
 }
 
 /// One line on workload and network.
 pub(crate) fn setting(simulation: &Simulation) -> String {
     let flows: usize = simulation.coflows.iter().map(CoflowSpec::width).sum();
     format!(
-        "{}: {} coflows, {flows} flows, {} over {} hosts at {}",
+        "{}: {} coflows, {flows} flows, {} over {} hosts {}",
         simulation.name,
         simulation.coflows.len(),
         simulation.coflows.iter().map(CoflowSpec::bytes).sum::<Bytes>(),
         simulation.fabric.hosts(),
-        simulation.link_rate,
+        match &simulation.topology {
+            Some(path) => format!("of {}", path.display()),
+            None => format!("at {}", simulation.link_rate),
+        },
     )
 }
 

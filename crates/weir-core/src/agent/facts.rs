@@ -12,6 +12,8 @@ pub struct AgentConfig {
     pub host: u32,
     /// And its name; empty if it is called by its number.
     pub name: String,
+    /// Its rack; empty if nobody said one.
+    pub rack: String,
     /// What its links carry, up and down, headers included, as far as that is known.
     pub links: [Option<Rate>; 2],
     /// ip:port of the data plane, as receivers reach it.

@@ -4,12 +4,12 @@
 //! up. Every file that a put was answered for is kept; one that is found to be gone or changed is dropped, and the block
 //! goes with its last one.
 
-use super::facts::{BlockEntry, JournalEntry, Output, Place};
+use super::facts::{BlockEntry, JournalEntry, Output, Place, PutError};
 use super::state::Agent;
 use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeSet, VecDeque};
-use weir_proto::data::Status;
-use weir_proto::v1;
+use weir_proto::data::{Status, frame_count};
+use weir_proto::{limits, v1};
 
 /// Changed blocks that are remembered, so that whoever asks for one is told what became of it.
 const MAX_CHANGED: usize = 10_000;
@@ -17,6 +17,60 @@ const MAX_CHANGED: usize = 10_000;
 const MAX_SPARES: usize = 15;
 
 impl Agent {
+    /// Notes a block. Putting the same bytes under the same name again is not an error.
+    pub fn handle_put(&mut self, block: BlockEntry) -> Result<(), PutError> {
+        if block.block.is_empty() || block.block.len() > limits::MAX_BLOCK_NAME_BYTES {
+            return Err(PutError::Name);
+        }
+        if block.size > limits::MAX_BLOCK_BYTES {
+            return Err(PutError::TooLarge(block.size));
+        }
+        let (given, frames) = (block.frame_checksums.len(), frame_count(block.size));
+        if given > 0 && given as u64 != frames {
+            return Err(PutError::Checksums { given, frames });
+        }
+        if self.ended.contains(block.coflow) {
+            return Err(PutError::Ended(block.coflow));
+        }
+        let key = (block.coflow, block.block.clone());
+        if block.spooled && self.owners.get(&block.path).is_some_and(|owner| *owner != key) {
+            return Err(PutError::Owned(block.path));
+        }
+        // The task ran again and wrote its file anew: what was put from it before is not there any more.
+        self.drop_places(&key, |held| {
+            !block.spooled && held.path == block.path && held.stamp.is_some() && held.stamp != block.stamp
+        });
+        if let Some(held) = self.blocks.get(&key) {
+            if !held.has_bytes_of(&block) {
+                return Err(PutError::Taken { coflow: block.coflow, block: block.block });
+            }
+            if self.keep_also(block.clone()) || self.is_safer_now(&block) {
+                self.write_down(JournalEntry::Put(block));
+            } else if block.spooled && !self.owners.contains_key(&block.path) {
+                // Memory that holds the same bytes once more is not needed.
+                self.outputs.push_back(Output::Discard(block.path));
+            }
+            return Ok(());
+        }
+        if self.draining {
+            return Err(PutError::Draining);
+        }
+        if self.blocks.len() >= limits::MAX_BLOCKS_PER_AGENT {
+            return Err(PutError::Full);
+        }
+        self.send(v1::agent_event::Kind::BlockAdded(v1::BlockAdded {
+            coflow: block.coflow,
+            block: block.block.clone(),
+            size: self.told_size(block.size),
+            identity: block.identity.to_wire(),
+        }));
+        if !is_planted(Defect::PutNotWritten) {
+            self.write_down(JournalEntry::Put(block.clone()));
+        }
+        self.hold(block);
+        Ok(())
+    }
+
     /// Holds a block, in place of what was under its name.
     pub(super) fn hold(&mut self, block: BlockEntry) {
         let (key, size) = ((block.coflow, block.block.clone()), block.size);

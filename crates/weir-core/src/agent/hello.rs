@@ -58,6 +58,7 @@ impl Agent {
             refused: self.standing.refused,
             name: self.config.name.clone(),
             draining: self.draining,
+            rack: self.config.rack.clone(),
             up_bytes_per_s: said(self.config.links[0]),
             down_bytes_per_s: said(self.config.links[1]),
             ..v1::Hello::default()

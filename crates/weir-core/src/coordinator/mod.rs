@@ -18,6 +18,7 @@ mod outbox;
 mod pauses;
 mod planning;
 mod readiness;
+mod refused;
 mod senders;
 mod sessions;
 mod state;
@@ -30,10 +31,11 @@ pub use directory::{Answer, RegisterError, SealError};
 pub use draining::Drained;
 pub use ending::Unregistered;
 pub use foreign::Wire;
-pub use network::Joining;
+pub use network::{Joining, KnownHost};
 pub use offers::{OfferError, Offered};
 pub use planning::Output;
-pub use state::{Coordinator, CoordinatorConfig, HelloError, SessionId};
+pub use refused::HelloError;
+pub use state::{Coordinator, CoordinatorConfig, SessionId};
 
 /// Ids of coflows that belong to one process of a coordinator; as many again if it needs more.
 pub const IDS_AT_ONCE: u64 = 1 << 18;

@@ -8,19 +8,35 @@
 //! A place stays with its host's number while the host is away. Once there are [`limits::MAX_HOSTS`], places of hosts
 //! without an agent and without flows go to others.
 
-use super::state::{Coordinator, HelloError, SessionId};
+use super::refused::HelloError;
+use super::state::{Coordinator, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Fabric, FabricError, HostId, LinkId, Path, Rate, Span, Time};
 use weir_policy::Plan;
 use weir_proto::{limits, v1};
 
-/// How hosts that were not given are planned with.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What an open network is known to be like before its hosts come.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Joining {
     /// Link rate of a host whose agent says none, headers included; without one such an agent is refused.
     pub link_rate: Option<Rate>,
     /// The share of a link's rate that is planned with: what is left after headers, and what is set aside.
     pub share: f64,
+    /// Racks by name, and the rates of their links from them and towards them, headers included.
+    pub racks: BTreeMap<String, [Rate; 2]>,
+    /// Hosts by name. What is known of them counts, whatever their agents say.
+    pub hosts: BTreeMap<String, KnownHost>,
+    /// Whether hosts that are not known may join.
+    pub is_closed: bool,
+}
+
+/// What is known of a host before its agent comes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KnownHost {
+    /// Link rates, up and down, headers included.
+    pub rates: [Option<Rate>; 2],
+    /// Its rack, one of those known; without one it is attached to the core.
+    pub rack: Option<String>,
 }
 
 /// The network grows by this part of what there is, so that few joins make the table of live coflows anew,
@@ -44,6 +60,30 @@ struct Member {
     is_known: bool,
     /// When its agent's last session ended.
     away: Option<Time>,
+    /// What its agent said of it.
+    said: Said,
+}
+
+/// What an agent says of its host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Said {
+    /// Link rates, up and down, headers included; 0 where it does not say.
+    rates: [f64; 2],
+    rack: String,
+}
+
+impl Said {
+    fn of(hello: &v1::Hello) -> Said {
+        Said { rates: [hello.up_bytes_per_s, hello.down_bytes_per_s], rack: hello.rack.clone() }
+    }
+}
+
+/// How a host is planned with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Planned {
+    /// Payload rates, up and down.
+    rates: [Rate; 2],
+    rack: Option<u32>,
 }
 
 /// Hosts by number, and their links.
@@ -59,6 +99,8 @@ pub(super) struct Network {
     /// Places whose hosts were forgotten.
     free: Vec<HostId>,
     expected: usize,
+    /// Racks of the fabric by name.
+    racks: BTreeMap<String, u32>,
     searched: Option<Time>,
     /// None: no other hosts than those given.
     joining: Option<Joining>,
@@ -66,18 +108,79 @@ pub(super) struct Network {
 
 impl Network {
     /// The hosts of a fabric, numbered in a row, and those that may join.
-    pub(super) fn new(fabric: &Fabric, joining: Option<Joining>) -> Network {
+    pub(super) fn new(fabric: &Fabric, joining: Option<&Joining>) -> Network {
         let member = |number: u32| Member { number, is_known: true, ..Member::default() };
-        Network {
+        let mut network = Network {
             whole: fabric.clone(),
             left: fabric.clone(),
             members: (0..fabric.hosts()).map(member).collect(),
             places: (0..fabric.hosts()).map(|number| (number, HostId(number))).collect(),
             free: Vec::new(),
             expected: 0,
+            racks: BTreeMap::new(),
             searched: None,
-            joining,
+            joining: joining.cloned(),
+        };
+        if let Some(joining) = joining {
+            network.set_racks(joining);
         }
+        network
+    }
+
+    /// Gives the racks that there are to be their links.
+    fn set_racks(&mut self, joining: &Joining) {
+        for (name, rates) in &joining.racks {
+            let [up, down] = rates.map(|rate| rate.scaled(joining.share));
+            let links = self.racks.get(name).map(|&rack| self.whole.rack_links(rack));
+            match links {
+                Some(links) => {
+                    for (link, rate) in links.into_iter().zip([up, down]) {
+                        let set = self.whole.set_capacity(link, rate).and(self.left.set_capacity(link, rate));
+                        debug_assert!(set.is_ok(), "rates are above 0");
+                    }
+                }
+                None => {
+                    if let (Ok(rack), Ok(_)) = (self.whole.add_rack(up, down), self.left.add_rack(up, down)) {
+                        self.racks.insert(name.clone(), rack);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How a host of that name is planned with whose agent says this. None: nobody says how fast its links are.
+    fn planned_of(&self, name: &str, said: &Said) -> Option<Planned> {
+        let joining = self.joining.as_ref()?;
+        let known = joining.hosts.get(name);
+        let sound = |rate: f64| rate.is_finite() && rate > 0.0;
+        let of = |side: usize| {
+            let said = sound(said.rates[side]).then(|| Rate::from_bytes_per_sec(said.rates[side]));
+            let known = known.and_then(|known| known.rates[side]);
+            let rate = known.or(said).or(joining.link_rate)?.scaled(joining.share);
+            sound(rate.bytes_per_sec()).then_some(rate)
+        };
+        let rack = match known {
+            Some(known) => known.rack.as_deref(),
+            None => Some(said.rack.as_str()),
+        };
+        // A rack that nobody knows limits nothing.
+        let rack =
+            rack.filter(|&rack| joining.racks.contains_key(rack)).and_then(|rack| self.racks.get(rack));
+        Some(Planned { rates: [of(0)?, of(1)?], rack: rack.copied() })
+    }
+
+    /// The same of a host that has a place; none of one whose agent never came.
+    fn planned_at(&self, place: HostId) -> Option<Planned> {
+        let member = self.members.get(place.index()).filter(|member| member.is_known)?;
+        self.planned_of(&label(member.number, &member.name), &member.said)
+    }
+
+    /// Puts a host where it belongs; true if it was elsewhere.
+    fn set_rack(&mut self, place: HostId, rack: Option<u32>) -> bool {
+        let moved = self.whole.rack_of(place) != rack;
+        self.whole.move_host(place, rack);
+        self.left.move_host(place, rack);
+        moved
     }
 
     /// Every link as it would be without foreign traffic.
@@ -122,8 +225,15 @@ impl Network {
         match kind {
             LinkKind::Uplink(place) => format!("host {} up", self.name(number(place))),
             LinkKind::Downlink(place) => format!("host {} down", self.name(number(place))),
+            LinkKind::RackUplink(rack) => format!("rack {} up", self.rack_name(rack)),
+            LinkKind::RackDownlink(rack) => format!("rack {} down", self.rack_name(rack)),
             other => other.to_string(),
         }
+    }
+
+    fn rack_name(&self, rack: u32) -> String {
+        let named = self.racks.iter().find(|(_, number)| **number == rack);
+        named.map_or_else(|| rack.to_string(), |(name, _)| name.clone())
     }
 
     pub(super) fn uplink(&self, host: u32) -> Option<LinkId> {
@@ -207,34 +317,25 @@ impl Network {
 }
 
 impl Coordinator {
-    /// The payload rates, up and down, that a host is planned with whose agent says these link rates.
-    fn planned_rates(&self, said: [f64; 2]) -> Option<[Rate; 2]> {
-        let joining = self.network.joining?;
-        let sound = |rate: f64| rate.is_finite() && rate > 0.0;
-        let of = |said: f64| {
-            let said = sound(said).then(|| Rate::from_bytes_per_sec(said));
-            let rate = said.or(joining.link_rate)?.scaled(joining.share);
-            sound(rate.bytes_per_sec()).then_some(rate)
-        };
-        Some([of(said[0])?, of(said[1])?])
-    }
-
     /// Whether a host whose agent comes may be of the network, and with which links. Refuses a number or a name that is
     /// another host's.
-    pub(super) fn may_join(&self, hello: &v1::Hello) -> Result<Option<[Rate; 2]>, HelloError> {
+    pub(super) fn may_join(&self, hello: &v1::Hello) -> Result<Option<Planned>, HelloError> {
         let (host, name) = (hello.host, hello.name.as_str());
         if name.len() > limits::MAX_HOST_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(HelloError::Name(name.chars().filter(|c| !c.is_control()).take(64).collect()));
         }
-        if self.network.joining.is_none() {
+        let Some(joining) = &self.network.joining else {
             let hosts = self.network.whole().hosts();
             return self.network.place(host).map(|_| None).ok_or(HelloError::Host { host, hosts });
+        };
+        if joining.is_closed && !joining.hosts.contains_key(&label(host, name)) {
+            return Err(HelloError::Unknown(label(host, name)));
         }
         if host >= limits::MAX_HOST_NUMBER {
             return Err(HelloError::Number(host));
         }
-        let said = [hello.up_bytes_per_s, hello.down_bytes_per_s];
-        let rates = self.planned_rates(said).ok_or_else(|| HelloError::LinkRate(label(host, name)))?;
+        let planned = self.network.planned_of(&label(host, name), &Said::of(hello));
+        let planned = planned.ok_or_else(|| HelloError::LinkRate(label(host, name)))?;
         let is_here = |number: &u32| self.hosts.contains_key(number);
         if let Some(place) = self.network.place(host) {
             let other = &self.network.members[place.index()];
@@ -249,17 +350,12 @@ impl Coordinator {
             let address = address.map(|agent| agent.data_address.clone()).unwrap_or_default();
             return Err(HelloError::Taken { host: label(host, name), address });
         }
-        Ok(Some(rates))
+        Ok(Some(planned))
     }
 
     /// Gives a host that may join its place, name and links.
-    pub(super) fn join(
-        &mut self,
-        now: Time,
-        host: u32,
-        name: &str,
-        rates: [Rate; 2],
-    ) -> Result<(), HelloError> {
+    pub(super) fn join(&mut self, now: Time, hello: &v1::Hello, planned: Planned) -> Result<(), HelloError> {
+        let (host, name) = (hello.host, hello.name.as_str());
         let before = self.network.number_of(name).filter(|&number| !name.is_empty() && number != host);
         let place = self.place_for(now, host).ok_or(HelloError::TooManyHosts)?;
         if let Some(before) = before.and_then(|number| self.network.place(number)) {
@@ -268,26 +364,70 @@ impl Coordinator {
         }
         let member = &mut self.network.members[place.index()];
         self.network.expected = self.network.expected.saturating_sub(usize::from(!member.is_known));
-        (member.is_known, member.name) = (true, name.to_owned());
-        self.give_rates(now, place, rates);
+        (member.is_known, member.name, member.said) = (true, name.to_owned(), Said::of(hello));
+        self.plan_with(now, &[(place, planned)]);
         Ok(())
     }
 
     /// A host's links have become faster or slower, as its agent says.
     pub(super) fn handle_link_rates(&mut self, now: Time, session: SessionId, said: &v1::LinkRates) {
-        let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
-        let said = [said.up_bytes_per_s, said.down_bytes_per_s];
-        if let Some((place, rates)) = self.network.place(host).zip(self.planned_rates(said)) {
-            self.give_rates(now, place, rates);
+        let place = self.agents.get(&session).and_then(|agent| self.network.place(agent.host));
+        let Some(place) = place.filter(|_| self.network.joining.is_some()) else { return };
+        self.network.members[place.index()].said.rates = [said.up_bytes_per_s, said.down_bytes_per_s];
+        if let Some(planned) = self.network.planned_at(place) {
+            self.plan_with(now, &[(place, planned)]);
         }
     }
 
-    fn give_rates(&mut self, now: Time, place: HostId, rates: [Rate; 2]) {
-        if self.network.set_rates(place, rates) {
+    /// Takes over what an open network is to be like from now on; nothing of what moves is lost. False for a network that is
+    /// closed: it stays what it is.
+    pub fn handle_network(&mut self, now: Time, joining: Joining) -> bool {
+        if self.network.joining.is_none() {
+            return false;
+        }
+        self.advance(now);
+        let shape = self.network.whole.shape();
+        self.network.set_racks(&joining);
+        self.network.joining = Some(joining);
+        let places = (0..self.network.members.len() as u32).map(HostId);
+        // A host of which nobody says a rate any more keeps the one it has.
+        let planned: Vec<_> =
+            places.filter_map(|place| Some((place, self.network.planned_at(place)?))).collect();
+        self.plan_with(now, &planned);
+        if self.network.whole.shape() != shape {
+            self.refit(now);
+        }
+        self.disturb_senders();
+        self.want_plan(now);
+        true
+    }
+
+    /// Gives hosts the links and the rack that they are planned with.
+    fn plan_with(&mut self, now: Time, hosts: &[(HostId, Planned)]) {
+        let (mut faster, mut moved) = (false, false);
+        for &(place, planned) in hosts {
+            faster |= self.network.set_rates(place, planned.rates);
+            moved |= self.network.set_rack(place, planned.rack);
+        }
+        if faster {
             self.disturb_senders();
             self.count("link_rates_changed");
             self.want_plan(now);
         }
+        if moved {
+            self.refit(now);
+        }
+    }
+
+    /// The fabric has another shape: what moves goes on over the paths that it has now.
+    fn refit(&mut self, now: Time) {
+        self.advance(now);
+        self.table.refit(self.network.left());
+        self.plan = Plan::default();
+        self.gifts.clear();
+        self.disturb_senders();
+        self.count("networks_refitted");
+        self.want_plan(now);
     }
 
     /// Whether flows to a host can be planned: its place is known, or made for an agent that is not back yet, or that is yet
@@ -301,11 +441,11 @@ impl Coordinator {
             return false;
         }
         let of_sender = self.network.uplink(sender).map(|link| self.network.whole().capacity(link));
-        let rates = self.planned_rates([0.0; 2]).or(of_sender.map(|rate| [rate; 2]));
-        let Some((place, rates)) = rates.and_then(|rates| Some((self.place_for(now, host)?, rates))) else {
-            return false;
-        };
-        self.network.set_rates(place, rates);
+        let usual = self.network.planned_of(&host.to_string(), &Said::default());
+        let planned = usual.or(of_sender.map(|rate| Planned { rates: [rate; 2], rack: None }));
+        let Some(planned) = planned else { return false };
+        let Some(place) = self.place_for(now, host) else { return false };
+        self.plan_with(now, &[(place, planned)]);
         true
     }
 
@@ -324,13 +464,7 @@ impl Coordinator {
         }
         let (place, grown) = self.network.take_place()?;
         if grown {
-            self.advance(now);
-            self.table.refit(self.network.left());
-            self.plan = Plan::default();
-            self.gifts.clear();
-            self.disturb_senders();
-            self.count("networks_grown");
-            self.want_plan(now);
+            self.refit(now);
         }
         self.network.members[place.index()] = Member { number: host, ..Member::default() };
         self.network.places.insert(host, place);

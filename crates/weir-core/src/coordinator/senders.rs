@@ -107,16 +107,21 @@ impl Senders {
         }
     }
 
-    /// What a downlink has for a flow that comes over an uplink. Infinite where the last share leaves some of the
-    /// downlink. With several shares, each counts as far as the flow uses it: what it leaves of one is in the next.
-    fn limit(&self, coflow: u64, uplink: LinkId, downlink: LinkId) -> f64 {
+    /// What the links after an uplink have for a flow on a path: its receiver's, and those of racks. Infinite where the last
+    /// share leaves some of each. With several shares, each counts as far as the flow uses it: what it leaves of one is in the
+    /// next.
+    fn limit(&self, coflow: u64, path: &[LinkId]) -> f64 {
         let shares = self.levels.get(&coflow).map_or(&[][..], Vec::as_slice);
-        let level = |levels: &BTreeMap<LinkId, f64>, link| levels.get(&link).copied().unwrap_or(0.0);
+        let least = |levels: &BTreeMap<LinkId, f64>, links: &[LinkId]| {
+            let level = |link| levels.get(link).copied().unwrap_or(0.0);
+            links.iter().map(level).fold(f64::INFINITY, f64::min)
+        };
+        let after = path.get(1..).unwrap_or(&[]);
         match shares {
             [] => f64::INFINITY,
-            [only] => level(only, downlink),
-            [.., last] if level(last, downlink).is_infinite() => f64::INFINITY,
-            _ => shares.iter().map(|levels| level(levels, uplink).min(level(levels, downlink))).sum(),
+            [only] => least(only, after),
+            [.., last] if least(last, after).is_infinite() => f64::INFINITY,
+            _ => shares.iter().map(|levels| least(levels, path)).sum(),
         }
     }
 }
@@ -269,9 +274,8 @@ impl Coordinator {
         }
         let mut limits: BTreeMap<u64, Vec<v1::ReceiverLimit>> = BTreeMap::new();
         for ((coflow, host), gift) in pairs {
-            let uplink = self.network.uplink(agent.host);
-            let Some(links) = uplink.zip(self.network.downlink(host)) else { continue };
-            let bytes_per_s = senders.limit(coflow, links.0, links.1) + gift;
+            let Some(path) = self.network.path(agent.host, host) else { continue };
+            let bytes_per_s = senders.limit(coflow, &path) + gift;
             if bytes_per_s.is_finite() {
                 limits.entry(coflow).or_default().push(v1::ReceiverLimit { host, bytes_per_s });
             }

@@ -17,7 +17,8 @@ use super::directory::Held;
 use super::network::label;
 use super::outbox::Outbox;
 use super::readiness::Stage;
-use super::state::{AgentEntry, CoflowEntry, Coordinator, HelloError, SessionId};
+use super::refused::HelloError;
+use super::state::{AgentEntry, CoflowEntry, Coordinator, SessionId};
 use super::{admission::Verdict, senders::Heard};
 use crate::id_set::IdSet;
 use crate::planted::{Defect, is_planted};
@@ -72,10 +73,10 @@ impl Coordinator {
         if hello.data_address.len() > limits::MAX_NAME_BYTES {
             return Err(HelloError::Address(hello.data_address.len()));
         }
-        let rates = self.may_join(&hello)?;
+        let planned = self.may_join(&hello)?;
         self.make_room_for(now, &hello)?;
-        if let Some(rates) = rates {
-            self.join(now, hello.host, &hello.name, rates)?;
+        if let Some(planned) = planned {
+            self.join(now, &hello, planned)?;
         }
         self.hosts.insert(hello.host, session);
         let entry = AgentEntry {

@@ -57,6 +57,8 @@ pub struct AgentOptions {
     pub report_interval: Span,
     /// A first event goes to the coordinator at once; those that follow within this time go together.
     pub batch: Span,
+    /// Its rack, as the coordinator's topology calls it; empty if it is in none, or the topology says which.
+    pub rack: String,
     /// What the host's links carry, up and down, headers included. Where it is not said it is what a physical interface
     /// says, or as the coordinator has it.
     pub link_rates: [Option<Rate>; 2],
@@ -132,6 +134,7 @@ impl AgentOptions {
             first_plan_wait: Span::from_millis(100),
             report_interval: Span::from_millis(20),
             batch: Span::from_millis(1),
+            rack: String::new(),
             link_rates: [None; 2],
             interface: InterfaceChoice::None,
             relays: None,
@@ -250,6 +253,7 @@ pub async fn serve(
     let config = AgentConfig {
         host: naming.number(),
         name: naming.name(),
+        rack: options.rack.clone(),
         links,
         data_address: data_address.to_string(),
         incarnation: clock.now().nanos(),

@@ -17,7 +17,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, OfferError, Output, SessionId, first_coflow};
-pub use weir_core::coordinator::{DeadlineMargin, Joining, Wire};
+pub use weir_core::coordinator::{DeadlineMargin, Joining, KnownHost, Wire};
 use weir_model::{Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
 use weir_policy::Chosen;
@@ -40,6 +40,8 @@ pub struct CoordinatorOptions {
     pub fabric: Fabric,
     /// How other hosts may join it; none may without.
     pub joining: Option<Joining>,
+    /// What an open network is to be like from some time on; as often as it comes.
+    pub networks: Option<mpsc::Receiver<Joining>>,
     /// The policy.
     pub policy: Chosen,
     /// How long agents keep to a plan without hearing more.
@@ -68,6 +70,7 @@ impl CoordinatorOptions {
         CoordinatorOptions {
             fabric,
             joining: None,
+            networks: None,
             policy,
             lease: Span::from_millis(1000),
             batch: Span::from_millis(1),
@@ -83,11 +86,21 @@ impl CoordinatorOptions {
 
 /// Serves on `listener` (see [`weir_net::control_listener`]) until `stop` resolves.
 pub async fn serve(
-    options: CoordinatorOptions,
+    mut options: CoordinatorOptions,
     listener: TcpListener,
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
     let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
+    if let Some(mut networks) = options.networks.take() {
+        let events = events.clone();
+        tokio::spawn(async move {
+            while let Some(joining) = networks.recv().await {
+                if events.send(Event::Network(joining)).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
     let (given_up, gone) = mpsc::unbounded_channel();
     let mut owner = tokio::spawn(run(options, inbox, gone, Alarm::new()?));
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -203,6 +216,11 @@ impl Owner {
                 let registered = self.core.handle_register(now, request);
                 let told = |coflow| v1::RegisterReply { coflow, lease_ms: self.core.lease_ms(coflow) };
                 let _ = reply.send(registered.map(told));
+            }
+            Event::Network(joining) => {
+                if !self.core.handle_network(now, joining) {
+                    tracing::error!("the network of this coordinator has fixed hosts and does not change");
+                }
             }
             Event::Drain(_, _, reply) if reply.is_closed() => {}
             Event::Drain(token, request, reply) => {

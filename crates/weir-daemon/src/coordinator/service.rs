@@ -10,7 +10,7 @@ use tokio_stream::Stream;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weir_core::coordinator::{HelloError, OfferError, RegisterError, SealError, SessionId};
+use weir_core::coordinator::{HelloError, Joining, OfferError, RegisterError, SealError, SessionId};
 use weir_proto::v1::coordinator_server;
 use weir_proto::{Message as _, limits, v1};
 
@@ -21,6 +21,7 @@ const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) enum Event {
     Register(v1::RegisterRequest, oneshot::Sender<Result<v1::RegisterReply, RegisterError>>),
+    Network(Joining),
     Drain(u64, v1::DrainRequest, oneshot::Sender<Result<v1::DrainReply, String>>),
     Seal(u64, oneshot::Sender<Result<(), SealError>>),
     /// With a number of its own, before the coflow.

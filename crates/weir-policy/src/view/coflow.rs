@@ -1,6 +1,7 @@
 //! One live coflow: its flows, and their sums per link.
 
 use super::ClassId;
+use super::load::Load;
 use super::moving::{Drain, Line, Moving};
 use super::paced::Paced;
 use crate::bits::BitSet;
@@ -11,10 +12,6 @@ pub(super) const NONE: u32 = u32::MAX;
 /// What is left of a flow that was predicted to be done but not yet reported so, at least (bytes).
 /// Keeps a late report from turning into an infinite rate; no completion time depends on it.
 pub(super) const FLOOR_BYTES: f64 = 1e-6;
-
-/// A sum that one change leaves with less than this part is computed anew: what rounding added to it when
-/// it was large may be more than what is left.
-const CANCELLED: f64 = 1e-4;
 
 /// One flow of a live coflow.
 #[derive(Clone, Debug)]
@@ -120,43 +117,6 @@ impl Row {
         match &self.heads {
             Heads::Dense { flows, .. } | Heads::Sparse { flows, .. } => flows,
         }
-    }
-}
-
-/// What a link has to carry for a coflow.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Load {
-    /// Sum of the bases of its flows.
-    pub(super) base: f64,
-    /// Sum of its flows with a grant.
-    pub(super) granted: Line,
-    grants: u32,
-    /// Number of live flows, those with a grant included.
-    pub(super) flows: u32,
-}
-
-impl Load {
-    /// Takes from the sum of bases; true if hardly anything is left of what should not be 0.
-    pub(super) fn take(&mut self, base: f64) -> bool {
-        let left = self.base - base;
-        let none = self.grants == self.flows;
-        let cancelled = !none && left < self.base * CANCELLED;
-        self.base = if none { 0.0 } else { left };
-        cancelled
-    }
-
-    /// Takes a flow out of the sum of those with a grant; true if hardly anything is left of it.
-    fn end_grant(&mut self, line: &Line) -> bool {
-        self.grants -= 1;
-        let rest = self.granted.minus(line);
-        let cancelled = self.grants > 0 && rest.is_less(CANCELLED, &self.granted);
-        self.granted = if self.grants == 0 { Line::default() } else { rest };
-        cancelled
-    }
-
-    pub(super) fn add_granted(&mut self, line: &Line) {
-        self.grants += 1;
-        self.granted = if self.grants == 1 { *line } else { self.granted.plus(line) };
     }
 }
 

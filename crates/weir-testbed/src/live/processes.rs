@@ -81,8 +81,6 @@ impl Processes {
                 .arg("coordinator")
                 .args(["--bare-policy", "--policy", policy])
                 .args(["--listen", &address.to_string()])
-                .args(["--hosts", &options.hosts.to_string()])
-                .args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())])
                 .args(["--plan-share", &options.plan_share.to_string()])
                 .args(["--bypass", &options.bypass.as_secs().to_string()])
                 .args(["--batch-window", &millis(options.batch_window)])
@@ -91,6 +89,10 @@ impl Processes {
                 .args(["--deadline-margin", &options.deadline_margin.0.to_string()])
                 .args(["--deadline-margin-ms", &millis(options.deadline_margin.1)])
                 .stdin(Stdio::null());
+            if options.link_rates.is_none() {
+                command.args(["--hosts", &options.hosts.to_string()]);
+                command.args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())]);
+            }
             all.spawn(network, Role::Coordinator, command)?;
             all.coordinator = Some(address);
         }
@@ -98,13 +100,15 @@ impl Processes {
         for host in 0..options.hosts {
             let address = SocketAddr::new(network.address(host), network.port(DATA_PORT)?);
             let spool = dir.join(format!("spool-{host}"));
+            let own = options.link_rates.as_ref().and_then(|rates| rates.get(host));
+            let link_rate = own.copied().unwrap_or(options.link_rate);
             let mut command = network.command(Place::Host(host), &options.program)?;
             command
                 .arg("agent")
                 .args(["--host", &host.to_string()])
                 .args(["--listen", &address.to_string()])
                 .args(["--batch-window", &millis(options.batch_window)])
-                .args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())])
+                .args(["--link-rate", &format!("{}bit", link_rate.bits_per_sec())])
                 .args(["--interface", if options.foreign_traffic { "auto" } else { "none" }])
                 .arg("--spool")
                 .arg(&spool)

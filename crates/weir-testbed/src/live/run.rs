@@ -30,6 +30,8 @@ pub struct LiveOptions {
     pub hosts: usize,
     /// Rate of every link, each direction, as shaped (headers included).
     pub link_rate: Rate,
+    /// Rates of the links of each host, where they differ: agents say them, and the coordinator is told of no hosts.
+    pub link_rates: Option<Vec<Rate>>,
     /// The coordinator's policy; `None` leaves sharing to TCP (no coordinator at all).
     pub policy: Option<String>,
     /// Share of the payload rate that the coordinator plans with.

@@ -118,10 +118,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_is_a_number_and_an_absolute_path_which_may_have_colons() {
+    fn a_source_is_a_host_and_an_absolute_path_which_may_have_colons() {
         let source = "3:/data/a:b".parse::<Source>();
         assert_eq!(source, Ok(Source { host: Host::Number(3), path: "/data/a:b".to_owned() }));
-        for text in ["", ":", "/data/file", "3:", "3:data", "-1:/data", "three:/data", "4294967296:/data"] {
+        let source = "web-1:/data".parse::<Source>();
+        assert_eq!(source, Ok(Source { host: Host::Name("web-1".to_owned()), path: "/data".to_owned() }));
+        for text in ["", ":", "/data/file", "3:", "3:data", "-1:/data", "a b:/data", "4294967296:/data"] {
             assert!(text.parse::<Source>().is_err(), "{text}");
         }
     }

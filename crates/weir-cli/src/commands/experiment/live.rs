@@ -175,6 +175,7 @@ fn run(live: &Live, policy: &str, seed: u64, work: &LiveWork, label: &str) -> Re
         program: std::env::current_exe()?,
         hosts: work.rates.len(),
         link_rate: Rate::from_bytes_per_sec(HOST_RATE),
+        link_rates: None,
         policy: None,
         plan_share: 1.0,
         bypass: Span::ZERO,

@@ -22,6 +22,7 @@ mod repair;
 mod senders;
 mod sizes;
 mod slow;
+mod topology;
 mod witnesses;
 
 use super::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Wire};

@@ -1,0 +1,76 @@
+//! Why an agent's session is refused, in words for whoever runs it.
+
+use weir_proto::limits;
+
+/// Why an agent's session was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HelloError {
+    /// It speaks another version.
+    #[error("this coordinator speaks version 1 of the control plane, the agent version {0}")]
+    Version(u32),
+    /// Its host is not in the fabric.
+    #[error(
+        "host {host} is outside the fabric of {hosts} hosts; check the agent's --host and the coordinator's --hosts"
+    )]
+    Host {
+        /// What the agent said.
+        host: u32,
+        /// Hosts of the fabric.
+        hosts: u32,
+    },
+    /// Its number is too large for one.
+    #[error("the number of a host is less than {max}, not {0}", max = limits::MAX_HOST_NUMBER)]
+    Number(u32),
+    /// Its name is too long, or has control characters.
+    #[error(
+        "the name of a host has at most {max} bytes and no control characters; {0:?} is refused",
+        max = limits::MAX_HOST_NAME_BYTES
+    )]
+    Name(String),
+    /// The network is of known hosts alone.
+    #[error("host {0} is not in the coordinator's topology, which takes no others")]
+    Unknown(String),
+    /// Its links have no rate.
+    #[error(
+        "nobody says how fast the links of host {0} are; give its agent --link-rate, or the coordinator one for all"
+    )]
+    LinkRate(String),
+    /// The network has no place for one more host.
+    #[error("there are {max} hosts, which is the bound", max = limits::MAX_HOSTS)]
+    TooManyHosts,
+    /// Another host has the number that was made from its name: it draws another one.
+    #[error("host {name} has number {number}, and so has host {other}")]
+    NumberTaken {
+        /// The number.
+        number: u32,
+        /// The host that came with it,
+        name: String,
+        /// and the one that has it.
+        other: String,
+    },
+    /// Another agent, with another spool or a copy of its spool, has a session for its host.
+    #[error(
+        "host {host} has an agent already, at {address}; check the --host and the spools of both, of which none may be a \
+         copy. If that agent is gone, this one is taken once its connection is found dead, in ten seconds or so"
+    )]
+    Taken {
+        /// What the agent said.
+        host: String,
+        /// Data address of the other agent.
+        address: String,
+    },
+    /// It was refused for another agent before, and this process has just begun: that one has time to come back.
+    #[error(
+        "host {host} had another agent when this one came last; the coordinator has begun anew and waits ten seconds for it"
+    )]
+    Awaited {
+        /// What the agent said.
+        host: String,
+    },
+    /// It came late: the same agent has a session that it began after this one.
+    #[error("host {0} has a newer session of this agent")]
+    Late(String),
+    /// Its address is longer than a name may be.
+    #[error("an agent's address has at most {max} bytes, not {0}", max = limits::MAX_NAME_BYTES)]
+    Address(usize),
+}

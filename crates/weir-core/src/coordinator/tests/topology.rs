@@ -1,0 +1,135 @@
+//! Racks, and a network that is told to be another one while coflows move.
+
+use super::joining::named;
+use super::*;
+use crate::coordinator::{HelloError, Joining, KnownHost};
+
+fn rates(up: f64, down: f64) -> [Rate; 2] {
+    [up, down].map(Rate::from_bytes_per_sec)
+}
+
+/// Hosts a and b below a rack whose link to the core carries as much as one of them; others where they say.
+fn known() -> Joining {
+    let below = |rack: &str| KnownHost { rates: [None; 2], rack: Some(rack.to_owned()) };
+    Joining {
+        link_rate: Some(Rate::from_bytes_per_sec(1e6)),
+        share: 1.0,
+        racks: [("r1".to_owned(), rates(1e6, 1e6)), ("r2".to_owned(), rates(3e6, 3e6))].into(),
+        hosts: ["a", "b"].map(|name| (name.to_owned(), below("r1"))).into(),
+        is_closed: false,
+    }
+}
+
+struct Racks {
+    pair: Pair,
+    coflow: u64,
+    flows: Vec<(usize, u64)>,
+}
+
+/// One coflow with a flow of 4 MB from a to c and one from b to d.
+fn racks(joining: Joining, policy: &str) -> Racks {
+    let config =
+        CoordinatorConfig { fabric: Fabric::without_hosts(), joining: Some(joining), ..config(1, 1) };
+    let mut pair = Pair::under(config, policy);
+    let at: Vec<usize> = (1..)
+        .zip(["a", "b", "c", "d"])
+        .map(|(number, name)| pair.join(named(number, name, [0.0; 2])))
+        .collect();
+    let coflow = pair.register(2);
+    let first = pair.ask_block(coflow, "x", 4_000_000, at[0], 3);
+    let second = pair.open(coflow, "y", 4_000_000, at[1], 4);
+    Racks { pair, coflow, flows: vec![(at[0], first), (at[1], second)] }
+}
+
+impl Racks {
+    fn rates(&self) -> Vec<f64> {
+        self.flows.iter().map(|&(at, flow)| (self.pair.rate(at, flow) / 1e3).round() * 1e3).collect()
+    }
+
+    fn become_known(&mut self, joining: Joining) {
+        assert!(self.pair.coordinator.handle_network(self.pair.now, joining));
+        self.pair.wait(2);
+    }
+}
+
+#[test]
+fn what_leaves_a_rack_shares_its_link_under_every_policy_and_follows_when_that_changes() {
+    for info in weir_policy::registry().iter().filter(|info| !info.between_sites) {
+        let mut racks = racks(known(), info.name);
+        racks.pair.wait(20);
+        let sum: f64 = racks.rates().iter().sum();
+        assert!((sum - 1e6).abs() < 1e4, "{}: {:?}", info.name, racks.rates());
+        let faster = Joining { racks: [("r1".to_owned(), rates(2e6, 1e6))].into(), ..known() };
+        racks.become_known(faster);
+        racks.pair.wait(20);
+        assert_eq!(racks.rates(), [1e6, 1e6], "{}", info.name);
+    }
+}
+
+#[test]
+fn a_host_that_is_put_below_another_rack_takes_its_flows_with_it() {
+    let mut racks = racks(known(), "varys");
+    assert_eq!(racks.rates(), [5e5, 5e5]);
+    let mut elsewhere = known();
+    elsewhere.hosts.get_mut("b").unwrap().rack = Some("r2".to_owned());
+    racks.become_known(elsewhere);
+    assert_eq!(racks.rates(), [1e6, 1e6]);
+    // Nothing is known of any host: at the core each has its own link alone. A slower one is slower at once.
+    let mut slow = Joining { racks: [].into(), hosts: [].into(), ..known() };
+    racks.become_known(slow.clone());
+    assert_eq!(racks.rates(), [1e6, 1e6]);
+    slow.hosts.insert("a".to_owned(), KnownHost { rates: rates(25e4, 1e6).map(Some), rack: None });
+    racks.become_known(slow);
+    // MADD: both end with the first.
+    assert_eq!(racks.rates()[0], 25e4);
+    racks.become_known(known());
+    assert_eq!(racks.rates(), [5e5, 5e5]);
+    let (at, flow) = racks.flows[0];
+    racks.pair.finish(at, flow, 4_000_000);
+    let record = racks.pair.unregister(racks.coflow).unwrap();
+    assert_eq!((record.flows, record.bytes), (1, 4_000_000));
+}
+
+#[test]
+fn what_is_known_of_a_host_counts_and_else_what_its_agent_says() {
+    let config = |joining| CoordinatorConfig {
+        fabric: Fabric::without_hosts(),
+        joining: Some(joining),
+        ..config(1, 1)
+    };
+    let mut joining = known();
+    joining.hosts.get_mut("a").unwrap().rates = rates(7e6, 8e6).map(Some);
+    let mut pair = Pair::with(config(joining.clone()));
+    let in_rack = |number: u32, name: &str, rack: &str| {
+        let mut agent = named(number, name, [5e6, 6e6]);
+        agent.set_rack(rack);
+        agent
+    };
+    for agent in
+        [in_rack(1, "a", "r2"), in_rack(2, "x", "r2"), in_rack(3, "y", "nowhere"), in_rack(4, "z", "")]
+    {
+        pair.join(agent);
+    }
+    let network = &pair.coordinator.network;
+    let rack = |number| network.place(number).and_then(|place| network.whole().rack_of(place));
+    assert_eq!([1, 2, 3, 4].map(rack), [Some(0), Some(1), None, None]);
+    let of = |name: &str, pair: &mut Pair| {
+        let status = pair.coordinator.status(pair.now);
+        let agent = status.agents.into_iter().find(|agent| agent.name == name).unwrap();
+        (agent.up_bytes_per_s, agent.down_bytes_per_s)
+    };
+    assert_eq!((of("a", &mut pair), of("x", &mut pair)), ((7e6, 8e6), (5e6, 6e6)));
+
+    let mut coordinator = Coordinator::new(
+        config(Joining { is_closed: true, ..joining }),
+        &weir_policy::find("varys").unwrap(),
+    );
+    let hello = |name: &str| v1::Hello { version: 1, host: 9, name: name.to_owned(), ..v1::Hello::default() };
+    let refused = coordinator.handle_hello(pair.now, SessionId(1), hello("x"));
+    assert_eq!(refused, Err(HelloError::Unknown("x".to_owned())));
+    assert_eq!(coordinator.handle_hello(pair.now, SessionId(2), hello("a")), Ok(()));
+    assert!(
+        !Coordinator::new(super::config(2, 1), &weir_policy::find("varys").unwrap())
+            .handle_network(pair.now, known())
+    );
+}

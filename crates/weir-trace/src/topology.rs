@@ -1,0 +1,367 @@
+//! Topology files: which hosts there are, how fast their links are, and which racks they are below.
+//!
+//! ```toml
+//! link_rate = "10gbit"        # of hosts that say none
+//!
+//! [[rack]]
+//! name = "r1"
+//! rate = "40gbit"             # of its link to the core, each direction; or, in its place,
+//! # oversubscription = 4      # what its hosts can send together over what the link carries
+//!
+//! [[host]]
+//! name = "web-[1-20]"         # or a name without a range
+//! rack = "r1"                 # without one, it is attached to the core
+//! rate = "25gbit"             # headers included, each direction
+//! down_rate = "10gbit"        # towards the host, where that is another one
+//! ```
+//! One file simulates, plans a running cluster and shapes a test bed.
+
+use crate::text::quote;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use weir_model::{Fabric, HostId, Rate};
+
+/// Most hosts of a file.
+const MAX_HOSTS: u32 = 100_000;
+
+/// A rack's links to and from the core, headers included.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rack {
+    /// Its name.
+    pub name: String,
+    /// Rates from the rack and towards it.
+    pub rates: [Rate; 2],
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TopologyHost {
+    /// Its name.
+    pub name: String,
+    /// Rates of its links, up and down, headers included; none where neither it nor the file as a whole says one.
+    pub rates: [Option<Rate>; 2],
+    /// Which of the racks it is below.
+    pub rack: Option<usize>,
+}
+
+/// Hosts and racks, as a file has them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Topology {
+    /// Rate of the links of hosts that say none.
+    pub link_rate: Option<Rate>,
+    /// Racks, in the order of the file.
+    pub racks: Vec<Rack>,
+    /// Hosts, in the order of the file.
+    pub hosts: Vec<TopologyHost>,
+}
+
+/// Why a topology cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// The file cannot be read.
+    #[error("{}: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Something in it is wrong.
+    #[error("{}:{line}: {reason}", path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What, and what would be right.
+        reason: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    link_rate: Option<Spanned<String>>,
+    #[serde(default)]
+    rack: Vec<RackFile>,
+    #[serde(default)]
+    host: Vec<HostFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RackFile {
+    name: Spanned<String>,
+    rate: Option<Spanned<String>>,
+    down_rate: Option<Spanned<String>>,
+    oversubscription: Option<Spanned<f64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostFile {
+    name: Spanned<String>,
+    rack: Option<Spanned<String>>,
+    rate: Option<Spanned<String>>,
+    down_rate: Option<Spanned<String>>,
+}
+
+/// Where in the text, and what is wrong there.
+type Wrong = (usize, String);
+
+fn at<T>(place: &Spanned<T>, reason: impl Into<String>) -> Wrong {
+    (place.span().start, reason.into())
+}
+
+fn rate(text: &Option<Spanned<String>>) -> Result<Option<Rate>, Wrong> {
+    let Some(text) = text else { return Ok(None) };
+    let rate: Rate = text.get_ref().parse().map_err(|error| at(text, format!("{error}")))?;
+    if rate == Rate::ZERO { Err(at(text, "a link has a rate above 0")) } else { Ok(Some(rate)) }
+}
+
+/// The names that a name with at most one range, `[first-last]`, stands for.
+fn expand(name: &Spanned<String>) -> Result<Vec<String>, Wrong> {
+    let text = name.get_ref();
+    let wrong = || {
+        let quoted = quote(text);
+        at(
+            name,
+            format!(
+                "{quoted} is no name; names have letters, digits, `.`, `-` and `_`, begin with one of the first two, and have one range at most, as in web-[1-20]"
+            ),
+        )
+    };
+    let sound = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
+    let begins = |text: &str| text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let Some((before, rest)) = text.split_once('[') else {
+        return if begins(text) && sound(text) { Ok(vec![text.clone()]) } else { Err(wrong()) };
+    };
+    let (range, after) = rest.split_once(']').ok_or_else(wrong)?;
+    let (first, last) = range.split_once('-').ok_or_else(wrong)?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !(before.is_empty() || begins(before))
+        || !sound(before)
+        || !sound(after)
+        || !is_number(first)
+        || !is_number(last)
+    {
+        return Err(wrong());
+    }
+    let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+    let (low, high) = (number(first)?, number(last)?);
+    if low > high || high - low >= MAX_HOSTS {
+        return Err(at(name, format!("the range {range} is of no hosts, or of more than {MAX_HOSTS}")));
+    }
+    // As many digits as the first has: web-[01-20] begins with web-01.
+    let width = first.len();
+    Ok((low..=high).map(|number| format!("{before}{number:0width$}{after}")).collect())
+}
+
+impl Topology {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or something in it is wrong: file, line, and what would be right.
+    pub fn load(path: &Path) -> Result<Topology, TopologyError> {
+        let text = crate::read_text(path).map_err(|error| TopologyError::Unreadable {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+        Topology::parse(&text).map_err(|(line, reason)| TopologyError::Wrong {
+            path: path.to_owned(),
+            line,
+            reason,
+        })
+    }
+
+    /// Reads a text; an error is a line and a reason.
+    ///
+    /// # Errors
+    /// Something in it is wrong.
+    pub fn parse(text: &str) -> Result<Topology, (usize, String)> {
+        let line =
+            |byte: usize| text.as_bytes()[..byte.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1;
+        let file: File = toml::from_str(text).map_err(|error| {
+            let reason = error.message().lines().collect::<Vec<_>>().join("; ");
+            (line(error.span().map_or(0, |span| span.start)), reason)
+        })?;
+        Topology::of(&file).map_err(|(byte, reason)| (line(byte), reason))
+    }
+
+    fn of(file: &File) -> Result<Topology, Wrong> {
+        let mut topology = Topology { link_rate: rate(&file.link_rate)?, ..Topology::default() };
+        let mut names = BTreeSet::new();
+        for host in &file.host {
+            let up = rate(&host.rate)?.or(topology.link_rate);
+            let down = rate(&host.down_rate)?.or(up);
+            let rack = match &host.rack {
+                None => None,
+                Some(name) => {
+                    let found = file.rack.iter().position(|rack| rack.name.get_ref() == name.get_ref());
+                    Some(
+                        found
+                            .ok_or_else(|| at(name, format!("there is no rack {}", quote(name.get_ref()))))?,
+                    )
+                }
+            };
+            for name in expand(&host.name)? {
+                if !names.insert(name.clone()) {
+                    return Err(at(&host.name, format!("there are two hosts {}", quote(&name))));
+                }
+                topology.hosts.push(TopologyHost { name, rates: [up, down], rack });
+            }
+            if topology.hosts.len() > MAX_HOSTS as usize {
+                return Err(at(&host.name, format!("there are more than {MAX_HOSTS} hosts")));
+            }
+        }
+        for (number, rack) in file.rack.iter().enumerate() {
+            let same = |other: &RackFile| other.name.get_ref() == rack.name.get_ref();
+            if file.rack[..number].iter().any(same) {
+                return Err(at(&rack.name, format!("there are two racks {}", quote(rack.name.get_ref()))));
+            }
+            let rates = topology.rack_rates(number, rack)?;
+            topology.racks.push(Rack { name: rack.name.get_ref().clone(), rates });
+        }
+        Ok(topology)
+    }
+
+    fn rack_rates(&self, number: usize, rack: &RackFile) -> Result<[Rate; 2], Wrong> {
+        match (&rack.oversubscription, rate(&rack.rate)?) {
+            (None, Some(up)) => Ok([up, rate(&rack.down_rate)?.unwrap_or(up)]),
+            (Some(times), None) if rack.down_rate.is_none() => {
+                let below = *times.get_ref();
+                if !(below.is_finite() && below > 0.0) {
+                    return Err(at(times, format!("{below} is no number above 0")));
+                }
+                let mut sums = [0.0; 2];
+                for host in self.hosts.iter().filter(|host| host.rack == Some(number)) {
+                    for (sum, rate) in sums.iter_mut().zip(host.rates) {
+                        let reason =
+                            || at(times, format!("host {} has no rate, so neither has its rack", host.name));
+                        *sum += rate.ok_or_else(reason)?.bytes_per_sec();
+                    }
+                }
+                if sums[0] == 0.0 {
+                    return Err(at(
+                        times,
+                        "no host is in this rack; give its rate in place of oversubscription",
+                    ));
+                }
+                Ok(sums.map(|sum| Rate::from_bytes_per_sec(sum / below)))
+            }
+            _ => Err(at(
+                &rack.name,
+                "a rack has either a rate (and a down_rate, where that is another one) or an oversubscription",
+            )),
+        }
+    }
+
+    /// The network of all its hosts, in the order of the file, with this share of every rate.
+    ///
+    /// # Errors
+    /// There is no host, or one without a rate.
+    pub fn fabric(&self, share: f64) -> Result<Fabric, String> {
+        let mut fabric = Fabric::without_hosts();
+        for host in &self.hosts {
+            let [Some(up), Some(down)] = host.rates else {
+                return Err(format!("host {} has no rate, and there is no link_rate", host.name));
+            };
+            fabric.add_host(up.scaled(share), down.scaled(share), None).map_err(|error| error.to_string())?;
+        }
+        for rack in &self.racks {
+            let [up, down] = rack.rates.map(|rate| rate.scaled(share));
+            fabric.add_rack(up, down).map_err(|error| error.to_string())?;
+        }
+        for (host, of) in (0u32..).zip(&self.hosts) {
+            fabric.move_host(HostId(host), of.rack.map(|rack| rack as u32));
+        }
+        if self.hosts.is_empty() { Err("there is no host".to_owned()) } else { Ok(fabric) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+link_rate = "1gbit"
+
+[[rack]]
+name = "r1"
+oversubscription = 4
+
+[[rack]]
+name = "r2"
+rate = "2gbit"
+down_rate = "3gbit"
+
+[[host]]
+name = "a-[08-10]"
+rack = "r1"
+
+[[host]]
+name = "b"
+rack = "r2"
+rate = "8gbit"
+down_rate = "4gbit"
+
+[[host]]
+name = "c"
+"#;
+
+    #[test]
+    fn hosts_racks_and_rates_are_those_of_the_file() {
+        let topology = Topology::parse(GOOD).unwrap();
+        let names: Vec<&str> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
+        assert_eq!(names, ["a-08", "a-09", "a-10", "b", "c"]);
+        let fabric = topology.fabric(0.5).unwrap();
+        let capacity = |link| (fabric.capacity(link).bytes_per_sec() * 8.0 / 1e9 * 1000.0).round() / 1000.0;
+        // Half of 1 and of 8 and 4 Gbit/s; of three hosts at 1 Gbit/s over 4; of 2 and 3.
+        assert_eq!([0, 3].map(|host| capacity(fabric.uplink(HostId(host)).unwrap())), [0.5, 4.0]);
+        assert_eq!(capacity(fabric.downlink(HostId(3)).unwrap()), 2.0);
+        assert_eq!(fabric.rack_links(0).map(capacity), [0.375, 0.375]);
+        assert_eq!(fabric.rack_links(1).map(capacity), [1.0, 1.5]);
+        assert_eq!([0, 2, 3, 4].map(|host| fabric.rack_of(HostId(host))), [Some(0), Some(0), Some(1), None]);
+        let paths =
+            [(0, 2), (0, 3), (4, 4), (4, 1)].map(|(a, b)| fabric.path(HostId(a), HostId(b)).unwrap().len());
+        assert_eq!(paths, [2, 4, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line_and_what_is_right() {
+        for (from, to, line, reason) in [
+            ("link_rate = \"1gbit\"", "link_rate = \"fast\"", 2, "fast"),
+            ("link_rate = \"1gbit\"", "link_rate = \"0\"", 2, "above 0"),
+            ("link_rate", "linkrate", 2, "link_rate"),
+            ("oversubscription = 4", "oversubscription = 0", 6, "above 0"),
+            ("oversubscription = 4", "oversubscription = nan", 6, "above 0"),
+            ("oversubscription = 4", "", 5, "either a rate"),
+            ("oversubscription = 4", "oversubscription = 4\nrate = \"1gbit\"", 5, "either a rate"),
+            ("name = \"r2\"", "name = \"r1\"", 9, "two racks"),
+            ("a-[08-10]", "a-[10-08]", 14, "no hosts"),
+            ("a-[08-10]", "a-[1-99999999]", 14, "more than"),
+            ("a-[08-10]", "a-[1-", 14, "no name"),
+            ("a-[08-10]", "a-[x-y]", 14, "no name"),
+            ("a-[08-10]", "", 14, "no name"),
+            ("a-[08-10]", "a b", 14, "no name"),
+            ("\"c\"", "\"b\"", 24, "two hosts"),
+            ("rack = \"r2\"", "rack = \"r3\"", 19, "no rack"),
+            ("[[host]]\nname = \"c\"", "[[hosts]]\nname = \"c\"", 23, "hosts"),
+            ("rate = \"8gbit\"", "rate = 8", 20, "string"),
+            ("name = \"c\"", "rack = \"r1\"", 23, "name"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from}");
+            let (found, said) = Topology::parse(&text).unwrap_err();
+            assert!(said.contains(reason), "{to}: {said}");
+            assert!(found.abs_diff(line) <= 1, "{to}: line {found}, not {line}: {said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+        let none = Topology::parse("").unwrap();
+        assert_eq!(none.fabric(1.0).unwrap_err(), "there is no host");
+        let without = Topology::parse("[[host]]\nname = \"a\"").unwrap();
+        assert!(without.fabric(1.0).unwrap_err().contains("host a has no rate"));
+    }
+}
