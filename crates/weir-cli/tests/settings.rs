@@ -66,7 +66,7 @@ const WRONG: &[(&str, &str)] = &[
     ("[coordinator]\npolicy = [\"varys\"]", "one NAME"),
     // Values beyond their bounds.
     ("[agent]\nhost = -1", "a name has letters"),
-    ("[agent]\nhost = 4294967296", "below 8388608"),
+    ("[agent]\nhost = 4294967296", "below 16777216"),
     ("[agent]\nhost = \"a b\"", "a name has letters"),
     ("[agent]\nhost = \"\"", "a name has letters"),
     ("[agent]\nlisten = \"localhost\"", "listen"),

@@ -34,7 +34,8 @@ pub enum Error {
 impl Error {
     /// What a peer answered, or why it could not.
     pub(crate) fn of(peer: &str, status: &Status) -> Error {
-        if is_transient(status) {
+        // Aborted: the peer's own peer is not there, and whether to wait for it is the caller's to say.
+        if is_transient(status) || status.code() == Code::Aborted {
             Error::Unreachable(format!("{peer}: {}", said(status)))
         } else {
             Error::Refused(status.message().to_owned())

@@ -9,7 +9,7 @@ pub const FIRST_MADE: u32 = MAX_HOST_NUMBER / 2;
 /// A host, by its name or by the number that it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// By a number below 8,388,608.
+    /// By a number below 16,777,216.
     Number(u32),
     /// By a name.
     Name(String),
@@ -26,8 +26,8 @@ impl FromStr for Host {
 
     fn from_str(text: &str) -> Result<Host, String> {
         if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-            let number = text.parse().ok().filter(|&number| number < FIRST_MADE);
-            return number.map(Host::Number).ok_or_else(|| format!("a number is below {FIRST_MADE}"));
+            let number = text.parse().ok().filter(|&number| number < MAX_HOST_NUMBER);
+            return number.map(Host::Number).ok_or_else(|| format!("a number is below {MAX_HOST_NUMBER}"));
         }
         let sound = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
         if !text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -60,14 +60,25 @@ mod tests {
     fn digits_are_a_number_and_what_is_neither_is_refused() {
         for (text, host) in [
             ("0", Host::Number(0)),
-            ("8388607", Host::Number(8_388_607)),
+            ("16777215", Host::Number(16_777_215)),
             ("a.b-c_9", Host::Name("a.b-c_9".to_owned())),
         ] {
             assert_eq!(text.parse(), Ok(host));
         }
-        for text in
-            ["", "8388608", "99999999999", "a b", "a/b", "é", "a\n", "-1 ", "-1", ".a", "_", &"x".repeat(256)]
-        {
+        for text in [
+            "",
+            "16777216",
+            "99999999999",
+            "a b",
+            "a/b",
+            "é",
+            "a\n",
+            "-1 ",
+            "-1",
+            ".a",
+            "_",
+            &"x".repeat(256),
+        ] {
             assert!(text.parse::<Host>().is_err(), "{text:?}");
         }
     }

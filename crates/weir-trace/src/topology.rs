@@ -117,8 +117,7 @@ fn at<T>(place: &Spanned<T>, reason: impl Into<String>) -> Wrong {
 
 fn rate(text: &Option<Spanned<String>>) -> Result<Option<Rate>, Wrong> {
     let Some(text) = text else { return Ok(None) };
-    let rate: Rate = text.get_ref().parse().map_err(|error| at(text, format!("{error}")))?;
-    if rate == Rate::ZERO { Err(at(text, "a link has a rate above 0")) } else { Ok(Some(rate)) }
+    text.get_ref().parse().map(Some).map_err(|error| at(text, format!("{error}")))
 }
 
 /// The names that a name with at most one range, `[first-last]`, stands for.
@@ -333,7 +332,7 @@ name = "c"
     fn what_is_wrong_is_told_with_its_line_and_what_is_right() {
         for (from, to, line, reason) in [
             ("link_rate = \"1gbit\"", "link_rate = \"fast\"", 2, "fast"),
-            ("link_rate = \"1gbit\"", "link_rate = \"0\"", 2, "above 0"),
+            ("link_rate = \"1gbit\"", "link_rate = \"0bit\"", 2, "is not a rate"),
             ("link_rate", "linkrate", 2, "link_rate"),
             ("oversubscription = 4", "oversubscription = 0", 6, "above 0"),
             ("oversubscription = 4", "oversubscription = nan", 6, "above 0"),

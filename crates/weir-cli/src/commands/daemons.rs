@@ -13,7 +13,7 @@ use weir_daemon::agent::{AgentOptions, Durability, InterfaceChoice, SiteRelays};
 use weir_daemon::coordinator::{CoordinatorOptions, DeadlineMargin, Joining, KnownHost, Wire};
 use weir_model::{Fabric, Rate, Span};
 use weir_net::Address;
-use weir_proto::host::Host;
+use weir_proto::host::{FIRST_MADE, Host};
 use weir_proto::limits::{MAX_COFLOW_LEASE_MS, MIN_COFLOW_LEASE_MS};
 use weir_testbed::live::UnfinishedFile;
 use weir_trace::{Topology, TopologyHost};
@@ -271,9 +271,6 @@ fn guarded(name: &str, bare: bool) -> Result<weir_policy::Chosen, Failure> {
 
 /// What is known of the network before its hosts come.
 fn joining(args: &CoordinatorArgs) -> Result<Joining, Failure> {
-    if let Some(rate) = args.link_rate.filter(|rate| *rate == Rate::ZERO) {
-        return Err(Failure::Input(format!("--link-rate {rate}: a link has a rate above 0")));
-    }
     let topology = match &args.topology {
         Some(path) => Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")))?,
         None => Topology::default(),
@@ -369,12 +366,14 @@ fn machine_name() -> Result<Host, Failure> {
 }
 
 fn agent_options(args: AgentArgs) -> Result<AgentOptions, Failure> {
-    for (option, rate) in [("--link-rate", args.link_rate), ("--downlink-rate", args.downlink_rate)] {
-        if let Some(rate) = rate.filter(|rate| *rate == Rate::ZERO) {
-            return Err(Failure::Input(format!("{option} {rate}: a link has a rate above 0")));
-        }
-    }
     let host = args.host.map_or_else(machine_name, Ok)?;
+    if let Host::Number(number) = host
+        && number >= FIRST_MADE
+    {
+        return Err(Failure::Input(format!(
+            "--host {number}: numbers from {FIRST_MADE} on are made from names"
+        )));
+    }
     let mut options = AgentOptions::new(host, args.spool);
     options.advertise = args.advertise;
     options.coordinator = args.coordinator;

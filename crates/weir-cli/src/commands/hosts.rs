@@ -8,11 +8,14 @@ use anyhow::anyhow;
 use clap::Args;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use weir_client::{Client, Host, StatusReply};
+use weir_client::{Client, Error, Host, StatusReply};
 use weir_model::Rate;
 
 /// How often it is looked whether a host is empty.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Longest wait: a year.
+const MOST_SECONDS: u64 = 365 * 24 * 3600;
 
 #[derive(Args)]
 pub(crate) struct HostsArgs {
@@ -31,7 +34,7 @@ pub(crate) struct DrainArgs {
     #[arg(long, conflicts_with = "wait")]
     undo: bool,
     /// Wait until the host holds no block and serves no flow, at most so long: then it can be stopped and nothing is lost
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=MOST_SECONDS))]
     wait: Option<u64>,
 }
 
@@ -153,28 +156,41 @@ pub(crate) fn drain(args: DrainArgs) -> Result<(), Failure> {
                 println!("host {host} takes no more blocks, holds none and serves no flow: it can be stopped")
             }
             (false, ..) => println!(
-                "host {host} takes no more blocks; it holds {blocks} and serves {flows} flows, until their coflows end"
+                "host {host} takes no more blocks; blocks that it holds: {blocks}, flows that it serves: {flows}, until their coflows end"
             ),
         }
         Ok(())
     })
 }
 
+/// Waits until a host that is drained is empty. While its agent or the coordinator is away nobody knows whether it is.
 async fn wait_until_empty(client: &Client, name: &str, limit: Duration) -> Result<(u64, u64), Failure> {
     let end = Instant::now() + limit;
+    let name_shown = printable(name);
     loop {
-        let status = client.status().await.map_err(said)?;
-        // One whose agent went serves nothing.
-        let agent = status.agents.iter().find(|agent| agent.name == name);
-        let (blocks, flows) = agent.map_or((0, 0), |agent| (agent.blocks, agent.flows));
-        if blocks + flows == 0 {
-            return Ok((0, 0));
-        }
+        let last = match client.status().await {
+            Ok(status) => match status.agents.iter().find(|agent| agent.name == name) {
+                Some(agent) if !agent.draining => {
+                    let undone =
+                        anyhow!("host {name_shown} takes blocks again: somebody took the drain back");
+                    return Err(Failure::Refused(undone));
+                }
+                Some(agent) if agent.blocks == 0 && agent.flows == 0 => return Ok((0, 0)),
+                Some(agent) => {
+                    format!(
+                        "it holds {} blocks still, serves {} flows, and goes on being drained",
+                        agent.blocks, agent.flows
+                    )
+                }
+                None => "its agent is away, with whatever it held".to_owned(),
+            },
+            Err(Error::Unreachable(reason)) => reason,
+            Err(error) => return Err(said(error)),
+        };
         if Instant::now() >= end {
-            let secs = limit.as_secs();
-            let name = printable(name);
             return Err(Failure::Unanswered(anyhow!(
-                "after {secs} s host {name} holds {blocks} blocks still and serves {flows} flows; it goes on being drained"
+                "host {name_shown}, after {} s: {last}",
+                limit.as_secs()
             )));
         }
         tokio::time::sleep(LOOK_INTERVAL).await;

@@ -277,7 +277,7 @@ pub enum PutError {
     #[error("the agent's spool has no room for more: {0}")]
     NoSpace(String),
     /// The host is to be stopped.
-    #[error("this host is being drained: it takes no more blocks; put it at another one")]
+    #[error("this host is being drained: it takes no more blocks, and no more files are taken from it")]
     Draining,
     /// The agent holds as many blocks as it may.
     #[error("this agent already holds {max} blocks", max = limits::MAX_BLOCKS_PER_AGENT)]

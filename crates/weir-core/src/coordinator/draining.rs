@@ -81,14 +81,16 @@ impl Coordinator {
     /// The agent of a session answers nothing any more.
     pub(super) fn end_drains(&mut self, session: SessionId) {
         for (token, _) in self.drains.waiting.take(&session) {
-            self.drains.refuse(token, "its agent went away; ask again once it is back".to_owned());
+            let gone = "the host's agent went away; ask again once it is back".to_owned();
+            self.drains.refuse(token, gone);
         }
     }
 
     pub(super) fn expire_drains(&mut self, now: Time) {
         while let Some((token, _)) = self.drains.waiting.take_due(now) {
-            let old = "its agent does not answer; one of an older version never does".to_owned();
-            self.drains.refuse(token, old);
+            let silent = "the host's agent does not answer, and may do it later all the same; `weir hosts` says what came of it. One \
+                          of an older version never does";
+            self.drains.refuse(token, silent.to_owned());
         }
     }
 

@@ -326,7 +326,11 @@ impl Coordinator {
         }
         let Some(joining) = &self.network.joining else {
             let hosts = self.network.whole().hosts();
-            return self.network.place(host).map(|_| None).ok_or(HelloError::Host { host, hosts });
+            let unknown = match name {
+                "" => HelloError::Host { host, hosts },
+                _ => HelloError::Named { name: name.to_owned(), last: hosts.saturating_sub(1) },
+            };
+            return self.network.place(host).map(|_| None).ok_or(unknown);
         };
         if joining.is_closed && !joining.hosts.contains_key(&label(host, name)) {
             return Err(HelloError::Unknown(label(host, name)));
@@ -360,7 +364,8 @@ impl Coordinator {
         let place = self.place_for(now, host).ok_or(HelloError::TooManyHosts)?;
         if let Some(before) = before.and_then(|number| self.network.place(number)) {
             // It had another number before.
-            self.network.members[before.index()].name.clear();
+            let member = &mut self.network.members[before.index()];
+            (member.name, member.away) = (String::new(), None);
         }
         let member = &mut self.network.members[place.index()];
         self.network.expected = self.network.expected.saturating_sub(usize::from(!member.is_known));

@@ -48,6 +48,14 @@ pub enum HelloError {
         /// and the one that has it.
         other: String,
     },
+    /// It has a name, where hosts are numbered.
+    #[error("host {name} has a name, and this coordinator takes numbers from 0 to {last} alone (--hosts)")]
+    Named {
+        /// The name.
+        name: String,
+        /// The last number.
+        last: u32,
+    },
     /// Another agent, with another spool or a copy of its spool, has a session for its host.
     #[error(
         "host {host} has an agent already, at {address}; check the --host and the spools of both, of which none may be a \

@@ -129,7 +129,7 @@ impl coordinator_server::Coordinator for Service {
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainReply>, Status> {
         let request = request.into_inner();
         let reply = self.ask_patiently(|token, reply| Event::Drain(token, request, reply)).await?;
-        reply.map(Response::new).map_err(Status::failed_precondition)
+        reply.map(Response::new).map_err(Status::aborted)
     }
 
     async fn seal(&self, request: Request<v1::SealRequest>) -> Result<Response<v1::SealReply>, Status> {
