@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Span, Time};
 use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
 use weir_testbed::{Bed, BedConfig, BedError};
-use weir_trace::{Expected, Scenario, Topology};
+use weir_trace::{Expected, Scenario};
 
 /// Name on the command line for no Weir at all.
 const TCP: &str = "tcp";
@@ -112,11 +112,13 @@ impl Work {
         if !args.slice.is_given() {
             println!("{}", piece.announcement(&args.trace));
         }
-        let link_rates = args.topology.as_deref().map(link_rates).transpose()?;
+        let link_rates = args.topology.as_deref().map(workload::bed_rates).transpose()?;
         let fastest = link_rates.iter().flatten().copied().fold(Rate::ZERO, |a, b| if b > a { b } else { a });
         let link_rate = if link_rates.is_some() { fastest } else { args.link_rate };
         let hosts = link_rates.as_ref().map_or(args.hosts, |rates| rates.len() as u32);
-        let mut coflows = workload::cut(&coflows, &piece, hosts, link_rate)?;
+        // No coflow takes longer alone than it may, on the slowest links either.
+        let slowest = link_rates.iter().flatten().copied().fold(link_rate, |a, b| if b < a { b } else { a });
+        let mut coflows = workload::cut(&coflows, &piece, hosts, slowest)?;
         let payload: Vec<Rate> = match &link_rates {
             Some(rates) => rates.iter().map(|rate| rate.payload()).collect(),
             None => vec![link_rate.payload(); hosts as usize],
@@ -201,27 +203,6 @@ fn spread(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("not a number of at least 0".to_owned()) }
 }
-
-/// The rates of a topology's hosts, which a bed can give its hosts.
-fn link_rates(path: &Path) -> Result<Vec<Rate>, Failure> {
-    let wrong = |reason: String| Failure::Input(format!("--topology {}: {reason}", path.display()));
-    let topology = Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")))?;
-    if !topology.racks.is_empty() {
-        return Err(wrong("a bed has no racks yet; `weir sim --topology` simulates them".to_owned()));
-    }
-    if !(2..=MAX_BED_HOSTS).contains(&topology.hosts.len()) {
-        return Err(wrong(format!("a bed has 2 to {MAX_BED_HOSTS} hosts, not {}", topology.hosts.len())));
-    }
-    let rates = topology.hosts.iter().map(|host| match host.rates {
-        [Some(up), Some(down)] if up == down => Ok(up),
-        [Some(_), Some(_)] => Err(wrong(format!("host {}: links of a bed are alike both ways", host.name))),
-        _ => Err(wrong(format!("host {} has no rate, and there is no link_rate", host.name))),
-    });
-    rates.collect()
-}
-
-/// Most hosts of a bed.
-const MAX_BED_HOSTS: usize = 250;
 
 fn big_switch(hosts: u32, link_rate: Rate) -> Result<Fabric, Failure> {
     Fabric::big_switch(hosts, link_rate.payload()).map_err(|error| Failure::Input(error.to_string()))

@@ -3,8 +3,9 @@
 use crate::output::{Cut, Files};
 use crate::{Failure, progress};
 use clap::Args;
+use std::path::Path;
 use weir_model::{CoflowSpec, Fabric, Rate, Span};
-use weir_trace::{SYNTHETIC, Slice, Workload};
+use weir_trace::{SYNTHETIC, Slice, Topology, Workload};
 
 /// Cuts a piece out of a workload, small enough to be moved live.
 #[derive(Args, Clone, Debug)]
@@ -151,6 +152,27 @@ pub(crate) fn cut(
         return Err(Failure::Input(reason));
     }
     Ok(piece)
+}
+
+/// Most hosts of a bed.
+const MAX_BED_HOSTS: usize = 250;
+
+/// The rates of a topology's hosts, which a bed can give its hosts.
+pub(crate) fn bed_rates(path: &Path) -> Result<Vec<Rate>, Failure> {
+    let wrong = |reason: String| Failure::Input(format!("--topology {}: {reason}", path.display()));
+    let topology = Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")))?;
+    if !topology.racks.is_empty() {
+        return Err(wrong("a bed has no racks yet; `weir sim --topology` simulates them".to_owned()));
+    }
+    if !(2..=MAX_BED_HOSTS).contains(&topology.hosts.len()) {
+        return Err(wrong(format!("a bed has 2 to {MAX_BED_HOSTS} hosts, not {}", topology.hosts.len())));
+    }
+    let rates = topology.hosts.iter().map(|host| match host.rates {
+        [Some(up), Some(down)] if up == down => Ok(up),
+        [Some(_), Some(_)] => Err(wrong(format!("host {}: links of a bed are alike both ways", host.name))),
+        _ => Err(wrong(format!("host {} has no rate, and there is no link_rate", host.name))),
+    });
+    rates.collect()
 }
 
 /// Longest time that a simulation may take, in seconds, as arrivals have it: 31 years, beyond which nanoseconds are not told
