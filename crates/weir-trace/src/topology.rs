@@ -191,6 +191,12 @@ impl Topology {
 
     fn of(file: &File) -> Result<Topology, Wrong> {
         let mut topology = Topology { link_rate: rate(&file.link_rate)?, ..Topology::default() };
+        for (number, rack) in file.rack.iter().enumerate() {
+            let same = |other: &RackFile| other.name.get_ref() == rack.name.get_ref();
+            if file.rack[..number].iter().any(same) {
+                return Err(at(&rack.name, format!("there are two racks {}", quote(rack.name.get_ref()))));
+            }
+        }
         let mut names = BTreeSet::new();
         for host in &file.host {
             let up = rate(&host.rate)?.or(topology.link_rate);
@@ -216,10 +222,6 @@ impl Topology {
             }
         }
         for (number, rack) in file.rack.iter().enumerate() {
-            let same = |other: &RackFile| other.name.get_ref() == rack.name.get_ref();
-            if file.rack[..number].iter().any(same) {
-                return Err(at(&rack.name, format!("there are two racks {}", quote(rack.name.get_ref()))));
-            }
             let rates = topology.rack_rates(number, rack)?;
             topology.racks.push(Rack { name: rack.name.get_ref().clone(), rates });
         }
