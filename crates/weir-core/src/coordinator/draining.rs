@@ -8,8 +8,8 @@ use super::network::label;
 use super::state::{Coordinator, SessionId};
 use std::collections::VecDeque;
 use weir_model::{Span, Time};
-use weir_proto::v1;
 use weir_proto::v1::coordinator_message::Kind;
+use weir_proto::{limits, v1};
 
 /// How long an agent may take to say that it is drained.
 const DRAIN_LIMIT: Span = Span::from_millis(5_000);
@@ -53,6 +53,11 @@ impl Coordinator {
             let host = label(*host, host_name);
             return self.drains.refuse(token, format!("host {host} has no agent at this coordinator"));
         };
+        if self.drains.waiting.len() >= limits::MAX_WAITING_OFFERS {
+            return self
+                .drains
+                .refuse(token, "as many calls to drain hosts wait as may; ask again".to_owned());
+        }
         self.drains.waiting.add(session, token, now + DRAIN_LIMIT, !undo);
         self.send(now, session, Kind::Drain(v1::Drain { on: !undo }));
     }

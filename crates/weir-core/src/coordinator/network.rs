@@ -175,12 +175,10 @@ impl Network {
         self.planned_of(&label(member.number, &member.name), &member.said)
     }
 
-    /// Puts a host where it belongs; true if it was elsewhere.
-    fn set_rack(&mut self, place: HostId, rack: Option<u32>) -> bool {
-        let moved = self.whole.rack_of(place) != rack;
+    /// Puts a host where it belongs.
+    fn set_rack(&mut self, place: HostId, rack: Option<u32>) {
         self.whole.move_host(place, rack);
         self.left.move_host(place, rack);
-        moved
     }
 
     /// Every link as it would be without foreign traffic.
@@ -304,9 +302,13 @@ impl Network {
         Some((HostId((self.members.len() as u32).saturating_sub(1)), grown))
     }
 
-    /// Forgets hosts that nobody uses.
-    fn forget_unused(&mut self, used: &BTreeSet<u32>) {
-        let unused: Vec<u32> = self.places.keys().copied().filter(|number| !used.contains(number)).collect();
+    /// Forgets hosts that nobody uses, or those alone whose agents never came.
+    fn forget_unused(&mut self, used: &BTreeSet<u32>, expected_alone: bool) {
+        let may_go = |(number, place): (&u32, &HostId)| {
+            let goes = !used.contains(number) && !(expected_alone && self.members[place.index()].is_known);
+            goes.then_some(*number)
+        };
+        let unused: Vec<u32> = self.places.iter().filter_map(may_go).collect();
         for number in unused {
             let Some(place) = self.places.remove(&number) else { continue };
             self.expected = self.expected.saturating_sub(usize::from(!self.members[place.index()].is_known));
@@ -323,6 +325,9 @@ impl Coordinator {
         let (host, name) = (hello.host, hello.name.as_str());
         if name.len() > limits::MAX_HOST_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(HelloError::Name(name.chars().filter(|c| !c.is_control()).take(64).collect()));
+        }
+        if hello.rack.len() > limits::MAX_HOST_NAME_BYTES {
+            return Err(HelloError::Rack(hello.rack.len()));
         }
         let Some(joining) = &self.network.joining else {
             let hosts = self.network.whole().hosts();
@@ -370,7 +375,7 @@ impl Coordinator {
         let member = &mut self.network.members[place.index()];
         self.network.expected = self.network.expected.saturating_sub(usize::from(!member.is_known));
         (member.is_known, member.name, member.said) = (true, name.to_owned(), Said::of(hello));
-        self.plan_with(now, &[(place, planned)]);
+        self.plan_with(now, self.network.whole.shape(), &[(place, planned)]);
         Ok(())
     }
 
@@ -380,7 +385,7 @@ impl Coordinator {
         let Some(place) = place.filter(|_| self.network.joining.is_some()) else { return };
         self.network.members[place.index()].said.rates = [said.up_bytes_per_s, said.down_bytes_per_s];
         if let Some(planned) = self.network.planned_at(place) {
-            self.plan_with(now, &[(place, planned)]);
+            self.plan_with(now, self.network.whole.shape(), &[(place, planned)]);
         }
     }
 
@@ -398,28 +403,25 @@ impl Coordinator {
         // A host of which nobody says a rate any more keeps the one it has.
         let planned: Vec<_> =
             places.filter_map(|place| Some((place, self.network.planned_at(place)?))).collect();
-        self.plan_with(now, &planned);
-        if self.network.whole.shape() != shape {
-            self.refit(now);
-        }
+        self.plan_with(now, shape, &planned);
         self.disturb_senders();
         self.want_plan(now);
         true
     }
 
-    /// Gives hosts the links and the rack that they are planned with.
-    fn plan_with(&mut self, now: Time, hosts: &[(HostId, Planned)]) {
-        let (mut faster, mut moved) = (false, false);
+    /// Gives hosts the links and the rack that they are planned with. `shape` is the one that the table is of.
+    fn plan_with(&mut self, now: Time, shape: u64, hosts: &[(HostId, Planned)]) {
+        let mut changed = false;
         for &(place, planned) in hosts {
-            faster |= self.network.set_rates(place, planned.rates);
-            moved |= self.network.set_rack(place, planned.rack);
+            changed |= self.network.set_rates(place, planned.rates);
+            self.network.set_rack(place, planned.rack);
         }
-        if faster {
+        if changed {
             self.disturb_senders();
             self.count("link_rates_changed");
             self.want_plan(now);
         }
-        if moved {
+        if self.network.whole.shape() != shape {
             self.refit(now);
         }
     }
@@ -442,6 +444,9 @@ impl Coordinator {
             return true;
         }
         let is_open = self.network.joining.is_some() && host < limits::MAX_HOST_NUMBER;
+        if is_open && self.network.expected >= MAX_EXPECTED {
+            self.forget_unused(now, true);
+        }
         if !is_open || self.network.expected >= MAX_EXPECTED {
             return false;
         }
@@ -450,8 +455,19 @@ impl Coordinator {
         let planned = usual.or(of_sender.map(|rate| Planned { rates: [rate; 2], rack: None }));
         let Some(planned) = planned else { return false };
         let Some(place) = self.place_for(now, host) else { return false };
-        self.plan_with(now, &[(place, planned)]);
+        self.plan_with(now, self.network.whole.shape(), &[(place, planned)]);
         true
+    }
+
+    /// Forgets hosts without an agent and without flows, once a second at most: it looks at all flows.
+    fn forget_unused(&mut self, now: Time, expected_alone: bool) {
+        if self.network.searched.is_some_and(|at| now < at + SEARCH_INTERVAL) {
+            return;
+        }
+        self.network.searched = Some(now);
+        let ends = self.flows.values().flat_map(|flow| [flow.host, flow.destination]);
+        let used: BTreeSet<u32> = ends.chain(self.hosts.keys().copied()).collect();
+        self.network.forget_unused(&used, expected_alone);
     }
 
     /// The place of a host, made if it has none; `None` if there are too many. Coflows go on where the network grows for it.
@@ -459,13 +475,8 @@ impl Coordinator {
         if let Some(place) = self.network.place(host) {
             return Some(place);
         }
-        let is_full = self.network.places.len() >= limits::MAX_HOSTS as usize;
-        let is_early = self.network.searched.is_some_and(|at| now < at + SEARCH_INTERVAL);
-        if is_full && !is_early {
-            self.network.searched = Some(now);
-            let ends = self.flows.values().flat_map(|flow| [flow.host, flow.destination]);
-            let used: BTreeSet<u32> = ends.chain(self.hosts.keys().copied()).collect();
-            self.network.forget_unused(&used);
+        if self.network.places.len() >= limits::MAX_HOSTS as usize {
+            self.forget_unused(now, false);
         }
         let (place, grown) = self.network.take_place()?;
         if grown {

@@ -30,6 +30,9 @@ pub enum HelloError {
     /// The network is of known hosts alone.
     #[error("host {0} is not in the coordinator's topology, which takes no others")]
     Unknown(String),
+    /// The name of its rack is too long.
+    #[error("the name of a rack has at most {max} bytes, not {0}", max = limits::MAX_HOST_NAME_BYTES)]
+    Rack(usize),
     /// Its links have no rate.
     #[error(
         "nobody says how fast the links of host {0} are; give its agent --link-rate, or the coordinator one for all"

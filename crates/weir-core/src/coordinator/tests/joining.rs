@@ -150,6 +150,10 @@ fn a_host_that_says_what_cannot_be_is_refused_with_a_reason_and_changes_nothing(
         (hello(1 << 24, "a"), "less than 16777216"),
         (hello(u32::MAX, ""), "less than 16777216"),
         (hello(1, &long), "at most 255 bytes"),
+        (
+            v1::Hello { rack: "r".repeat(1 << 20), ..hello(1, "a") },
+            "a rack has at most 255 bytes, not 1048576",
+        ),
         (hello(1, "a\u{1b}[2J"), "no control characters"),
         (v1::Hello { up_bytes_per_s: 0.0, ..hello(1, "a") }, "how fast the links of host a are"),
         (v1::Hello { down_bytes_per_s: f64::NAN, ..hello(1, "a") }, "how fast the links of host a are"),
@@ -175,7 +179,7 @@ fn a_host_that_says_what_cannot_be_is_refused_with_a_reason_and_changes_nothing(
     assert_eq!(coordinator.status(now).agents[0].up_bytes_per_s, 1e6);
     assert_eq!(coordinator.network.place(6), None);
     // Once it has gone its number may be another's, and its name may come with another number.
-    coordinator.handle_session_lost(now, SessionId(9));
+    coordinator.handle_session_lost(now, SessionId(10));
     coordinator.handle_hello(now, SessionId(93), hello(5, "b")).unwrap();
     coordinator.handle_hello(now, SessionId(94), hello(6, "a")).unwrap();
     let names: Vec<_> =
@@ -195,6 +199,15 @@ fn an_agent_with_flows_to_hosts_that_there_are_not_takes_a_bounded_number_of_pla
     pair.settle();
     assert!(pair.coordinator.network.whole().hosts() < 1_400, "{}", pair.coordinator.network.whole().hosts());
     assert!(pair.coordinator.counters["flows_not_scheduled"] >= 1_900);
+    // Once its flows are gone others are expected again.
+    let session = pair.sessions[a].take().unwrap();
+    pair.agents[a].handle_session_lost();
+    pair.coordinator.handle_session_lost(pair.now, session);
+    pair.wait(1_100);
+    let before = pair.coordinator.network.whole().hosts();
+    let other = pair.join(named(2, "honest", [0.0; 2]));
+    let flow = pair.open(coflow, "y", 1_000_000, other, 7_000_000);
+    assert_eq!((pair.rate(other, flow), pair.coordinator.network.whole().hosts()), (1e6, before));
     // A real host still finds its place.
     pair.join(named(5_000_000, "b", [0.0; 2]));
     assert_eq!(pair.status_of("b").host, 5_000_000);
