@@ -305,8 +305,8 @@ impl Network {
     /// Forgets hosts that nobody uses, or those alone whose agents never came.
     fn forget_unused(&mut self, used: &BTreeSet<u32>, expected_alone: bool) {
         let may_go = |(number, place): (&u32, &HostId)| {
-            let goes = !used.contains(number) && !(expected_alone && self.members[place.index()].is_known);
-            goes.then_some(*number)
+            let stays = used.contains(number) || (expected_alone && self.members[place.index()].is_known);
+            (!stays).then_some(*number)
         };
         let unused: Vec<u32> = self.places.iter().filter_map(may_go).collect();
         for number in unused {
