@@ -2,7 +2,7 @@
 
 use crate::input::Input;
 use std::collections::BTreeMap;
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Wire};
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_proto::{limits, v1};
 
@@ -26,12 +26,14 @@ fn config() -> CoordinatorConfig {
         lease: Span::from_millis(1_000),
         first_coflow: 1,
         coflow_lease: Span::from_millis(60_000),
-        bypass: Span::ZERO,
-        ready_wait: Span::from_millis(3),
-        deadline_margin: DeadlineMargin::NONE,
         wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
-        sync_interval: Span::from_millis(10),
-        batch: Span::from_millis(1),
+        tuning: Tuning {
+            bypass: Span::ZERO,
+            ready_wait: Span::from_millis(3),
+            deadline_margin: DeadlineMargin::NONE,
+            sync_interval: Span::from_millis(10),
+            batch: Span::from_millis(1),
+        },
     }
 }
 

@@ -1,8 +1,10 @@
-//! The log, on standard error: which lines (`WEIR_LOG`), and in which form (`WEIR_LOG_FORMAT`). A setting that would silence
+//! The log, on standard error: which lines (`WEIR_LOG`, and of a daemon its setting `log`, which may change while it runs), and in which form (`WEIR_LOG_FORMAT`). A setting that would silence
 //! everything by a slip is refused.
 
 use crate::Failure;
+use clap::Args;
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_subscriber::EnvFilter;
 
@@ -17,11 +19,29 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 const MODULES: [&str; 4] = ["weir", "weir_controller", "weir_daemon", "weir_net"];
 
 static IN_JSON: AtomicBool = AtomicBool::new(false);
+/// Puts another filter in the place of the one in force.
+static REPLACE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
+
+/// Which lines of its log a daemon shows.
+#[derive(Args, Clone)]
+pub(crate) struct LogArgs {
+    /// Lines of the log to show: off, error, warn, info, debug or trace, or of modules, as in warn,weir_daemon=debug. Without it
+    /// as WEIR_LOG says
+    #[arg(long = "log", value_name = "LINES", value_parser = lines)]
+    pub(crate) lines: Option<String>,
+}
+
+fn lines(text: &str) -> Result<String, String> {
+    filter(text).map(|_| text.to_owned())
+}
 
 /// Starts the log. Colours are for terminals.
-pub(crate) fn start() -> Result<(), Failure> {
-    let filter =
-        filter(&variable(FILTER)?).map_err(|reason| Failure::Input(format!("{FILTER}: {reason}")))?;
+pub(crate) fn start(lines: Option<&str>) -> Result<(), Failure> {
+    let (from, said) = match lines {
+        Some(lines) => ("--log", lines.to_owned()),
+        None => (FILTER, variable(FILTER)?),
+    };
+    let filter = filter(&said).map_err(|reason| Failure::Input(format!("{from}: {reason}")))?;
     let json = match variable(FORMAT)?.as_str() {
         "" | "text" => false,
         "json" => true,
@@ -34,12 +54,27 @@ pub(crate) fn start() -> Result<(), Failure> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(filter);
+    // Whether that can be replaced is a type of its own.
     if json {
-        log.json().init()
+        let log = log.json().with_filter_reloading();
+        let handle = log.reload_handle();
+        let _ = REPLACE.set(Box::new(move |filter| _ = handle.reload(filter)));
+        log.init()
     } else {
+        let log = log.with_filter_reloading();
+        let handle = log.reload_handle();
+        let _ = REPLACE.set(Box::new(move |filter| _ = handle.reload(filter)));
         log.init()
     }
     Ok(())
+}
+
+/// Shows other lines from now on; empty: as `WEIR_LOG` says.
+pub(crate) fn show(lines: &str) {
+    let said = if lines.is_empty() { variable(FILTER).unwrap_or_default() } else { lines.to_owned() };
+    if let (Some(replace), Ok(filter)) = (REPLACE.get(), filter(&said)) {
+        replace(filter);
+    }
 }
 
 /// Text in one line, fit for a terminal: it may have names in it that strangers gave.

@@ -61,7 +61,7 @@ enum Command {
     /// Run the controller between sites: orders and paths for relays
     Controller(commands::controller::ControllerArgs),
     /// Run the coordinator: plans for all agents
-    Coordinator(commands::daemons::CoordinatorArgs),
+    Coordinator(commands::coordinator::CoordinatorArgs),
     /// Run a host's agent: holds blocks and serves them at the planned rates
     Agent(commands::daemons::AgentArgs),
     /// Run a relay: takes flows of its site to other sites
@@ -98,6 +98,20 @@ enum Command {
     Task(commands::daemons::TaskArgs),
 }
 
+impl Command {
+    /// Which lines of the log to show, where it says.
+    fn log_lines(&self) -> Option<&str> {
+        let log = match self {
+            Command::Coordinator(args) => &args.log,
+            Command::Agent(args) => &args.log,
+            Command::Relay(args) => &args.log,
+            Command::Controller(args) => args.log(),
+            _ => return None,
+        };
+        log.lines.as_deref()
+    }
+}
+
 /// What went wrong, and whether it was the user's input.
 pub(crate) enum Failure {
     /// A bad file, name or value: one line, exit 2, nothing written.
@@ -130,7 +144,7 @@ fn main() -> ExitCode {
     #[cfg(feature = "lp")]
     weir_policy::add_policies(weir_lp::POLICIES);
     let (Cli { command }, warnings) = arguments::parse::<Cli>();
-    if let Err(failure) = logging::start() {
+    if let Err(failure) = logging::start(command.log_lines()) {
         return failed(failure);
     }
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -184,7 +198,7 @@ fn main() -> ExitCode {
         Command::Experiment(command) => commands::experiment::experiment(command),
         Command::Config(command) => commands::config::config(command),
         Command::Controller(args) => commands::controller::controller(args),
-        Command::Coordinator(args) => commands::daemons::coordinator(args),
+        Command::Coordinator(args) => commands::coordinator::coordinator(args),
         Command::Agent(args) => commands::daemons::agent(args),
         Command::Relay(args) => commands::relay::relay(args),
         Command::Up(args) => commands::up::up(args),

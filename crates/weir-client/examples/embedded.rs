@@ -37,7 +37,7 @@ fn start_coordinator(hosts: u32) -> anyhow::Result<SocketAddr> {
     let fabric = Fabric::big_switch(hosts, Rate::from_bytes_per_sec(10e6))?;
     let mut options = CoordinatorOptions::new(fabric, weir_policy::find("varys")?);
     // The small one would be left to TCP, and loopback has no links for TCP to share out.
-    options.bypass = Span::ZERO;
+    options.tuning.bypass = Span::ZERO;
     tokio::spawn(weir_daemon::coordinator::serve(options, listener, std::future::pending()));
     Ok(address)
 }

@@ -67,8 +67,8 @@ pub use weir_net::{Address, AddressError};
 pub use weir_proto::host::Host;
 pub use weir_proto::v1::Admission as AdmissionState;
 pub use weir_proto::v1::{
-    BlockHolders, CoflowOptions, CoflowRecord, CoflowStatus, DescribeReply, DrainReply, HostAway, Pattern,
-    StatusReply,
+    BlockHolders, Changed, CoflowOptions, CoflowRecord, CoflowStatus, DescribeReply, DrainReply, HostAway,
+    Pattern, StatusReply,
 };
 pub use weir_proto::v1::{CoflowPlace, ControllerStatus, LinkState};
 
@@ -354,6 +354,23 @@ impl Client {
             async move { client.drain(request).await }
         });
         reply.await
+    }
+
+    /// Changes settings of the coordinator, by their names in its file of settings: all of them, or none. They hold until it reads
+    /// its settings again, or starts anew. Returns those that have another value now.
+    ///
+    /// # Errors
+    /// No coordinator is configured or reachable; or it refused, and nothing was changed.
+    pub async fn change(&self, settings: &[(String, String)]) -> Result<Vec<Changed>, Error> {
+        let client = self.coordinator()?;
+        let setting =
+            |(name, value): &(String, String)| v1::Setting { name: name.clone(), value: value.clone() };
+        let request = v1::ChangeRequest { settings: settings.iter().map(setting).collect() };
+        let reply = retry(self.coordinator_name(), || {
+            let (mut client, request) = (client.clone(), request.clone());
+            async move { client.change(request).await }
+        });
+        Ok(reply.await?.changed)
     }
 
     async fn put(&self, put: v1::PutRequest) -> Result<(), Error> {

@@ -112,6 +112,10 @@ impl Coordinator for Fake {
         Err(Status::unimplemented("of an older version"))
     }
 
+    async fn change(&self, _: Request<v1::ChangeRequest>) -> Result<Response<v1::ChangeReply>, Status> {
+        Err(Status::unimplemented("of an older version"))
+    }
+
     async fn offer(&self, _: Request<v1::OfferRequest>) -> Result<Response<v1::OfferReply>, Status> {
         unknown()
     }

@@ -9,7 +9,7 @@ pub mod host;
 pub mod limits;
 pub mod relay;
 
-/// Version 1 of the control plane, generated from `control.proto` and `relay.proto` in `proto/weir/v1`.
+/// Version 1 of the control plane, generated from `control.proto`, `status.proto` and `relay.proto` in `proto/weir/v1`.
 #[expect(
     missing_docs,
     clippy::all,

@@ -56,6 +56,8 @@ pub const MAX_NAME_BYTES: usize = 1_024;
 pub const MAX_PATH_BYTES: usize = 4_096;
 /// Most parents of a coflow, and most coflows in one `Renew` call.
 pub const MAX_COFLOWS_PER_CALL: usize = 1_000;
+/// Most settings in one `Change` call.
+pub const MAX_SETTINGS_PER_CALL: usize = 100;
 /// Largest block in bytes, 8 TiB: the sizes of as many flows as may live still sum up in 64 bits.
 pub const MAX_BLOCK_BYTES: u64 = 1 << 43;
 /// Longest deadline of a coflow in milliseconds, 365 days.

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use weir_core::agent::Pacing;
 use weir_core::coordinator::{
-    Coordinator, CoordinatorConfig, DeadlineMargin, Joining, Output, Wire, first_coflow,
+    Coordinator, CoordinatorConfig, DeadlineMargin, Joining, Output, Tuning, Wire, first_coflow,
 };
 use weir_core::serving::Conversation;
 use weir_model::{Fabric, Span, Time};
@@ -33,6 +33,11 @@ pub(crate) struct CoordinatorSide {
     ahead: Span,
     calls: BTreeMap<u64, Caller>,
     bypass: Span,
+}
+
+/// Times of all coordinators.
+pub(crate) fn tuning() -> Tuning {
+    Tuning { deadline_margin: DeadlineMargin::NONE, ..Tuning::default() }
 }
 
 impl CoordinatorSide {
@@ -83,12 +88,8 @@ impl World {
             lease: LEASE,
             first_coflow: first_coflow(now.nanos() / 1_000_000, random),
             coflow_lease: Span::from_millis(600_000),
-            bypass: self.coordinator.bypass,
-            ready_wait: Span::from_millis(3),
-            deadline_margin: DeadlineMargin::NONE,
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
-            sync_interval: Span::from_millis(10),
-            batch: Span::from_millis(1),
+            tuning: Tuning { bypass: self.coordinator.bypass, ..tuning() },
         };
         let side = &mut self.coordinator;
         (side.life, side.wakes) = (life, Time::MAX);

@@ -1,11 +1,12 @@
 //! What fails, and when.
 
 use crate::content::Part;
+use crate::coordinator::tuning;
 use crate::events::Event;
 use crate::world::World;
 use rand::RngExt;
 use weir_core::agent::Agent;
-use weir_core::coordinator::SessionId;
+use weir_core::coordinator::{Change, SessionId, Tuning};
 use weir_proto::v1;
 
 impl World {
@@ -142,6 +143,22 @@ impl World {
         }
     }
 
+    /// Another policy takes the place of the one in force, or coflows of another size are left to TCP. A coordinator that starts
+    /// anew has those of its start.
+    fn change_policy(&mut self) {
+        let policies: Vec<&str> =
+            weir_policy::registry().iter().filter(|info| !info.between_sites).map(|info| info.name).collect();
+        let policy = weir_policy::find(policies[self.rng.random_range(0..policies.len())]);
+        let bypass = self.settings.time_for([0, 4_000_000][self.rng.random_range(0..2)]);
+        let now = self.coordinator.now(self.now);
+        let is_standing = self.coordinator.stopped_until > self.now;
+        let core = self.coordinator.core.as_mut().filter(|_| !is_standing);
+        let (Some(core), Ok(policy)) = (core, policy) else { return };
+        let tuning = Tuning { bypass, ..tuning() };
+        core.handle_change(now, Change { policy, tuning, joining: None });
+        self.settle_coordinator();
+    }
+
     pub(crate) fn fail(&mut self) {
         if self.is_calm() {
             return;
@@ -150,12 +167,13 @@ impl World {
             return self.next_fault();
         }
         let kills = self.settings.kills_coordinators && self.rng.random();
-        let own = if self.settings.is_open { 30 } else { 26 };
+        let own = if self.settings.is_open { 32 } else { 26 };
         let kinds = if self.settings.is_controlled() { own + World::KINDS } else { own };
         match if kills { 0 } else { self.rng.random_range(0..kinds) } {
             kind if kind >= own => self.fail_controllers(kind - own),
             26..28 => self.drain_some_host(),
-            28.. => self.change_some_link(),
+            28..30 => self.change_some_link(),
+            30.. => self.change_policy(),
             0 => self.coordinator_dies(),
             1..4 => {
                 let host = self.some_host();

@@ -1,12 +1,16 @@
 //! `weir config`: what daemons are set to, and from where.
 
+use super::blocks::{Peers, print_json, run, said};
+use crate::output::printable;
 use crate::settings::{Daemon, Origin, SettingsFile, compose, key};
 use crate::{Cli, Failure};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, CommandFactory, Subcommand, ValueEnum};
+use clap::{Arg, ArgAction, Args, CommandFactory, Subcommand, ValueEnum};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use weir_client::Changed;
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -23,9 +27,26 @@ pub(crate) enum ConfigCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTION")]
         options: Vec<OsString>,
     },
+    /// Change settings of a coordinator while coflows move: all of them, or none. They hold until it reads its settings again
+    /// (SIGHUP), or starts anew
+    Set(SetArgs),
     /// Print the page of all settings (docs/settings.md)
     #[command(hide = true)]
     Page,
+}
+
+#[derive(Args)]
+pub(crate) struct SetArgs {
+    #[command(flatten)]
+    peers: Peers,
+    /// What it is to be, by names of docs/settings.md, as in policy=dclas:first=1MB bypass=0.1 log=info
+    #[arg(required = true, value_name = "SETTING=VALUE", value_parser = setting)]
+    settings: Vec<(String, String)>,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("no `=` in it; a setting is changed as in policy=fair")?;
+    Ok((name.trim_start_matches("--").to_owned(), value.to_owned()))
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -54,6 +75,7 @@ pub(crate) fn config(command: ConfigCommand) -> Result<(), Failure> {
     match command {
         ConfigCommand::Check { file } => check(&root, &file),
         ConfigCommand::Show { daemon, options } => show(&root, daemon.name(), options),
+        ConfigCommand::Set(args) => set(args),
         ConfigCommand::Page => {
             print!("{}", page(&root));
             Ok(())
@@ -92,6 +114,37 @@ fn show(root: &clap::Command, name: &'static str, options: Vec<OsString>) -> Res
     }
     composed.warnings.iter().for_each(|warning| crate::logging::complain(warning));
     Ok(())
+}
+
+#[derive(Serialize)]
+struct Changes {
+    changed: Vec<Change>,
+}
+
+#[derive(Serialize)]
+struct Change {
+    setting: String,
+    before: String,
+    now: String,
+}
+
+fn set(args: SetArgs) -> Result<(), Failure> {
+    run(async {
+        let client = args.peers.with_coordinator().await?;
+        let changed = client.change(&args.settings).await.map_err(said)?;
+        if args.peers.json {
+            let of = |one: Changed| Change { setting: one.name, before: one.before, now: one.now };
+            return print_json(&Changes { changed: changed.into_iter().map(of).collect() });
+        }
+        if changed.is_empty() {
+            println!("all of it is so already");
+        }
+        for Changed { name, before, now } in &changed {
+            let shown = |value: &str| if value.is_empty() { "not set".to_owned() } else { printable(value) };
+            println!("{} = {} (was {})", printable(name), shown(now), shown(before));
+        }
+        Ok(())
+    })
 }
 
 /// A setting, its value, and where that is from.
@@ -166,6 +219,27 @@ Values are text, as on the command line, or numbers; those of lists are lists, o
 the command line takes the place of the one in the file. What cannot be is refused in one line, with file, line and setting, and
 nothing is started; so are settings and sections that there are not. Of other daemons' sections a daemon reads their names only.
 Variables of that form that name no setting (as Kubernetes makes them for services) are told in the log, and not looked at.
+
+## Changed while coflows move
+On SIGHUP a daemon reads its settings again. Of a coordinator the policy and its times may change: `policy`, `bypass`, `ready-wait`,
+`batch-window`, `sync-interval`, `deadline-margin`, `deadline-margin-ms` and `log`, and of one without `hosts` its network: `topology`,
+`known-hosts-only` and `link-rate`. Of other daemons `log` may. All of it is taken over, or nothing: if one line is wrong, or another setting has another value than at the start,
+the log says which, and all stays as it was.
+
+A call changes the same settings of a coordinator that runs, all or nothing, too:
+
+```sh
+weir config set policy=dclas:first=1MB bypass=0.1 log=info
+```
+
+It is answered once that is in force, and holds until the coordinator reads its settings again, or starts anew. Whoever reaches the
+coordinator can do so: nothing is authenticated yet.
+
+What moves goes on. Between two policies that the coordinator decides by, agents hear another plan; from or to one that senders
+decide by (`dclas`, `dclas-strict`) their sessions end and begin again, as if the coordinator had been restarted, and sizes are known again. Until an
+agent is back its flows go on at the rates that they have, a tenth of a second or so; then at TCP's share. `weir bench restart --kill
+nobody --policy varys,dclas` measures that. What was let in or refused for its deadline stays so. A coflow that is planned for already is not left to TCP
+when `bypass` grows.
 
 This page is printed by `weir config page`; a test holds it to the code.
 ";

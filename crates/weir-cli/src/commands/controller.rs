@@ -1,8 +1,9 @@
 //! `weir controller`: orders and paths for relays between sites.
 
-use super::daemons::{begins, ends, listening, run, stop_signal};
+use super::daemons::{begins, ends, listening, obey_hangups, run, stop_signal};
 use super::policies::find_between_sites;
 use crate::Failure;
+use crate::logging::LogArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ pub(crate) struct ControllerArgs {
     /// File of settings (TOML): what its section [controller] says holds where the command line and the environment say nothing
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(subcommand)]
     part: Option<Part>,
     #[command(flatten)]
@@ -46,6 +49,8 @@ struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     server: ServerArgs,
@@ -56,6 +61,8 @@ struct DecideArgs {
     /// File of settings (TOML): what its section [controller] says holds where the command line and the environment say nothing
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
@@ -136,6 +143,17 @@ pub(crate) enum DecideBy {
     Mean,
 }
 
+impl ControllerArgs {
+    /// Which lines of the log to show.
+    pub(crate) fn log(&self) -> &LogArgs {
+        match &self.part {
+            Some(Part::Serve(args)) => &args.log,
+            Some(Part::Decide(args)) => &args.log,
+            None => &self.log,
+        }
+    }
+}
+
 impl DeciderArgs {
     pub(crate) fn maker(&self) -> MakerSettings {
         MakerSettings {
@@ -179,6 +197,7 @@ async fn serve(args: ServerArgs, store: Arc<dyn Store>) -> Result<(), Failure> {
     let mut settings = ServerSettings::new(unique("server"));
     settings.lease = Span::from_millis(args.lease_ms);
     let stop = stop_signal();
+    obey_hangups("controller")?;
     begins(&format!("controller: relays at {}", listener.local_addr()?));
     server::serve(settings, store, listener, stop).await?;
     ends("controller");
@@ -196,6 +215,7 @@ pub(crate) fn controller(args: ControllerArgs) -> Result<(), Failure> {
             let settings = args.decider.settings()?;
             run(async move {
                 let stop = stop_signal();
+                obey_hangups("decision maker")?;
                 begins(&format!("decision maker: {}", settings.name));
                 decider::decide(settings, store, stop).await?;
                 ends("decision maker");

@@ -1,6 +1,6 @@
 //! `weir live`: the same workload as real bytes over shaped links, beside its simulation.
 
-use super::daemons::{ControlArgs, MarginArgs, seconds};
+use super::coordinator::{ControlArgs, MarginArgs, seconds};
 use super::outputs::OutputArgs;
 use super::policies::find_for_hosts;
 use super::sim::{simulated_rows, with_cut};

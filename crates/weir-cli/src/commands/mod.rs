@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod blocks;
 pub(crate) mod config;
 pub(crate) mod controller;
+pub(crate) mod coordinator;
 pub(crate) mod daemons;
 pub(crate) mod experiment;
 pub(crate) mod hosts;

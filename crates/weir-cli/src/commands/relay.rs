@@ -1,7 +1,8 @@
 //! `weir relay`: the relay of a site.
 
-use super::daemons::{begins, ends, listening, run, stop_signal};
+use super::daemons::{begins, ends, listening, obey_hangups, run, stop_signal};
 use crate::Failure;
+use crate::logging::LogArgs;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,8 @@ pub(crate) struct RelayArgs {
     /// File of settings (TOML): what its section [relay] says holds where the command line and the environment say nothing
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     /// Its name, unique among all relays
     #[arg(long, value_name = "NAME", value_parser = name)]
     name: String,
@@ -114,6 +117,7 @@ pub(crate) fn relay(args: RelayArgs) -> Result<(), Failure> {
     run(async move {
         let listener = weir_net::data_listener(args.listen).map_err(|error| listening(args.listen, error))?;
         let stop = stop_signal();
+        obey_hangups("relay")?;
         begins(&format!("relay: {} of site {} on {}", args.name, args.site, listener.local_addr()?));
         weir_daemon::relay::serve(options, listener, stop).await?;
         ends(&format!("relay {}", args.name));

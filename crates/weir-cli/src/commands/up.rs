@@ -123,7 +123,7 @@ async fn run(
 ) -> Result<(), Failure> {
     let mut options = CoordinatorOptions::new(fabric, policy);
     // Loopback has no links that TCP could share out.
-    options.bypass = Span::ZERO;
+    options.tuning.bypass = Span::ZERO;
     let listener = weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
     let coordinator = listener.local_addr()?;
     cluster.daemons.spawn(weir_daemon::coordinator::serve(

@@ -8,18 +8,24 @@
 //! command line > WEIR_<DAEMON>_<SETTING> > section [daemon] of --config FILE > default
 //! ```
 //!
+//! A daemon that runs reads them again on SIGHUP, and some may be changed by a call (`again`).
+//!
 //! A file may have sections for all daemons. A daemon reads its own, and refuses a section that no daemon has.
 
+mod again;
 mod file;
 mod table;
 
+pub(crate) use again::{Again, Changed, Running};
 pub(crate) use file::SettingsFile;
 pub(crate) use table::{Daemon, Origin, key};
 
 use clap::Command;
+use file::{Entry, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use table::is_switch;
 
 /// Words of a command line with what a file and variables add.
 #[derive(Debug, Default)]
@@ -40,10 +46,24 @@ pub(crate) fn compose(
     words: Vec<OsString>,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Composed, String> {
+    compose_with(root, words, variables, &[])
+}
+
+/// The same with what holds over the command line, too.
+fn compose_with(
+    root: &Command,
+    mut words: Vec<OsString>,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    first: &[Entry],
+) -> Result<Composed, String> {
     let as_is = |words| Composed { words, ..Composed::default() };
     let Some(daemon) = Daemon::of_words(root, &words) else { return Ok(as_is(words)) };
     if daemon.asks_for_help(&words) {
         return Ok(as_is(words));
+    }
+    for entry in first {
+        daemon.check(entry)?;
+        words = daemon.without(words, &entry.key);
     }
     let mut composed = Composed::default();
     let mut said = daemon.variables(variables, &mut composed.warnings)?;
@@ -55,6 +75,7 @@ pub(crate) fn compose(
             said.entry(entry.key.clone()).or_insert(entry);
         }
     }
+    said.extend(first.iter().map(|entry| (entry.key.clone(), entry.clone())));
     let given = daemon.given(&words);
     composed.words = words;
     for (key, entry) in said {

@@ -18,6 +18,8 @@ pub(crate) enum Origin {
     File { path: String, line: usize },
     /// An environment variable.
     Variable(String),
+    /// A call to the daemon that runs.
+    Call,
 }
 
 impl std::fmt::Display for Origin {
@@ -25,6 +27,7 @@ impl std::fmt::Display for Origin {
         match self {
             Origin::File { path, line } => write!(f, "{path}:{line}"),
             Origin::Variable(name) => write!(f, "{name}"),
+            Origin::Call => write!(f, "as asked"),
         }
     }
 }
@@ -103,6 +106,35 @@ impl Daemon {
         settings(&self.command).filter(is_given).map(|arg| key(arg).to_owned()).collect()
     }
 
+    /// The words of a command line without those that give a setting.
+    pub(super) fn without(&self, words: Vec<OsString>, named: &str) -> Vec<OsString> {
+        let is_meant = |arg: &Arg, name: &str| {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            key(arg) == named && (name == named || aliases.contains(&name))
+        };
+        let mut left: Vec<OsString> = words.iter().take(self.head).cloned().collect();
+        let mut rest = words.into_iter().skip(self.head);
+        while let Some(word) = rest.next() {
+            let name = word.to_str().and_then(|word| word.strip_prefix("--"));
+            let name = name.map(|name| name.split('=').next().unwrap_or(name).to_owned());
+            let arg = name.and_then(|name| settings(&self.command).find(|arg| is_meant(arg, &name)));
+            match arg {
+                None => left.push(word),
+                Some(arg) => {
+                    let has_value = word.to_str().is_some_and(|word| word.contains('='));
+                    if !has_value && !is_switch(arg) {
+                        rest.next();
+                    }
+                }
+            }
+        }
+        left
+    }
+
+    pub(super) fn is_switch(&self, named: &str) -> bool {
+        self.all.get(named).is_some_and(is_switch)
+    }
+
     /// Whether the part that is to run has this setting.
     pub(crate) fn takes(&self, key_: &str) -> bool {
         settings(&self.command).any(|arg| key(arg) == key_)
@@ -126,11 +158,7 @@ impl Daemon {
             if value.is_empty() {
                 continue;
             }
-            let value = match value {
-                "true" | "1" if is_switch(arg) => Value::Switch(true),
-                "false" | "0" if is_switch(arg) => Value::Switch(false),
-                value => Value::Word(value.to_owned()),
-            };
+            let value = self.value(key(arg), value);
             let origin = Origin::Variable(name.to_owned());
             let entry = Entry { key: key(arg).to_owned(), value, origin };
             self.check(&entry)?;
@@ -214,7 +242,7 @@ fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(is_setting)
 }
 
-fn is_switch(arg: &Arg) -> bool {
+pub(super) fn is_switch(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue)
 }
 

@@ -23,9 +23,10 @@
 //! * Nothing that this module says to a coordinator has a size in it: it tells bytes once they were sent.
 //! * Without a lease nothing is decided here: flows share as TCP has them share, until the next message.
 
+use super::flow::Flow;
 use super::offer::{Judge, LOOK_INTERVAL, Offer};
 use super::pacer::Pacing;
-use super::state::Agent;
+use super::state::{Agent, Treatment};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Bytes, Rate, Span, Time};
 use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
@@ -102,19 +103,31 @@ impl Sender {
 impl Agent {
     /// What the coordinator of the session that is about to begin wants of agents.
     pub fn handle_terms(&mut self, now: Time, terms: v1::TermsReply) {
+        self.asked_terms = true;
         if self.sender.as_ref().map(|sender| &sender.terms) != terms.sender_rule.as_ref() {
             self.sender = terms.sender_rule.map(Sender::new);
-            // Until the new ones are heard, neither old plans nor old queues hold.
+            // Neither plans nor queues of before hold. Their rates do until new ones are heard, for as long as a new flow waits.
             self.waiting.clear();
+            self.coflows.values_mut().for_each(|coflow| coflow.treatment = Treatment::Unknown);
+            let until = now + self.config.first_plan_wait + self.ready_wait;
             for (&id, flow) in &mut self.flows {
                 flow.planned = false;
-                self.pacer.set(now, id, Pacing::Unscheduled);
+                if self.pacer.pacing(id) != Some(Pacing::Unscheduled) {
+                    flow.wait_until = until;
+                    self.waiting.insert((until, id));
+                }
             }
         }
         let sent = self.coflows.iter().filter(|(_, coflow)| coflow.sent_bytes > 0).map(|(&id, _)| id);
         if let Some(sender) = &mut self.sender {
             sender.untold.extend(sent);
         }
+    }
+
+    /// The terms that it goes by, if it asked for any.
+    pub(super) fn terms(&self) -> Option<v1::TermsReply> {
+        let sender_rule = self.sender.as_ref().map(|sender| sender.terms.clone());
+        self.asked_terms.then_some(v1::TermsReply { sender_rule })
     }
 
     /// A size as it goes to a coordinator: nothing where none is wanted.
@@ -139,6 +152,11 @@ impl Agent {
         let heard = self.sender.as_ref()?.uplink;
         let configured = self.config.uplink.map(Rate::bytes_per_sec);
         heard.into_iter().chain(configured).reduce(f64::min)
+    }
+
+    /// Whether the coordinator has said to leave a coflow to TCP: one that was refused, where senders decide.
+    pub(super) fn is_left_to_tcp(&self, coflow: u64) -> bool {
+        self.coflows.get(&coflow).is_some_and(|coflow| coflow.treatment == Treatment::Bypassed)
     }
 
     /// Rates are to be decided again.
@@ -208,6 +226,8 @@ impl Agent {
         };
         let Some(mut sender) = self.sender.take() else { return };
         sender.due = false;
+        // All get rates, whatever they waited for.
+        self.waiting.clear();
         if now.since(sender.last_look) >= LOOK_INTERVAL {
             sender.last_look = now;
             let judge = Judge { uplink, planned: false };
@@ -233,7 +253,8 @@ impl Agent {
     /// that nothing was heard of comes after the others of its queue.
     fn in_order(&self, sender: &Sender) -> (Vec<u64>, Vec<LocalCoflow>) {
         let mut by_coflow: BTreeMap<(u64, Time, u64), Vec<u64>> = BTreeMap::new();
-        for (&id, flow) in self.flows.iter().filter(|(_, flow)| flow.left() > 0) {
+        let is_shared = |flow: &Flow| flow.left() > 0 && !self.is_left_to_tcp(flow.coflow);
+        for (&id, flow) in self.flows.iter().filter(|(_, flow)| is_shared(flow)) {
             let place = sender.heard.get(&flow.coflow).map_or(u64::MAX, |heard| heard.place_ns);
             let opened = self.coflows.get(&flow.coflow).and_then(|coflow| coflow.first_opened);
             let opened = if place == u64::MAX { opened.unwrap_or(Time::MAX) } else { Time::ZERO };

@@ -132,6 +132,8 @@ pub struct Agent {
     pub(super) planned_uplink: f64,
     /// Where rates are decided here.
     pub(super) sender: Option<Sender>,
+    /// It heard a coordinator's terms; agents of before there were any did not.
+    pub(super) asked_terms: bool,
     /// When flows were handed over whole, until a plan counts it or newer ones push them out.
     pub(super) sent_whole: BTreeMap<u64, Time>,
 }
@@ -180,6 +182,7 @@ impl Agent {
             last_look: Time::ZERO,
             planned_uplink: f64::INFINITY,
             sender: None,
+            asked_terms: false,
             sent_whole: BTreeMap::new(),
         }
     }
@@ -251,7 +254,7 @@ impl Agent {
         self.next_flow = self.next_flow.saturating_add(1);
         let left = block.size.saturating_sub(request.offset);
         let planned = self.sender.is_none() && self.lease_holds(now) && !self.is_small(request.coflow, left);
-        let scheduled = planned || self.decides(now);
+        let scheduled = planned || (self.decides(now) && !self.is_left_to_tcp(request.coflow));
         let flow = Flow {
             coflow: request.coflow,
             block: request.block.clone(),

@@ -289,7 +289,7 @@ impl Coordinator {
                 complete: true,
                 bypassed: bypassed.into_iter().collect(),
                 bypass_bytes: self.bypass_bytes(agent.host),
-                ready_wait_ns: self.config.ready_wait.nanos(),
+                ready_wait_ns: self.ready_wait().nanos(),
                 uplink: self.uplink_of(agent.host),
                 ..v1::Plan::default()
             };

@@ -3,6 +3,7 @@
 mod admission;
 mod ancestry;
 mod callers;
+mod changes;
 mod differences;
 mod directory;
 mod draining;
@@ -27,6 +28,7 @@ mod sweeping;
 mod witnesses;
 
 pub use admission::{DeadlineMargin, Decision};
+pub use changes::{Change, Tuning};
 pub use directory::{Answer, RegisterError, SealError};
 pub use draining::Drained;
 pub use ending::Unregistered;

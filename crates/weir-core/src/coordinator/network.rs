@@ -12,7 +12,6 @@ use super::refused::HelloError;
 use super::state::{Coordinator, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Fabric, FabricError, HostId, LinkId, Path, Rate, Span, Time};
-use weir_policy::Plan;
 use weir_proto::{limits, v1};
 
 /// What an open network is known to be like before its hosts come.
@@ -392,8 +391,10 @@ impl Coordinator {
     /// Takes over what an open network is to be like from now on; nothing of what moves is lost. False for a network that is
     /// closed: it stays what it is.
     pub fn handle_network(&mut self, now: Time, joining: Joining) -> bool {
-        if self.network.joining.is_none() {
-            return false;
+        match &self.network.joining {
+            None => return false,
+            Some(before) if *before == joining => return true,
+            Some(_) => {}
         }
         self.advance(now);
         let shape = self.network.whole.shape();
@@ -429,10 +430,7 @@ impl Coordinator {
     /// The fabric has another shape: what moves goes on over the paths that it has now.
     fn refit(&mut self, now: Time) {
         self.advance(now);
-        self.table.refit(self.network.left());
-        self.plan = Plan::default();
-        self.gifts.clear();
-        self.disturb_senders();
+        self.begin_plans_anew();
         self.count("networks_refitted");
         self.want_plan(now);
     }

@@ -1,7 +1,7 @@
 //! When plans are made, and what time does besides: keepalives, time limits, the policy's own wake-ups.
 //!
 //! The table of live coflows moves by the plan in force between events and is corrected by reports, so
-//! the policy always sees the present. Events within [`CoordinatorConfig::batch`](super::CoordinatorConfig::batch) of a plan
+//! the policy always sees the present. Events within [`Tuning::batch`](super::Tuning::batch) of a plan
 //! share the next one: a wide coflow opens hundreds of flows within a millisecond and costs one plan, not one per flow. Each
 //! agent gets the difference to what it already enforces (`differences`).
 
@@ -100,7 +100,7 @@ impl Coordinator {
 
     /// When the next plan is due, if anything changed since the last one.
     pub(super) fn plan_due(&self) -> Option<Time> {
-        let earliest = self.last_plan.map_or(Time::ZERO, |last| last + self.config.batch);
+        let earliest = self.last_plan.map_or(Time::ZERO, |last| last + self.config.tuning.batch);
         self.plan_due.map(|due| due.max(earliest))
     }
 

@@ -99,7 +99,7 @@ impl Coordinator {
         if coflow.stage == Stage::Scheduled {
             let all = coflow.opened >= coflow.options.flows;
             self.schedule_flow(key);
-            let wait = if all { Span::ZERO } else { STRAGGLERS_TOGETHER.min(self.config.ready_wait) };
+            let wait = if all { Span::ZERO } else { STRAGGLERS_TOGETHER.min(self.ready_wait()) };
             return self.want_plan(now + wait);
         }
         coflow.outside.insert(key);
@@ -117,8 +117,8 @@ impl Coordinator {
     }
 
     /// Whether the known bytes of a coflow keep its bottleneck on the empty fabric below the bound.
-    fn is_small(&self, id: u64) -> bool {
-        let (bypass, fabric) = (self.config.bypass.as_secs(), self.network.whole());
+    pub(super) fn is_small(&self, id: u64) -> bool {
+        let (bypass, fabric) = (self.bypass().as_secs(), self.network.whole());
         let Some(coflow) = self.coflows.get(&id).filter(|coflow| coflow.options.deadline_ms == 0) else {
             return false;
         };
@@ -139,15 +139,16 @@ impl Coordinator {
     pub(super) fn bypass_bytes(&self, host: u32) -> u64 {
         let uplink = self.network.uplink(host);
         let rate = uplink.map_or(0.0, |link| self.network.whole().capacity(link).bytes_per_sec());
-        (self.config.bypass.as_secs() * rate) as u64
+        (self.bypass().as_secs() * rate) as u64
     }
 
     /// Schedules a coflow if its announced flows are there or were waited for long enough.
-    fn gather(&mut self, now: Time, id: u64) {
+    pub(super) fn gather(&mut self, now: Time, id: u64) {
+        let ready_wait = self.ready_wait();
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         let deadline = Span::from_millis(coflow.options.deadline_ms);
         let judged = Span::from_secs_ceil(deadline.as_secs() * JUDGED_WITHIN).min(JUDGED_SOON);
-        let until = coflow.arrived.unwrap_or(now) + self.config.ready_wait.max(judged);
+        let until = coflow.arrived.unwrap_or(now) + ready_wait.max(judged);
         if coflow.opened >= coflow.options.flows || coflow.sealed || until <= now {
             self.schedule(now, id);
         } else {
@@ -231,7 +232,7 @@ impl Coordinator {
         }
         if coflow.options.deadline_ms > 0 {
             let deadline = Span::from_millis(coflow.options.deadline_ms);
-            empty.deadline = Some(self.config.deadline_margin.shorten(deadline));
+            empty.deadline = Some(self.config.tuning.deadline_margin.shorten(deadline));
         }
         Some(self.table.insert(&empty, FlowId(self.next_flow), self.network.whole()))
     }

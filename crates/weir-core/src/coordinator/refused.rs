@@ -8,6 +8,9 @@ pub enum HelloError {
     /// It speaks another version.
     #[error("this coordinator speaks version 1 of the control plane, the agent version {0}")]
     Version(u32),
+    /// It goes by other terms than this coordinator has: they changed, or another process had them.
+    #[error("the coordinator's policy has changed since the agent asked for its terms; it asks again")]
+    Terms,
     /// Its host is not in the fabric.
     #[error(
         "host {host} is outside the fabric of {hosts} hosts; check the agent's --host and the coordinator's --hosts"

@@ -34,7 +34,8 @@
 //! every flow the same. Limits are ours: they keep flows of later coflows from taking a receiver's link from
 //! earlier ones that other senders serve.
 
-use super::state::{Coordinator, CoordinatorConfig, SessionId, flow_key};
+use super::changes::Tuning;
+use super::state::{Coordinator, SessionId, flow_key};
 use std::collections::BTreeMap;
 use weir_model::{CoflowId, LinkId, Span, Time};
 use weir_policy::order::attained::QueueSettings;
@@ -77,9 +78,9 @@ pub(super) struct Heard {
 
 impl Senders {
     /// `None` where the coordinator decides.
-    pub(super) fn new(config: &CoordinatorConfig, policy: &Chosen) -> Option<Senders> {
+    pub(super) fn new(tuning: &Tuning, policy: &Chosen) -> Option<Senders> {
         let settings = policy.sender_queues()?;
-        let (policy, interval) = (policy.info.name, config.sync_interval);
+        let (policy, interval) = (policy.info.name, tuning.sync_interval);
         Some(Senders {
             policy,
             interval,

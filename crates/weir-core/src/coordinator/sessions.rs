@@ -73,6 +73,11 @@ impl Coordinator {
         if hello.data_address.len() > limits::MAX_NAME_BYTES {
             return Err(HelloError::Address(hello.data_address.len()));
         }
+        // Agents of before they said it are taken as they are.
+        if hello.terms.as_ref().is_some_and(|terms| *terms != self.terms()) {
+            self.count("hellos_of_other_terms");
+            return Err(HelloError::Terms);
+        }
         let planned = self.may_join(&hello)?;
         self.make_room_for(now, &hello)?;
         if let Some(planned) = planned {

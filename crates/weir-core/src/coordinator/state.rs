@@ -1,7 +1,8 @@
 //! State and events of the coordinator.
 
-use super::admission::{Awaited, DeadlineMargin, Verdict};
+use super::admission::{Awaited, Verdict};
 use super::callers::Callers;
+use super::changes::Tuning;
 use super::differences::{Places, Told};
 use super::directory::{Answer, Blocks};
 use super::draining::Drains;
@@ -43,18 +44,10 @@ pub struct CoordinatorConfig {
     pub first_coflow: u64,
     /// How long a coflow is kept without a sign of life, if its driver did not say. [`Span::MAX`]: for ever.
     pub coflow_lease: Span,
-    /// Coflows whose bottleneck on the empty fabric takes less than this are left to TCP. Zero: none is.
-    pub bypass: Span,
-    /// How long a coflow waits for the rest of its announced flows, from its first get on.
-    pub ready_wait: Span,
-    /// What deadlines are shortened by for the policy.
-    pub deadline_margin: DeadlineMargin,
     /// What interfaces count, for agents that measure.
     pub wire: Wire,
-    /// Where senders decide: how often they are told queues.
-    pub sync_interval: Span,
-    /// No plan is made sooner after the last one: events of so long share one.
-    pub batch: Span,
+    /// What may be another while coflows move.
+    pub tuning: Tuning,
 }
 
 #[derive(Debug)]
@@ -269,12 +262,7 @@ pub(super) fn agent_flow(key: u64) -> u64 {
 
 impl Coordinator {
     /// A coordinator that knows nobody yet.
-    pub fn new(mut config: CoordinatorConfig, policy: &Chosen) -> Coordinator {
-        let senders = Senders::new(&config, policy);
-        if senders.is_some() {
-            // Who is small is not known, and no sender waits for others.
-            (config.bypass, config.ready_wait) = (Span::ZERO, Span::ZERO);
-        }
+    pub fn new(config: CoordinatorConfig, policy: &Chosen) -> Coordinator {
         let network = Network::new(&config.fabric, config.joining.as_ref());
         Coordinator {
             table: CoflowTable::new(network.left()),
@@ -283,7 +271,7 @@ impl Coordinator {
             next_coflow: config.first_coflow,
             policy_name: policy.name.clone(),
             policy: policy.create(),
-            senders,
+            senders: Senders::new(&config.tuning, policy),
             config,
             plan: Plan::default(),
             planned_at: Time::ZERO,

@@ -6,7 +6,7 @@ use crate::text::{Cuts, Event, Line, Who};
 use std::collections::{BTreeSet, VecDeque};
 use weir_core::coordinator::{
     Coordinator, CoordinatorConfig, DeadlineMargin, HelloError, Output, RegisterError, SealError, SessionId,
-    Wire,
+    Tuning, Wire,
 };
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_proto::v1;
@@ -40,12 +40,14 @@ fn coordinator(policy: &str, process: u64) -> Coordinator {
         lease: Span::from_millis(1_000),
         first_coflow: process * IDS + 1,
         coflow_lease: Span::from_millis(600_000),
-        bypass: Span::from_millis(250),
-        ready_wait: Span::from_millis(3),
-        deadline_margin: DeadlineMargin::NONE,
         wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
-        sync_interval: Span::from_millis(10),
-        batch: Span::from_millis(1),
+        tuning: Tuning {
+            bypass: Span::from_millis(250),
+            ready_wait: Span::from_millis(3),
+            deadline_margin: DeadlineMargin::NONE,
+            sync_interval: Span::from_millis(10),
+            batch: Span::from_millis(1),
+        },
     };
     Coordinator::new(config, &weir_policy::find(policy).unwrap())
 }

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+pub use weir_core::coordinator::{Change, DeadlineMargin, Joining, KnownHost, Tuning, Wire};
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, OfferError, Output, SessionId, first_coflow};
-pub use weir_core::coordinator::{DeadlineMargin, Joining, KnownHost, Wire};
 use weir_model::{Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
 use weir_policy::Chosen;
@@ -40,45 +40,47 @@ pub struct CoordinatorOptions {
     pub fabric: Fabric,
     /// How other hosts may join it; none may without.
     pub joining: Option<Joining>,
-    /// What an open network is to be like from some time on; as often as it comes.
-    pub networks: Option<mpsc::Receiver<Joining>>,
     /// The policy.
     pub policy: Chosen,
+    /// Its times and bounds.
+    pub tuning: Tuning,
+    /// How policy, times and network change while it runs; they do not without.
+    pub control: Option<Control>,
     /// How long agents keep to a plan without hearing more.
     pub lease: Span,
-    /// Plans are at least this far apart.
-    pub batch: Span,
-    /// Coflows whose bottleneck on the empty fabric takes less than this are left to TCP. Zero: none is.
-    pub bypass: Span,
-    /// How long a coflow waits for the rest of its announced flows, from its first get on.
-    pub ready_wait: Span,
-    /// What deadlines are shortened by for the policy.
-    pub deadline_margin: DeadlineMargin,
     /// What interfaces count, for agents that measure theirs.
     pub wire: Wire,
-    /// Where senders decide: how often they are told queues.
-    pub sync_interval: Span,
     /// How long a coflow is kept without a sign of life, if its driver did not say; [`Span::MAX`]: for ever.
     pub coflow_lease: Span,
 }
 
+/// Changes of a coordinator that runs, made by whoever started it.
+pub struct Control {
+    /// What it is to be like from then on, and who hears that it is.
+    pub changes: mpsc::Receiver<(Change, oneshot::Sender<()>)>,
+    /// Calls to change settings. Only whoever started it knows what they mean.
+    pub calls: mpsc::Sender<ChangeCall>,
+}
+
+/// A call to change settings.
+pub struct ChangeCall {
+    /// Names and values.
+    pub settings: Vec<(String, String)>,
+    /// What changed; or why nothing did, in one line.
+    pub reply: oneshot::Sender<Result<Vec<v1::Changed>, String>>,
+}
+
 impl CoordinatorOptions {
-    /// Options with the defaults of the command line: a lease of 1 s, plans at least 1 ms apart, coflows below
-    /// 0.25 s left to TCP, 3 ms for announced flows, queues told every 10 ms, deadlines shortened by 5 % and 20 ms, and
-    /// coflows that nobody cares for kept for ten minutes.
+    /// Options with the defaults of the command line: a lease of 1 s, and coflows that nobody cares for kept for ten minutes.
     pub fn new(fabric: Fabric, policy: Chosen) -> CoordinatorOptions {
         CoordinatorOptions {
             fabric,
             joining: None,
-            networks: None,
             policy,
+            tuning: Tuning::default(),
+            control: None,
             lease: Span::from_millis(1000),
-            batch: Span::from_millis(1),
-            bypass: Span::from_millis(250),
-            ready_wait: Span::from_millis(3),
-            deadline_margin: DeadlineMargin { share: 0.05, time: Span::from_millis(20) },
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
-            sync_interval: Span::from_millis(10),
             coflow_lease: Span::from_millis(600_000),
         }
     }
@@ -91,21 +93,22 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
     let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
-    if let Some(mut networks) = options.networks.take() {
-        let events = events.clone();
+    let calls = options.control.take().map(|control| {
+        let (events, mut changes) = (events.clone(), control.changes);
         tokio::spawn(async move {
-            while let Some(joining) = networks.recv().await {
-                if events.send(Event::Network(joining)).await.is_err() {
+            while let Some((change, done)) = changes.recv().await {
+                if events.send(Event::Change(Box::new(change), done)).await.is_err() {
                     return;
                 }
             }
         });
-    }
+        control.calls
+    });
     let (given_up, gone) = mpsc::unbounded_channel();
     let mut owner = tokio::spawn(run(options, inbox, gone, Alarm::new()?));
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let incoming = weir_net::incoming(listener);
-    let service = CoordinatorServer::new(Service::new(events, given_up))
+    let service = CoordinatorServer::new(Service::new(events, given_up, calls))
         .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES)
         .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
     let served = tonic::transport::Server::builder()
@@ -159,12 +162,8 @@ async fn run(
         lease: options.lease,
         first_coflow: first_coflow(started_ms, rand::random()),
         coflow_lease: options.coflow_lease,
-        bypass: options.bypass,
-        ready_wait: options.ready_wait,
-        deadline_margin: options.deadline_margin,
         wire: options.wire,
-        sync_interval: options.sync_interval,
-        batch: options.batch,
+        tuning: options.tuning,
     };
     let mut owner = Owner {
         clock,
@@ -217,10 +216,9 @@ impl Owner {
                 let told = |coflow| v1::RegisterReply { coflow, lease_ms: self.core.lease_ms(coflow) };
                 let _ = reply.send(registered.map(told));
             }
-            Event::Network(joining) => {
-                if !self.core.handle_network(now, joining) {
-                    tracing::error!("the network of this coordinator has fixed hosts and does not change");
-                }
+            Event::Change(change, done) => {
+                self.core.handle_change(now, *change);
+                let _ = done.send(());
             }
             Event::Drain(_, _, reply) if reply.is_closed() => {}
             Event::Drain(token, request, reply) => {
@@ -339,7 +337,7 @@ impl Owner {
                     tracing::info!(
                         host,
                         session = session.0,
-                        "a session is closed: its host's agent has a newer one, or is another"
+                        "a session is closed: its host's agent has a newer one or is another, or it is to come again, under another policy"
                     );
                 }
             }

@@ -1,5 +1,6 @@
 //! The gRPC face of the coordinator: every call becomes an event with a place for its reply.
 
+use super::ChangeCall;
 use super::locating::{Answers, Locating};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use tokio_stream::Stream;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weir_core::coordinator::{HelloError, Joining, OfferError, RegisterError, SealError, SessionId};
+use weir_core::coordinator::{Change, HelloError, OfferError, RegisterError, SealError, SessionId};
 use weir_proto::v1::coordinator_server;
 use weir_proto::{Message as _, limits, v1};
 
@@ -21,7 +22,8 @@ const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) enum Event {
     Register(v1::RegisterRequest, oneshot::Sender<Result<v1::RegisterReply, RegisterError>>),
-    Network(Joining),
+    /// And who hears that it is in force.
+    Change(Box<Change>, oneshot::Sender<()>),
     Drain(u64, v1::DrainRequest, oneshot::Sender<Result<v1::DrainReply, String>>),
     Seal(u64, oneshot::Sender<Result<(), SealError>>),
     /// With a number of its own, before the coflow.
@@ -64,11 +66,18 @@ pub(super) struct Service {
     status_calls: Semaphore,
     /// Bytes of agents' messages that may wait for the state machine.
     room: Arc<Semaphore>,
+    /// Who makes changes of settings.
+    changes: Option<mpsc::Sender<ChangeCall>>,
 }
 
 impl Service {
-    pub(super) fn new(events: mpsc::Sender<Event>, given_up: mpsc::UnboundedSender<u64>) -> Service {
+    pub(super) fn new(
+        events: mpsc::Sender<Event>,
+        given_up: mpsc::UnboundedSender<u64>,
+        changes: Option<mpsc::Sender<ChangeCall>>,
+    ) -> Service {
         Service {
+            changes,
             events,
             given_up,
             next_session: Arc::new(AtomicU64::new(1)),
@@ -130,6 +139,25 @@ impl coordinator_server::Coordinator for Service {
         let request = request.into_inner();
         let reply = self.ask_patiently(|token, reply| Event::Drain(token, request, reply)).await?;
         reply.map(Response::new).map_err(Status::aborted)
+    }
+
+    async fn change(&self, request: Request<v1::ChangeRequest>) -> Result<Response<v1::ChangeReply>, Status> {
+        let settings = request.into_inner().settings;
+        if settings.len() > limits::MAX_SETTINGS_PER_CALL {
+            let most = limits::MAX_SETTINGS_PER_CALL;
+            return Err(Status::invalid_argument(format!("one call changes at most {most} settings")));
+        }
+        let changes = self.changes.as_ref().ok_or_else(|| {
+            Status::failed_precondition("this coordinator was started without settings that can change")
+        })?;
+        let settings = settings.into_iter().map(|setting| (setting.name, setting.value)).collect();
+        let (reply, answer) = oneshot::channel();
+        changes.try_send(ChangeCall { settings, reply }).map_err(|_| {
+            Status::resource_exhausted("other changes are under way, or it is shutting down; try again")
+        })?;
+        let gone = |_| Status::unavailable("the coordinator is shutting down");
+        let changed = answer.await.map_err(gone)?.map_err(Status::invalid_argument)?;
+        Ok(Response::new(v1::ChangeReply { changed }))
     }
 
     async fn seal(&self, request: Request<v1::SealRequest>) -> Result<Response<v1::SealReply>, Status> {
@@ -257,6 +285,8 @@ impl coordinator_server::Coordinator for Service {
                 HelloError::Taken { .. } | HelloError::Awaited { .. } => {
                     Status::already_exists(refused.to_string())
                 }
+                // It is to ask again, and soon.
+                HelloError::Terms => Status::unavailable(refused.to_string()),
                 HelloError::NumberTaken { .. } => Status::aborted(refused.to_string()),
                 _ => Status::failed_precondition(refused.to_string()),
             },

@@ -9,7 +9,9 @@ use std::hash::Hasher;
 use std::time::Instant;
 use twox_hash::XxHash3_64;
 use weir_core::agent::{Agent, AgentConfig};
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Wire, first_coflow};
+use weir_core::coordinator::{
+    Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Tuning, Wire, first_coflow,
+};
 use weir_model::{CoflowSpec, Fabric, Span, Time};
 use weir_proto::v1;
 
@@ -167,13 +169,15 @@ impl<'a> System<'a> {
             lease: LEASE,
             first_coflow: first_coflow(BEGIN.nanos() / 1_000_000, 0),
             coflow_lease: COFLOW_LEASE,
-            bypass: settings.bypass,
-            ready_wait: settings.ready_wait,
-            deadline_margin: DeadlineMargin::NONE,
             // Nothing else passes these links, and interfaces are not measured.
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 / settings.plan_share },
-            sync_interval: settings.sync_interval,
-            batch: settings.batch,
+            tuning: Tuning {
+                bypass: settings.bypass,
+                ready_wait: settings.ready_wait,
+                deadline_margin: DeadlineMargin::NONE,
+                sync_interval: settings.sync_interval,
+                batch: settings.batch,
+            },
         };
         let hosts = (0..settings.hosts).map(|host| Host {
             agent: Agent::new(agent_config(settings, host)),

@@ -8,7 +8,9 @@ use crate::output::percentile;
 use clap::Args;
 use std::collections::VecDeque;
 use std::time::Instant;
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Wire};
+use weir_core::coordinator::{
+    Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire,
+};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_policy::Chosen;
 use weir_proto::v1;
@@ -68,12 +70,14 @@ impl Cluster {
             joining: None,
             lease: Span::from_millis(1000),
             first_coflow: 1,
-            bypass: Span::ZERO,
-            ready_wait: Span::ZERO,
-            deadline_margin: DeadlineMargin::NONE,
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
-            sync_interval: Span::from_millis(10),
-            batch: Span::ZERO,
+            tuning: Tuning {
+                bypass: Span::ZERO,
+                ready_wait: Span::ZERO,
+                deadline_margin: DeadlineMargin::NONE,
+                sync_interval: Span::from_millis(10),
+                batch: Span::ZERO,
+            },
             coflow_lease: Span::MAX,
         };
         let width = (args.flows / args.coflows) as usize;

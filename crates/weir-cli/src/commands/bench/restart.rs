@@ -1,4 +1,5 @@
-//! `weir bench restart`: a coordinator, its agents or both are killed under load and started again, as processes.
+//! `weir bench restart`: a coordinator, its agents or both are killed under load and started again, as processes; or nobody is, and
+//! the policy changes.
 
 use super::daemons::{AgentPlace, Daemon, coordinator, free_address, raise_descriptors};
 use crate::Failure;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use weir_client::{Client, CoflowOptions, GetOptions, StatusReply};
 use weir_model::Rate;
+use weir_policy::Chosen;
 use weir_proto::limits::MAX_BLOCKS_PER_AGENT;
 use weir_testbed::live::RunFolder;
 
@@ -30,16 +32,18 @@ const HELD_BYTES: u64 = 1000;
 /// Held blocks that are got and compared after every restart.
 const SAMPLE: u64 = 200;
 /// Bytes of a block that moves all the time: zeros that take no room on the disk.
-const MOVING_BYTES: u64 = 1 << 40;
+const MOVING_BYTES: u64 = 1 << 42;
 
-/// Agents register with blocks and flows that move; then processes are killed and started again at once.
-/// Printed are, from the kill on, when
+/// Agents register with blocks and flows that move; then processes are killed and started again at once, or the policy changes.
+/// Printed are, from the kill, or the call to change, on, when
 ///
 /// all agents were attached, and the coordinator knew all their blocks;
 ///
 /// all coflows were known again;
 ///
 /// every flow that moved before was planned for again;
+///
+/// where the coordinator decides and nobody was killed: the sizes of all these flows were known;
 ///
 /// besides how long the journals were before and after, and the memory of the processes. After every restart some
 /// blocks are got and compared.
@@ -70,9 +74,9 @@ pub(crate) struct RestartArgs {
     /// How often
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Policy of the coordinator
-    #[arg(long, default_value = "varys")]
-    policy: String,
+    /// Policy of the coordinator; with --kill nobody several, which take turns
+    #[arg(long, value_name = "NAME[,NAME...]", value_delimiter = ',', default_value = "varys")]
+    policy: Vec<String>,
     /// Rate of each agent's link
     #[arg(long, value_name = "RATE", default_value = "4mbit")]
     link_rate: Rate,
@@ -86,10 +90,13 @@ enum Killed {
     Holders,
     /// The coordinator, and those agents that hold blocks
     Both,
+    /// Nobody: the policy changes, to the next of --policy
+    Nobody,
 }
 
 struct Bed<'a> {
     args: &'a RestartArgs,
+    policies: Vec<Chosen>,
     dir: &'a Path,
     address: SocketAddr,
     places: Vec<AgentPlace>,
@@ -119,22 +126,28 @@ pub(crate) fn restart(args: &RestartArgs) -> Result<(), Failure> {
             args.blocks
         )));
     }
-    find_for_hosts(&args.policy)?;
+    let policies: Result<Vec<Chosen>, Failure> =
+        args.policy.iter().map(|policy| find_for_hosts(policy)).collect();
+    let policies = policies?;
+    if args.policy.len() > 1 && args.kill != Killed::Nobody {
+        return Err(Failure::Input("--policy: several take turns with --kill nobody alone".to_owned()));
+    }
     raise_descriptors()?;
     let dir = RunFolder::create()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut bed = Bed::start(args, dir.path())?;
+        let mut bed = Bed::start(args, policies, dir.path())?;
         let driver = bed.places[0].client();
         bed.fill(&driver).await?;
         let mut moving = bed.move_flows().await?;
-        bed.wait_for_all(&driver, Instant::now()).await?;
+        bed.wait_for_all(&driver, Instant::now(), false).await?;
         tokio::time::sleep(SETTLED).await;
         let (journals, memory) = (bed.journal_bytes()?, bed.memory()?);
         println!("at the start   journals {:.3} MB; {memory}", journals as f64 / 1e6);
         for round in 1..=args.rounds {
-            let line = bed.round(&driver).await?;
-            println!("restart {round:<5}  {line}");
+            let line = bed.round(&driver, round as usize).await?;
+            let what = if args.kill == Killed::Nobody { "change" } else { "restart" };
+            println!("{what} {round:<5}  {line}");
         }
         if let Some(ended) = moving.try_join_next() {
             return Err(ended?.context("a flow that was to move all the time ended"));
@@ -151,15 +164,17 @@ struct Known {
     attached: Option<f64>,
     coflows: Option<f64>,
     planned: Option<f64>,
+    sized: Option<f64>,
 }
 
 impl Bed<'_> {
-    fn start<'a>(args: &'a RestartArgs, dir: &'a Path) -> anyhow::Result<Bed<'a>> {
+    fn start<'a>(args: &'a RestartArgs, policies: Vec<Chosen>, dir: &'a Path) -> anyhow::Result<Bed<'a>> {
         let address = free_address()?;
         let places: std::io::Result<Vec<AgentPlace>> =
             (0..args.agents).map(|host| AgentPlace::new(host, dir, Some(address))).collect();
         let mut bed = Bed {
             args,
+            policies,
             dir,
             address,
             places: places?,
@@ -178,7 +193,7 @@ impl Bed<'_> {
     fn start_coordinator(&mut self) -> anyhow::Result<()> {
         let rate = format!("{}bit", self.args.link_rate.bits_per_sec());
         // Nobody renews so many coflows while nothing serves.
-        let options = ["--policy", &self.args.policy, "--link-rate", &rate, "--coflow-lease", "3600"];
+        let options = ["--policy", &self.args.policy[0], "--link-rate", &rate, "--coflow-lease", "3600"];
         let options = options.map(str::to_owned);
         self.coordinator = Some(coordinator(self.address, self.args.agents, &options)?);
         Ok(())
@@ -191,7 +206,10 @@ impl Bed<'_> {
     /// Where a held block is, its coflow, and its name.
     fn held(&self, index: u64) -> (&AgentPlace, u64, String) {
         let holder = (index % self.holders() as u64) as usize;
-        let coflow = self.coflows[((index / self.holders() as u64) % self.args.coflows) as usize];
+        // Where there are others, of those of which nothing moves: D-CLAS serves what has sent much last, if ever.
+        let (all, moving) = (self.args.coflows, self.args.flows);
+        let (first, among) = if all > moving { (moving, all - moving) } else { (0, all) };
+        let coflow = self.coflows[(first + (index / self.holders() as u64) % among) as usize];
         (&self.places[holder], coflow, format!("{index:0>width$}", width = self.args.name_bytes as usize))
     }
 
@@ -246,7 +264,7 @@ impl Bed<'_> {
         println!(
             "{} agents, policy {}: {} coflows registered in {:.1} s, {} blocks put in {:.1} s",
             self.args.agents,
-            self.args.policy,
+            self.args.policy.join(", then "),
             self.args.coflows,
             registered.as_secs_f64(),
             self.args.blocks,
@@ -281,32 +299,45 @@ impl Bed<'_> {
         Ok(moving)
     }
 
-    async fn round(&mut self, driver: &Client) -> anyhow::Result<String> {
+    async fn round(&mut self, driver: &Client, round: usize) -> anyhow::Result<String> {
         let journals = self.journal_bytes()?;
         let kill = self.args.kill;
         let killed = Instant::now();
-        if kill != Killed::Holders {
+        let of_coordinator = matches!(kill, Killed::Coordinator | Killed::Both);
+        if of_coordinator {
             self.coordinator = None;
         }
-        let holders = if kill == Killed::Coordinator { 0 } else { self.holders() };
+        let (mut what, mut with_sizes) = (String::new(), false);
+        if kill == Killed::Nobody {
+            let policy = &self.args.policy[round % self.args.policy.len()];
+            driver.change(&[("policy".to_owned(), policy.clone())]).await?;
+            // Where senders decide, nobody knows sizes.
+            with_sizes = self.policies[round % self.policies.len()].sender_queues().is_none();
+            what = format!("to {policy}, in force {:.3} s; ", killed.elapsed().as_secs_f64());
+        }
+        let holders = if matches!(kill, Killed::Coordinator | Killed::Nobody) { 0 } else { self.holders() };
         for host in 0..holders {
             self.agents[host] = None;
         }
         for host in 0..holders {
             self.agents[host] = Some(self.places[host].start(self.dir)?);
         }
-        if kill != Killed::Holders {
+        if of_coordinator {
             self.start_coordinator()?;
         }
-        let known = self.wait_for_all(driver, killed).await?;
+        let known = self.wait_for_all(driver, killed, with_sizes).await?;
         tokio::time::sleep(SETTLED).await;
         self.compare_some().await?;
         let moved = self.received.load(Ordering::Relaxed);
         tokio::time::sleep(Duration::from_secs(1)).await;
         let moved = self.received.load(Ordering::Relaxed) - moved;
         let seconds = |at: Option<f64>| at.map_or("never".to_owned(), |at| format!("{at:.2} s"));
+        let sized = match kill {
+            Killed::Nobody => format!(", sizes known {}", seconds(known.sized)),
+            _ => String::new(),
+        };
         Ok(format!(
-            "attached {}, coflows known {}, planned for {}; journals {:.3} MB, then {:.3} MB; {}; {:.1} MB/s move",
+            "{what}attached {}, coflows known {}, planned for {}{sized}; journals {:.3} MB, then {:.3} MB; {}; {:.1} MB/s move",
             seconds(known.attached),
             seconds(known.coflows),
             seconds(known.planned),
@@ -318,7 +349,12 @@ impl Bed<'_> {
     }
 
     /// Waits until the coordinator knows and plans everything, and says when it did.
-    async fn wait_for_all(&mut self, driver: &Client, from: Instant) -> anyhow::Result<Known> {
+    async fn wait_for_all(
+        &mut self,
+        driver: &Client,
+        from: Instant,
+        with_sizes: bool,
+    ) -> anyhow::Result<Known> {
         let mut known = Known::default();
         loop {
             let status = driver.status().await.ok();
@@ -326,7 +362,8 @@ impl Bed<'_> {
             if let Some(status) = &status {
                 self.note(&mut known, status, now.as_secs_f64());
             }
-            if known.attached.is_some() && known.coflows.is_some() && known.planned.is_some() {
+            let is_sized = !with_sizes || known.sized.is_some();
+            if known.attached.is_some() && known.coflows.is_some() && known.planned.is_some() && is_sized {
                 return Ok(known);
             }
             if now > LIMIT {
@@ -358,6 +395,10 @@ impl Bed<'_> {
         }
         if planned(status) == self.args.flows {
             known.planned.get_or_insert(at);
+        }
+        let sized = status.coflows.iter().filter(|coflow| coflow.bytes_total > MOVING_BYTES / 2).count();
+        if sized as u64 == self.args.flows {
+            known.sized.get_or_insert(at);
         }
     }
 

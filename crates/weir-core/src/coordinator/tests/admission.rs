@@ -6,7 +6,7 @@ use v1::Admission;
 const TCP: f64 = f64::INFINITY;
 
 fn deadlines(margin: DeadlineMargin) -> Pair {
-    Pair::under(CoordinatorConfig { deadline_margin: margin, ..config(4, 1) }, "varys-deadline")
+    Pair::under(tuned(config(4, 1), |tuning| tuning.deadline_margin = margin), "varys-deadline")
 }
 
 /// A coflow of so many flows that is due so long after its first get.

@@ -6,7 +6,7 @@ const BATCH: Span = Span::from_millis(1);
 
 #[test]
 fn the_first_event_is_planned_for_at_once_and_those_within_the_batch_together_after_it() {
-    let mut pair = Pair::with(CoordinatorConfig { batch: BATCH, ..config(2, 1) });
+    let mut pair = Pair::with(tuned(config(2, 1), |tuning| tuning.batch = BATCH));
     pair.wait(100);
     let (now, coordinator) = (pair.now, &mut pair.coordinator);
     assert_eq!(coordinator.plan_due(), None);
@@ -25,7 +25,7 @@ fn the_first_event_is_planned_for_at_once_and_those_within_the_batch_together_af
 
 #[test]
 fn a_plan_that_is_wanted_later_is_not_made_before() {
-    let mut pair = Pair::with(CoordinatorConfig { batch: BATCH, ..config(2, 1) });
+    let mut pair = Pair::with(tuned(config(2, 1), |tuning| tuning.batch = BATCH));
     pair.wait(100);
     let (now, coordinator) = (pair.now, &mut pair.coordinator);
     coordinator.want_plan(now + Span::from_millis(20));

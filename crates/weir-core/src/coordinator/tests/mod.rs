@@ -5,6 +5,7 @@ mod ancestry;
 mod attacks;
 mod batching;
 mod calls;
+mod changes;
 mod claims;
 mod defects;
 mod differences;
@@ -25,7 +26,7 @@ mod slow;
 mod topology;
 mod witnesses;
 
-use super::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Wire};
+use super::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
 use weir_model::{Fabric, Rate, Span, Time};
 use weir_proto::data::{Identity, Request, Status};
@@ -64,14 +65,15 @@ fn config(hosts: u32, first_coflow: u64) -> CoordinatorConfig {
         joining: None,
         lease: LEASE,
         first_coflow,
-        bypass,
-        ready_wait,
-        deadline_margin,
         wire,
-        sync_interval,
         coflow_lease: Span::MAX,
-        batch: Span::ZERO,
+        tuning: Tuning { bypass, ready_wait, deadline_margin, sync_interval, batch: Span::ZERO },
     }
+}
+
+fn tuned(mut config: CoordinatorConfig, tune: impl FnOnce(&mut Tuning)) -> CoordinatorConfig {
+    tune(&mut config.tuning);
+    config
 }
 
 fn coordinator(hosts: u32, first_coflow: u64) -> Coordinator {

@@ -75,7 +75,7 @@ fn a_coordinator_that_lost_all_its_agents_takes_itself_to_be_cut_off_and_ends_no
 
 #[test]
 fn what_waits_for_agents_waits_longer_by_the_time_in_which_they_were_not_heard() {
-    let mut pair = Pair::with(CoordinatorConfig { ready_wait: Span::from_millis(3), ..config(2, 1) });
+    let mut pair = Pair::with(tuned(config(2, 1), |tuning| tuning.ready_wait = Span::from_millis(3)));
     let coflow = pair.register(2);
     pair.open(coflow, "b", 1_000_000, 0, 1);
     pair.agents[0].handle_put(block(coflow, "c", 1_000_000)).unwrap();

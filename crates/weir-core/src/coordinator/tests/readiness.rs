@@ -4,11 +4,11 @@ use super::*;
 
 /// Capacity is 1 MB/s, so that 0.25 s of a link are 250,000 bytes.
 fn bypassing() -> Pair {
-    Pair::with(CoordinatorConfig { bypass: Span::from_millis(250), ..config(4, 1) })
+    Pair::with(tuned(config(4, 1), |tuning| tuning.bypass = Span::from_millis(250)))
 }
 
 fn gathering(ready_wait_ms: u64) -> Pair {
-    Pair::with(CoordinatorConfig { ready_wait: Span::from_millis(ready_wait_ms), ..config(4, 1) })
+    Pair::with(tuned(config(4, 1), |tuning| tuning.ready_wait = Span::from_millis(ready_wait_ms)))
 }
 
 const TCP: f64 = f64::INFINITY;
@@ -125,7 +125,7 @@ fn an_agent_that_is_back_goes_on_with_a_bypassed_coflow() {
     let flow = pair.open(coflow, "b", 100_000, 0, 1);
     pair.restart_coordinator(1_000);
     pair.coordinator = Coordinator::new(
-        CoordinatorConfig { bypass: Span::from_millis(250), ..config(4, 1_000) },
+        tuned(config(4, 1_000), |tuning| tuning.bypass = Span::from_millis(250)),
         &weir_policy::find("varys").unwrap(),
     );
     pair.connect_all();
@@ -141,7 +141,7 @@ fn what_was_served_before_a_restart_counts_for_the_size_of_a_coflow() {
     pair.finish(0, first, 200_000);
     pair.restart_coordinator(1_000);
     pair.coordinator = Coordinator::new(
-        CoordinatorConfig { bypass: Span::from_millis(250), ..config(4, 1_000) },
+        tuned(config(4, 1_000), |tuning| tuning.bypass = Span::from_millis(250)),
         &weir_policy::find("varys").unwrap(),
     );
     pair.connect_all();
@@ -415,7 +415,7 @@ proptest::proptest! {
         happenings in proptest::collection::vec(happening(), 1..60),
     ) {
         let times = (Span::from_millis(250), Span::from_millis(50));
-        let config = CoordinatorConfig { bypass: times.0, ready_wait: times.1, ..config(4, 1) };
+        let config = tuned(config(4, 1), |tuning| (tuning.bypass, tuning.ready_wait) = times);
         let mut history = History { pair: Pair::with(config), coflows: Vec::new(), flows: Vec::new() };
         for happening in happenings {
             history.happen(happening);

@@ -1,0 +1,167 @@
+//! Settings of a daemon that runs: read again, and changed by calls.
+//!
+//! What a call says holds over all else, until the settings are read again (SIGHUP): then it is forgotten. A setting that cannot
+//! change while the daemon runs, and has another value than at its start, refuses the whole.
+
+use super::table::Daemon;
+use super::{Entry, Origin, Value, compose_with};
+use clap::{Arg, Command};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+/// A setting with another value than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) name: String,
+    pub(crate) before: String,
+    pub(crate) now: String,
+}
+
+impl std::fmt::Display for Changed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = |value: &str| if value.is_empty() { "not set".to_owned() } else { value.to_owned() };
+        write!(f, "{} = {} (was {})", self.name, shown(&self.now), shown(&self.before))
+    }
+}
+
+/// The settings of this process, as they are in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    root: Command,
+    words: Vec<OsString>,
+    may_change: Vec<&'static str>,
+    values: BTreeMap<String, String>,
+    called: BTreeMap<String, String>,
+}
+
+/// What they would be.
+#[derive(Debug)]
+pub(crate) struct Again {
+    /// A command line that says all of it.
+    pub(crate) words: Vec<OsString>,
+    pub(crate) changed: Vec<Changed>,
+    pub(crate) warnings: Vec<String>,
+    values: BTreeMap<String, String>,
+    called: BTreeMap<String, String>,
+}
+
+impl Again {
+    /// What a setting would be; empty: not set.
+    pub(crate) fn value(&self, name: &str) -> &str {
+        self.values.get(name).map_or("", String::as_str)
+    }
+}
+
+impl Running {
+    /// Of a daemon that these words started.
+    pub(crate) fn start(
+        mut root: Command,
+        words: Vec<OsString>,
+        may_change: Vec<&'static str>,
+    ) -> Result<Running, String> {
+        root.build();
+        let mut running =
+            Running { root, words, may_change, values: BTreeMap::new(), called: BTreeMap::new() };
+        running.values = running.read(&BTreeMap::new())?.values;
+        Ok(running)
+    }
+
+    /// Reads all again: what calls said counts no more.
+    ///
+    /// # Errors
+    /// In one line, as at the start; or which setting cannot change.
+    pub(crate) fn again(&self) -> Result<Again, String> {
+        self.fit(self.read(&BTreeMap::new())?)
+    }
+
+    /// The same with what a call says, after those before it.
+    pub(crate) fn with(&self, call: &[(String, String)]) -> Result<Again, String> {
+        let mut called = self.called.clone();
+        let mut named = Vec::new();
+        for (name, value) in call {
+            if named.contains(&name) {
+                return Err(format!("{name} is said twice"));
+            }
+            named.push(name);
+            called.insert(name.clone(), value.clone());
+        }
+        let daemon = self.daemon()?;
+        for name in named {
+            // Whether there is such a setting is for the reader to say.
+            if daemon.takes(name) && !self.may_change.contains(&name.as_str()) {
+                return Err(self.fixed(name));
+            }
+        }
+        self.fit(self.read(&called)?)
+    }
+
+    /// They are in force.
+    pub(crate) fn adopt(&mut self, again: Again) {
+        (self.values, self.called) = (again.values, again.called);
+    }
+
+    fn daemon(&self) -> Result<Daemon, String> {
+        Daemon::of_words(&self.root, &self.words).ok_or_else(|| "this is no daemon with settings".to_owned())
+    }
+
+    fn fixed(&self, name: &str) -> String {
+        let others = self.may_change.join(", ");
+        format!("{name} cannot change while it runs, only with a restart; what can: {others}")
+    }
+
+    fn fit(&self, mut again: Again) -> Result<Again, String> {
+        for (name, now) in &again.values {
+            let before = self.values.get(name).cloned().unwrap_or_default();
+            if before == *now {
+                continue;
+            }
+            if !self.may_change.contains(&name.as_str()) {
+                return Err(format!("{} ({name} would be {now:?}, and is {before:?})", self.fixed(name)));
+            }
+            again.changed.push(Changed { name: name.clone(), before, now: now.clone() });
+        }
+        Ok(again)
+    }
+
+    fn read(&self, called: &BTreeMap<String, String>) -> Result<Again, String> {
+        let daemon = self.daemon()?;
+        let entry = |(key, value): (&String, &String)| Entry {
+            key: key.clone(),
+            value: daemon.value(key, value),
+            origin: Origin::Call,
+        };
+        let first: Vec<Entry> = called.iter().map(entry).collect();
+        let composed = compose_with(&self.root, self.words.clone(), std::env::vars_os(), &first)?;
+        let refused = |error: clap::Error| crate::arguments::one_line(&error);
+        let matches = self.root.clone().try_get_matches_from(&composed.words).map_err(refused)?;
+        let mut leaf = &matches;
+        while let Some((_, deeper)) = leaf.subcommand() {
+            leaf = deeper;
+        }
+        let values = daemon.settings().into_iter().filter(|arg| daemon.takes(super::key(arg)));
+        let values = values.map(|arg| (super::key(arg).to_owned(), raw(arg, leaf))).collect();
+        let (words, warnings) = (composed.words, composed.warnings);
+        Ok(Again { words, warnings, changed: Vec::new(), values, called: called.clone() })
+    }
+}
+
+/// A value as it was said; several with commas.
+fn raw(arg: &Arg, matches: &clap::ArgMatches) -> String {
+    let id = arg.get_id().as_str();
+    if super::is_switch(arg) {
+        return matches.get_flag(id).to_string();
+    }
+    let values = matches.get_raw(id).into_iter().flatten();
+    values.map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")
+}
+
+impl Daemon {
+    /// What a text is as the value of a setting.
+    pub(super) fn value(&self, key: &str, text: &str) -> Value {
+        match (text, self.is_switch(key)) {
+            ("true" | "1", true) => Value::Switch(true),
+            ("false" | "0", true) => Value::Switch(false),
+            _ => Value::Word(text.to_owned()),
+        }
+    }
+}
