@@ -3,7 +3,8 @@
 # themselves, so that nothing is fetched when all of them are there.
 #
 #   install-deps.sh          a Rust toolchain, and the programs that shape links
-#   install-deps.sh test     these, Redis, and what makes, mounts and freezes a file system
+#   install-deps.sh test     these, Redis, and what makes, mounts and freezes a file system; and fetches a Prometheus, which is not
+#                            installed: it would serve at its port
 #   install-deps.sh rust     a Rust toolchain with rustfmt and clippy
 #   install-deps.sh solver   a Rust toolchain, and what it takes to build the solver for linear programs
 set -eu
@@ -53,6 +54,17 @@ has_libclang() {
 
 # Normal users often lack the folders where tc is; the test bed looks there too.
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+# The package is unpacked where builds are: nothing of it runs but in tests.
+tools="${CARGO_TARGET_DIR:-target}/tools/prometheus"
+if [ "${1:-}" = test ] && ! command -v prometheus >/dev/null 2>&1 && [ ! -x "$tools/usr/bin/prometheus" ]; then
+    mkdir -p "$tools"
+    {
+        # Lists of packages may be as old as the machine, or not there.
+        download() { (cd "$tools" && apt-get download -qq -o APT::Sandbox::User=root prometheus); }
+        { download 2>/dev/null || { [ "$(id -u)" -eq 0 ] && apt-get update -qq && download; }; } && dpkg -x "$tools"/prometheus_*.deb "$tools" && rm -f "$tools"/*.deb
+    } || echo "install-deps: no Prometheus could be fetched; tests with one are skipped" >&2
+fi
 
 missing=$({
     echo "$needed" | while read -r program package; do

@@ -204,4 +204,8 @@ fn the_page_of_settings_is_the_one_that_the_program_prints() {
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md")).unwrap();
     assert!(printed == page, "run `weir config page > docs/settings.md`");
+    let printed = String::from_utf8(weir(&["config", "metrics"]).output().unwrap().stdout).unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+    assert!(printed == page, "run `weir config metrics > docs/metrics.md`");
 }

@@ -13,3 +13,4 @@ pub mod coordinator;
 pub mod relay;
 
 mod session;
+mod watching;

@@ -90,8 +90,13 @@ impl CoflowSpec {
     /// Bin of Varys' Table 4: 1 short narrow, 2 long narrow, 3 short wide, 4 long wide. Short: the
     /// largest flow is under 5 MB (10^6 bytes); narrow: at most 50 flows.
     pub fn bin(&self) -> u8 {
-        let long = self.length().0 >= 5_000_000;
-        let wide = self.width() > 50;
-        1 + u8::from(long) + 2 * u8::from(wide)
+        bin(self.length(), self.width() as u64)
     }
+}
+
+/// The bin of a coflow whose largest flow has so many bytes, and which has so many flows, 1 to 4 (Varys, Table 4): short or long
+/// from 5 MB on, narrow up to 50 flows or wide.
+pub fn bin(length: Bytes, width: u64) -> u8 {
+    let (long, wide) = (length.0 >= 5_000_000, width > 50);
+    1 + u8::from(long) + 2 * u8::from(wide)
 }

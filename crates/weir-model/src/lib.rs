@@ -14,7 +14,7 @@ mod names;
 mod units;
 
 pub use arrivals::Arrivals;
-pub use coflow::{CoflowSpec, FlowSpec, Pattern};
+pub use coflow::{CoflowSpec, FlowSpec, Pattern, bin};
 pub use dependencies::{Dependencies, Tail};
 pub use fabric::{
     CapacityChange, Fabric, FabricError, Link, LinkKind, MAX_PATH_LINKS, Path, RackSpec, SiteSpec,

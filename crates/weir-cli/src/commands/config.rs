@@ -33,6 +33,9 @@ pub(crate) enum ConfigCommand {
     /// Print the page of all settings (docs/settings.md)
     #[command(hide = true)]
     Page,
+    /// Print the page of all metrics (docs/metrics.md)
+    #[command(hide = true)]
+    Metrics,
 }
 
 #[derive(Args)]
@@ -76,6 +79,10 @@ pub(crate) fn config(command: ConfigCommand) -> Result<(), Failure> {
         ConfigCommand::Check { file } => check(&root, &file),
         ConfigCommand::Show { daemon, options } => show(&root, daemon.name(), options),
         ConfigCommand::Set(args) => set(args),
+        ConfigCommand::Metrics => {
+            print!("{}", super::metrics::page());
+            Ok(())
+        }
         ConfigCommand::Page => {
             print!("{}", page(&root));
             Ok(())

@@ -87,6 +87,9 @@ struct ServerArgs {
     /// How long relays count on a server that says nothing
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     lease_ms: u64,
+    /// Address to serve metrics on over HTTP: /metrics (OpenMetrics), /healthz and /readyz (docs/metrics.md)
+    #[arg(long, value_name = "IP:PORT")]
+    metrics: Option<SocketAddr>,
 }
 
 #[derive(Args)]
@@ -196,6 +199,7 @@ async fn serve(args: ServerArgs, store: Arc<dyn Store>) -> Result<(), Failure> {
     let listener = weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
     let mut settings = ServerSettings::new(unique("server"));
     settings.lease = Span::from_millis(args.lease_ms);
+    settings.metrics = args.metrics;
     let stop = stop_signal();
     obey_hangups("controller")?;
     begins(&format!("controller: relays at {}", listener.local_addr()?));

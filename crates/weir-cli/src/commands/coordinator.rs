@@ -64,6 +64,9 @@ pub(crate) struct CoordinatorArgs {
     /// Coflows whose bottleneck on the empty network takes less than this are left to TCP; 0: none is
     #[arg(long, value_name = "SECONDS", default_value = "0.25", value_parser = seconds)]
     bypass: Span,
+    /// Address to serve metrics on over HTTP: /metrics (OpenMetrics), /healthz and /readyz (docs/metrics.md)
+    #[arg(long, value_name = "IP:PORT")]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }
@@ -206,6 +209,7 @@ pub(crate) fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorO
             CoordinatorOptions { joining, ..CoordinatorOptions::new(Fabric::without_hosts(), policy) }
         }
     };
+    options.metrics = args.metrics;
     options.lease = Span::from_millis(args.lease_ms);
     options.coflow_lease = match args.coflow_lease {
         0 => Span::MAX,

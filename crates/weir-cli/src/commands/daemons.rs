@@ -82,6 +82,9 @@ pub(crate) struct AgentArgs {
     /// group's. Without it, tasks run as the agent's user
     #[arg(long, value_name = "GROUP", value_parser = group)]
     group: Option<u32>,
+    /// Address to serve metrics on over HTTP: /metrics (OpenMetrics), /healthz and /readyz (docs/metrics.md)
+    #[arg(long, value_name = "IP:PORT")]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }
@@ -148,6 +151,7 @@ fn agent_options(args: AgentArgs) -> Result<AgentOptions, Failure> {
         DurableArg::Machine => Durability::Machine,
     };
     options.group = args.group;
+    options.metrics = args.metrics;
     options.relays = args.site.map(|site| SiteRelays { site, addresses: args.relay });
     options.interface = match args.interface.as_str() {
         "auto" => InterfaceChoice::Routed,

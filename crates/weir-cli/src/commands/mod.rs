@@ -9,6 +9,7 @@ pub(crate) mod daemons;
 pub(crate) mod experiment;
 pub(crate) mod hosts;
 pub(crate) mod live;
+pub(crate) mod metrics;
 pub(crate) mod outputs;
 pub(crate) mod packet;
 pub(crate) mod policies;

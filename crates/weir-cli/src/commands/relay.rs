@@ -64,6 +64,9 @@ pub(crate) struct RelayArgs {
     /// The most that one of these connections carries, to a site or to all others
     #[arg(long, value_name = "[SITE=]RATE,..", value_delimiter = ',', value_parser = connection_rate)]
     connection_rate: Vec<(Option<u32>, Rate)>,
+    /// Address to serve metrics on over HTTP: /metrics (OpenMetrics), /healthz and /readyz (docs/metrics.md)
+    #[arg(long, value_name = "IP:PORT")]
+    metrics: Option<SocketAddr>,
 }
 
 fn connection_rate(text: &str) -> Result<(Option<u32>, Rate), String> {
@@ -95,6 +98,7 @@ pub(crate) fn relay(args: RelayArgs) -> Result<(), Failure> {
     options.controllers = args.controller;
     options.rules = args.rules.as_deref().map(read_rules).transpose()?;
     options.connections = args.connections;
+    options.metrics = args.metrics;
     for (site, rate) in args.connection_rate {
         match site {
             Some(site) => drop(options.connection_rates.sites.insert(site, rate)),

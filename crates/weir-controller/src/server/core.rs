@@ -12,6 +12,7 @@ use crate::decision::Decision;
 use crate::records::{RelayRecord, State};
 use crate::store::{Ledger, Notice, RETRY, Renewal, Report, SERVER_LIFETIME, Snapshot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 use weir_model::{Span, Time};
 use weir_proto::v1;
 use weir_proto::v1::from_relay::Kind as FromRelay;
@@ -40,6 +41,8 @@ pub struct ServerSettings {
     pub batch: Span,
     /// Progress of flows is reported this often.
     pub progress_interval: Span,
+    /// Where its process serves metrics.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl ServerSettings {
@@ -50,6 +53,7 @@ impl ServerSettings {
             lease: Span::from_millis(1_000),
             batch: Span::from_millis(10),
             progress_interval: Span::from_millis(250),
+            metrics: None,
         }
     }
 }

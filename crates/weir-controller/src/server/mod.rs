@@ -2,6 +2,7 @@
 
 mod core;
 mod known;
+mod metrics;
 mod rules;
 mod service;
 mod status;
@@ -16,11 +17,12 @@ pub use self::core::{
 pub use known::{
     HelloError, LOST_RELAY_GRACE, MAX_LINK_SAMPLES, MAX_OPEN_FLOWS, MAX_RELAY_NAME_BYTES, MAX_RELAYS,
 };
+pub use metrics::METRICS;
 
 use crate::store::{Store, StoreError};
 use service::{Event, Service};
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +45,17 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let (events, inbox) = mpsc::channel(MAX_QUEUED_EVENTS);
+    let watched = match settings.metrics {
+        None => None,
+        Some(address) => {
+            let listener = tokio::net::TcpListener::bind(address).await;
+            let listener = listener.map_err(|error| ServeError::Metrics(address, error))?;
+            tracing::info!(target: "weir::process", "metrics at http://{}/metrics", listener.local_addr()?);
+            let events = events.clone();
+            let look = move || metrics::look(&events);
+            Some(tokio::spawn(weir_metrics::serve(listener, metrics::ALL, look)))
+        }
+    };
     let mut owner = tokio::spawn(run(settings, store, inbox));
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let incoming = weir_net::incoming(listener);
@@ -59,6 +72,7 @@ pub async fn serve(
         () = stop => {}
     }
     owner.abort();
+    watched.into_iter().for_each(|watched| watched.abort());
     Ok(())
 }
 
@@ -68,6 +82,9 @@ pub enum ServeError {
     /// The socket cannot be used.
     #[error("cannot serve relays: {0}")]
     Listener(#[from] std::io::Error),
+    /// Metrics cannot be served there.
+    #[error("cannot listen on {0} for metrics: {1}")]
+    Metrics(SocketAddr, #[source] std::io::Error),
     /// The gRPC server failed.
     #[error("cannot serve relays: {0}")]
     Transport(#[from] tonic::transport::Error),
@@ -182,6 +199,7 @@ fn handle(
             let _ = reply.send(result.map(drop));
         }
         Event::Describe(reply) => drop(reply.send(core.status())),
+        Event::Observe(reply) => drop(reply.send((core.status(), core.counts()))),
         Event::Message(session, message) => core.handle_message(clock.now(), session, &message),
         Event::Lost(session) => {
             if relays.remove(&session).is_some() {

@@ -1,7 +1,7 @@
 //! The gRPC face of a server: a relay's stream becomes events.
 
-use super::SessionId;
 use super::known::HelloError;
+use super::{Counts, SessionId};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,6 +20,7 @@ pub(super) enum Event {
     Message(SessionId, v1::FromRelay),
     Lost(SessionId),
     Describe(oneshot::Sender<v1::ControllerStatus>),
+    Observe(oneshot::Sender<(v1::ControllerStatus, Counts)>),
 }
 
 pub(super) struct Service {

@@ -148,6 +148,7 @@ impl Agent {
     /// does not pass for a new one.
     fn renew_lease(&mut self, now: Time, message: &v1::CoordinatorMessage) {
         let lease = Span::from_millis(message.lease_ms);
+        self.account.hold(now);
         if message.heard_ns == 0 {
             self.lease_end = Some(now + lease);
             return;

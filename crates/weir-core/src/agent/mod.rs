@@ -10,6 +10,7 @@ mod journal_lines;
 mod latencies;
 mod ledger;
 mod meter;
+mod observing;
 mod offer;
 mod pacer;
 #[cfg(test)]
@@ -26,5 +27,6 @@ pub use journal_lines::{JOURNAL_HEADER, JOURNAL_HEADER_1, JournalLines, journal_
 pub use latencies::Latencies;
 pub use ledger::FactCursor;
 pub use meter::InterfaceBytes;
+pub use observing::Observed;
 pub use pacer::{Pacer, Pacing};
 pub use state::Agent;

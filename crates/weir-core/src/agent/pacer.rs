@@ -97,6 +97,8 @@ pub struct Pacer {
     unscheduled: VecDeque<u64>,
     /// Sum of the rates of all scheduled flows in bytes per second.
     total_rate: f64,
+    /// Bytes that flows were allowed by their rates up to a time.
+    granted: (f64, Time),
     /// When what was written so far will have left the host at the sum of the rates.
     host_ready: Time,
 }
@@ -142,6 +144,22 @@ impl Pacer {
         }
     }
 
+    /// Bytes that all flows with a rate were allowed so far.
+    pub fn granted(&self, now: Time) -> f64 {
+        self.granted.0 + self.total_rate * now.since(self.granted.1).as_secs()
+    }
+
+    /// How many flows have no rate of anybody, are paused, and move at a rate.
+    pub fn kinds(&self) -> [u64; 3] {
+        let of = |kind: fn(&Pacing) -> bool| {
+            self.buckets.values().filter(|bucket| kind(&bucket.pacing)).count() as u64
+        };
+        let (unscheduled, paused) =
+            (of(|pacing| *pacing == Pacing::Unscheduled), of(|pacing| *pacing == Pacing::Paused));
+        let rated = (self.buckets.len() as u64).saturating_sub(unscheduled).saturating_sub(paused);
+        [unscheduled, paused, rated]
+    }
+
     /// The pacing in force for a flow.
     pub fn pacing(&self, flow: u64) -> Option<Pacing> {
         self.buckets.get(&flow).map(|bucket| bucket.pacing)
@@ -174,6 +192,7 @@ impl Pacer {
     /// Notes that a flow's rate went up or down by `change`.
     fn count_rate(&mut self, now: Time, change: f64) {
         let before = self.total_rate;
+        self.granted = (self.granted(now), now.max(self.granted.1));
         // Where nothing is left, nothing but rounding is.
         self.total_rate = if self.buckets.is_empty() { 0.0 } else { (before + change).max(0.0) };
         // What is still to leave the host leaves it at the new rate.

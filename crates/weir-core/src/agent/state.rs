@@ -6,6 +6,7 @@ use super::flow::Flow;
 use super::hello::Introduction;
 use super::latencies::Latencies;
 use super::meter::Meter;
+use super::observing::Account;
 use super::offer::Offer;
 use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
@@ -134,6 +135,7 @@ pub struct Agent {
     pub(super) sender: Option<Sender>,
     /// It heard a coordinator's terms; agents of before there were any did not.
     pub(super) asked_terms: bool,
+    pub(super) account: Account,
     /// When flows were handed over whole, until a plan counts it or newer ones push them out.
     pub(super) sent_whole: BTreeMap<u64, Time>,
 }
@@ -183,6 +185,7 @@ impl Agent {
             planned_uplink: f64::INFINITY,
             sender: None,
             asked_terms: false,
+            account: Account::default(),
             sent_whole: BTreeMap::new(),
         }
     }
@@ -301,6 +304,7 @@ impl Agent {
         }
         let (id, destination) = (entry.coflow, entry.destination);
         let (whole, behind) = (entry.sent == entry.size, entry.catch_up(now).filter(|_| entry.planned));
+        self.account.send(bytes, self.pacer.pacing(flow));
         self.pacer.sent(now, flow, bytes);
         if let Some(rate) = behind {
             self.pace(now, flow, rate.bytes_per_sec());
@@ -345,6 +349,7 @@ impl Agent {
     pub fn handle_closed(&mut self, flow: u64, done: bool) {
         let Some(entry) = self.flows.remove(&flow) else { return };
         self.pacer.remove(flow);
+        self.account.close(done);
         self.offers.remove(&flow);
         self.waiting.remove(&(entry.wait_until, flow));
         if let Some(coflow) = self.coflows.get_mut(&entry.coflow) {
@@ -373,6 +378,7 @@ impl Agent {
     pub fn handle_timeout(&mut self, now: Time) {
         if self.lease_end.is_some_and(|end| end <= now) {
             self.lease_end = None;
+            self.account.lapse(now);
             self.waiting.clear();
             self.forget_limits();
             for (&id, flow) in &mut self.flows {

@@ -81,6 +81,7 @@ impl Coordinator {
         if !is_same || !decided_here {
             self.senders = senders;
             self.policy_name.clone_from(&change.policy.name);
+            self.policy_info = change.policy.info;
             self.policy = change.policy.create();
             self.begin_plans_anew();
         }

@@ -11,6 +11,7 @@ use super::ending::Endings;
 use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
 use super::network::{Joining, Network};
+use super::observing::{EVENTS, Ends};
 use super::offers::Offers;
 use super::outbox::{EndedLog, Outbox};
 use super::pauses::Hearing;
@@ -23,7 +24,7 @@ use crate::id_set::IdSet;
 use crate::marks::receiver_mark;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{CoflowId, Fabric, Span, Time};
-use weir_policy::{Chosen, CoflowTable, FlowRef, Plan, Policy};
+use weir_policy::{Chosen, CoflowTable, FlowRef, Plan, Policy, PolicyInfo};
 use weir_proto::{limits, v1};
 
 /// One agent's connection, numbered by the driver; never reused.
@@ -111,6 +112,8 @@ pub(super) struct CoflowEntry {
     pub(super) flows: BTreeSet<u64>,
     /// Per serving host, flows done and their bytes.
     pub(super) done: BTreeMap<u32, (u64, u64)>,
+    /// Bytes of the largest of them.
+    pub(super) longest: u64,
     /// Where senders decide: per serving host, bytes sent.
     pub(super) attained: BTreeMap<u32, u64>,
     /// Where senders decide: what orders it within a queue, once it has arrived,
@@ -178,6 +181,7 @@ pub struct Coordinator {
     pub(super) network: Network,
     pub(super) traffic: Traffic,
     pub(super) policy_name: String,
+    pub(super) policy_info: &'static PolicyInfo,
     pub(super) policy: Box<dyn Policy>,
     /// Where senders decide and plans are not sent.
     pub(super) senders: Option<Senders>,
@@ -234,6 +238,7 @@ pub struct Coordinator {
     pub(super) drains: Drains,
     pub(super) messages: VecDeque<(SessionId, v1::CoordinatorMessage)>,
     pub(super) completed: VecDeque<v1::CoflowRecord>,
+    pub(super) ends: Ends,
     pub(super) counters: BTreeMap<&'static str, u64>,
 }
 
@@ -270,6 +275,7 @@ impl Coordinator {
             traffic: Traffic::new(),
             next_coflow: config.first_coflow,
             policy_name: policy.name.clone(),
+            policy_info: policy.info,
             policy: policy.create(),
             senders: Senders::new(&config.tuning, policy),
             config,
@@ -309,6 +315,7 @@ impl Coordinator {
             drains: Drains::default(),
             messages: VecDeque::new(),
             completed: VecDeque::new(),
+            ends: Ends::default(),
             counters: BTreeMap::new(),
         }
     }
@@ -433,6 +440,7 @@ impl Coordinator {
             let (flows, bytes) = entry.done.entry(host).or_default();
             *flows = flows.saturating_add(1);
             *bytes = bytes.saturating_add(size);
+            entry.longest = entry.longest.max(size);
             entry.last_done = Some(now);
             self.check_complete(now, coflow);
         }
@@ -498,6 +506,9 @@ impl Coordinator {
             self.answer_awaited(id);
         }
         let record = self.record(now, id);
+        if !self.completed.iter().any(|other| other.coflow == id) {
+            self.note_end(id, &record);
+        }
         // It may have seemed complete before: to a coordinator whose agents were not all back.
         self.completed.retain(|other| other.coflow != id);
         self.completed.push_front(record);
@@ -515,6 +526,7 @@ impl Coordinator {
     }
 
     pub(super) fn count_many(&mut self, name: &'static str, count: u64) {
+        debug_assert!(EVENTS.binary_search_by_key(&name, |(known, _)| known).is_ok(), "{name} is no event");
         let sum = self.counters.entry(name).or_default();
         *sum = sum.saturating_add(count);
     }

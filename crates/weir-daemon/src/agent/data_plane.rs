@@ -6,6 +6,7 @@ use super::connection::Connection;
 use super::files::Files;
 use super::jobs::{Job, Jobs};
 use super::journal::{FACTS_AT_ONCE, Journal};
+use super::metrics::Said;
 use super::scribe::{Outcome, Scribe};
 use super::spool::{Spool, Strays};
 use super::uploads::Uploads;
@@ -132,6 +133,7 @@ impl DataPlane {
             next_count: Time::ZERO,
             next_sweep: Time::ZERO,
             strays: Strays::default(),
+            puts: [0; 2],
         }
         .run()
     }
@@ -171,6 +173,8 @@ pub(super) struct Running {
     next_count: Time,
     next_sweep: Time,
     pub(super) strays: Strays,
+    /// How many were taken, and refused.
+    puts: [u64; 2],
 }
 
 impl Running {
@@ -233,7 +237,10 @@ impl Running {
                         Ok(()) => {
                             self.scribe.add_put(WaitingPut { coflow, block: name, place, caller: reply });
                         }
-                        refused => _ = reply.send(refused),
+                        refused => {
+                            self.puts[1] += 1;
+                            let _ = reply.send(refused);
+                        }
                     }
                 }
                 Ok(Command::HasEnded(coflow, reply)) => {
@@ -244,6 +251,14 @@ impl Running {
                 }
                 Ok(Command::PlaceGone(coflow, block, place)) => {
                     self.agent.handle_changed(coflow, &block, &place);
+                }
+                Ok(Command::Observe(reply)) => {
+                    let _ = reply.send(Said {
+                        observed: self.agent.observe(now),
+                        connections: self.connections.len(),
+                        is_behind: self.scribe.is_behind(),
+                        puts: self.puts,
+                    });
                 }
                 Ok(Command::Latencies(reply)) => {
                     let _ = reply.send(self.agent.latencies().clone());
@@ -272,6 +287,8 @@ impl Running {
     /// Takes what came of the journal, and answers puts: what was answered for must survive.
     fn take_written(&mut self) {
         while let Some(Outcome { kept, refused, reason }) = self.scribe.poll() {
+            self.puts[0] += kept.len() as u64;
+            self.puts[1] += refused.len() as u64;
             kept.into_iter().for_each(|reply| _ = reply.send(Ok(())));
             // What happened before is to be written down; that these files are dropped is not, for they never were.
             for WaitingPut { coflow, block, place, caller } in refused {

@@ -12,6 +12,7 @@ mod identity;
 mod jobs;
 mod journal;
 mod log;
+mod metrics;
 mod naming;
 mod places;
 mod scribe;
@@ -22,6 +23,7 @@ mod spool;
 mod upload;
 mod uploads;
 
+pub use metrics::METRICS;
 use naming::Naming;
 use rustix::process::Signal;
 use std::net::{SocketAddr, TcpListener};
@@ -70,6 +72,8 @@ pub struct AgentOptions {
     pub durability: Durability,
     /// Number of the group whose members may be tasks of this host; without one, they run as the agent's own user.
     pub group: Option<u32>,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// What a put that was answered for outlives.
@@ -140,6 +144,7 @@ impl AgentOptions {
             relays: None,
             durability: Durability::default(),
             group: None,
+            metrics: None,
         }
     }
 
@@ -167,6 +172,7 @@ pub(crate) enum Command {
     PlaceGone(u64, String, Place),
     HasEnded(u64, oneshot::Sender<bool>),
     Latencies(oneshot::Sender<Latencies>),
+    Observe(oneshot::Sender<metrics::Said>),
     /// What became of a file that the coordinator asked for.
     Offered(v1::OfferAnswer),
     SessionUp(mpsc::Sender<v1::AgentMessage>, v1::TermsReply),
@@ -267,6 +273,10 @@ pub async fn serve(
     let poller = Poller::new()?;
     let (queue, inbox) = mpsc::channel(MAX_QUEUED_COMMANDS);
     let commands = Commands { queue, waker: poller.waker() };
+    let watched = crate::watching::listen(options.metrics).await?.map(|listener| {
+        let (commands, spool) = (commands.clone(), options.spool.clone());
+        tokio::spawn(weir_metrics::serve(listener, metrics::ALL, move || metrics::look(&commands, &spool)))
+    });
     let relays = options.relays.clone();
     let runtime = tokio::runtime::Handle::current();
     let (asked, offers) = mpsc::channel(limits::MAX_OFFERS_PER_AGENT);
@@ -290,6 +300,7 @@ pub async fn serve(
     };
     session.abort();
     watch.abort();
+    watched.into_iter().for_each(|watched| watched.abort());
     commands.send(Command::Stop).await;
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the data-plane thread panicked"))??;

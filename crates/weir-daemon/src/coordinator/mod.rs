@@ -2,18 +2,21 @@
 //! it through a bounded queue.
 
 mod locating;
+mod metrics;
 mod planning_time;
 mod refusals;
 mod service;
 mod snapshots;
 
 use locating::Locating;
+pub use metrics::METRICS;
+use metrics::PlanSeconds;
 use planning_time::PlanningTimes;
 use refusals::Refusals;
 use service::{Event, Service};
 use snapshots::Snapshots;
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 pub use weir_core::coordinator::{Change, DeadlineMargin, Joining, KnownHost, Tuning, Wire};
@@ -50,6 +53,8 @@ pub struct CoordinatorOptions {
     pub lease: Span,
     /// What interfaces count, for agents that measure theirs.
     pub wire: Wire,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
     /// How long a coflow is kept without a sign of life, if its driver did not say; [`Span::MAX`]: for ever.
     pub coflow_lease: Span,
 }
@@ -81,6 +86,7 @@ impl CoordinatorOptions {
             control: None,
             lease: Span::from_millis(1000),
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
+            metrics: None,
             coflow_lease: Span::from_millis(600_000),
         }
     }
@@ -104,6 +110,10 @@ pub async fn serve(
         });
         control.calls
     });
+    let watched = crate::watching::listen(options.metrics).await?.map(|listener| {
+        let events = events.clone();
+        tokio::spawn(weir_metrics::serve(listener, metrics::ALL, move || metrics::look(&events)))
+    });
     let (given_up, gone) = mpsc::unbounded_channel();
     let mut owner = tokio::spawn(run(options, inbox, gone, Alarm::new()?));
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -124,6 +134,7 @@ pub async fn serve(
         () = stop => {}
     }
     owner.abort();
+    watched.into_iter().for_each(|watched| watched.abort());
     Ok(())
 }
 
@@ -146,6 +157,7 @@ struct Owner {
     snapshots: Snapshots,
     refusals: Refusals,
     planning: PlanningTimes,
+    plan_seconds: PlanSeconds,
 }
 
 async fn run(
@@ -173,6 +185,7 @@ async fn run(
         snapshots: Snapshots::default(),
         refusals: Refusals::default(),
         planning: PlanningTimes::default(),
+        plan_seconds: PlanSeconds::default(),
     };
     loop {
         let wake = owner.core.next_timeout().into_iter().chain(owner.snapshots.next_due()).min();
@@ -252,6 +265,9 @@ impl Owner {
             Event::ListBlocks(request, reply) => {
                 let _ = reply.send(self.core.list_blocks(&request));
             }
+            Event::Observe(reply) => {
+                let _ = reply.send((self.core.observe(now), self.plan_seconds.clone()));
+            }
             Event::Terms(reply) => {
                 let _ = reply.send(self.core.terms());
             }
@@ -298,6 +314,7 @@ impl Owner {
         if self.core.poll_plan(now) {
             let taken = self.clock.now().since(now);
             self.planning.note(taken);
+            self.plan_seconds.note(taken.as_secs());
             if taken > SLOW_PLAN {
                 tracing::warn!(millis = taken.as_secs() * 1e3, "a plan took long");
             }

@@ -2,6 +2,7 @@
 
 use super::ChangeCall;
 use super::locating::{Answers, Locating};
+use super::metrics::PlanSeconds;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use tokio_stream::Stream;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weir_core::coordinator::{Change, HelloError, OfferError, RegisterError, SealError, SessionId};
+use weir_core::coordinator::{Change, HelloError, Observed, OfferError, RegisterError, SealError, SessionId};
 use weir_proto::v1::coordinator_server;
 use weir_proto::{Message as _, limits, v1};
 
@@ -37,6 +38,7 @@ pub(super) enum Event {
     Offer(u64, v1::OfferRequest, oneshot::Sender<Result<u64, OfferError>>),
     ListBlocks(v1::ListBlocksRequest, oneshot::Sender<v1::ListBlocksReply>),
     Terms(oneshot::Sender<v1::TermsReply>),
+    Observe(oneshot::Sender<(Observed, PlanSeconds)>),
     SessionUp(
         SessionId,
         Box<v1::Hello>,

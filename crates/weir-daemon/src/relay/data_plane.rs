@@ -5,6 +5,7 @@ mod silence;
 mod writing;
 
 use super::link::Link;
+use super::metrics::Said;
 use super::{Command, ConnectionRates};
 use peers::Peer;
 use std::collections::{BTreeMap, BTreeSet};
@@ -134,6 +135,15 @@ impl Running {
                 Ok(Command::SessionUp(session)) => {
                     self.session = Some(session);
                     self.relay.handle_session_up();
+                }
+                Ok(Command::Observe(reply)) => {
+                    let _ = reply.send(Said {
+                        session: self.session.is_some(),
+                        rules: self.relay.rules(),
+                        held: self.relay.held(),
+                        connections: self.peers.len(),
+                        counters: self.relay.counters(),
+                    });
                 }
                 Ok(Command::SessionLost) => self.lose_session(),
                 Ok(Command::Controller(message)) => {

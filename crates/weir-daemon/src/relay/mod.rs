@@ -6,9 +6,11 @@
 
 mod data_plane;
 mod link;
+mod metrics;
 mod rules_file;
 mod session;
 
+pub use metrics::METRICS;
 pub use rules_file::{RulesError, StaticRules};
 
 use std::collections::BTreeMap;
@@ -37,6 +39,8 @@ pub struct RelayOptions {
     pub connections: u8,
     /// The most that one of them carries.
     pub connection_rates: ConnectionRates,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// The most that one connection to a neighbour carries; where nothing is said, all it can.
@@ -65,6 +69,7 @@ impl RelayOptions {
             rules: None,
             connections: 4,
             connection_rates: ConnectionRates::default(),
+            metrics: None,
         }
     }
 }
@@ -78,6 +83,7 @@ enum Command {
     SessionUp(mpsc::Sender<v1::FromRelay>),
     SessionLost,
     Controller(v1::ToRelay),
+    Observe(oneshot::Sender<metrics::Said>),
     Stop,
 }
 
@@ -121,6 +127,10 @@ pub async fn serve(
     };
     let poller = Poller::new()?;
     let (commands, inbox) = Commands::new(poller.waker());
+    let watched = crate::watching::listen(options.metrics).await?.map(|listener| {
+        let commands = commands.clone();
+        tokio::spawn(weir_metrics::serve(listener, metrics::ALL, move || metrics::look(&commands)))
+    });
     let edge = data_plane::Edge {
         clock,
         listener,
@@ -148,6 +158,7 @@ pub async fn serve(
         () = stop => {}
     }
     session.abort();
+    watched.into_iter().for_each(|watched| watched.abort());
     commands.send(Command::Stop).await;
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the relay's thread panicked"))??;
