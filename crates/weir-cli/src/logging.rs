@@ -69,12 +69,30 @@ pub(crate) fn start(lines: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows other lines from now on; empty: as `WEIR_LOG` says.
-pub(crate) fn show(lines: &str) {
-    let said = if lines.is_empty() { variable(FILTER).unwrap_or_default() } else { lines.to_owned() };
-    if let (Some(replace), Ok(filter)) = (REPLACE.get(), filter(&said)) {
-        replace(filter);
+/// What shows other lines from now on; empty: as `WEIR_LOG` says.
+///
+/// # Errors
+/// In one line: they cannot be shown.
+pub(crate) fn showing(lines: &str) -> Result<impl FnOnce() + Send + use<>, String> {
+    let (from, said) = match lines {
+        "" => (FILTER, variable(FILTER).map_err(|_| format!("{FILTER} is no text"))?),
+        lines => ("log", lines.to_owned()),
+    };
+    let filter = filter(&said).map_err(|reason| format!("{from}: {reason}"))?;
+    Ok(move || REPLACE.get().into_iter().for_each(|replace| replace(filter.clone())))
+}
+
+/// A text for people of which so long a middle is left out that it fits into a message, or a line of the log.
+pub(crate) fn shortened(text: &str) -> String {
+    const HEAD: usize = 400;
+    const TAIL: usize = 1_200;
+    let count = text.chars().count();
+    if count <= HEAD + TAIL {
+        return text.to_owned();
     }
+    let (head, tail): (String, String) =
+        (text.chars().take(HEAD).collect(), text.chars().skip(count - TAIL).collect());
+    format!("{head} [...] {tail}")
 }
 
 /// Text in one line, fit for a terminal: it may have names in it that strangers gave.

@@ -5,9 +5,10 @@
 mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 use support::process::{Process, weir};
 
@@ -173,6 +174,8 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["known-hosts-only=true"], "--topology"),
     (&["known-hosts-only=perhaps"], "true or false"),
     (&["topology=/nowhere"], "/nowhere"),
+    (&["topology=/dev/zero"], "not a regular file"),
+    (&["topology=/proc"], "not a regular file"),
     (&["bare-policy=true"], "no setting bare-policy"),
     (&["config=x"], "no setting config"),
     (&["help=true"], "no setting help"),
@@ -188,6 +191,16 @@ fn what_cannot_be_changes_nothing_and_the_reason_is_one_line() {
         assert_eq!((code, said.lines().count()), (Some(4), 1), "{settings:?}: {said}");
         assert!(said.contains(why), "{settings:?}: {said}");
     }
+    let long = "x".repeat(60_000);
+    for setting in ["policy", "log", "topology"] {
+        let (code, said) = cluster.set(&[&format!("{setting}={long}")]);
+        assert!(code == Some(4) && said.contains(setting) && said.len() < 3_000, "{code:?} {said}");
+    }
+    let fifo = cluster.dir.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
+    let (code, said) = cluster.set(&[&format!("topology={}", path(&fifo))]);
+    assert_eq!((code, said.contains("not a regular file")), (Some(4), true), "{said}");
     assert_eq!(cluster.set(&["policy"]).0, Some(2));
     assert_eq!(cluster.policy(), "varys:delta=0");
     let (code, said) = cluster.set(&["bypass=0.25", "policy=varys:delta=0"]);
@@ -230,6 +243,59 @@ fn a_file_that_is_read_again_holds_over_calls_before_and_is_taken_whole_or_not()
     let rate = cluster.status()["agents"][0]["up_bytes_per_s"].as_f64().unwrap();
     assert!((rate - 4e8 / 8.0 * 1448.0 / 1514.0 * 0.985).abs() < 1.0, "{rate}");
     cluster.read_again(&cluster.coordinator, "coordinator", "were read again");
+}
+
+/// Whoever sets one thing does not mean what others have written into files since.
+#[test]
+fn a_call_changes_what_it_says_and_reads_no_file_that_it_does_not_name() {
+    let mut cluster = Cluster::start(SETTINGS, 1);
+    let topology = cluster.dir.path().join("topology.toml");
+    let write = |rate: &str| {
+        std::fs::write(&topology, format!("[[host]]\nname = \"h0\"\nrate = \"{rate}\"\n")).unwrap();
+    };
+    let rate = |cluster: &Cluster| {
+        cluster.wait_for(1);
+        cluster.status()["agents"][0]["up_bytes_per_s"].as_f64().unwrap()
+            / (1e6 / 8.0 * 1448.0 / 1514.0 * 0.985)
+    };
+    write("100mbit");
+    let named = format!("topology={}", path(&topology));
+    let (code, said) = cluster.set(&[&named]);
+    assert_eq!((code, said.contains("(was not set)")), (Some(0), true), "{said}");
+    assert_eq!(rate(&cluster).round(), 100.0);
+    write("500mbit");
+    std::fs::write(cluster.file(), "[coordinator]\npolicy = \"fifo\"\nno = 1\n").unwrap();
+    let (code, said) = cluster.set(&["bypass=0.1", "policy=dclas"]);
+    assert_eq!((code, said.lines().count()), (Some(0), 2), "{said}");
+    assert_eq!((rate(&cluster).round(), cluster.policy().as_str()), (100.0, "dclas"));
+    let (code, said) = cluster.set(&[&named]);
+    assert_eq!((code, said.contains("read again: 1 hosts")), (Some(0), true), "{said}");
+    assert_eq!(rate(&cluster).round(), 500.0);
+    let (code, said) = cluster.set(&[&named]);
+    assert_eq!((code, said.as_str()), (Some(0), "all of it is so already\n"));
+    // All agents are back once the call is answered.
+    for policy in ["fair", "dclas", "fair"] {
+        assert_eq!(cluster.set(&[&format!("policy={policy}")]).0, Some(0));
+        assert_eq!(cluster.status()["agents"].as_array().unwrap().len(), 1, "{policy}");
+    }
+    cluster.agents.clear();
+}
+
+#[test]
+fn a_daemon_that_says_it_serves_is_not_ended_by_a_hangup_and_reads_files_by_links() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("real.toml"), SETTINGS).unwrap();
+    let link = dir.path().join("weir.toml");
+    std::os::unix::fs::symlink("real.toml", &link).unwrap();
+    for _ in 0..10 {
+        let mut command = weir(&["coordinator", "--config", path(&link), "--listen", "127.0.0.1:0"]);
+        let mut process = Process::spawn(command.stderr(Stdio::piped()));
+        let mut lines = BufReader::new(process.0.stderr.take().unwrap()).lines();
+        assert!(lines.next().unwrap().unwrap().contains("coordinator: varys"));
+        kill_process(Pid::from_child(&process.0), Signal::HUP).unwrap();
+        let said = lines.next().unwrap().unwrap();
+        assert!(said.contains("were read again"), "{said}");
+    }
 }
 
 #[test]

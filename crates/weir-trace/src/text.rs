@@ -1,7 +1,7 @@
 //! What the line-oriented formats share: lines of bounded length, their words, and errors that say where.
 
 use std::collections::BTreeMap;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 use std::path::Path;
 use weir_model::{Bytes, HostId};
 
@@ -22,12 +22,20 @@ pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
+/// Longest text that is read whole, in bytes.
+pub(crate) const MAX_TEXT_BYTES: u64 = 64 << 20;
+
 /// Text of a file, without the byte-order mark that some editors write at its beginning.
 ///
 /// # Errors
-/// The operating system's reason, or that it is not UTF-8.
+/// The operating system's reason, that it is not UTF-8, or longer than 64 MiB.
 pub fn read_text(path: &Path) -> std::io::Result<String> {
-    let text = std::fs::read_to_string(path)?;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_TEXT_BYTES {
+        let reason = format!("longer than {MAX_TEXT_BYTES} bytes");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, reason));
+    }
     // Without a mark, which is one character, it is UTF-8 as before.
     let mark = text.len() - without_mark(text.as_bytes()).len();
     Ok(if mark == 0 { text } else { text[mark..].to_owned() })

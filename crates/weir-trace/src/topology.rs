@@ -158,16 +158,25 @@ fn expand(name: &Spanned<String>) -> Result<Vec<String>, Wrong> {
     Ok((low..=high).map(|number| format!("{before}{number:0width$}{after}")).collect())
 }
 
+/// Longest file, in bytes.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
 impl Topology {
     /// Reads a file.
     ///
     /// # Errors
     /// It cannot be read, or something in it is wrong: file, line, and what would be right.
     pub fn load(path: &Path) -> Result<Topology, TopologyError> {
-        let text = crate::read_text(path).map_err(|error| TopologyError::Unreadable {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
+        let unreadable = |reason: String| TopologyError::Unreadable { path: path.to_owned(), reason };
+        // A process that serves reads it too: what never ends, or never begins, is none.
+        let found = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
+        if !found.is_file() {
+            return Err(unreadable("not a regular file".to_owned()));
+        }
+        if found.len() > MAX_FILE_BYTES {
+            return Err(unreadable(format!("longer than {MAX_FILE_BYTES} bytes")));
+        }
+        let text = crate::read_text(path).map_err(|error| unreadable(error.to_string()))?;
         Topology::parse(&text).map_err(|(line, reason)| TopologyError::Wrong {
             path: path.to_owned(),
             line,

@@ -239,14 +239,16 @@ A call changes the same settings of a coordinator that runs, all or nothing, too
 weir config set policy=dclas:first=1MB bypass=0.1 log=info
 ```
 
-It is answered once that is in force, and holds until the coordinator reads its settings again, or starts anew. Whoever reaches the
+It is answered once that is in force, and all agents are back that had to come again (two seconds at most). It reads no file that it does not
+name, and holds until the coordinator reads its settings again, or starts anew. Whoever reaches the
 coordinator can do so: nothing is authenticated yet.
 
 What moves goes on. Between two policies that the coordinator decides by, agents hear another plan; from or to one that senders
 decide by (`dclas`, `dclas-strict`) their sessions end and begin again, as if the coordinator had been restarted, and sizes are known again. Until an
 agent is back its flows go on at the rates that they have, a tenth of a second or so; then at TCP's share. `weir bench restart --kill
 nobody --policy varys,dclas` measures that. What was let in or refused for its deadline stays so. A coflow that is planned for already is not left to TCP
-when `bypass` grows.
+when `bypass` grows; one that waits for flows waits as long as it would under the new `ready-wait`. Hosts that are of the network
+stay in it, with the links that they have, where nobody names them or says a rate any more.
 
 This page is printed by `weir config page`; a test holds it to the code.
 ";

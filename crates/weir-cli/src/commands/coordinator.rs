@@ -9,8 +9,9 @@ use clap::{Args, CommandFactory, Parser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use weir_daemon::coordinator::{
     Change, ChangeCall, Control, CoordinatorOptions, DeadlineMargin, Joining, KnownHost, Tuning, Wire,
 };
@@ -162,6 +163,10 @@ fn span(text: &str, unit_secs: f64, most: f64) -> Result<Span, String> {
 
 /// Calls to change settings that may wait.
 const MAX_CHANGE_CALLS: usize = 16;
+/// Files of settings, and the topology, are read within this time, or count as unreadable.
+const READ_LIMIT: Duration = Duration::from_secs(5);
+/// Settings that say what an open network is like.
+const OF_NETWORK: [&str; 3] = ["link-rate", "topology", "known-hosts-only"];
 /// Most hosts of one coordinator.
 const MAX_HOSTS: i64 = 100_000;
 /// What keeps coflows from starving in a running system, for policies that have it (Varys, section 5.3.4).
@@ -178,24 +183,27 @@ fn guarded(name: &str, bare: bool) -> Result<weir_policy::Chosen, Failure> {
     }
 }
 
+/// Reads the topology, if there is one.
+fn topology_of(args: &CoordinatorArgs) -> Result<Topology, Failure> {
+    let read =
+        |path: &PathBuf| Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")));
+    args.topology.as_ref().map_or_else(|| Ok(Topology::default()), read)
+}
+
 /// What is known of the network before its hosts come.
-fn joining(args: &CoordinatorArgs) -> Result<Joining, Failure> {
-    let topology = match &args.topology {
-        Some(path) => Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")))?,
-        None => Topology::default(),
-    };
+fn joining(args: &CoordinatorArgs, topology: &Topology) -> Joining {
     let rack_of = |host: &TopologyHost| host.rack.map(|rack| topology.racks[rack].name.clone());
     let known = |host: &TopologyHost| KnownHost { rates: host.rates, rack: rack_of(host) };
-    Ok(Joining {
+    Joining {
         link_rate: args.link_rate.or(topology.link_rate),
         share: Rate::PAYLOAD_SHARE * args.plan_share,
         racks: topology.racks.iter().map(|rack| (rack.name.clone(), rack.rates)).collect(),
         hosts: topology.hosts.iter().map(|host| (host.name.clone(), known(host))).collect(),
         is_closed: args.known_hosts_only,
-    })
+    }
 }
 
-pub(crate) fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorOptions, Failure> {
+fn coordinator_options(args: &CoordinatorArgs, topology: &Topology) -> Result<CoordinatorOptions, Failure> {
     let policy = guarded(&args.policy, args.bare_policy)?;
     let share = Rate::PAYLOAD_SHARE * args.plan_share;
     let mut options = match (args.hosts, args.link_rate) {
@@ -205,7 +213,7 @@ pub(crate) fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorO
             CoordinatorOptions::new(fabric, policy)
         }
         _ => {
-            let joining = Some(joining(args)?);
+            let joining = Some(joining(args, topology));
             CoordinatorOptions { joining, ..CoordinatorOptions::new(Fabric::without_hosts(), policy) }
         }
     };
@@ -230,25 +238,63 @@ pub(crate) fn coordinator_options(args: &CoordinatorArgs) -> Result<CoordinatorO
 /// Settings that may change while it runs.
 fn may_change(args: &CoordinatorArgs) -> Vec<&'static str> {
     let always = ["policy", "bypass", "ready-wait", "batch-window", "sync-interval", "deadline-margin"];
-    let of_open = ["link-rate", "topology", "known-hosts-only"];
-    let of_open = of_open.into_iter().filter(|_| args.hosts.is_none());
+    let of_open = OF_NETWORK.into_iter().filter(|_| args.hosts.is_none());
     always.into_iter().chain(["deadline-margin-ms", "log"]).chain(of_open).collect()
 }
 
-/// Another state of the settings, read and understood.
-fn understood(again: Again) -> Result<(Again, Change), String> {
-    let parsed = Cli::try_parse_from(&again.words).map_err(|error| crate::arguments::one_line(&error))?;
-    let Command::Coordinator(args) = parsed.command else { return Err("no coordinator".to_owned()) };
-    let options = coordinator_options(&args).map_err(|failure| match failure {
-        Failure::Input(reason) => reason,
-        _ => "it cannot be read".to_owned(),
-    })?;
-    Ok((again, Change { policy: options.policy, tuning: options.tuning, joining: options.joining }))
+/// The settings in force, and what they led to.
+#[derive(Clone)]
+struct InForce {
+    running: Running,
+    topology: Topology,
+    joining: Option<Joining>,
+}
+
+/// What is to be in force.
+struct Next {
+    again: Again,
+    topology: Topology,
+    change: Change,
+    show: Box<dyn FnOnce() + Send>,
+}
+
+impl InForce {
+    /// Reads all again, or takes what a call says: then of files those alone that it names.
+    fn next(&self, call: Option<&[(String, String)]>) -> Result<Next, String> {
+        let mut again = match call {
+            Some(call) => self.running.with(call)?,
+            None => self.running.again()?,
+        };
+        let parsed = Cli::try_parse_from(&again.words).map_err(|error| crate::arguments::one_line(&error))?;
+        let Command::Coordinator(args) = parsed.command else { return Err("no coordinator".to_owned()) };
+        let said = |failure| match failure {
+            Failure::Input(reason) => reason,
+            _ => "it cannot be read".to_owned(),
+        };
+        let names_topology = call.is_none_or(|call| call.iter().any(|(name, _)| name == "topology"));
+        let topology = match names_topology {
+            true => topology_of(&args).map_err(said)?,
+            false => self.topology.clone(),
+        };
+        let options = coordinator_options(&args, &topology).map_err(said)?;
+        let show = Box::new(crate::logging::showing(again.value("log"))?);
+        let is_told = again.changed.iter().any(|one| OF_NETWORK.contains(&one.name.as_str()));
+        if options.joining != self.joining && !is_told {
+            let path = again.value("topology").to_owned();
+            let (hosts, racks) = (topology.hosts.len(), topology.racks.len());
+            let now = format!("{path}, read again: {hosts} hosts, {racks} racks");
+            again.changed.push(Changed { name: "topology".to_owned(), before: path, now });
+        }
+        let change = Change { policy: options.policy, tuning: options.tuning, joining: options.joining };
+        Ok(Next { again, topology, change, show })
+    }
 }
 
 /// Changes that signals and calls ask for, one after the other.
 struct Changing {
-    running: Arc<Mutex<Running>>,
+    in_force: Arc<Mutex<InForce>>,
+    /// Held while files are read.
+    reading: Arc<Semaphore>,
     changes: mpsc::Sender<(Change, oneshot::Sender<()>)>,
 }
 
@@ -258,48 +304,57 @@ impl Changing {
     /// # Errors
     /// In one line: nothing was changed.
     async fn change(&self, call: Option<Vec<(String, String)>>) -> Result<Vec<Changed>, String> {
-        let running = Arc::clone(&self.running);
+        let reading = Arc::clone(&self.reading).try_acquire_owned();
+        let reading = reading
+            .map_err(|_| "files of an earlier change are still being read: their disk does not answer")?;
+        let in_force = Arc::clone(&self.in_force);
         // Files may be on a disk that does not answer.
         let read = tokio::task::spawn_blocking(move || {
-            let running = running.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            understood(match call {
-                Some(call) => running.with(&call)?,
-                None => running.again()?,
-            })
+            let _reading = reading;
+            let in_force = in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            in_force.next(call.as_deref())
         });
-        let (again, change) = read.await.map_err(|error| error.to_string())??;
+        let read = tokio::time::timeout(READ_LIMIT, read).await;
+        let read = read.map_err(|_| format!("the files were not read within {} s", READ_LIMIT.as_secs()))?;
+        let Next { again, topology, change, show } = read.map_err(|error| error.to_string())??;
         again.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let (done, in_force) = oneshot::channel();
+        let joining = change.joining.clone();
+        let (done, taken) = oneshot::channel();
         let gone = "the coordinator is shutting down";
         self.changes.send((change, done)).await.map_err(|_| gone)?;
-        in_force.await.map_err(|_| gone)?;
-        crate::logging::show(again.value("log"));
+        taken.await.map_err(|_| gone)?;
+        show();
         let changed = again.changed.clone();
         for one in &changed {
             begins(&format!("coordinator: {one}"));
         }
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).adopt(again);
+        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        in_force.running.adopt(again);
+        (in_force.topology, in_force.joining) = (topology, joining);
         Ok(changed)
     }
 
-    async fn obey(self, mut calls: mpsc::Receiver<ChangeCall>) -> std::io::Result<()> {
-        let mut hangups = signal(SignalKind::hangup())?;
+    async fn obey(self, mut hangups: Signal, mut calls: mpsc::Receiver<ChangeCall>) {
         loop {
             tokio::select! {
                 signalled = hangups.recv() => {
                     if signalled.is_none() {
-                        return Ok(());
+                        return;
                     }
                     match self.change(None).await {
-                        Ok(changed) if changed.is_empty() => begins("coordinator: settings and topology were read again"),
+                        Ok(changed) if changed.is_empty() => begins("coordinator: settings were read again, and are as they were"),
                         Ok(_) => {}
-                        Err(reason) => tracing::error!(target: PROCESS, "coordinator: {reason}; nothing was changed"),
+                        Err(reason) => {
+                            let reason = crate::logging::shortened(&reason);
+                            tracing::error!(target: PROCESS, "coordinator: {reason}; nothing was changed");
+                        }
                     }
                 }
                 call = calls.recv() => {
-                    let Some(ChangeCall { settings, reply }) = call else { return Ok(()) };
+                    let Some(ChangeCall { settings, reply }) = call else { return };
                     if !reply.is_closed() {
                         let changed = self.change(Some(settings)).await;
+                        let changed = changed.map_err(|reason| crate::logging::shortened(&reason));
                         let of = |one: Changed| v1::Changed { name: one.name, before: one.before, now: one.now };
                         let _ = reply.send(changed.map(|changed| changed.into_iter().map(of).collect()));
                     }
@@ -310,11 +365,15 @@ impl Changing {
 }
 
 pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
-    let mut options = coordinator_options(&args)?;
+    let topology = topology_of(&args)?;
+    let mut options = coordinator_options(&args, &topology)?;
     let policy = options.policy.name.clone();
     let running = Running::start(Cli::command(), std::env::args_os().collect(), may_change(&args));
-    let running = running.map_err(Failure::Input)?;
+    let in_force =
+        InForce { running: running.map_err(Failure::Input)?, topology, joining: options.joining.clone() };
     run(async move {
+        // From now on, and before anybody hears that it serves.
+        let hangups = signal(SignalKind::hangup())?;
         let listener =
             weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
         let address = listener.local_addr()?;
@@ -324,8 +383,8 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
         options.control = Some(Control { changes: to_come, calls });
         let hosts = args.hosts.map_or("hosts as they join".to_owned(), |hosts| format!("{hosts} hosts"));
         begins(&format!("coordinator: {policy} for {hosts} on {address}"));
-        let changing = Changing { running: Arc::new(Mutex::new(running)), changes };
-        let obeying = tokio::spawn(changing.obey(called));
+        let (in_force, reading) = (Arc::new(Mutex::new(in_force)), Arc::new(Semaphore::new(1)));
+        let obeying = tokio::spawn(Changing { in_force, reading, changes }.obey(hangups, called));
         weir_daemon::coordinator::serve(options, listener, stop).await?;
         obeying.abort();
         ends("coordinator");
@@ -347,7 +406,8 @@ mod tests {
     #[test]
     fn the_defaults_of_options_are_those_that_the_daemon_has_by_itself() {
         let words = ["weir", "--hosts", "2", "--link-rate", "1gbit", "--bare-policy"];
-        let said = coordinator_options(&Coordinator::parse_from(words).args).ok().unwrap();
+        let said =
+            coordinator_options(&Coordinator::parse_from(words).args, &Topology::default()).ok().unwrap();
         let own = CoordinatorOptions::new(said.fabric.clone(), said.policy.clone());
         let of = |options: &CoordinatorOptions| (options.lease, options.coflow_lease, options.tuning.clone());
         assert_eq!(of(&said), of(&own));

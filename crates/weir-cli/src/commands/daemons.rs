@@ -251,13 +251,21 @@ pub(crate) fn obey_hangups(who: &'static str) -> Result<(), Failure> {
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
             let reading = running.clone();
-            match tokio::task::spawn_blocking(move || reading.again()).await {
-                Ok(Ok(again)) => {
-                    crate::logging::show(again.value("log"));
+            let read = move || {
+                let again = reading.again()?;
+                Ok((crate::logging::showing(again.value("log"))?, again))
+            };
+            match tokio::task::spawn_blocking(read).await {
+                Ok(Ok((show, again))) => {
+                    show();
                     again.changed.iter().for_each(|one| begins(&format!("{who}: {one}")));
+                    if again.changed.is_empty() {
+                        begins(&format!("{who}: settings were read again, and are as they were"));
+                    }
                     running.adopt(again);
                 }
-                Ok(Err(reason)) => {
+                Ok(Err::<_, String>(reason)) => {
+                    let reason = crate::logging::shortened(&reason);
                     tracing::error!(target: PROCESS, "{who}: {reason}; nothing was changed");
                 }
                 Err(_) => {}

@@ -4,7 +4,7 @@
 //! change while the daemon runs, and has another value than at its start, refuses the whole.
 
 use super::table::Daemon;
-use super::{Entry, Origin, Value, compose_with};
+use super::{Entry, Origin, Value, arrange, gather};
 use clap::{Arg, Command};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -30,6 +30,8 @@ pub(crate) struct Running {
     root: Command,
     words: Vec<OsString>,
     may_change: Vec<&'static str>,
+    /// What variables and the file said when they were read last.
+    said: BTreeMap<String, Entry>,
     values: BTreeMap<String, String>,
     called: BTreeMap<String, String>,
 }
@@ -41,6 +43,7 @@ pub(crate) struct Again {
     pub(crate) words: Vec<OsString>,
     pub(crate) changed: Vec<Changed>,
     pub(crate) warnings: Vec<String>,
+    said: BTreeMap<String, Entry>,
     values: BTreeMap<String, String>,
     called: BTreeMap<String, String>,
 }
@@ -60,9 +63,16 @@ impl Running {
         may_change: Vec<&'static str>,
     ) -> Result<Running, String> {
         root.build();
-        let mut running =
-            Running { root, words, may_change, values: BTreeMap::new(), called: BTreeMap::new() };
-        running.values = running.read(&BTreeMap::new())?.values;
+        let mut running = Running {
+            root,
+            words,
+            may_change,
+            said: BTreeMap::new(),
+            values: BTreeMap::new(),
+            called: BTreeMap::new(),
+        };
+        let now = running.read()?;
+        running.adopt(now);
         Ok(running)
     }
 
@@ -71,10 +81,10 @@ impl Running {
     /// # Errors
     /// In one line, as at the start; or which setting cannot change.
     pub(crate) fn again(&self) -> Result<Again, String> {
-        self.fit(self.read(&BTreeMap::new())?)
+        self.fit(self.read()?)
     }
 
-    /// The same with what a call says, after those before it.
+    /// The settings as they are, with what a call says, after those before it. Nothing is read again for it.
     pub(crate) fn with(&self, call: &[(String, String)]) -> Result<Again, String> {
         let mut called = self.called.clone();
         let mut named = Vec::new();
@@ -92,12 +102,12 @@ impl Running {
                 return Err(self.fixed(name));
             }
         }
-        self.fit(self.read(&called)?)
+        self.fit(self.state(self.said.clone(), called)?)
     }
 
     /// They are in force.
     pub(crate) fn adopt(&mut self, again: Again) {
-        (self.values, self.called) = (again.values, again.called);
+        (self.said, self.values, self.called) = (again.said, again.values, again.called);
     }
 
     fn daemon(&self) -> Result<Daemon, String> {
@@ -123,7 +133,17 @@ impl Running {
         Ok(again)
     }
 
-    fn read(&self, called: &BTreeMap<String, String>) -> Result<Again, String> {
+    fn read(&self) -> Result<Again, String> {
+        let mut warnings = Vec::new();
+        let said = gather(&self.daemon()?, &self.words, std::env::vars_os(), &mut warnings)?;
+        Ok(Again { warnings, ..self.state(said, BTreeMap::new())? })
+    }
+
+    fn state(
+        &self,
+        said: BTreeMap<String, Entry>,
+        called: BTreeMap<String, String>,
+    ) -> Result<Again, String> {
         let daemon = self.daemon()?;
         let entry = |(key, value): (&String, &String)| Entry {
             key: key.clone(),
@@ -131,7 +151,7 @@ impl Running {
             origin: Origin::Call,
         };
         let first: Vec<Entry> = called.iter().map(entry).collect();
-        let composed = compose_with(&self.root, self.words.clone(), std::env::vars_os(), &first)?;
+        let composed = arrange(&daemon, self.words.clone(), &said, &first)?;
         let refused = |error: clap::Error| crate::arguments::one_line(&error);
         let matches = self.root.clone().try_get_matches_from(&composed.words).map_err(refused)?;
         let mut leaf = &matches;
@@ -140,8 +160,7 @@ impl Running {
         }
         let values = daemon.settings().into_iter().filter(|arg| daemon.takes(super::key(arg)));
         let values = values.map(|arg| (super::key(arg).to_owned(), raw(arg, leaf))).collect();
-        let (words, warnings) = (composed.words, composed.warnings);
-        Ok(Again { words, warnings, changed: Vec::new(), values, called: called.clone() })
+        Ok(Again { words: composed.words, changed: Vec::new(), warnings: Vec::new(), said, values, called })
     }
 }
 

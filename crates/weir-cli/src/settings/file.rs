@@ -36,9 +36,13 @@ impl SettingsFile {
         use std::io::Read;
         let shown = path.display().to_string();
         let wrong = |error: std::io::Error| format!("--config {shown}: {error}");
-        let opened = weir_net::open_regular(path).map_err(wrong)?;
+        // Links are followed: where files are mounted for containers, they are links.
+        if !std::fs::metadata(path).map_err(wrong)?.is_file() {
+            return Err(format!("--config {shown}: not a regular file"));
+        }
+        let file = std::fs::File::open(path).map_err(wrong)?;
         let mut bytes = Vec::new();
-        opened.file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(wrong)?;
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(wrong)?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(format!("--config {shown}: longer than {MAX_FILE_BYTES} bytes"));
         }

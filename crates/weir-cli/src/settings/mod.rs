@@ -46,28 +46,25 @@ pub(crate) fn compose(
     words: Vec<OsString>,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Composed, String> {
-    compose_with(root, words, variables, &[])
-}
-
-/// The same with what holds over the command line, too.
-fn compose_with(
-    root: &Command,
-    mut words: Vec<OsString>,
-    variables: impl IntoIterator<Item = (OsString, OsString)>,
-    first: &[Entry],
-) -> Result<Composed, String> {
     let as_is = |words| Composed { words, ..Composed::default() };
     let Some(daemon) = Daemon::of_words(root, &words) else { return Ok(as_is(words)) };
     if daemon.asks_for_help(&words) {
         return Ok(as_is(words));
     }
-    for entry in first {
-        daemon.check(entry)?;
-        words = daemon.without(words, &entry.key);
-    }
-    let mut composed = Composed::default();
-    let mut said = daemon.variables(variables, &mut composed.warnings)?;
-    if let Some(path) = daemon.file(&words) {
+    let mut warnings = Vec::new();
+    let said = gather(&daemon, &words, variables, &mut warnings)?;
+    Ok(Composed { warnings, ..arrange(&daemon, words, &said, &[])? })
+}
+
+/// What variables and the file say.
+fn gather(
+    daemon: &Daemon,
+    words: &[OsString],
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    warnings: &mut Vec<String>,
+) -> Result<BTreeMap<String, Entry>, String> {
+    let mut said = daemon.variables(variables, warnings)?;
+    if let Some(path) = daemon.file(words) {
         let file = SettingsFile::read(&PathBuf::from(&path))?;
         file.check_sections()?;
         for entry in file.section(daemon.name) {
@@ -75,9 +72,24 @@ fn compose_with(
             said.entry(entry.key.clone()).or_insert(entry);
         }
     }
-    said.extend(first.iter().map(|entry| (entry.key.clone(), entry.clone())));
+    Ok(said)
+}
+
+/// A command line that says it too, where it says nothing itself; and what holds over all, first.
+fn arrange(
+    daemon: &Daemon,
+    mut words: Vec<OsString>,
+    said: &BTreeMap<String, Entry>,
+    first: &[Entry],
+) -> Result<Composed, String> {
+    let mut said = said.clone();
+    for entry in first {
+        daemon.check(entry)?;
+        words = daemon.without(words, &entry.key);
+        said.insert(entry.key.clone(), entry.clone());
+    }
     let given = daemon.given(&words);
-    composed.words = words;
+    let mut composed = Composed { words, ..Composed::default() };
     for (key, entry) in said {
         if !given.contains(&key) && daemon.takes(&key) {
             composed.words.extend(daemon.words_of(&entry));

@@ -22,6 +22,7 @@ use super::senders::Senders;
 use super::state::{Coordinator, SessionId};
 use weir_model::{Span, Time};
 use weir_policy::Chosen;
+use weir_proto::v1;
 
 /// Times and bounds of a coordinator that may be others while coflows move.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +91,8 @@ impl Coordinator {
                 self.forget_told(session);
             }
             self.schedule_what_is_not_small(now);
+            let waiting: Vec<u64> = self.gathering.iter().map(|&(_, id)| id).collect();
+            waiting.into_iter().for_each(|id| self.gather(now, id));
         } else {
             self.begin_sessions_anew(now);
         }
@@ -106,6 +109,7 @@ impl Coordinator {
 
     /// Every agent is to come again, and to tell all that it knows.
     fn begin_sessions_anew(&mut self, now: Time) {
+        self.returning = self.hosts.keys().copied().collect();
         for session in self.agents.keys().copied().collect::<Vec<SessionId>>() {
             self.handle_session_lost(now, session);
             self.closed.push_back(session);
@@ -113,7 +117,9 @@ impl Coordinator {
         self.gathering.clear();
         let mut served = Vec::new();
         for (&id, coflow) in &mut self.coflows {
-            if coflow.stage != Stage::Refused {
+            // What waited, or was not judged, begins anew.
+            let is_judged = coflow.admission() != v1::Admission::Undecided;
+            if matches!(coflow.stage, Stage::Gathering(_)) || !is_judged {
                 coflow.stage = Stage::Bypassed;
             }
             // Sizes that nobody knew are in it, or none are.
@@ -133,6 +139,11 @@ impl Coordinator {
                 self.gather(now, id);
             }
         }
+    }
+
+    /// How many hosts whose agents are to come again for a change have not come yet.
+    pub fn returning(&self) -> usize {
+        self.returning.len()
     }
 
     /// Coflows that need less than this alone are left to TCP. Where senders decide, nobody knows who is small.

@@ -174,6 +174,14 @@ impl Network {
         self.planned_of(&label(member.number, &member.name), &member.said)
     }
 
+    /// What a host is planned with, where nobody says it any more.
+    fn planned_before(&self, place: HostId) -> Option<Planned> {
+        let of = |link: Option<LinkId>| link.map(|link| self.whole.capacity(link));
+        let number = self.members.get(place.index())?.number;
+        let rates = [of(self.uplink(number))?, of(self.downlink(number))?];
+        Some(Planned { rates, rack: self.whole.rack_of(place) })
+    }
+
     /// Puts a host where it belongs.
     fn set_rack(&mut self, place: HostId, rack: Option<u32>) {
         self.whole.move_host(place, rack);
@@ -336,13 +344,19 @@ impl Coordinator {
             };
             return self.network.place(host).map(|_| None).ok_or(unknown);
         };
-        if joining.is_closed && !joining.hosts.contains_key(&label(host, name)) {
+        // A host that is of the network stays so, whatever the file says by now.
+        let here = self.network.place(host).filter(|place| {
+            let member = &self.network.members[place.index()];
+            member.is_known && member.name == name
+        });
+        if joining.is_closed && !joining.hosts.contains_key(&label(host, name)) && here.is_none() {
             return Err(HelloError::Unknown(label(host, name)));
         }
         if host >= limits::MAX_HOST_NUMBER {
             return Err(HelloError::Number(host));
         }
         let planned = self.network.planned_of(&label(host, name), &Said::of(hello));
+        let planned = planned.or_else(|| self.network.planned_before(here?));
         let planned = planned.ok_or_else(|| HelloError::LinkRate(label(host, name)))?;
         let is_here = |number: &u32| self.hosts.contains_key(number);
         if let Some(place) = self.network.place(host) {

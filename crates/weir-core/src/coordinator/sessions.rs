@@ -232,6 +232,7 @@ impl Coordinator {
         let news: Vec<v1::IdRange> =
             self.ended.ranges().filter(|range| !known.contains_range(range)).collect();
         if let Some(agent) = self.agents.get_mut(&session) {
+            self.returning.remove(&agent.host);
             news.into_iter().for_each(|range| agent.outbox.ended.insert_range(range.first, range.last));
             self.dues.hurry(session);
         }

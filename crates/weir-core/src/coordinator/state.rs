@@ -196,6 +196,8 @@ pub struct Coordinator {
     pub(super) epoch: u64,
     pub(super) agents: BTreeMap<SessionId, AgentEntry>,
     pub(super) hosts: BTreeMap<u32, SessionId>,
+    /// Hosts whose sessions a change ended, and that have not introduced themselves since.
+    pub(super) returning: BTreeSet<u32>,
     pub(super) dues: Dues,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
     /// Coflows that wait for announced flows, by the end of their wait.
@@ -286,6 +288,7 @@ impl Coordinator {
             epoch: 0,
             agents: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            returning: BTreeSet::new(),
             dues: Dues::default(),
             coflows: BTreeMap::new(),
             gathering: BTreeSet::new(),

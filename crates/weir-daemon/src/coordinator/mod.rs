@@ -34,6 +34,8 @@ const MAX_EVENTS_AT_ONCE: usize = 512;
 /// And bytes of agents' messages among them.
 const MAX_BYTES_AT_ONCE: usize = limits::MAX_PORTION_BYTES;
 
+/// A change that has agents come again is in force once they are there, or after so long.
+const RETURN_LIMIT: Span = Span::from_millis(2_000);
 /// A plan that takes longer is told.
 const SLOW_PLAN: Span = Span::from_millis(500);
 
@@ -158,6 +160,8 @@ struct Owner {
     refusals: Refusals,
     planning: PlanningTimes,
     plan_seconds: PlanSeconds,
+    /// Who hears that a change is in force, once all agents are back, or at the latest then.
+    changing: Vec<(Time, oneshot::Sender<()>)>,
 }
 
 async fn run(
@@ -186,9 +190,12 @@ async fn run(
         refusals: Refusals::default(),
         planning: PlanningTimes::default(),
         plan_seconds: PlanSeconds::default(),
+        changing: Vec::new(),
     };
     loop {
-        let wake = owner.core.next_timeout().into_iter().chain(owner.snapshots.next_due()).min();
+        let changed = owner.changing.iter().map(|&(until, _)| until);
+        let wakes = owner.core.next_timeout().into_iter().chain(owner.snapshots.next_due());
+        let wake = wakes.chain(changed).min();
         let timer = async {
             match wake {
                 Some(at) => alarm.wait(at.since(clock.now())).await,
@@ -231,7 +238,7 @@ impl Owner {
             }
             Event::Change(change, done) => {
                 self.core.handle_change(now, *change);
-                let _ = done.send(());
+                self.changing.push((now + RETURN_LIMIT, done));
             }
             Event::Drain(_, _, reply) if reply.is_closed() => {}
             Event::Drain(token, request, reply) => {
@@ -321,6 +328,14 @@ impl Owner {
         }
         while let Some(output) = self.core.poll_output() {
             self.carry_out(now, output);
+        }
+        let all_are_back = self.core.returning() == 0;
+        for (until, done) in std::mem::take(&mut self.changing) {
+            if all_are_back || until <= now {
+                let _ = done.send(());
+            } else {
+                self.changing.push((until, done));
+            }
         }
         if self.snapshots.next_due().is_some_and(|due| due <= now) {
             let before = self.clock.now();

@@ -190,6 +190,54 @@ fn coflows_that_would_not_be_left_to_tcp_any_more_are_planned_for() {
     assert_eq!(pair.rate(0, flow), f64::INFINITY);
 }
 
+/// Its flows stand still meanwhile: whoever makes the wait shorter means those that wait, too.
+#[test]
+fn a_shorter_wait_holds_for_coflows_that_wait_already() {
+    for policy in ["varys", "fair", "varys-deadline"] {
+        let mut pair =
+            Pair::under(tuned(config(2, 1), |tuning| tuning.ready_wait = Span::from_millis(60_000)), policy);
+        let coflow = pair.register(3);
+        let flow = pair.open(coflow, "x", 1_000_000, 0, 1);
+        pair.wait(30);
+        assert_eq!(pair.rate(0, flow), 0.0);
+        let mut next = change(&pair, policy);
+        next.tuning.ready_wait = Span::ZERO;
+        pair.change(next);
+        assert_eq!(pair.rate(0, flow), CAPACITY, "{policy}");
+    }
+}
+
+#[test]
+fn a_deadline_that_nobody_judged_is_judged_once_somebody_does() {
+    let mut pair = Pair::under(config(2, 1), "dclas");
+    let options = v1::CoflowOptions { flows: 1, deadline_ms: 1_000, ..v1::CoflowOptions::default() };
+    let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
+    let coflow = pair.coordinator.handle_register(pair.now, request).unwrap();
+    let flow = pair.open(coflow, "x", 9_000_000, 0, 1);
+    pair.wait(30);
+    pair.change(change(&pair, "varys-deadline"));
+    pair.wait(100);
+    assert_eq!(pair.coordinator.status(pair.now).coflows[0].admission(), v1::Admission::Refused);
+    assert_eq!(pair.rate(0, flow), f64::INFINITY);
+}
+
+#[test]
+fn a_change_is_in_force_once_all_agents_are_back() {
+    let mut pair = Pair::new(3);
+    pair.coordinator.handle_change(pair.now, change(&pair, "dclas"));
+    assert_eq!(pair.coordinator.returning(), 3);
+    pair.come_again();
+    pair.settle();
+    assert_eq!(pair.coordinator.returning(), 0);
+    pair.coordinator.handle_change(pair.now, change(&pair, "dclas:first=1MB"));
+    assert_eq!(pair.coordinator.returning(), 3);
+    pair.come_again();
+    pair.settle();
+    pair.change(change(&pair, "fair"));
+    pair.coordinator.handle_change(pair.now, change(&pair, "varys"));
+    assert_eq!(pair.coordinator.returning(), 0);
+}
+
 #[test]
 fn a_change_that_changes_nothing_is_none() {
     for info in of_hosts() {

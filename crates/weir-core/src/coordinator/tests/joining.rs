@@ -105,6 +105,28 @@ fn a_coflow_goes_on_while_the_network_grows_under_every_policy() {
     }
 }
 
+/// Its links, and whether the file names it: what was taken once holds for as long as the coordinator runs.
+#[test]
+fn a_host_of_the_network_stays_in_it_whatever_is_said_of_the_network_later() {
+    let mut pair = Pair::with(open_config(Some(2e6)));
+    let a = pair.join(named(1, "a", [0.0; 2]));
+    for is_closed in [false, true] {
+        let joining = Joining { link_rate: None, share: 0.5, is_closed, ..Joining::default() };
+        assert!(pair.coordinator.handle_network(pair.now, joining));
+        pair.coordinator.handle_session_lost(pair.now, pair.sessions[a].unwrap());
+        pair.agents[a].handle_session_lost();
+        pair.start_session(a);
+        pair.settle();
+        assert_eq!(pair.status_of("a").up_bytes_per_s, 1e6, "{is_closed}");
+    }
+    let refused = pair.coordinator.handle_hello(
+        pair.now,
+        SessionId(900),
+        v1::Hello { name: "b".to_owned(), ..hello(2, "b") },
+    );
+    assert_eq!(refused, Err(HelloError::Unknown("b".to_owned())));
+}
+
 /// A coordinator that began anew hears of flows before it hears of the hosts that they go to.
 #[test]
 fn flows_to_a_host_that_is_not_back_yet_are_planned_and_keep_their_rate_when_it_comes() {
