@@ -1,8 +1,8 @@
 //! `weir bench coordinator`: a coordinator process and the sessions of many agents, over the real control plane.
 //! One process plays all agents, without data plane: their flows move exactly as plans say.
 
-use super::daemons::{Daemon, coordinator as coordinator_at, free_address, raise_descriptors};
-use super::load::Load;
+use super::daemons::{Daemon, free_address, open_coordinator, raise_descriptors};
+use super::load::{Load, LoadFlow};
 use super::played::PlayedAgent;
 use super::rounds::Rounds;
 use crate::Failure;
@@ -32,7 +32,8 @@ const TICK: Duration = Duration::from_millis(1);
 /// Time to begin before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// First flows move as plans say, and agents report every `--report-interval`. Then, for as long again, every
+/// First flows move as plans say, and agents report every `--report-interval`. Then, for as long again, the same while
+/// /metrics are read once a second; with `--join` and `--leave` while agents come, and go; at last every
 /// agent also sends reports of single flows as fast as its session takes them. Printed are
 ///
 /// planning time: what the coordinator's process measured of its latest plans, 4,096 at most: the policy, and
@@ -48,7 +49,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 ///
 /// memory: the resident set of the coordinator's process; CPU: its processor time over the time measured. Both
 /// only for a coordinator started by this command.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct CoordinatorArgs {
     /// Sessions; agents are numbered from 0
@@ -60,7 +61,19 @@ pub(crate) struct CoordinatorArgs {
     /// Live flows, when all coflows are at their beginning
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     flows: u32,
-    /// Length of each of the two measurements
+    /// Coflows that are registered, and have no flows
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=90_000))]
+    idle_coflows: u32,
+    /// Agents that join while coflows move, one after the other
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=5_000))]
+    join: u32,
+    /// Time in which they join
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    join_seconds: f64,
+    /// Agents that leave then within a second, the last ones first, with whatever they serve
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    leave: u32,
+    /// Length of each measurement
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
     /// Policy of the coordinator that is started
@@ -120,14 +133,18 @@ impl World {
             self.rounds.ended(host as u32, first, now);
         }
         for (_, coflow) in flows {
-            let Some(left) = self.left.get_mut(&coflow) else { continue };
-            *left -= 1;
-            if *left == 0 {
-                self.left.remove(&coflow);
-                self.over.push(coflow);
-            }
+            self.flow_ended(coflow);
         }
         self.send(host, events);
+    }
+
+    fn flow_ended(&mut self, coflow: u64) {
+        let Some(left) = self.left.get_mut(&coflow) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.left.remove(&coflow);
+            self.over.push(coflow);
+        }
     }
 
     fn report(&mut self, host: usize, now: Time) {
@@ -139,7 +156,8 @@ impl World {
 
     fn receive(&mut self, host: usize, message: &v1::CoordinatorMessage) {
         let now = self.clock.now();
-        let Session { agent, .. } = &mut self.sessions[host];
+        // One that has left hears nothing any more.
+        let Some(Session { agent, .. }) = self.sessions.get_mut(host) else { return };
         let answer = agent.apply(now, message);
         self.send(host, answer.into_iter().collect());
         let Session { agent, next_end, .. } = &mut self.sessions[host];
@@ -151,7 +169,70 @@ impl World {
     }
 }
 
-/// Connects all agents; their messages are taken in by tasks of their own.
+/// Connects one more agent; its messages are taken in by a task of its own.
+async fn connect_one(world: &Shared, address: SocketAddr) -> anyhow::Result<()> {
+    let host = world.borrow().sessions.len();
+    let agent = PlayedAgent::new(host as u32);
+    let (outbound, queue) = mpsc::channel(QUEUE);
+    let hello = v1::AgentEvent { kind: Some(v1::agent_event::Kind::Hello(agent.hello())) };
+    outbound.try_send(v1::AgentMessage { events: vec![hello] })?;
+    let mut client = CoordinatorClient::new(weir_net::coordinator_channel(address))
+        .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
+    world.borrow_mut().sessions.push(Session { agent, outbound, next_end: Time::MAX });
+    let mut inbound = client.attach(ReceiverStream::new(queue)).await?.into_inner();
+    let world = Rc::clone(world);
+    tokio::task::spawn_local(async move {
+        while let Ok(Some(message)) = inbound.message().await {
+            world.borrow_mut().receive(host, &message);
+        }
+    });
+    Ok(())
+}
+
+/// Agents join one after the other; what they serve is told them as it comes.
+async fn join(world: Shared, args: CoordinatorArgs, address: SocketAddr) -> anyhow::Result<()> {
+    let mut timer = tokio::time::interval(Duration::from_secs_f64(args.join_seconds / f64::from(args.join)));
+    for joined in 1..=args.join {
+        timer.tick().await;
+        connect_one(&world, address).await?;
+        world.borrow_mut().load.set_ports(args.agents + joined);
+    }
+    Ok(())
+}
+
+/// Agents leave within a second. Their flows are lost; coflows that have no others are over.
+async fn leave(world: Shared, agents: u32) {
+    let mut timer = tokio::time::interval(Duration::from_secs_f64(1.0 / f64::from(agents)));
+    for _ in 0..agents {
+        timer.tick().await;
+        let mut world = world.borrow_mut();
+        let Some(mut session) = world.sessions.pop() else { return };
+        let left = world.sessions.len() as u32;
+        world.load.set_ports(left);
+        for coflow in session.agent.leave() {
+            world.flow_ended(coflow);
+        }
+    }
+}
+
+/// Reads the metrics once a second, and says how long the last answer took and how long it was.
+async fn scrape(address: SocketAddr, seen: Rc<RefCell<Vec<(f64, usize)>>>) -> anyhow::Result<()> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut timer = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        timer.tick().await;
+        let began = Instant::now();
+        let mut stream = tokio::net::TcpStream::connect(address).await?;
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        anyhow::ensure!(answer.ends_with(b"# EOF\n"), "the metrics were not read whole");
+        seen.borrow_mut().push((began.elapsed().as_secs_f64(), answer.len()));
+    }
+}
+
+/// Connects all agents.
 async fn connect(args: &CoordinatorArgs, address: SocketAddr) -> anyhow::Result<Shared> {
     let width = (args.flows / args.coflows).max(1) as usize;
     let world = Rc::new(RefCell::new(World {
@@ -163,21 +244,8 @@ async fn connect(args: &CoordinatorArgs, address: SocketAddr) -> anyhow::Result<
         over: Vec::new(),
         held_back: 0,
     }));
-    for host in 0..args.agents {
-        let agent = PlayedAgent::new(host);
-        let (outbound, queue) = mpsc::channel(QUEUE);
-        let hello = v1::AgentEvent { kind: Some(v1::agent_event::Kind::Hello(agent.hello())) };
-        outbound.try_send(v1::AgentMessage { events: vec![hello] })?;
-        let mut client = CoordinatorClient::new(weir_net::coordinator_channel(address))
-            .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
-        let mut inbound = client.attach(ReceiverStream::new(queue)).await?.into_inner();
-        world.borrow_mut().sessions.push(Session { agent, outbound, next_end: Time::MAX });
-        let world = Rc::clone(&world);
-        tokio::task::spawn_local(async move {
-            while let Ok(Some(message)) = inbound.message().await {
-                world.borrow_mut().receive(host as usize, &message);
-            }
-        });
+    for _ in 0..args.agents {
+        connect_one(&world, address).await?;
     }
     Ok(world)
 }
@@ -189,6 +257,9 @@ async fn arrive(world: &Shared, client: &Client) -> anyhow::Result<()> {
     let coflow = client.register(options).await?;
     let mut world = world.borrow_mut();
     let now = world.clock.now();
+    // Some may have left since.
+    let hosts = world.sessions.len();
+    let flows: Vec<LoadFlow> = flows.into_iter().filter(|flow| (flow.source as usize) < hosts).collect();
     world.left.insert(coflow, flows.len());
     let mut opened: BTreeMap<u32, Vec<v1::AgentEvent>> = BTreeMap::new();
     for flow in flows {
@@ -270,7 +341,11 @@ async fn measure(
     let (after, taken, cpu_after) = (client.status().await?, start.elapsed().as_secs_f64(), cpu()?);
     let per_second = |name: &str| (counter(&after, name) - counter(&before, name)) / taken;
     let live: u64 = after.coflows.iter().map(|coflow| coflow.live_flows).sum();
-    println!("{what}: {} coflows, {live} flows live at the end", after.coflows.len());
+    println!(
+        "{what}: {} agents, {} coflows, {live} flows live at the end",
+        after.agents.len(),
+        after.coflows.len() as u64 + after.hidden_coflows
+    );
     let planning = after.planning.unwrap_or_default();
     println!(
         "  planning time: {:.3} ms median, {:.3} ms p95; {:.0} plans a second",
@@ -308,15 +383,33 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
     if !(args.seconds >= 0.1 && args.seconds <= 3600.0) {
         return Err(Failure::Input(format!("--seconds {} is not between 0.1 and 3600", args.seconds)));
     }
+    if !(args.join_seconds >= 0.1 && args.join_seconds <= 3600.0) {
+        return Err(Failure::Input(format!(
+            "--join-seconds {} is not between 0.1 and 3600",
+            args.join_seconds
+        )));
+    }
+    if args.leave > 0 && args.leave + 2 > args.agents + args.join {
+        return Err(Failure::Input(format!("--leave {}: two agents stay", args.leave)));
+    }
+    if args.coordinator.is_some() && args.join > 0 {
+        return Err(Failure::Input("--join needs a coordinator that is started here".to_owned()));
+    }
     find_for_hosts(&args.policy)?;
     // Every session is a socket, here and in the coordinator.
     raise_descriptors()?;
+    let watched = free_address()?;
     let (process, address) = match args.coordinator {
         Some(address) => (None, address),
         None => {
             let (address, rate) = (free_address()?, format!("{}bit", args.link_rate.bits_per_sec()));
-            let options = ["--policy", &args.policy, "--link-rate", &rate].map(str::to_owned);
-            (Some(coordinator_at(address, args.agents, &options)?), address)
+            let watched = watched.to_string();
+            let options = ["--policy", &args.policy, "--link-rate", &rate, "--metrics", &watched];
+            let mut options = options.map(str::to_owned).to_vec();
+            if args.join == 0 {
+                options.extend(["--hosts".to_owned(), args.agents.to_string()]);
+            }
+            (Some(open_coordinator(address, &options)?), address)
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -324,6 +417,9 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
     local.block_on(&runtime, async {
         let client = Client::new(ClientConfig { coordinator: Some(address.into()), agent: None, host: 0 });
         let world = connect(args, address).await?;
+        for _ in 0..args.idle_coflows {
+            client.register(CoflowOptions::default()).await?;
+        }
         for _ in 0..args.coflows {
             arrive(&world, &client).await?;
         }
@@ -332,7 +428,29 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
         tokio::time::sleep(WARM_UP).await;
         println!("{} agents, policy {}", args.agents, client.status().await?.policy);
         measure("as planned", &world, &client, process.as_ref(), args.seconds).await?;
-        for host in 0..args.agents as usize {
+        if process.is_some() {
+            let seen = Rc::default();
+            let scraping = tokio::task::spawn_local(scrape(watched, Rc::clone(&seen)));
+            measure("metrics read once a second", &world, &client, process.as_ref(), args.seconds).await?;
+            scraping.abort();
+            let seen = seen.borrow();
+            let millis: Vec<f64> = seen.iter().map(|(secs, _)| secs * 1e3).collect();
+            let bytes = seen.last().map_or(0, |&(_, bytes)| bytes);
+            println!("  an answer: {:.2} ms median, {bytes} bytes", percentile(&millis, 0.5));
+        }
+        if args.join > 0 {
+            let joining = tokio::task::spawn_local(join(Rc::clone(&world), args.clone(), address));
+            let what = format!("{} agents join within {} s", args.join, args.join_seconds);
+            measure(&what, &world, &client, process.as_ref(), args.join_seconds).await?;
+            joining.await??;
+        }
+        if args.leave > 0 {
+            tokio::task::spawn_local(leave(Rc::clone(&world), args.leave));
+            let what = format!("{} agents leave within a second", args.leave);
+            measure(&what, &world, &client, process.as_ref(), args.seconds).await?;
+        }
+        let hosts = world.borrow().sessions.len();
+        for host in 0..hosts {
             tokio::task::spawn_local(flood(Rc::clone(&world), host));
         }
         measure("as fast as it goes", &world, &client, process.as_ref(), args.seconds).await?;

@@ -81,11 +81,16 @@ pub(super) fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
-/// Starts `weir coordinator` on an address, silent.
+/// Starts `weir coordinator` on an address for so many hosts, silent.
 pub(super) fn coordinator(address: SocketAddr, hosts: u32, options: &[String]) -> anyhow::Result<Daemon> {
+    open_coordinator(address, &[&["--hosts".to_owned(), hosts.to_string()], options].concat())
+}
+
+/// The same for hosts that join.
+pub(super) fn open_coordinator(address: SocketAddr, options: &[String]) -> anyhow::Result<Daemon> {
     let mut command = own_command()?;
     command.args(["coordinator", "--bypass", "0", "--listen", &address.to_string()]);
-    command.args(["--hosts", &hosts.to_string()]).args(options).stderr(Stdio::null());
+    command.args(options).stderr(Stdio::null());
     Daemon::start_serving(command, || TcpStream::connect(address).is_ok())
 }
 

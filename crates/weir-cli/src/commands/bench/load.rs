@@ -30,6 +30,11 @@ impl Load {
         Load { random: ChaCha8Rng::seed_from_u64(seed), ports, width: width.max(1), least_bytes }
     }
 
+    /// Coflows from now on are of so many hosts.
+    pub(super) fn set_ports(&mut self, ports: u32) {
+        self.ports = ports;
+    }
+
     /// The flows of the next coflow, `width` of them: senders and receivers are as many as each other, as far
     /// as the width lets them, and every pair has one flow.
     pub(super) fn next(&mut self) -> Vec<LoadFlow> {

@@ -55,6 +55,12 @@ impl PlayedAgent {
         PlayedAgent { host, next_flow: 1, flows: BTreeMap::new(), of_coflow: BTreeMap::new() }
     }
 
+    /// It goes; the coflow of each flow that it served.
+    pub(super) fn leave(&mut self) -> Vec<u64> {
+        self.of_coflow.clear();
+        std::mem::take(&mut self.flows).into_values().map(|flow| flow.coflow).collect()
+    }
+
     /// Its first message.
     pub(super) fn hello(&self) -> v1::Hello {
         let data_address = format!("127.0.0.1:{}", 10_000 + self.host % 50_000);
