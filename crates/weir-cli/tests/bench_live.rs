@@ -41,6 +41,31 @@ fn restarts_are_measured_until_everything_is_known_again() {
 }
 
 #[test]
+fn policies_take_turns_and_sizes_are_known_again() {
+    let small = "bench restart --agents 3 --coflows 20 --blocks 30 --flows 3 --rounds 4 --kill nobody --policy varys,dclas";
+    let said = succeed(&small.split(' ').collect::<Vec<_>>());
+    for part in
+        ["change 1      to dclas, in force", "change 4      to varys, in force", "all coflows unregistered"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // Two changes lead to D-CLAS, which knows none.
+    assert_eq!(said.matches("sizes known never").count(), 2, "{said}");
+}
+
+#[test]
+fn a_cluster_whose_hosts_come_and_go_all_the_time_loses_no_byte() {
+    let said = succeed(&["bench", "churn", "--agents", "10", "--seconds", "8", "--every", "150"]);
+    assert!(said.contains("wrong, lost or hanging: 0"), "{said}");
+    let number = |what: &str| -> f64 {
+        let words: Vec<&str> = said.split([' ', '\n']).collect();
+        let at = words.windows(2).position(|two| two[1].trim_end_matches([',', ';']) == what);
+        at.and_then(|at| words[at].parse().ok()).unwrap_or_else(|| panic!("{what}: {said}"))
+    };
+    assert!(number("gets") > 20.0 && number("killed") > 2.0, "{said}");
+}
+
+#[test]
 fn a_peer_at_its_worst_is_measured_beside_none() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("worst.json");

@@ -75,6 +75,7 @@ impl Cluster {
         let coflow = self.run(&["register", "--flows", "1"], 0);
         self.run(&["put", "data", "--coflow", &coflow], 0);
         self.run(&["get", "data", "copy", "--coflow", &coflow], 1);
+        self.run(&["unregister", &coflow], 0);
         std::fs::remove_file(self.dir.path().join("copy")).unwrap();
     }
 }
@@ -122,7 +123,6 @@ fn what_daemons_show_is_what_the_page_says_and_what_happened() {
     cluster.move_a_block(2_000_000);
     cluster.wait(0, "weir_coflow_bytes_total{policy=\"varys\",bin=\"short-narrow\"} 2000000.0");
     cluster.wait(0, "weir_coflow_cct_seconds_count{policy=\"varys\",bin=\"short-narrow\"} 1");
-    cluster.wait(0, "weir_coordinator_coflows{stage=\"complete\"} 1.0");
     cluster.wait(1, "weir_agent_sent_bytes_total 2000000.0");
     cluster.wait(1, "weir_agent_flows_ended_total{result=\"done\"} 1.0");
     cluster.wait(1, "weir_agent_puts_total{result=\"taken\"} 1.0");
@@ -170,16 +170,9 @@ fn whoever_asks_otherwise_or_not_at_all_is_no_harm() {
     let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "x".repeat(2_000_000));
     assert!(ask(address, &long).map_or(431, |(status, _)| status) >= 400);
     let silent: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
-    let (status, _) = {
-        let end = Instant::now() + LIMIT;
-        loop {
-            match get(address, "/metrics") {
-                Ok(answer) => break answer,
-                Err(error) => assert!(Instant::now() < end, "{error}"),
-            }
-        }
-    };
-    assert_eq!(status, 200);
+    let before = Instant::now();
+    assert_eq!(get(address, "/metrics").unwrap().0, 200);
+    assert!(before.elapsed() < Duration::from_secs(4), "they gave way before their time");
     drop(silent);
     // A thousand looks cost the daemon a few.
     let before = Instant::now();

@@ -6,14 +6,16 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
 
-/// Connections at once; others wait.
+/// Connections at once, or an eighth of the descriptors; for another one the oldest is closed, as whoever watches connects again.
 const MAX_CONNECTIONS: usize = 64;
 /// So long a connection may take to say what it wants,
 const HEADER_LIMIT: Duration = Duration::from_secs(5);
@@ -61,10 +63,11 @@ pub async fn serve(
     look: impl Fn() -> Looked + Send + Sync + 'static,
 ) {
     let watch = Arc::new(Watch { metrics, look, seen: Mutex::new(None) });
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = descriptors.map_or(MAX_CONNECTIONS, |most| (most / 8) as usize).clamp(2, MAX_CONNECTIONS);
+    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     let mut failed: u64 = 0;
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -76,12 +79,18 @@ pub async fn serve(
                 continue;
             }
         };
+        connections.retain(|connection| !connection.is_finished());
+        while connections.len() >= most {
+            connections.pop_front().into_iter().for_each(|oldest| oldest.abort());
+        }
         let watch = Arc::clone(&watch);
-        tokio::spawn(async move {
-            let _place = place;
+        let connection = tokio::spawn(async move {
             let service = service_fn(move |request| {
                 let watch = Arc::clone(&watch);
-                async move { Ok::<_, Infallible>(watch.answer(&request).await) }
+                // Who breaks off does not end a look that others wait for.
+                let answer = tokio::spawn(async move { watch.answer(&request).await });
+                let failed = |_| plain(StatusCode::INTERNAL_SERVER_ERROR, "it could not be answered\n");
+                async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(failed)) }
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -90,10 +99,11 @@ pub async fn serve(
             // Whoever breaks off has his reasons.
             let _ = tokio::time::timeout(CONNECTION_LIMIT, connection).await;
         });
+        connections.push_back(connection.abort_handle());
     }
 }
 
-impl<L: Fn() -> Looked + Send + Sync> Watch<L> {
+impl<L: Fn() -> Looked + Send + Sync + 'static> Watch<L> {
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if request.method() != Method::GET && request.method() != Method::HEAD {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");

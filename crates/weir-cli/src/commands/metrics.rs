@@ -10,10 +10,10 @@ const HEAD: &str = "# Metrics
 |---|---|
 | `/metrics` | what is below, as [OpenMetrics](https://prometheus.io/docs/specs/om/open_metrics_spec/) text |
 | `/healthz` | 200 if the daemon answers within two seconds, else 503: start it anew |
-| `/readyz` | 200 if it takes work, else 503 and why: an agent that is drained, or whose journal's disk does not keep up |
+| `/readyz` | 200 if it takes work, else 503 and why: an agent that is drained, whose journal's disk does not keep up, or whose spool's is full |
 
-Looks are shared: who asks within 200 ms of the last one gets what was seen then. 64 connections are served at once, others wait; each ends
-after two minutes, or five seconds without a request. An agent without its coordinator is ready: it serves, and its flows share as TCP has
+Looks are shared: who asks within 200 ms of the last one gets what was seen then. 64 connections are served at once (fewer where
+descriptors are few); for one more the oldest is closed, and each ends after two minutes, or five seconds without a request. An agent without its coordinator is ready: it serves, and its flows share as TCP has
 them share (`weir_agent_lease`).
 
 How many series there are follows from the code: none has the name of a host, a coflow or a tenant. Prometheus adds which process each is of.

@@ -148,12 +148,16 @@ impl Agent {
     /// does not pass for a new one.
     fn renew_lease(&mut self, now: Time, message: &v1::CoordinatorMessage) {
         let lease = Span::from_millis(message.lease_ms);
-        self.account.hold(now);
         if message.heard_ns == 0 {
             self.lease_end = Some(now + lease);
-            return;
+            return self.account.hold(now);
         }
-        self.lease_end = Some(Time::from_nanos(message.heard_ns).min(now) + lease);
+        let until = Time::from_nanos(message.heard_ns).min(now) + lease;
+        // One that was as long on its way renews nothing.
+        if until > now {
+            self.account.hold(now);
+            self.lease_end = Some(until);
+        }
         let enough = Span::from_nanos(lease.nanos() / CLOCKS_PER_LEASE);
         self.owes_clock |= now.since(self.clock_told) >= enough;
     }

@@ -198,6 +198,7 @@ impl Coordinator {
         if self.was_never_given(id) || self.has_ended(id) {
             return;
         }
+        self.note_end(now, id);
         if self.is_own(id) {
             self.ended.insert(id);
         } else if self.coflows.contains_key(&id) {

@@ -12,7 +12,7 @@ pub const CCT_BOUNDS: [f64; 12] =
 /// Names of bins.
 const BINS: [&str; 4] = ["short-narrow", "long-narrow", "short-wide", "long-wide"];
 
-/// Completed coflows of one policy and bin.
+/// Coflows of one policy and bin that ended after all their flows were done.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Completed {
     /// By completion time: up to each of [`CCT_BOUNDS`], and above.
@@ -78,7 +78,7 @@ pub struct Observed {
     pub uplinks: f64,
     /// By name of the policy that they ended under, and bin.
     pub completed: BTreeMap<(&'static str, &'static str), Completed>,
-    /// Of completed coflows.
+    /// Of coflows that ended.
     pub deadlines: Deadlines,
     /// How often what happened, by name (`EVENTS`).
     pub events: BTreeMap<&'static str, u64>,
@@ -128,7 +128,7 @@ pub const EVENTS: &[(&str, &str)] = &[
     ("unregistered_unsettled", "coflows that ended before all agents had told what receivers have"),
 ];
 
-/// Completed coflows, as long as the process lives.
+/// Coflows that ended after all their flows were done, as long as the process lives.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     completed: BTreeMap<(&'static str, &'static str), Completed>,
@@ -144,9 +144,15 @@ impl CoflowEntry {
 }
 
 impl Coordinator {
-    /// A coflow is complete, for the first time.
-    pub(super) fn note_end(&mut self, id: u64, record: &v1::CoflowRecord) {
+    /// A coflow ends. Those count that this process registered, for of others nobody knows when all was done; and of which nothing
+    /// is under way: one may seem complete before, and go on.
+    pub(super) fn note_end(&mut self, now: Time, id: u64) {
         let Some(coflow) = self.coflows.get(&id) else { return };
+        if !self.is_own(id) || coflow.done_flows() == 0 || coflow.live_flows() > 0 {
+            return;
+        }
+        let record = self.record(now, id);
+        let in_time = record.cct_s <= Span::from_millis(record.deadline_ms).as_secs();
         let ends = &mut self.ends;
         let of = ends.completed.entry((self.policy_info.name, coflow.bin())).or_default();
         let at = CCT_BOUNDS.partition_point(|&bound| bound < record.cct_s);
@@ -154,7 +160,7 @@ impl Coordinator {
         of.sum_s += record.cct_s;
         of.bytes = of.bytes.saturating_add(record.bytes);
         of.flows = of.flows.saturating_add(record.flows);
-        let sum = match (record.deadline_ms, record.admission(), record.met) {
+        let sum = match (record.deadline_ms, record.admission(), in_time) {
             (0, ..) => return,
             (_, v1::Admission::Refused, _) => &mut ends.deadlines.refused,
             (_, _, true) => &mut ends.deadlines.met,

@@ -509,9 +509,6 @@ impl Coordinator {
             self.answer_awaited(id);
         }
         let record = self.record(now, id);
-        if !self.completed.iter().any(|other| other.coflow == id) {
-            self.note_end(id, &record);
-        }
         // It may have seemed complete before: to a coordinator whose agents were not all back.
         self.completed.retain(|other| other.coflow != id);
         self.completed.push_front(record);

@@ -129,6 +129,7 @@ impl DataPlane {
             next_token: LISTENER + 1,
             most_connections: weir_net::connections_within_limit(limits::MAX_DATA_CONNECTIONS),
             accept_again: false,
+            not_accepted: 0,
             next_look: Time::ZERO,
             next_count: Time::ZERO,
             next_sweep: Time::ZERO,
@@ -169,6 +170,8 @@ pub(super) struct Running {
     /// Beyond that, idle connections are closed, or the new one.
     most_connections: usize,
     accept_again: bool,
+    /// How often no connection could be accepted.
+    not_accepted: u64,
     next_look: Time,
     next_count: Time,
     next_sweep: Time,
@@ -426,7 +429,12 @@ impl Running {
                     // Out of descriptors, most likely: idle connections make room. Those waiting are tried again.
                     self.files.clear();
                     if !self.close_idle() {
-                        tracing::warn!(%error, "cannot accept a data connection");
+                        self.not_accepted += 1;
+                        // It is tried hundreds of times a second: each of them is no news.
+                        if self.not_accepted.is_power_of_two() {
+                            let failed = self.not_accepted;
+                            tracing::warn!(%error, failed, "cannot accept a data connection");
+                        }
                     }
                     self.accept_again = true;
                     return;

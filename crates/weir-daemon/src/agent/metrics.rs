@@ -1,13 +1,16 @@
 //! The agent's metrics.
 
 use super::{Command, Commands};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use weir_core::agent::Observed;
 use weir_metrics::{Look, Looked, Metric, PROCESS, Sheet};
 
 const SESSION: Metric = Metric::gauge("weir_agent_session", "1 with a session with a coordinator, else 0");
+const COORDINATOR: Metric =
+    Metric::gauge("weir_agent_has_coordinator", "1 where the agent was told of a coordinator");
 const LEASE: Metric = Metric::gauge(
     "weir_agent_lease",
     "1 while the coordinator's word holds, 0 where flows share as TCP has them share",
@@ -62,6 +65,7 @@ const SIZE: Metric = Metric::gauge(
 /// The agent's metrics.
 pub const METRICS: &[Metric] = &[
     SESSION,
+    COORDINATOR,
     LEASE,
     LEASES_LOST,
     OPEN,
@@ -83,6 +87,8 @@ pub const METRICS: &[Metric] = &[
 /// With those that all processes have.
 pub(super) const ALL: &[&[Metric]] = &[METRICS, PROCESS];
 
+/// With less room puts are refused.
+const LEAST_ROOM: f64 = 1_048_576.0;
 /// How long the disk of the spool may take to say how much room it has.
 const DISK_LIMIT: Duration = Duration::from_millis(500);
 
@@ -96,30 +102,54 @@ pub(crate) struct Said {
 }
 
 /// Looks at the agent whose thread takes these commands.
-pub(super) fn look(commands: &Commands, spool: &Path) -> Looked {
-    let (commands, spool) = (commands.clone(), spool.to_owned());
+pub(super) fn look(commands: &Commands, disk: &Disk, has_coordinator: bool) -> Looked {
+    let (commands, disk) = (commands.clone(), disk.clone());
     Box::pin(async move {
         let (reply, answer) = oneshot::channel();
         if !commands.send(Command::Observe(reply)).await {
             return None;
         }
         let said = answer.await.ok()?;
+        let room = disk.room().await;
         let unready = if said.observed.draining {
             Some("it takes no more blocks: it is drained".to_owned())
         } else if said.is_behind {
             Some("it takes no blocks: the disk of its journal does not keep up".to_owned())
+        } else if room.is_some_and(|[free, _]| free < LEAST_ROOM) {
+            Some("it takes no blocks from memory: the disk of its spool is full".to_owned())
         } else {
             None
         };
-        Some(Look { sheet: sheet(&said, room(spool).await), unready })
+        let mut sheet = sheet(&said, room);
+        sheet.set(&COORDINATOR, f64::from(u8::from(has_coordinator)));
+        Some(Look { sheet, unready })
     })
 }
 
-/// Free bytes and all bytes of a disk, if it answers in time.
-async fn room(path: PathBuf) -> Option<[f64; 2]> {
-    let asked = tokio::task::spawn_blocking(move || rustix::fs::statvfs(&path));
-    let stat = tokio::time::timeout(DISK_LIMIT, asked).await.ok()?.ok()?.ok()?;
-    Some([stat.f_bavail as f64 * stat.f_frsize as f64, stat.f_blocks as f64 * stat.f_frsize as f64])
+/// The disk of a spool.
+#[derive(Clone)]
+pub(super) struct Disk {
+    path: PathBuf,
+    /// Held while it is asked: one that does not answer is not asked again, for each question takes a thread until it does.
+    asking: Arc<Semaphore>,
+}
+
+impl Disk {
+    pub(super) fn new(path: PathBuf) -> Disk {
+        Disk { path, asking: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Free bytes and all bytes, if it answers in time.
+    async fn room(&self) -> Option<[f64; 2]> {
+        let asking = Arc::clone(&self.asking).try_acquire_owned().ok()?;
+        let path = self.path.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            let _asking = asking;
+            rustix::fs::statvfs(&path)
+        });
+        let stat = tokio::time::timeout(DISK_LIMIT, asked).await.ok()?.ok()?.ok()?;
+        Some([stat.f_bavail as f64 * stat.f_frsize as f64, stat.f_blocks as f64 * stat.f_frsize as f64])
+    }
 }
 
 fn sheet(said: &Said, room: Option<[f64; 2]>) -> Sheet {

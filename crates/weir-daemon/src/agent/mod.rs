@@ -274,8 +274,10 @@ pub async fn serve(
     let (queue, inbox) = mpsc::channel(MAX_QUEUED_COMMANDS);
     let commands = Commands { queue, waker: poller.waker() };
     let watched = crate::watching::listen(options.metrics).await?.map(|listener| {
-        let (commands, spool) = (commands.clone(), options.spool.clone());
-        tokio::spawn(weir_metrics::serve(listener, metrics::ALL, move || metrics::look(&commands, &spool)))
+        let (commands, disk) = (commands.clone(), metrics::Disk::new(options.spool.clone()));
+        let has_coordinator = options.coordinator.is_some();
+        let look = move || metrics::look(&commands, &disk, has_coordinator);
+        tokio::spawn(weir_metrics::serve(listener, metrics::ALL, look))
     });
     let relays = options.relays.clone();
     let runtime = tokio::runtime::Handle::current();

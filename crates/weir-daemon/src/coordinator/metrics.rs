@@ -36,16 +36,16 @@ const PLAN_SECONDS: Metric = Metric::histogram(
 const CCT: Metric = Metric::histogram(
     "weir_coflow_cct_seconds",
     "Completion times of coflows, from the first get to the last byte acknowledged, by the policy that was in force at the end \
-     and the bin (Varys, Table 4)",
+     and the bin (Varys, Table 4). A coflow counts when it ends (unregistered, or by its lease) and nothing of it is under way; not \
+     if an earlier process of the coordinator registered it",
 )
 .by(&["policy", "bin"]);
-const BYTES: Metric =
-    Metric::counter("weir_coflow_bytes", "Bytes of completed coflows").by(&["policy", "bin"]);
+const BYTES: Metric = Metric::counter("weir_coflow_bytes", "Bytes of these coflows").by(&["policy", "bin"]);
 const COMPLETED_FLOWS: Metric =
-    Metric::counter("weir_coflow_flows", "Flows of completed coflows").by(&["policy", "bin"]);
+    Metric::counter("weir_coflow_flows", "Flows of these coflows").by(&["policy", "bin"]);
 const DEADLINES: Metric = Metric::counter(
     "weir_coflow_deadlines",
-    "Completed coflows with a deadline: let in and in time (met), let in and late (missed), or refused",
+    "Of these coflows those with a deadline: let in and in time (met), let in and late (missed), or refused",
 )
 .by(&["result"]);
 const EVENTS: Metric = Metric::counter("weir_coordinator_events", "What happened, by name").by(&["event"]);

@@ -1,5 +1,6 @@
 //! `weir bench`: measurements on this machine.
 
+mod churn;
 mod coordinator;
 mod daemons;
 mod deciding;
@@ -39,6 +40,8 @@ pub(crate) enum BenchCommand {
     Relay(relay::RelayArgs),
     /// Processes are killed under load and started again: when everything is known again, journals, memory
     Restart(restart::RestartArgs),
+    /// Hosts join, are drained, leave, are killed and come back while coflows move: whether every byte arrives
+    Churn(churn::ChurnArgs),
     /// Puts a second and the time to a first byte, by what a put that was answered for outlives
     Puts(puts::PutsArgs),
     /// The processor time of a flow, by who takes it
@@ -62,6 +65,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Sites(args) => sites::sites(&args),
         BenchCommand::Relay(args) => relay::relay(&args),
         BenchCommand::Restart(args) => restart::restart(&args),
+        BenchCommand::Churn(args) => churn::churn(&args),
         BenchCommand::Puts(args) => puts::puts(&args),
         BenchCommand::Gets(args) => gets::gets(&args),
         BenchCommand::SlowReader(args) => slow_reader::slow_reader(&args),
