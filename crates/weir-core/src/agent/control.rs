@@ -153,10 +153,9 @@ impl Agent {
             return self.account.hold(now);
         }
         let until = Time::from_nanos(message.heard_ns).min(now) + lease;
-        // One that was as long on its way renews nothing.
+        self.lease_end = Some(until);
         if until > now {
             self.account.hold(now);
-            self.lease_end = Some(until);
         }
         let enough = Span::from_nanos(lease.nanos() / CLOCKS_PER_LEASE);
         self.owes_clock |= now.since(self.clock_told) >= enough;

@@ -19,8 +19,11 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// A lease ended.
+    /// A lease ended, if there was one.
     pub(super) fn lapse(&mut self, now: Time) {
+        if self.open_since.is_some() {
+            return;
+        }
         self.leases_lost = self.leases_lost.saturating_add(1);
         self.open_since = Some(now);
     }

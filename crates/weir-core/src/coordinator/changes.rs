@@ -69,6 +69,8 @@ impl Coordinator {
         if let Some(joining) = change.joining {
             self.handle_network(now, joining);
         }
+        // Who has not come back since the last one is waited for no more.
+        self.returning.clear();
         let is_same = change.policy.name == self.policy_name;
         if is_same && change.tuning == self.config.tuning {
             return;

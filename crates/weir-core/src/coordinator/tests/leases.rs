@@ -89,6 +89,7 @@ fn an_agent_that_was_stopped_believes_nothing_that_waited_for_it() {
         distant.pair.agents[0].handle_timeout(now);
         assert_eq!(distant.pair.rate(0, flow), f64::INFINITY);
     }
+    assert_eq!(distant.pair.agents[0].observe(now).leases_lost, 1);
 }
 
 #[test]
