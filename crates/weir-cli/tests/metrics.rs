@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::process::{Process, weir};
+use support::small_disk::SmallDisk;
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -195,6 +196,35 @@ fn whoever_asks_otherwise_or_not_at_all_is_no_harm() {
         !taken.status.success() && said.contains(&format!("cannot listen on {address} for metrics")),
         "{said}"
     );
+}
+
+#[test]
+fn an_agent_whose_spool_is_full_is_not_ready_until_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(&dir.path().join("spool"), "4m") else { return };
+    let address = free_address();
+    let mut command = weir(&["agent", "--host", "full", "--listen", "127.0.0.1:0", "--metrics", &address]);
+    let _agent = Process::spawn(command.arg("--spool").arg(disk.path()).stderr(Stdio::null()));
+    let wait = |status: u16| {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let answer = get(&address, "/readyz");
+            if answer.as_ref().is_ok_and(|answer| answer.0 == status) {
+                return answer.unwrap().1;
+            }
+            assert!(Instant::now() < end, "{answer:?} and not {status}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    wait(200);
+    disk.fill();
+    let why = wait(503);
+    assert!(why.contains("the disk of its spool is full"), "{why}");
+    assert_eq!(get(&address, "/healthz").unwrap().0, 200);
+    let (_, text) = get(&address, "/metrics").unwrap();
+    assert!(text.contains("weir_agent_has_coordinator 0.0"), "{text}");
+    disk.free();
+    wait(200);
 }
 
 /// Where a Prometheus is, if there is one.

@@ -160,3 +160,29 @@ fn check_names(name_of_document: &str, code: &str) {
         assert!(defined, "docs/{name_of_document}: no function or test `{name}`");
     }
 }
+
+/// What is counted is served to those who watch, by this table.
+#[test]
+fn the_table_of_events_has_all_that_the_coordinator_counts_and_no_more() {
+    let here = "crates/weir-core/src/coordinator";
+    let code: String = std::fs::read_dir(root().join(here))
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|file| file.extension().is_some_and(|kind| kind == "rs") && !file.ends_with("observing.rs"))
+        .map(|file| std::fs::read_to_string(file).unwrap())
+        .collect();
+    let calls = code.split("self.count").skip(1).map(|rest| rest.split(';').next().unwrap());
+    let counted: BTreeSet<&str> = calls
+        .filter(|call| call.starts_with('(') || call.starts_with("_many("))
+        .flat_map(|call| call.split('"').skip(1).step_by(2))
+        .collect();
+    let table = std::fs::read_to_string(root().join(here).join("observing.rs")).unwrap();
+    let table = table.split("pub const EVENTS").nth(1).unwrap().split("];").next().unwrap();
+    let named: BTreeSet<&str> =
+        table.split("(\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let multi: BTreeSet<&str> =
+        table.split("(\n        \"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let named: BTreeSet<&str> = named.union(&multi).copied().collect();
+    assert!(named.len() > 30);
+    assert_eq!(counted, named);
+}

@@ -12,7 +12,7 @@
 mod process;
 mod server;
 
-pub use process::PROCESS;
+pub use process::{PROCESS, cpu_seconds, resident_bytes};
 pub use server::{Look, Looked, serve};
 
 use prometheus_client::collector::Collector;

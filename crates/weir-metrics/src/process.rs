@@ -12,10 +12,10 @@ pub const PROCESS: &[Metric] = &[
 
 /// What can be read is set.
 pub(crate) fn fill(sheet: &mut Sheet) {
-    if let Some(seconds) = cpu_seconds() {
+    if let Some(seconds) = cpu_seconds("self") {
         sheet.set(&PROCESS[0], seconds);
     }
-    if let Some(bytes) = resident_bytes() {
+    if let Some(bytes) = resident_bytes("self") {
         sheet.set(&PROCESS[1], bytes);
     }
     if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
@@ -28,16 +28,18 @@ pub(crate) fn fill(sheet: &mut Sheet) {
     }
 }
 
-fn cpu_seconds() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, in parentheses, may have spaces in it; times are the 14th and 15th field.
+/// Processor time in seconds that a process has taken so far, user and system, by its number or `self`; `None` if there is none.
+pub fn cpu_seconds(process: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may have spaces in it; times are the 14th and 15th field, in clock ticks (proc(5)).
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
     Some((ticks()? + ticks()?) / rustix::param::clock_ticks_per_second() as f64)
 }
 
-fn resident_bytes() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+/// Bytes of a process that are in memory, by its number or `self`; `None` if there is none.
+pub fn resident_bytes(process: &str) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
     let pages: f64 = text.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as f64)
 }

@@ -164,7 +164,7 @@ fn span(text: &str, unit_secs: f64, most: f64) -> Result<Span, String> {
 /// Calls to change settings that may wait.
 const MAX_CHANGE_CALLS: usize = 16;
 /// Files of settings, and the topology, are read within this time, or count as unreadable.
-const READ_LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const READ_LIMIT: Duration = Duration::from_secs(5);
 /// Settings that say what an open network is like.
 const OF_NETWORK: [&str; 3] = ["link-rate", "topology", "known-hosts-only"];
 /// Most hosts of one coordinator.

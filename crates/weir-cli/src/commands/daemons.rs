@@ -1,6 +1,6 @@
 //! `weir agent`, the task that `weir live` drives, and what all daemons do.
 
-use super::coordinator::millis;
+use super::coordinator::{READ_LIMIT, millis};
 use crate::logging::{LogArgs, PROCESS};
 use crate::settings::Running;
 use crate::{Cli, Failure};
@@ -255,7 +255,10 @@ pub(crate) fn obey_hangups(who: &'static str) -> Result<(), Failure> {
                 let again = reading.again()?;
                 Ok((crate::logging::showing(again.value("log"))?, again))
             };
-            match tokio::task::spawn_blocking(read).await {
+            // Files may be on a disk that does not answer: they are as before then.
+            let read = tokio::time::timeout(READ_LIMIT, tokio::task::spawn_blocking(read)).await;
+            let late = || Ok(Err(format!("the files were not read within {} s", READ_LIMIT.as_secs())));
+            match read.unwrap_or_else(|_| late()) {
                 Ok(Ok((show, again))) => {
                     show();
                     again.changed.iter().for_each(|one| begins(&format!("{who}: {one}")));

@@ -144,11 +144,12 @@ impl CoflowEntry {
 }
 
 impl Coordinator {
-    /// A coflow ends. Those count that this process registered, for of others nobody knows when all was done; and of which nothing
-    /// is under way: one may seem complete before, and go on.
+    /// A coflow ends. Those count that this process registered, for of others nobody knows when all was done; and of which every
+    /// flow that was asked for, or announced, is done: one may seem complete before, and go on, and one that is given up is none.
     pub(super) fn note_end(&mut self, now: Time, id: u64) {
         let Some(coflow) = self.coflows.get(&id) else { return };
-        if !self.is_own(id) || coflow.done_flows() == 0 || coflow.live_flows() > 0 {
+        let all = coflow.opened.max(coflow.options.flows).max(1);
+        if !self.is_own(id) || coflow.live_flows() > 0 || coflow.done_flows() < all {
             return;
         }
         let record = self.record(now, id);

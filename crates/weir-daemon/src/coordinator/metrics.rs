@@ -36,7 +36,7 @@ const PLAN_SECONDS: Metric = Metric::histogram(
 const CCT: Metric = Metric::histogram(
     "weir_coflow_cct_seconds",
     "Completion times of coflows, from the first get to the last byte acknowledged, by the policy that was in force at the end \
-     and the bin (Varys, Table 4). A coflow counts when it ends (unregistered, or by its lease) and nothing of it is under way; not \
+     and the bin (Varys, Table 4). A coflow counts when it ends (unregistered, or by its lease) and all its flows are done; not \
      if an earlier process of the coordinator registered it",
 )
 .by(&["policy", "bin"]);

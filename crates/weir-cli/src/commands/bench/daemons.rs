@@ -58,9 +58,9 @@ impl Daemon {
 
     /// Resident bytes.
     pub(super) fn memory(&self) -> anyhow::Result<f64> {
-        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.0.id()))?;
-        let pages = text.split_whitespace().nth(1).context("statm has a second field")?.parse::<f64>()?;
-        Ok(pages * rustix::param::page_size() as f64)
+        let process = self.0.id().to_string();
+        weir_metrics::resident_bytes(&process)
+            .with_context(|| format!("/proc/{process}/statm cannot be read"))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Gets one block again and again on several streams, and says how much arrived.
 
 use crate::Failure;
+use anyhow::Context;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -82,13 +83,7 @@ pub(crate) fn receive(args: &ReceiveArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// CPU seconds a process has used so far, user and system, by its number or `self`.
+/// Processor time that a process has taken so far, by its number or `self`.
 pub(crate) fn cpu_seconds(process: &str) -> anyhow::Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // After the name in brackets come the fields from the third on; user and system time are the
-    // fourteenth and fifteenth, in clock ticks (proc(5)).
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let ticks: f64 =
-        fields.split_ascii_whitespace().skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
-    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+    weir_metrics::cpu_seconds(process).with_context(|| format!("/proc/{process}/stat cannot be read"))
 }

@@ -16,6 +16,7 @@ mod holders;
 mod joining;
 mod leases;
 mod noise;
+mod observing;
 mod offers;
 mod pauses;
 mod readiness;
