@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use weir_client::{Client, ClientConfig, CoflowOptions, GetOptions, StatusReply};
 use weir_model::Rate;
-use weir_testbed::{Bed, BedConfig, Place};
+use weir_testbed::{Bed, BedLinks, Place};
 
 const LINK_RATE_BPS: u64 = 100_000_000;
 /// What the coordinator plans with on a free link, in payload bytes per second.
@@ -122,7 +122,7 @@ fn a_plan_makes_room_for_traffic_that_nobody_told_weir_of() {
     if !rustix::process::geteuid().is_root() {
         return eprintln!("SKIPPED: network namespaces with shaped links need root here");
     }
-    let bed = Bed::create(&BedConfig { hosts: 3, link_rate_bps: LINK_RATE_BPS }).unwrap();
+    let bed = Bed::create(&BedLinks::equal(3, LINK_RATE_BPS)).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let weir = Weir::start(&bed, dir.path());
     let (runtime, receiver) = weir.client(&bed, dir.path(), 1);

@@ -9,7 +9,7 @@ use std::io::{Read, Seek};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use weir_testbed::{Bed, BedConfig, Place, enter_user_namespace};
+use weir_testbed::{Bed, BedLinks, Place, enter_user_namespace};
 
 #[path = "../tests/bed/traffic.rs"]
 mod traffic;
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     let (hosts, rate_mbit, seconds) = (number(16)?, number(100)?, number(5)?);
     println!("rights: {:?}", enter_user_namespace()?);
 
-    let config = BedConfig { hosts: usize::try_from(hosts)?, link_rate_bps: rate_mbit * 1_000_000 };
+    let config = BedLinks::equal(usize::try_from(hosts)?, rate_mbit * 1_000_000);
     let start = Instant::now();
     let bed = Bed::create(&config)?;
     println!("{hosts} hosts at {rate_mbit} Mbit/s came up in {:.3} s", start.elapsed().as_secs_f64());

@@ -9,33 +9,24 @@ use std::sync::Mutex;
 use std::thread;
 
 use crate::error::BedError;
+use crate::links::{BedLinks, Rates, check_rate};
 use crate::namespace::Namespace;
 use crate::places::{Place, Places};
 use crate::process;
 use crate::shape;
 use crate::tool::Tools;
-use crate::topology::{self, HOST_LINK, MAX_HOSTS};
+use crate::topology::{self, HOST_LINK};
 
 /// Hosts are configured by this many threads at a time (each mostly waits for a tool).
 const SETUP_THREADS: usize = 4;
 
-/// What a bed should be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BedConfig {
-    /// Number of hosts, 1 to [`MAX_HOSTS`], the control host not counted.
-    pub hosts: usize,
-    /// Rate of each direction of each host's link, in bits per second on the wire without preamble and
-    /// frame gap (so TCP can use 1448/1514 of it, 95.6 %).
-    pub link_rate_bps: u64,
-}
-
-/// What passed over a host's link since the bed was created, as the host sees it. Counted behind the
+/// What passed over a link since the bed was created, as its host or rack sees it. Counted behind the
 /// shaper, in bytes of Ethernet frames; of segments sent in one piece only the first header counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LinkCounters {
-    /// Bytes the host sent.
+    /// Bytes that the host or rack sent.
     pub sent_bytes: u64,
-    /// Bytes that went towards the host.
+    /// Bytes that went towards it.
     pub received_bytes: u64,
 }
 
@@ -44,7 +35,7 @@ pub struct LinkCounters {
 /// except for grandchildren of the owner, which the next [`Bed::create`] sweeps away.
 #[derive(Debug)]
 pub struct Bed {
-    config: BedConfig,
+    links: BedLinks,
     tools: Tools,
     places: Places,
     switch: Namespace,
@@ -57,18 +48,18 @@ impl Bed {
     ///
     /// # Errors
     /// [`BedError`] says what is missing: a tool, a right, a kernel feature.
-    pub fn create(config: &BedConfig) -> Result<Self, BedError> {
-        check(config)?;
+    pub fn create(links: &BedLinks) -> Result<Self, BedError> {
+        links.check()?;
         let tools = Tools::find()?;
         Self::sweep_stale();
-        let mut namespaces = Namespace::create_many(config.hosts + 2)?;
+        let mut namespaces = Namespace::create_many(links.hosts.len() + 2)?;
         let switch = namespaces.pop().expect("create_many made hosts + 2 >= 3");
         let counters = switch
             .run(|| File::open("/proc/thread-self/net/dev"))
             .and_then(|file| file)
             .map_err(BedError::os("open the switch's link counters"))?;
         let (places, counters) = (Places::new(namespaces)?, Mutex::new(counters));
-        let bed = Self { config: config.clone(), tools, switch, places, counters };
+        let bed = Self { links: links.clone(), tools, switch, places, counters };
         bed.connect()?;
         Ok(bed)
     }
@@ -83,7 +74,7 @@ impl Bed {
     /// Number of hosts, the control host not counted.
     #[must_use]
     pub fn hosts(&self) -> usize {
-        self.config.hosts
+        self.links.hosts.len()
     }
 
     /// IPv4 address of a host.
@@ -137,10 +128,12 @@ impl Bed {
         check_rate(link_rate_bps)?;
         let place = Place::Host(host);
         let namespace = self.places.namespace(place)?;
-        let burst = shape::burst_bytes(self.config.link_rate_bps);
-        let line = |device: &str| [shape::change_rate(device, link_rate_bps, burst)];
-        self.tools.tc.batch(namespace, &place.to_string(), &line(HOST_LINK))?;
-        self.tools.tc.batch(&self.switch, "the switch", &line(&topology::port(place)))
+        let Rates { up_bps, down_bps } = self.links.hosts[host].rates;
+        let line = |device: &str, made_for: u64| {
+            [shape::change_rate(device, link_rate_bps, shape::burst_bytes(made_for))]
+        };
+        self.tools.tc.batch(namespace, &place.to_string(), &line(HOST_LINK, up_bps))?;
+        self.tools.tc.batch(&self.switch, "the switch", &line(&topology::port(place), down_bps))
     }
 
     /// What passed over a host's link so far.
@@ -149,6 +142,22 @@ impl Bed {
     /// [`BedError::NoSuchHost`]; [`BedError::Os`] if the kernel's table cannot be read.
     pub fn link_counters(&self, host: usize) -> Result<LinkCounters, BedError> {
         self.places.namespace(Place::Host(host))?;
+        self.counters(&topology::port(Place::Host(host)))
+    }
+
+    /// What passed over the link between a rack and the core so far.
+    ///
+    /// # Errors
+    /// [`BedError::Config`]: there is no such rack; [`BedError::Os`] if the kernel's table cannot be read.
+    pub fn rack_counters(&self, rack: usize) -> Result<LinkCounters, BedError> {
+        let racks = self.links.racks.len();
+        if rack >= racks {
+            return Err(BedError::Config(format!("the bed has {racks} racks, there is no rack {rack}")));
+        }
+        self.counters(&topology::rack_port(rack))
+    }
+
+    fn counters(&self, port: &str) -> Result<LinkCounters, BedError> {
         let mut table = String::new();
         {
             let mut file = self.counters.lock().unwrap_or_else(|poison| poison.into_inner());
@@ -156,25 +165,21 @@ impl Bed {
                 .and_then(|()| file.read_to_string(&mut table))
                 .map_err(BedError::os("read the switch's link counters"))?;
         }
-        port_counters(&table, &topology::port(Place::Host(host))).ok_or_else(|| {
-            BedError::os(format!("the switch has no port to host {host}"))(io::Error::from(
-                io::ErrorKind::NotFound,
-            ))
+        port_counters(&table, port).ok_or_else(|| {
+            BedError::os(format!("the switch has no port {port}"))(io::Error::from(io::ErrorKind::NotFound))
         })
     }
 
     /// Links, addresses and shapers, in empty namespaces.
     fn connect(&self) -> Result<(), BedError> {
-        let (hosts, rate) = (self.config.hosts, self.config.link_rate_bps);
+        let links = &self.links;
         let paths: Vec<String> = self.places.namespaces().iter().map(Namespace::path).collect();
-        let ends = topology::places(hosts).zip(paths.iter().map(String::as_str));
-        self.tools.ip.batch(&self.switch, "the switch", &topology::switch_links(ends))?;
-        self.tools.bridge.batch(&self.switch, "the switch", &topology::switch_addresses(hosts))?;
-        let limit = shape::queue_limit_bytes(rate);
-        let ports = (0..hosts).flat_map(|host| shape::shape(&topology::port(Place::Host(host)), rate, limit));
-        self.tools.tc.batch(&self.switch, "the switch", &ports.collect::<Vec<_>>())?;
+        let ends = topology::places(links.hosts.len()).zip(paths.iter().map(String::as_str));
+        self.tools.ip.batch(&self.switch, "the switch", &topology::switch_links(links, ends))?;
+        self.tools.bridge.batch(&self.switch, "the switch", &topology::switch_addresses(links))?;
+        self.tools.tc.batch(&self.switch, "the switch", &topology::switch_shapes(links))?;
 
-        let all: Vec<Place> = topology::places(hosts).collect();
+        let all: Vec<Place> = topology::places(links.hosts.len()).collect();
         thread::scope(|scope| {
             let shares = all.chunks(all.len().div_ceil(SETUP_THREADS));
             let workers: Vec<_> = shares
@@ -189,30 +194,16 @@ impl Bed {
     fn connect_host(&self, place: Place) -> Result<(), BedError> {
         let namespace = self.places.namespace(place)?;
         let subject = place.to_string();
-        self.tools.ip.batch(namespace, &subject, &topology::host_links(place, self.config.hosts))?;
+        self.tools.ip.batch(namespace, &subject, &topology::host_links(place, self.links.hosts.len()))?;
         match place {
-            Place::Host(_) => {
-                let lines = shape::shape(HOST_LINK, self.config.link_rate_bps, shape::HOST_QUEUE_BYTES);
+            Place::Host(host) => {
+                let rate = self.links.hosts[host].rates.up_bps;
+                let lines = shape::shape(HOST_LINK, rate, shape::HOST_QUEUE_BYTES);
                 self.tools.tc.batch(namespace, &subject, &lines)
             }
             Place::Control => Ok(()),
         }
     }
-}
-
-fn check(config: &BedConfig) -> Result<(), BedError> {
-    if config.hosts == 0 || config.hosts > MAX_HOSTS {
-        return Err(BedError::Config(format!("{} hosts; 1 to {MAX_HOSTS} are possible", config.hosts)));
-    }
-    check_rate(config.link_rate_bps)
-}
-
-pub(crate) fn check_rate(link_rate_bps: u64) -> Result<(), BedError> {
-    let (lowest, highest) = (shape::MIN_LINK_RATE_BPS, shape::MAX_LINK_RATE_BPS);
-    if (lowest..=highest).contains(&link_rate_bps) {
-        return Ok(());
-    }
-    Err(BedError::Config(format!("link rate {link_rate_bps} bit/s; {lowest} to {highest} are possible")))
 }
 
 /// Finds a port in `/proc/net/dev`. Columns after the name: eight about receiving, bytes first, then those
@@ -235,13 +226,5 @@ mod tests {
         let expected = LinkCounters { sent_bytes: 100, received_bytes: 300 };
         assert_eq!(port_counters(table, "p1"), Some(expected));
         assert_eq!(port_counters(table, "p2"), None);
-    }
-
-    #[test]
-    fn configuration_out_of_range_is_refused_before_anything_is_made() {
-        let refused = |hosts, link_rate_bps| check(&BedConfig { hosts, link_rate_bps }).is_err();
-        assert!(refused(0, 100_000_000) && refused(MAX_HOSTS + 1, 100_000_000));
-        assert!(refused(2, 999_999) && refused(2, 10_000_000_001));
-        assert!(!refused(MAX_HOSTS, 100_000_000));
     }
 }

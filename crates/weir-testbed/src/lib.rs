@@ -8,7 +8,8 @@
 //!   host N-1 ...              |        |--- pc === eth0  control host, not shaped
 //! ```
 //!
-//! A [`SiteBed`] has hosts at several sites, and shaped links between these.
+//! Hosts may be below racks, whose links to the core are shaped, too: a bridge for each rack, and two HTBs between it
+//! and the core's bridge. A [`SiteBed`] has hosts at several sites, and shaped links between these.
 //!
 //! Nothing of a [`Bed`] shows in the machine's own network: all namespaces are anonymous, held by open
 //! files of the owner and by the processes inside, so the kernel removes them when both are gone, however
@@ -20,6 +21,7 @@
 
 mod bed;
 mod error;
+mod links;
 pub mod live;
 mod namespace;
 mod places;
@@ -30,8 +32,9 @@ mod sites;
 mod tool;
 mod topology;
 
-pub use bed::{Bed, BedConfig, LinkCounters};
+pub use bed::{Bed, LinkCounters};
 pub use error::{BedError, RightsError};
+pub use links::{BedLinks, HostLinks, MAX_RACKS, Rates};
 pub use places::Place;
 pub use rights::{Rights, enter_user_namespace, give_user_namespace, has_rights};
 pub use shape::{DSCP_CONTROL_TOS, MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, QUEUE_DELAY_MS, queue_limit_bytes};

@@ -1,14 +1,18 @@
 //! Addresses and links of a bed, as lines for `ip` and `bridge`. Pure: nothing here touches the system.
+//!
+//! The core, and the switch of each rack, are bridges in one namespace; a pair of devices joins each rack to the core.
 
 use std::net::Ipv4Addr;
 
+use crate::links::{BedLinks, Rates};
 use crate::places::Place;
+use crate::shape::{queue_limit_bytes, shape};
 
 /// Most hosts a bed may have: every host knows every other one, so set-up work grows with the square.
 pub const MAX_HOSTS: usize = 250;
 
-/// Name of the bridge in the switch's namespace.
-const BRIDGE: &str = "sw0";
+/// Name of the core's bridge.
+const CORE: &str = "sw0";
 
 /// Name of the link inside every host.
 pub(crate) const HOST_LINK: &str = "eth0";
@@ -41,38 +45,87 @@ pub(crate) fn port(place: Place) -> String {
     }
 }
 
+/// Name of the core's port to a rack.
+pub(crate) fn rack_port(rack: usize) -> String {
+    format!("d{rack}")
+}
+
+/// Name of a rack's port to the core.
+fn core_port(rack: usize) -> String {
+    format!("u{rack}")
+}
+
+/// Name of the bridge that a host hangs on.
+fn bridge(rack: Option<usize>) -> String {
+    rack.map_or_else(|| CORE.to_owned(), |rack| format!("r{rack}"))
+}
+
 /// All places of a bed, hosts first.
 pub(crate) fn places(hosts: usize) -> impl Iterator<Item = Place> + Clone {
     (0..hosts).map(Place::Host).chain([Place::Control])
 }
 
-/// `ip` lines, run in the switch: the bridge, and a link to the namespace of each place.
+/// `ip` lines, run in the switch: the bridges, links between them, and a link to the namespace of each place.
 ///
-/// The bridge learns and floods nothing. A frame to a host that has not spoken yet would otherwise be
-/// copied to all ports and take bandwidth of hosts that it does not concern.
-pub(crate) fn switch_links<'a>(namespaces: impl Iterator<Item = (Place, &'a str)>) -> Vec<String> {
-    let mut lines =
-        vec!["link set lo up".into(), format!("link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0")];
+/// Bridges learn and flood nothing. A frame to a host that has not spoken yet would otherwise be copied to all ports and
+/// take bandwidth of hosts that it does not concern.
+pub(crate) fn switch_links<'a>(
+    links: &BedLinks,
+    namespaces: impl Iterator<Item = (Place, &'a str)>,
+) -> Vec<String> {
+    let mut lines = vec!["link set lo up".to_owned()];
+    let bridges = || (0..links.racks.len()).map(Some).chain([None]).map(bridge);
+    lines.extend(bridges().map(|name| format!("link add {name} type bridge stp_state 0 mcast_snooping 0")));
+    let join = |port: &str, bridge: &str| {
+        [
+            format!("link set {port} master {bridge} up"),
+            format!(
+                "link set {port} type bridge_slave learning off flood off mcast_flood off bcast_flood off"
+            ),
+        ]
+    };
     for (place, namespace) in namespaces {
         let (port, mac) = (port(place), hardware_address(place));
         lines.push(format!(
             "link add {port} type veth \
              peer name {HOST_LINK} address {mac} netns {namespace}"
         ));
-        lines.push(format!("link set {port} master {BRIDGE} up"));
-        lines.push(format!(
-            "link set {port} type bridge_slave learning off flood off mcast_flood off bcast_flood off"
-        ));
+        lines.extend(join(&port, &bridge(links.rack_of(place))));
     }
-    lines.push(format!("link set {BRIDGE} up"));
+    for rack in 0..links.racks.len() {
+        let (up, down) = (core_port(rack), rack_port(rack));
+        lines.push(format!("link add {up} type veth peer name {down}"));
+        lines.extend(join(&up, &bridge(Some(rack))));
+        lines.extend(join(&down, CORE));
+    }
+    lines.extend(bridges().map(|name| format!("link set {name} up")));
     lines
 }
 
-/// `bridge` lines, run in the switch: which hardware address is behind which port.
-pub(crate) fn switch_addresses(hosts: usize) -> Vec<String> {
-    places(hosts)
-        .map(|place| format!("fdb add {} dev {} master static", hardware_address(place), port(place)))
-        .collect()
+/// `bridge` lines, run in the switch: behind which port of each bridge a hardware address is.
+pub(crate) fn switch_addresses(links: &BedLinks) -> Vec<String> {
+    let mut lines = Vec::new();
+    for place in places(links.hosts.len()) {
+        let (mac, own) = (hardware_address(place), links.rack_of(place));
+        let mut behind = |port: String| lines.push(format!("fdb add {mac} dev {port} master static"));
+        behind(port(place));
+        if let Some(rack) = own {
+            behind(rack_port(rack));
+        }
+        (0..links.racks.len()).filter(|&rack| own != Some(rack)).map(core_port).for_each(behind);
+    }
+    lines
+}
+
+/// `tc` lines, run in the switch: the links to the hosts, and those between racks and core.
+pub(crate) fn switch_shapes(links: &BedLinks) -> Vec<String> {
+    let line = |port: String, rate: u64| shape(&port, rate, queue_limit_bytes(rate));
+    let hosts = links.hosts.iter().enumerate();
+    let hosts = hosts.flat_map(|(host, links)| line(port(Place::Host(host)), links.rates.down_bps));
+    let racks = links.racks.iter().enumerate().flat_map(|(rack, &Rates { up_bps, down_bps })| {
+        [line(core_port(rack), up_bps), line(rack_port(rack), down_bps)].concat()
+    });
+    hosts.chain(racks).collect()
 }
 
 /// `ip` lines, run in `place`: its address, and the hardware address of everyone else (nobody needs ARP,
@@ -97,6 +150,30 @@ pub(crate) fn host_links(place: Place, hosts: usize) -> Vec<String> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn every_bridge_knows_one_way_to_every_place() {
+        let mut links = BedLinks::equal(5, 100_000_000);
+        links.racks = vec![Rates::both(50_000_000); 2];
+        for (host, rack) in [(0, 0), (1, 1), (3, 1)] {
+            links.hosts[host].rack = Some(rack);
+        }
+        let known = switch_addresses(&links);
+        let on = |bridge: Option<usize>| -> Vec<String> {
+            let hosts = places(5).filter(|place| links.rack_of(*place) == bridge).map(port);
+            hosts
+                .chain(bridge.map_or_else(|| vec![rack_port(0), rack_port(1)], |rack| vec![core_port(rack)]))
+                .collect()
+        };
+        for bridge in [None, Some(0), Some(1)] {
+            for place in places(5) {
+                let ways = on(bridge).into_iter().filter(|port| {
+                    known.contains(&format!("fdb add {} dev {port} master static", hardware_address(place)))
+                });
+                assert_eq!(ways.count(), 1, "{place} from {bridge:?}");
+            }
+        }
+    }
 
     #[test]
     fn no_two_places_share_an_address() {

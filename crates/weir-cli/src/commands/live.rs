@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Span, Time};
 use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
-use weir_testbed::{Bed, BedConfig, BedError};
+use weir_testbed::{Bed, BedError, BedLinks};
 use weir_trace::{Expected, Scenario};
 
 /// Name on the command line for no Weir at all.
@@ -45,7 +45,7 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "RATE", default_value = "100mbit")]
     link_rate: Rate,
     /// File of hosts and their links (docs/hosts.md), in place of --hosts and --link-rate: a host of the bed for each of the file, in
-    /// its order. Links are alike both ways, and there are no racks
+    /// its order
     #[arg(long, value_name = "FILE", conflicts_with_all = ["hosts", "scenario"])]
     topology: Option<PathBuf>,
     /// Share of the links' payload rate the coordinator plans with
@@ -87,10 +87,7 @@ struct Work {
     seed: Option<u64>,
     /// What was cut out of the trace; none of a scenario.
     cut: Option<Cut>,
-    hosts: u32,
-    /// Where they are not alike: of each host's links, and that of the fastest.
-    link_rates: Option<Vec<Rate>>,
-    link_rate: Rate,
+    links: BedLinks,
     coflows: Vec<CoflowSpec>,
     fabric: Fabric,
     /// Expected completion times in seconds, by policy and coflow.
@@ -112,18 +109,12 @@ impl Work {
         if !args.slice.is_given() {
             println!("{}", piece.announcement(&args.trace));
         }
-        let link_rates = args.topology.as_deref().map(workload::bed_rates).transpose()?;
-        let fastest = link_rates.iter().flatten().copied().fold(Rate::ZERO, |a, b| if b > a { b } else { a });
-        let link_rate = if link_rates.is_some() { fastest } else { args.link_rate };
-        let hosts = link_rates.as_ref().map_or(args.hosts, |rates| rates.len() as u32);
-        // No coflow takes longer alone than it may, on the slowest links either.
-        let slowest = link_rates.iter().flatten().copied().fold(link_rate, |a, b| if b < a { b } else { a });
-        let mut coflows = workload::cut(&coflows, &piece, hosts, slowest)?;
-        let payload: Vec<Rate> = match &link_rates {
-            Some(rates) => rates.iter().map(|rate| rate.payload()).collect(),
-            None => vec![link_rate.payload(); hosts as usize],
+        let (links, fabric) = match &args.topology {
+            Some(path) => workload::bed_links(path)?,
+            None => (equal(args.hosts, args.link_rate), big_switch(args.hosts, args.link_rate)?),
         };
-        let fabric = Fabric::big_switch_with(&payload).map_err(|error| Failure::Input(error.to_string()))?;
+        let hosts = links.hosts.len() as u32;
+        let mut coflows = workload::cut(&coflows, &piece, hosts, workload::least_rate(&links))?;
         if let Some(spread) = args.deadlines {
             let isolation = |coflow: &CoflowSpec| weir_sim::isolation(&fabric, coflow);
             weir_trace::draw_deadlines(&mut coflows, spread, seed, isolation);
@@ -135,9 +126,7 @@ impl Work {
             name: args.trace.clone(),
             seed,
             cut: Some(piece.recorded(hosts)),
-            hosts,
-            link_rates,
-            link_rate,
+            links,
             coflows,
             fabric,
             expect: BTreeMap::new(),
@@ -169,9 +158,14 @@ impl Work {
         let expect = scenario.expect.iter().map(seconds).collect();
         let fabric = big_switch(2 * ports, args.link_rate)?;
         weir_sim::set_tails(&fabric, &mut coflows);
-        let (name, hosts) = (scenario.name.clone(), 2 * ports);
-        let link_rate = args.link_rate;
-        Ok(Work { name, seed: None, cut: None, hosts, link_rates: None, link_rate, coflows, fabric, expect })
+        let (name, links) = (scenario.name.clone(), equal(2 * ports, args.link_rate));
+        Ok(Work { name, seed: None, cut: None, links, coflows, fabric, expect })
+    }
+
+    /// That of the fastest link of a host, headers included.
+    fn fastest_link(&self) -> Rate {
+        let rates = self.links.hosts.iter().map(|host| host.rates.up_bps.max(host.rates.down_bps));
+        Rate::from_bits_per_sec(rates.max().unwrap_or(0) as f64)
     }
 
     /// Prints expected beside measured completion times of a scenario.
@@ -204,6 +198,10 @@ fn spread(text: &str) -> Result<f64, String> {
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("not a number of at least 0".to_owned()) }
 }
 
+fn equal(hosts: u32, link_rate: Rate) -> BedLinks {
+    BedLinks::equal(hosts as usize, link_rate.bits_per_sec() as u64)
+}
+
 fn big_switch(hosts: u32, link_rate: Rate) -> Result<Fabric, Failure> {
     Fabric::big_switch(hosts, link_rate.payload()).map_err(|error| Failure::Input(error.to_string()))
 }
@@ -234,7 +232,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let setting = setting(args, &work, loopback);
     println!("{setting}");
 
-    let mut results = Results::new(work.name.clone(), work.link_rate, work.seed);
+    let mut results = Results::new(work.name.clone(), work.fastest_link(), work.seed);
     results.cut.clone_from(&work.cut);
     let mut pairs = Vec::new();
     for number in 0..args.runs {
@@ -303,19 +301,12 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let network = if loopback {
         Network::Loopback
     } else {
-        let link_rate_bps = work.link_rate.bits_per_sec() as u64;
-        let config = BedConfig { hosts: work.hosts as usize, link_rate_bps };
-        let bed = Bed::create(&config).map_err(|error| without_bed(&error))?;
-        for (host, rate) in work.link_rates.iter().flatten().enumerate() {
-            bed.set_link_rate(host, rate.bits_per_sec() as u64)?;
-        }
+        let bed = Bed::create(&work.links).map_err(|error| without_bed(&error))?;
         Network::Bed(Box::new(bed))
     };
     let options = LiveOptions {
         program: std::env::current_exe()?,
-        hosts: work.hosts as usize,
-        link_rate: work.link_rate,
-        link_rates: work.link_rates.clone(),
+        links: work.links.clone(),
         policy: scheduled,
         plan_share: args.plan_share,
         bypass: args.bypass,
@@ -400,7 +391,7 @@ fn setting(args: &LiveArgs, work: &Work, loopback: bool) -> String {
         "{}: {} coflows, {flows} flows, {bytes} over {} hosts {} {place}; every byte is checksummed",
         work.name,
         coflows.len(),
-        work.hosts,
+        work.links.hosts.len(),
         match &args.topology {
             Some(path) => format!("of {}", path.display()),
             None => format!("at {}", args.link_rate),

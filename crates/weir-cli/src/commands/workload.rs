@@ -5,7 +5,8 @@ use crate::{Failure, progress};
 use clap::Args;
 use std::path::Path;
 use weir_model::{CoflowSpec, Fabric, Rate, Span};
-use weir_trace::{SYNTHETIC, Slice, Topology, Workload};
+use weir_testbed::{BedLinks, HostLinks, MAX_HOSTS, Rates};
+use weir_trace::{SYNTHETIC, Slice, Topology, TopologyHost, Workload};
 
 /// Cuts a piece out of a workload, small enough to be moved live.
 #[derive(Args, Clone, Debug)]
@@ -154,25 +155,38 @@ pub(crate) fn cut(
     Ok(piece)
 }
 
-/// Most hosts of a bed.
-const MAX_BED_HOSTS: usize = 250;
-
-/// The rates of a topology's hosts, which a bed can give its hosts.
-pub(crate) fn bed_rates(path: &Path) -> Result<Vec<Rate>, Failure> {
-    let wrong = |reason: String| Failure::Input(format!("--topology {}: {reason}", path.display()));
+/// A topology that is to be a bed: what that has to be made of, and the network of its payload.
+pub(crate) fn bed_links(path: &Path) -> Result<(BedLinks, Fabric), Failure> {
     let topology = Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")))?;
-    if !topology.racks.is_empty() {
-        return Err(wrong("a bed has no racks yet; `weir sim --topology` simulates them".to_owned()));
+    let wrong = |reason: String| Failure::Input(format!("--topology {}: {reason}", path.display()));
+    let fabric = topology.fabric(Rate::PAYLOAD_SHARE).map_err(wrong)?;
+    let hosts = topology.hosts.len();
+    if !(2..=MAX_HOSTS).contains(&hosts) {
+        return Err(wrong(format!("a bed has 2 to {MAX_HOSTS} hosts, not {hosts}")));
     }
-    if !(2..=MAX_BED_HOSTS).contains(&topology.hosts.len()) {
-        return Err(wrong(format!("a bed has 2 to {MAX_BED_HOSTS} hosts, not {}", topology.hosts.len())));
-    }
-    let rates = topology.hosts.iter().map(|host| match host.rates {
-        [Some(up), Some(down)] if up == down => Ok(up),
-        [Some(_), Some(_)] => Err(wrong(format!("host {}: links of a bed are alike both ways", host.name))),
-        _ => Err(wrong(format!("host {} has no rate, and there is no link_rate", host.name))),
-    });
-    rates.collect()
+    let rates = |[up, down]: [Rate; 2]| {
+        let [up_bps, down_bps] = [up, down].map(|rate| rate.bits_per_sec() as u64);
+        Rates { up_bps, down_bps }
+    };
+    let host = |host: &TopologyHost| {
+        let [up, down] = host.rates.map(|rate| rate.unwrap_or(Rate::ZERO));
+        HostLinks { rates: rates([up, down]), rack: host.rack }
+    };
+    let links = BedLinks {
+        hosts: topology.hosts.iter().map(host).collect(),
+        racks: topology.racks.iter().map(|rack| rates(rack.rates)).collect(),
+    };
+    Ok((links, fabric))
+}
+
+/// The least that a host of these links can always send or receive: its own rate, or its part of its rack's.
+pub(crate) fn least_rate(links: &BedLinks) -> Rate {
+    let mut in_rack = vec![0u64; links.racks.len()];
+    links.hosts.iter().filter_map(|host| host.rack).for_each(|rack| in_rack[rack] += 1);
+    let racks = links.racks.iter().zip(in_rack).filter(|&(_, hosts)| hosts > 0);
+    let racks = racks.map(|(rack, hosts)| rack.up_bps.min(rack.down_bps) / hosts);
+    let hosts = links.hosts.iter().map(|host| host.rates.up_bps.min(host.rates.down_bps));
+    Rate::from_bits_per_sec(hosts.chain(racks).min().unwrap_or(0) as f64)
 }
 
 /// Longest time that a simulation may take, in seconds, as arrivals have it: 31 years, beyond which nanoseconds are not told

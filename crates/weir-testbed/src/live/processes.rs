@@ -89,26 +89,29 @@ impl Processes {
                 .args(["--deadline-margin", &options.deadline_margin.0.to_string()])
                 .args(["--deadline-margin-ms", &millis(options.deadline_margin.1)])
                 .stdin(Stdio::null());
-            if options.link_rates.is_none() {
-                command.args(["--hosts", &options.hosts.to_string()]);
-                command.args(["--link-rate", &format!("{}bit", options.link_rate.bits_per_sec())]);
+            if let Some(rate) = options.links.one_rate_bps() {
+                command.args(["--hosts", &options.links.hosts.len().to_string()]);
+                command.args(["--link-rate", &format!("{rate}bit")]);
+            } else {
+                let topology = dir.join("topology.toml");
+                std::fs::write(&topology, options.links.topology())?;
+                command.arg("--topology").arg(topology);
             }
             all.spawn(network, Role::Coordinator, command)?;
             all.coordinator = Some(address);
         }
         all.start_relays(options, network)?;
-        for host in 0..options.hosts {
+        for (host, of_host) in options.links.hosts.iter().enumerate() {
             let address = SocketAddr::new(network.address(host), network.port(DATA_PORT)?);
             let spool = dir.join(format!("spool-{host}"));
-            let own = options.link_rates.as_ref().and_then(|rates| rates.get(host));
-            let link_rate = own.copied().unwrap_or(options.link_rate);
             let mut command = network.command(Place::Host(host), &options.program)?;
             command
                 .arg("agent")
                 .args(["--host", &host.to_string()])
                 .args(["--listen", &address.to_string()])
                 .args(["--batch-window", &millis(options.batch_window)])
-                .args(["--link-rate", &format!("{}bit", link_rate.bits_per_sec())])
+                .args(["--link-rate", &format!("{}bit", of_host.rates.up_bps)])
+                .args(["--downlink-rate", &format!("{}bit", of_host.rates.down_bps)])
                 .args(["--interface", if options.foreign_traffic { "auto" } else { "none" }])
                 .arg("--spool")
                 .arg(&spool)

@@ -7,7 +7,7 @@ use super::processes::{Processes, Role};
 use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
 use super::relays::{self, RelaySetup, follow_changes};
 use super::stages::{Stages, parents, parents_first};
-use crate::BedError;
+use crate::{BedError, BedLinks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig, CoflowOptions, Pattern};
-use weir_model::{Bytes, CoflowSpec, Rate, Span, Time};
+use weir_model::{Bytes, CoflowSpec, Span, Time};
 
 /// Without any news for this long a run has failed.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
@@ -26,12 +26,9 @@ const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 pub struct LiveOptions {
     /// The `weir` program, for the other processes.
     pub program: PathBuf,
-    /// Number of hosts.
-    pub hosts: usize,
-    /// Rate of every link, each direction, as shaped (headers included).
-    pub link_rate: Rate,
-    /// Rates of the links of each host, where they differ: agents say them, and the coordinator is told of no hosts.
-    pub link_rates: Option<Vec<Rate>>,
+    /// The hosts and their links, as shaped. Where these are not alike, the coordinator knows the network as a topology, and
+    /// hosts join.
+    pub links: BedLinks,
     /// The coordinator's policy; `None` leaves sharing to TCP (no coordinator at all).
     pub policy: Option<String>,
     /// Share of the payload rate that the coordinator plans with.

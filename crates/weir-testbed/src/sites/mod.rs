@@ -21,8 +21,9 @@ use std::process::{Child, Command};
 
 pub use wiring::MAX_SITES;
 
-use crate::bed::{check_rate, port_counters};
+use crate::bed::port_counters;
 use crate::error::BedError;
+use crate::links::check_rate;
 use crate::namespace::Namespace;
 use crate::places::{Place, Places};
 use crate::shape;
@@ -35,7 +36,7 @@ use wiring::End;
 pub struct SiteBedConfig {
     /// Hosts of each site, at least one each; they count through the sites in order, [`MAX_HOSTS`] at most.
     pub hosts_per_site: Vec<usize>,
-    /// Rate from each site to each other in bits per second, on the wire as in [`crate::BedConfig`]; the diagonal is
+    /// Rate from each site to each other in bits per second, on the wire as in [`crate::Rates`]; the diagonal is
     /// ignored.
     pub rates_bps: Vec<Vec<u64>>,
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail, ensure};
-use weir_testbed::{Bed, BedConfig, Place};
+use weir_testbed::{Bed, BedLinks, Place};
 
 use crate::rights::with_rights;
 
@@ -21,7 +21,7 @@ const OWNER: &str = "WEIR_TEST_OWNER";
 const FAMILY: &str = "exec 2>/dev/null; sleep 90 & a=$!; setsid sleep 90 & echo $$ $a $!; wait";
 
 fn bed() -> Result<Bed> {
-    Ok(Bed::create(&BedConfig { hosts: 3, link_rate_bps: 100_000_000 })?)
+    Ok(Bed::create(&BedLinks::equal(3, 100_000_000))?)
 }
 
 /// Starts [`FAMILY`] on host 0, from a thread that ends at once.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use weir_testbed::{Bed, BedConfig, BedError, Place};
+use weir_testbed::{Bed, BedError, BedLinks, Place, Rates};
 
 use crate::rights::with_rights;
 use crate::say;
@@ -17,7 +17,7 @@ const RATE_BPS: u64 = 100_000_000;
 pub(crate) const BURST_BYTES: f64 = 170_000.0;
 
 fn bed(hosts: usize) -> Result<Bed> {
-    Ok(Bed::create(&BedConfig { hosts, link_rate_bps: RATE_BPS })?)
+    Ok(Bed::create(&BedLinks::equal(hosts, RATE_BPS))?)
 }
 
 /// Fails if together the flows brought more than one link can carry; returns the share of it they used.
@@ -172,6 +172,40 @@ fn unknown_host_and_rate_are_refused() {
         ensure!(matches!(bed.link_counters(2), Err(BedError::NoSuchHost { host: 2, hosts: 2 })));
         ensure!(matches!(bed.command(Place::Host(9), "true"), Err(BedError::NoSuchHost { .. })));
         ensure!(matches!(bed.set_link_rate(0, 0), Err(BedError::Config(_))));
+        Ok(())
+    });
+}
+
+#[test]
+fn racks_share_their_links_to_the_core_and_nothing_inside() {
+    with_rights("rates::racks_share_their_links_to_the_core_and_nothing_inside", || {
+        const UP: u64 = 50_000_000;
+        const DOWN: u64 = 30_000_000;
+        // 0 and 1 in the first rack, 2 and 3 in the second, 4 attached to the core.
+        let mut links = BedLinks::equal(5, RATE_BPS);
+        links.racks = vec![Rates { up_bps: UP, down_bps: DOWN }; 2];
+        for (host, rack) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
+            links.hosts[host].rack = Some(rack);
+        }
+        let bed = Bed::create(&links)?;
+        let span = Duration::from_secs(1);
+        let inside = incast(&bed, &[(0, Class::Data)], 1, span)?;
+        say(&format!("inside a rack: {:.1} % of a host's link", share_of_link(&inside, RATE_BPS)? * 100.0));
+        let limit = UP as f64 / 8.0 * inside[0].elapsed.as_secs_f64() + BURST_BYTES;
+        ensure!(inside[0].bytes as f64 > limit, "traffic inside a rack waits for the rack's link");
+        ensure!(bed.rack_counters(0)?.sent_bytes == 0, "what stays in a rack does not leave it");
+
+        let out = incast(&bed, &[(0, Class::Data), (1, Class::Data)], 4, span)?;
+        say(&format!("out of a rack: {:.1} % of its uplink", share_of_link(&out, UP)? * 100.0));
+        let sent: u64 = out.iter().map(|flow| flow.bytes).sum();
+        ensure!(bed.rack_counters(0)?.sent_bytes >= sent, "all of it went by the rack's link");
+        ensure!(bed.rack_counters(1)?.received_bytes == 0, "and none to the other rack");
+
+        let into = incast(&bed, &[(1, Class::Data), (4, Class::Data)], 2, span)?;
+        say(&format!("into a rack: {:.1} % of its downlink", share_of_link(&into, DOWN)? * 100.0));
+        let received: u64 = into.iter().map(|flow| flow.bytes).sum();
+        ensure!(bed.rack_counters(1)?.received_bytes >= received);
+        ensure!(matches!(bed.rack_counters(2), Err(BedError::Config(_))));
         Ok(())
     });
 }

@@ -12,7 +12,7 @@ use weir_experiment::{Experiment, Live, LiveWork, MadeBy};
 use weir_model::{Bytes, CoflowId, CoflowSpec, HostId, Rate, Span};
 use weir_sim::{FlowRecord, Observer};
 use weir_testbed::live::{LiveOptions, LiveOutcome, Network, RateChange, RelaySetup};
-use weir_testbed::{MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, SiteBed, SiteBedConfig};
+use weir_testbed::{BedLinks, MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, SiteBed, SiteBedConfig};
 
 /// Parallel connections between relays, as measured bandwidths are of many.
 const CONNECTIONS: u8 = 4;
@@ -173,9 +173,7 @@ fn run(live: &Live, policy: &str, seed: u64, work: &LiveWork, label: &str) -> Re
     };
     let options = LiveOptions {
         program: std::env::current_exe()?,
-        hosts: work.rates.len(),
-        link_rate: Rate::from_bytes_per_sec(HOST_RATE),
-        link_rates: None,
+        links: BedLinks::equal(work.rates.len(), Rate::from_bytes_per_sec(HOST_RATE).bits_per_sec() as u64),
         policy: None,
         plan_share: 1.0,
         bypass: Span::ZERO,
