@@ -90,6 +90,8 @@ enum Command {
     Hosts(commands::hosts::HostsArgs),
     /// Have a host take no more blocks, before it is stopped
     Drain(commands::hosts::DrainArgs),
+    /// Have a host listed no longer that was taken away for good
+    Forget(commands::hosts::ForgetArgs),
     /// Measure on this machine
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
@@ -213,6 +215,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status::status(&args),
         Command::Hosts(args) => commands::hosts::hosts(args),
         Command::Drain(args) => commands::hosts::drain(args),
+        Command::Forget(args) => commands::hosts::forget(args),
         Command::Bench(command) => commands::bench::bench(command),
         Command::Task(args) => commands::daemons::task(args),
     };

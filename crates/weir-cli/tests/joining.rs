@@ -28,7 +28,11 @@ fn coordinator(address: &str, options: &[&str]) -> Process {
 
 impl Cluster {
     fn start(options: &[&str]) -> Cluster {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        Cluster::start_at("127.0.0.1:0", options)
+    }
+
+    fn start_at(address: &str, options: &[&str]) -> Cluster {
+        let address = TcpListener::bind(address).unwrap().local_addr().unwrap().to_string();
         let coordinator = coordinator(&address, options);
         Cluster { address, coordinator, agents: Vec::new(), dir: tempfile::tempdir().unwrap() }
     }
@@ -39,9 +43,10 @@ impl Cluster {
 
     /// An agent with a spool, which says it is this host.
     fn agent(&mut self, spool: &str, host: &str, options: &[&str]) -> usize {
+        let listen = if self.address.starts_with('[') { "[::1]:0" } else { "127.0.0.1:0" };
         let log = std::fs::File::create(self.dir.path().join(format!("{spool}.log"))).unwrap();
         let mut command =
-            weir(&["agent", "--host", host, "--listen", "127.0.0.1:0", "--coordinator", &self.address]);
+            weir(&["agent", "--host", host, "--listen", listen, "--coordinator", &self.address]);
         command.arg("--spool").arg(self.spool(spool)).arg("--share").arg(self.dir.path());
         self.agents.push(Process::spawn(command.args(options).stderr(log)));
         self.agents.len() - 1
@@ -180,6 +185,49 @@ fn a_host_of_which_nobody_says_how_fast_it_is_is_told_so() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(cluster.hosts(), []);
+}
+
+#[test]
+fn hosts_have_addresses_of_version_6_as_well() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("skipped: this machine has no IPv6 on its loopback");
+        return;
+    }
+    let mut cluster = Cluster::start_at("[::1]:0", &["--link-rate", "1gbit"]);
+    cluster.agent("a", "left", &[]);
+    cluster.agent("b", "right", &[]);
+    cluster.wait_for(&["left", "right"]);
+    assert!(String::from_utf8_lossy(&cluster.run(&["hosts"]).stdout).contains("[::1]:"));
+    cluster.copy("left", "b");
+    cluster.copy("right", "a");
+}
+
+#[test]
+fn a_host_that_was_taken_away_for_good_is_listed_until_it_is_forgotten() {
+    let mut cluster = Cluster::start(&["--link-rate", "1gbit"]);
+    let gone = cluster.agent("a", "left", &[]);
+    cluster.agent("b", "right", &[]);
+    cluster.wait_for(&["left", "right"]);
+    let present = cluster.run(&["forget", "left"]);
+    let reason = String::from_utf8_lossy(&present.stderr).into_owned();
+    assert!(present.status.code() == Some(4) && reason.contains("stop it first"), "{reason}");
+    cluster.agents[gone].kill();
+    cluster.wait_for(&["right"]);
+    let listed =
+        |cluster: &Cluster| String::from_utf8_lossy(&cluster.run(&["hosts"]).stdout).contains("left");
+    assert!(listed(&cluster));
+    let forgotten = cluster.run(&["forget", "left", "--json"]);
+    assert_eq!(
+        String::from_utf8_lossy(&forgotten.stdout).split_whitespace().collect::<String>(),
+        r#"{"host":"left"}"#
+    );
+    assert!(!listed(&cluster));
+    let again = cluster.run(&["forget", "left"]);
+    let reason = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.code() == Some(4) && reason.contains("no host left is away"), "{reason}");
+    cluster.agent("a", "left", &[]);
+    cluster.wait_for(&["left", "right"]);
+    cluster.copy("left", "b");
 }
 
 #[test]

@@ -356,6 +356,21 @@ impl Client {
         reply.await
     }
 
+    /// Has the coordinator list a host no longer that is away for good. Returns its name.
+    ///
+    /// # Errors
+    /// No coordinator is configured or reachable; no such host is away there.
+    pub async fn forget(&self, host: &Host) -> Result<String, Error> {
+        let client = self.coordinator()?;
+        let (host, host_name) = named(host);
+        let request = v1::ForgetRequest { host, host_name };
+        let reply = retry(self.coordinator_name(), || {
+            let (mut client, request) = (client.clone(), request.clone());
+            async move { client.forget(request).await }
+        });
+        Ok(reply.await?.name)
+    }
+
     /// Changes settings of the coordinator, by their names in its file of settings: all of them, or none. They hold until it reads
     /// its settings again, or starts anew. Returns those that have another value now.
     ///

@@ -108,6 +108,9 @@ impl Coordinator for Fake {
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         unknown()
     }
+    async fn forget(&self, _: Request<v1::ForgetRequest>) -> Result<Response<v1::ForgetReply>, Status> {
+        unknown()
+    }
     async fn drain(&self, _: Request<v1::DrainRequest>) -> Result<Response<v1::DrainReply>, Status> {
         Err(Status::unimplemented("of an older version"))
     }

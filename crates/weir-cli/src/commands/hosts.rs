@@ -1,4 +1,5 @@
-//! `weir hosts` and `weir drain`: which hosts there are, and having one take no more blocks before it is stopped.
+//! `weir hosts`, `weir drain` and `weir forget`: which hosts there are, having one take no more blocks before it is stopped, and
+//! having it listed no longer.
 
 use super::blocks::{Peers, print_json, run, said};
 use super::status::plain_table;
@@ -36,6 +37,20 @@ pub(crate) struct DrainArgs {
     /// Wait until the host holds no block and serves no flow, at most so long: then it can be stopped and nothing is lost
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=MOST_SECONDS))]
     wait: Option<u64>,
+}
+
+#[derive(Args)]
+pub(crate) struct ForgetArgs {
+    #[command(flatten)]
+    peers: Peers,
+    /// The host, by name or number
+    #[arg(value_name = "HOST")]
+    host: Host,
+}
+
+#[derive(Serialize)]
+struct Forgotten {
+    host: String,
 }
 
 #[derive(Serialize)]
@@ -159,6 +174,18 @@ pub(crate) fn drain(args: DrainArgs) -> Result<(), Failure> {
                 "host {host} takes no more blocks; blocks that it holds: {blocks}, flows that it serves: {flows}, until their coflows end"
             ),
         }
+        Ok(())
+    })
+}
+
+pub(crate) fn forget(args: ForgetArgs) -> Result<(), Failure> {
+    run(async {
+        let client = args.peers.with_coordinator().await?;
+        let host = client.forget(&args.host).await.map_err(said)?;
+        if args.peers.json {
+            return print_json(&Forgotten { host });
+        }
+        println!("host {} is listed no longer; should its agent come back, it joins anew", printable(&host));
         Ok(())
     })
 }

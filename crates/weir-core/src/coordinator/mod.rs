@@ -38,7 +38,7 @@ pub use network::{Joining, KnownHost};
 pub use observing::{CCT_BOUNDS, Completed, Deadlines, EVENTS, Observed, Stages};
 pub use offers::{OfferError, Offered};
 pub use planning::Output;
-pub use refused::HelloError;
+pub use refused::{ForgetError, HelloError};
 pub use state::{Coordinator, CoordinatorConfig, SessionId};
 
 /// Ids of coflows that belong to one process of a coordinator; as many again if it needs more.

@@ -8,7 +8,7 @@
 //! A place stays with its host's number while the host is away. Once there are [`limits::MAX_HOSTS`], places of hosts
 //! without an agent and without flows go to others.
 
-use super::refused::HelloError;
+use super::refused::{ForgetError, HelloError};
 use super::state::{Coordinator, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Fabric, FabricError, HostId, LinkId, Path, Rate, Span, Time};
@@ -400,6 +400,33 @@ impl Coordinator {
         if let Some(planned) = self.network.planned_at(place) {
             self.plan_with(now, self.network.whole.shape(), &[(place, planned)]);
         }
+    }
+
+    /// Has a host that is away listed no longer, and returns its name. Flows to it go on being planned, as of one whose agent
+    /// never came; it may come back.
+    ///
+    /// # Errors
+    /// There is no such host, or its agent is there.
+    pub fn handle_forget(&mut self, request: &v1::ForgetRequest) -> Result<String, ForgetError> {
+        let v1::ForgetRequest { host, host_name } = request;
+        let number = if host_name.is_empty() { Some(*host) } else { self.network.number_of(host_name) };
+        let unknown = || ForgetError::Unknown(label(*host, host_name));
+        let number = number.ok_or_else(unknown)?;
+        let place = self.network.place(number).ok_or_else(unknown)?;
+        let name = self.network.name(number);
+        if self.hosts.contains_key(&number) {
+            return Err(ForgetError::Present(name));
+        }
+        let is_open = self.network.joining.is_some();
+        let member = &mut self.network.members[place.index()];
+        if member.away.take().is_none() {
+            return Err(ForgetError::Unknown(name));
+        }
+        if is_open {
+            *member = Member { number, ..Member::default() };
+            self.network.expected = self.network.expected.saturating_add(1);
+        }
+        Ok(name)
     }
 
     /// Takes over what an open network is to be like from now on; nothing of what moves is lost. False for a network that is

@@ -2,6 +2,17 @@
 
 use weir_proto::limits;
 
+/// Why a host was not forgotten.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ForgetError {
+    /// It is not in the list of hosts that are away.
+    #[error("no host {0} is away at this coordinator; `weir hosts` lists those that are")]
+    Unknown(String),
+    /// Its agent has a session.
+    #[error("the agent of host {0} is there; stop it first")]
+    Present(String),
+}
+
 /// Why an agent's session was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HelloError {

@@ -240,6 +240,9 @@ impl Owner {
                 self.core.handle_change(now, *change);
                 self.changing.push((now + RETURN_LIMIT, done));
             }
+            Event::Forget(request, reply) => {
+                let _ = reply.send(self.core.handle_forget(&request));
+            }
             Event::Drain(_, _, reply) if reply.is_closed() => {}
             Event::Drain(token, request, reply) => {
                 self.callers.insert(token, Caller::Draining(reply));

@@ -12,7 +12,9 @@ use tokio_stream::Stream;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weir_core::coordinator::{Change, HelloError, Observed, OfferError, RegisterError, SealError, SessionId};
+use weir_core::coordinator::{
+    Change, ForgetError, HelloError, Observed, OfferError, RegisterError, SealError, SessionId,
+};
 use weir_proto::v1::coordinator_server;
 use weir_proto::{Message as _, limits, v1};
 
@@ -25,6 +27,7 @@ pub(super) enum Event {
     Register(v1::RegisterRequest, oneshot::Sender<Result<v1::RegisterReply, RegisterError>>),
     /// And who hears that it is in force.
     Change(Box<Change>, oneshot::Sender<()>),
+    Forget(v1::ForgetRequest, oneshot::Sender<Result<String, ForgetError>>),
     Drain(u64, v1::DrainRequest, oneshot::Sender<Result<v1::DrainReply, String>>),
     Seal(u64, oneshot::Sender<Result<(), SealError>>),
     /// With a number of its own, before the coflow.
@@ -141,6 +144,14 @@ impl coordinator_server::Coordinator for Service {
         let request = request.into_inner();
         let reply = self.ask_patiently(|token, reply| Event::Drain(token, request, reply)).await?;
         reply.map(Response::new).map_err(Status::aborted)
+    }
+
+    async fn forget(&self, request: Request<v1::ForgetRequest>) -> Result<Response<v1::ForgetReply>, Status> {
+        match self.ask(|reply| Event::Forget(request.into_inner(), reply)).await? {
+            Ok(name) => Ok(Response::new(v1::ForgetReply { name })),
+            Err(error @ ForgetError::Unknown(_)) => Err(Status::not_found(error.to_string())),
+            Err(error @ ForgetError::Present(_)) => Err(Status::failed_precondition(error.to_string())),
+        }
     }
 
     async fn change(&self, request: Request<v1::ChangeRequest>) -> Result<Response<v1::ChangeReply>, Status> {

@@ -1,7 +1,7 @@
 //! Hosts that join an open network, and those that say what is not true of them.
 
 use super::*;
-use crate::coordinator::{HelloError, Joining};
+use crate::coordinator::{ForgetError, HelloError, Joining};
 use weir_proto::limits;
 
 /// An open network of which half of every link's rate is planned with.
@@ -140,6 +140,37 @@ fn flows_to_a_host_that_is_not_back_yet_are_planned_and_keep_their_rate_when_it_
         pair.wait(5);
         assert_eq!(pair.rate(a, flow), 5e5, "{default:?}");
     }
+}
+
+/// Its flows go on as planned; it comes back as a host that was never there, under its name or another.
+#[test]
+fn a_host_that_is_away_can_be_forgotten_and_one_that_is_there_cannot() {
+    let by_name = |name: &str| v1::ForgetRequest { host: 0, host_name: name.to_owned() };
+    let mut pair = Pair::with(open_config(None));
+    let a = pair.join(named(1, "a", [2e6, 2e6]));
+    let b = pair.join(named(2, "b", [2e6, 1e6]));
+    let coflow = pair.register(1);
+    let flow = pair.open(coflow, "x", 40_000_000, a, 2);
+    let present = pair.coordinator.handle_forget(&by_name("b"));
+    assert_eq!(present, Err(ForgetError::Present("b".to_owned())));
+    pair.coordinator.handle_session_lost(pair.now, pair.sessions[b].unwrap());
+    pair.agents[b].handle_session_lost();
+    pair.wait(5);
+    assert_eq!(pair.coordinator.status(pair.now).away.len(), 1);
+    assert_eq!(pair.coordinator.handle_forget(&by_name("b")), Ok("b".to_owned()));
+    assert!(pair.coordinator.status(pair.now).away.is_empty());
+    for request in [by_name("b"), by_name("nobody"), v1::ForgetRequest { host: 2, ..by_name("") }] {
+        assert!(
+            matches!(pair.coordinator.handle_forget(&request), Err(ForgetError::Unknown(_))),
+            "{request:?}"
+        );
+    }
+    pair.wait(5);
+    assert_eq!(pair.rate(a, flow), 5e5);
+    pair.join(named(2, "c", [2e6, 2e6]));
+    pair.wait(5);
+    assert_eq!(pair.rate(a, flow), 1e6, "the links that it says now");
+    assert!(pair.coordinator.status(pair.now).away.is_empty());
 }
 
 #[test]
