@@ -14,6 +14,8 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use support::http::{get, names_of_page, names_of_text};
 use support::process::{Process, refused, weir};
 use support::redis::{RedisServer, free_address};
 use support::setting;
@@ -34,6 +36,8 @@ struct Controller {
     addresses: [SocketAddr; 2],
     servers: [Option<Process>; 2],
     deciders: [Option<Process>; 2],
+    /// Where decision makers show their metrics.
+    watched: [SocketAddr; 2],
     relays: [Relay; 2],
 }
 
@@ -46,7 +50,8 @@ impl Controller {
             |at: usize| Relay::start(["a", "b"][at], at as u32, vec![addresses[at], addresses[1 - at]]);
         let (servers, deciders) = ([None, None], [None, None]);
         let relays = [relay(0), relay(1)];
-        let mut controller = Controller { redis, addresses, servers, deciders, relays };
+        let watched = [free_address(), free_address()];
+        let mut controller = Controller { redis, addresses, servers, deciders, watched, relays };
         for at in 0..2 {
             controller.start_server(at);
             controller.start_decider(at);
@@ -72,7 +77,23 @@ impl Controller {
 
     fn start_decider(&mut self, at: usize) {
         let seed = (at + 1).to_string();
-        self.deciders[at] = Some(start(&["decide", "--store", &self.redis.url(), "--seed", &seed]));
+        let (store, watched) = (self.redis.url(), self.watched[at].to_string());
+        let arguments = ["decide", "--store", &store, "--seed", &seed, "--metrics", &watched];
+        self.deciders[at] = Some(start(&arguments));
+    }
+
+    /// Waits until a decision maker answers a look with this.
+    #[track_caller]
+    fn expect_seen(&self, at: usize, path: &str, status: u16, text: &str) {
+        let (end, address) = (Instant::now() + Duration::from_secs(20), self.watched[at].to_string());
+        loop {
+            let seen = get(&address, path);
+            if seen.as_ref().is_ok_and(|(code, said)| *code == status && said.contains(text)) {
+                return;
+            }
+            assert!(Instant::now() < end, "{path} of {at}: {seen:?} and not {status} with {text}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Opens a coflow from site 0 to site 1, so many million bytes.
@@ -165,8 +186,10 @@ fn redis_restarts_and_forgets_everything() {
             controller.redis.kill();
             controller.open(coflow, megabytes);
             controller.expect_nothing_new().await;
+            controller.expect_seen(0, "/readyz", 503, "the store does not answer");
             controller.redis.resume();
             controller.expect_order(order).await;
+            controller.expect_seen(0, "/readyz", 200, "");
         }
         // Relays stayed attached, and `Relay` saw epochs grow all the time.
         assert_eq!(controller.relays.each_ref().map(|relay| relay.epochs().len()), [1, 1]);
@@ -179,6 +202,22 @@ fn decision_makers_are_killed_one_by_one() {
         let Some(mut controller) = Controller::start().await else { return };
         controller.open(1, 50);
         controller.expect_order(&[1]).await;
+        let metric = "weir_decider_proposals_total{result=";
+        for at in 0..2 {
+            controller.expect_seen(at, "/metrics", 200, metric);
+            let (_, text) = get(&controller.watched[at].to_string(), "/metrics").unwrap();
+            assert_eq!(names_of_text(&text), names_of_page("`weir controller decide`"));
+        }
+        let count = |result: &str| -> f64 {
+            let of = |address: &SocketAddr| {
+                let (_, text) = get(&address.to_string(), "/metrics").unwrap();
+                let line =
+                    text.lines().find(|line| line.starts_with(&format!("{metric}\"{result}\"}}"))).unwrap();
+                line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+            };
+            controller.watched.iter().map(of).sum()
+        };
+        assert!(count("provisional") + count("final") >= 1.0, "somebody decided the order that relays have");
         controller.deciders[0] = None;
         controller.open(2, 20);
         controller.expect_order(&[2, 1]).await;

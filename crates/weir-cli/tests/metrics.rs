@@ -4,12 +4,11 @@
 
 mod support;
 
-use std::collections::BTreeSet;
-use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use support::http::{ask, get, names_of_page, names_of_text};
 use support::process::{Process, weir};
 use support::small_disk::SmallDisk;
 
@@ -81,43 +80,6 @@ impl Cluster {
     }
 }
 
-/// Asks once; status and body.
-fn ask(address: &str, request: &str) -> std::io::Result<(u16, String)> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    Ok((status, answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned()))
-}
-
-fn get(address: &str, path: &str) -> std::io::Result<(u16, String)> {
-    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"))
-}
-
-/// Names of the metrics of a text, as the page has them.
-fn names(text: &str) -> BTreeSet<String> {
-    let typed = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let name = |line: &str| {
-        let (name, kind) = line.split_once(' ').unwrap();
-        if kind == "counter" { format!("{name}_total") } else { name.to_owned() }
-    };
-    typed.map(name).collect()
-}
-
-/// Those of a section of the page, and of all processes.
-fn of_page(section: &str) -> BTreeSet<String> {
-    let page = String::from_utf8(weir(&["config", "metrics"]).output().unwrap().stdout).unwrap();
-    let named = |title: &str| -> Vec<String> {
-        let section = page.split("\n## ").find(|section| section.starts_with(title)).unwrap();
-        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
-        rows.map(|(name, _)| name.to_owned()).collect()
-    };
-    named(section).into_iter().chain(named("Every process")).collect()
-}
-
 #[test]
 fn what_daemons_show_is_what_the_page_says_and_what_happened() {
     let cluster = Cluster::start();
@@ -130,7 +92,7 @@ fn what_daemons_show_is_what_the_page_says_and_what_happened() {
     cluster.wait(1, "weir_agent_lease 1.0");
     for (at, section) in [(0, "`weir coordinator`"), (1, "`weir agent`")] {
         let (status, text) = get(&cluster.watched[at], "/metrics").unwrap();
-        assert_eq!((status, names(&text)), (200, of_page(section)));
+        assert_eq!((status, names_of_text(&text)), (200, names_of_page(section)));
         assert!(text.ends_with("# EOF\n"));
     }
     // The policy is another one from now on; what ends then counts for it.

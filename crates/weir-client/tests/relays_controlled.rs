@@ -21,6 +21,7 @@ fn controller() -> (SocketAddr, Arc<dyn Store>) {
     let listener = weir_net::control_listener(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = listener.local_addr().unwrap();
     let settings = DeciderSettings {
+        metrics: None,
         name: "decider".to_owned(),
         seed: 1,
         maker: MakerSettings::default(),

@@ -67,6 +67,8 @@ struct DecideArgs {
     store: StoreArgs,
     #[command(flatten)]
     decider: DeciderArgs,
+    #[command(flatten)]
+    watched: MetricsArgs,
 }
 
 #[derive(Args)]
@@ -87,6 +89,12 @@ struct ServerArgs {
     /// How long relays count on a server that says nothing
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     lease_ms: u64,
+    #[command(flatten)]
+    watched: MetricsArgs,
+}
+
+#[derive(Args)]
+struct MetricsArgs {
     /// Address to serve metrics on over HTTP: /metrics (OpenMetrics), /healthz and /readyz (docs/metrics.md)
     #[arg(long, value_name = "IP:PORT")]
     metrics: Option<SocketAddr>,
@@ -180,7 +188,7 @@ impl DeciderArgs {
     fn settings(&self) -> Result<DeciderSettings, Failure> {
         self.policy.as_deref().map(find_between_sites).transpose()?;
         let (name, seed, maker) = (unique("decider"), self.seed, self.maker());
-        Ok(DeciderSettings { name, seed, maker, policy: self.policy.clone() })
+        Ok(DeciderSettings { name, seed, maker, policy: self.policy.clone(), metrics: None })
     }
 }
 
@@ -199,7 +207,7 @@ async fn serve(args: ServerArgs, store: Arc<dyn Store>) -> Result<(), Failure> {
     let listener = weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;
     let mut settings = ServerSettings::new(unique("server"));
     settings.lease = Span::from_millis(args.lease_ms);
-    settings.metrics = args.metrics;
+    settings.metrics = args.watched.metrics;
     let stop = stop_signal();
     obey_hangups("controller")?;
     begins(&format!("controller: relays at {}", listener.local_addr()?));
@@ -216,7 +224,7 @@ pub(crate) fn controller(args: ControllerArgs) -> Result<(), Failure> {
         }
         Some(Part::Decide(args)) => {
             let store = redis(&args.store)?;
-            let settings = args.decider.settings()?;
+            let settings = DeciderSettings { metrics: args.watched.metrics, ..args.decider.settings()? };
             run(async move {
                 let stop = stop_signal();
                 obey_hangups("decision maker")?;

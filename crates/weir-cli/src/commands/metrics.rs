@@ -35,12 +35,13 @@ This page is printed by `weir config metrics`; a test holds it to the code, and 
 ";
 
 /// Daemons and their metrics.
-fn daemons() -> [(&'static str, &'static [Metric]); 5] {
+fn daemons() -> [(&'static str, &'static [Metric]); 6] {
     [
         ("`weir coordinator`", weir_daemon::coordinator::METRICS),
         ("`weir agent`", weir_daemon::agent::METRICS),
         ("`weir relay`", weir_daemon::relay::METRICS),
         ("`weir controller`, `weir controller serve`", weir_controller::server::METRICS),
+        ("`weir controller decide`", weir_controller::decider::METRICS),
         ("Every process", PROCESS),
     ]
 }

@@ -5,6 +5,7 @@
 
 pub(crate) mod chance;
 pub(crate) mod hanging_disk;
+pub(crate) mod http;
 pub(crate) mod lost_disk;
 pub(crate) mod process;
 #[path = "../../../weir-client/tests/support/proxy.rs"]
