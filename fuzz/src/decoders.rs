@@ -3,6 +3,7 @@
 use weir_proto::data::{
     FRAME_HEADER_BYTES, FrameHeader, RESPONSE_BYTES, Request, Response, decode_nak, encode_nak,
 };
+use weir_proto::gather::GatherRequest;
 use weir_proto::relay::{HEADER_BYTES, HELLO_BYTES, Header, Hello, OPEN_BYTES, Open, RelayPath};
 
 fn front<const N: usize>(data: &[u8]) -> Option<&[u8; N]> {
@@ -11,6 +12,10 @@ fn front<const N: usize>(data: &[u8]) -> Option<&[u8; N]> {
 
 /// Decodes the input as everything it may be.
 pub fn run(data: &[u8]) {
+    if let Ok(Some((gather, length))) = GatherRequest::decode(data) {
+        assert!(length <= data.len());
+        assert_eq!(GatherRequest::decode(&gather.encode()), Ok(Some((gather, length))));
+    }
     if let Ok(Some((request, length))) = Request::decode(data) {
         assert!(length <= data.len());
         if Request::version(data) == Some(weir_proto::data::VERSION) {

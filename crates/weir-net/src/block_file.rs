@@ -7,6 +7,7 @@
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::SendFlags;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,6 +19,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_proto::data::{checksum, frame_count, frame_length};
 
+/// A piece of a block that is no shorter goes to a socket from its file; shorter ones are copied and go together.
+const SENT_FROM_FILE: u64 = 64 << 10;
 /// Checksums of one block that are kept once they were computed: those of 16 GiB.
 const MAX_COMPUTED: usize = 65_536;
 
@@ -164,26 +167,117 @@ impl FrameChecksums {
     }
 }
 
-/// A range of an open file that is served as a block. Checksums are computed when a frame is first needed and kept, so
-/// that many receivers of one block cost one pass over it.
+/// Bytes of a block that lie together.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// A part of an open file.
+    File {
+        /// The file.
+        file: Arc<File>,
+        /// Its first byte there.
+        start: u64,
+        /// What the file is on.
+        medium: Medium,
+    },
+    /// In memory of this process.
+    Memory(Arc<[u8]>),
+}
+
+impl Piece {
+    fn medium(&self) -> Medium {
+        match self {
+            Piece::File { medium, .. } => *medium,
+            Piece::Memory(_) => Medium::Memory,
+        }
+    }
+
+    /// Fills `into` with its bytes from `at` on, as far as there are some.
+    fn read(&self, at: u64, into: &mut [u8], flags: ReadWriteFlags) -> io::Result<usize> {
+        match self {
+            Piece::File { file, start, .. } => {
+                let at = start.saturating_add(at);
+                Ok(rustix::io::preadv2(file, &mut [io::IoSliceMut::new(into)], at, flags)?)
+            }
+            Piece::Memory(bytes) => {
+                let bytes = bytes.get(at as usize..).unwrap_or_default();
+                let count = bytes.len().min(into.len());
+                into[..count].copy_from_slice(&bytes[..count]);
+                Ok(count)
+            }
+        }
+    }
+
+    fn read_exact(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        match self {
+            Piece::File { file, start, .. } => file.read_exact_at(into, start.saturating_add(at)),
+            Piece::Memory(_) if self.read(at, into, ReadWriteFlags::empty())? == into.len() => Ok(()),
+            Piece::Memory(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// Where each piece of a block begins in it, in order, from 0 on.
+#[derive(Clone, Debug)]
+struct Pieces(Arc<[(u64, Piece)]>);
+
+impl Pieces {
+    /// The pieces that `count` bytes from `offset` on lie in: of each, the first byte that is meant and how many are.
+    fn of(&self, offset: u64, count: u64) -> impl Iterator<Item = (&Piece, u64, u64)> {
+        let end = offset.saturating_add(count);
+        let first = self.0.partition_point(|&(begin, _)| begin <= offset).saturating_sub(1);
+        (first..self.0.len()).map_while(move |at| {
+            let (begin, piece) = &self.0[at];
+            let next = self.0.get(at + 1).map_or(u64::MAX, |&(next, _)| next);
+            let (from, until) = (offset.max(*begin), end.min(next));
+            (from < until).then(|| (piece, from - begin, until - from))
+        })
+    }
+
+    /// Reads `into` full from `offset` on, on a thread that may wait.
+    fn read_exact(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        for (piece, at, count) in self.of(offset, into.len() as u64) {
+            piece.read_exact(at, &mut into[done..done + count as usize])?;
+            done += count as usize;
+        }
+        Ok(())
+    }
+}
+
+/// A block that is served: a range of an open file, or several one after the other. Checksums are computed when a frame is first
+/// needed and kept, so that many receivers of one block cost one pass over it.
 #[derive(Debug)]
 pub struct BlockFile {
-    file: Arc<File>,
-    start: u64,
+    pieces: Pieces,
     size: u64,
     checksums: FrameChecksums,
-    medium: Medium,
+    is_sendable: bool,
 }
 
 impl BlockFile {
     /// A block of `size` bytes from `start` of an open file that is long enough.
     pub fn new(opened: &OpenedFile, start: u64, size: u64, checksums: FrameChecksums) -> BlockFile {
-        BlockFile { file: Arc::clone(&opened.file), start, size, checksums, medium: opened.medium }
+        let piece = Piece::File { file: Arc::clone(&opened.file), start, medium: opened.medium };
+        BlockFile::of_pieces(vec![(size, piece)], checksums)
+    }
+
+    /// A block of pieces, each with its length. Files must be long enough.
+    pub fn of_pieces(pieces: Vec<(u64, Piece)>, checksums: FrameChecksums) -> BlockFile {
+        let is_sendable = pieces.iter().all(|(_, piece)| piece.medium() != Medium::Elsewhere);
+        let mut size = 0u64;
+        let begin = |(length, piece): (u64, Piece)| {
+            let begins = size;
+            size = size.saturating_add(length);
+            (begins, piece)
+        };
+        // What has no bytes would begin where the next piece does.
+        let pieces: Arc<[_]> = pieces.into_iter().filter(|(length, _)| *length > 0).map(begin).collect();
+        BlockFile { pieces: Pieces(pieces), size, checksums, is_sendable }
     }
 
     /// Whether its frames can be sent by [`BlockFile::send`]; else they are to be read first.
     pub fn is_sendable(&self) -> bool {
-        self.medium != Medium::Elsewhere
+        self.is_sendable
     }
 
     /// Length of the block in bytes.
@@ -196,19 +290,19 @@ impl BlockFile {
         &self.checksums
     }
 
-    /// Whether the frame at `offset` can be sent without waiting for a disk, as far as its end tells. Where the kernel
-    /// does not say, it can.
+    /// Whether the frame at `offset` can be sent without waiting for a disk, as far as the end of each of its pieces tells. Where
+    /// the kernel does not say, it can.
     pub fn is_in_memory(&self, offset: u64) -> bool {
-        match self.medium {
-            Medium::Memory => return true,
-            Medium::Disk => {}
-            Medium::Elsewhere => return false,
-        }
-        let last = frame_length(self.size, offset).saturating_sub(1);
-        let mut byte = [0; 1];
-        let into = &mut [io::IoSliceMut::new(&mut byte)];
-        let at = self.start.saturating_add(offset).saturating_add(last);
-        !matches!(rustix::io::preadv2(&self.file, into, at, ReadWriteFlags::NOWAIT), Err(Errno::AGAIN))
+        let is_there = |(piece, at, count): (&Piece, u64, u64)| match piece.medium() {
+            Medium::Memory => true,
+            Medium::Elsewhere => false,
+            Medium::Disk => {
+                let last = at.saturating_add(count).saturating_sub(1);
+                let read = piece.read(last, &mut [0; 1], ReadWriteFlags::NOWAIT);
+                !read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+            }
+        };
+        self.is_sendable && self.pieces.of(offset, frame_length(self.size, offset)).all(is_there)
     }
 
     /// The checksum of the frame at `offset`, if the kernel has all of it in memory and says so. The buffer begins with its
@@ -219,32 +313,60 @@ impl BlockFile {
 
     /// The bytes of the frame at `offset`, with which the buffer begins then, if the kernel has all of them in memory and says so.
     pub fn frame_now<'b>(&self, offset: u64, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
-        if !self.is_sendable() {
+        if !self.is_sendable {
             return None;
         }
-        let length = frame_length(self.size, offset) as usize;
-        if buffer.len() < length {
-            buffer.resize(length, 0);
+        let length = frame_length(self.size, offset);
+        if buffer.len() < length as usize {
+            buffer.resize(length as usize, 0);
         }
-        let bytes = &mut buffer[..length];
-        let at = self.start.saturating_add(offset);
-        let flags =
-            if self.medium == Medium::Memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
-        let read = rustix::io::preadv2(&self.file, &mut [io::IoSliceMut::new(bytes)], at, flags);
-        (read == Ok(length)).then_some(&*bytes)
+        let mut done = 0;
+        for (piece, at, count) in self.pieces.of(offset, length) {
+            let flags = match piece.medium() {
+                Medium::Memory => ReadWriteFlags::empty(),
+                Medium::Disk | Medium::Elsewhere => ReadWriteFlags::NOWAIT,
+            };
+            let into = &mut buffer[done..done + count as usize];
+            if piece.read(at, into, flags).ok()? != into.len() {
+                return None;
+            }
+            done += count as usize;
+        }
+        Some(&buffer[..done])
     }
 
     /// Reads the frame at `offset`, on a thread that may wait for a disk.
     pub fn reader(&self, offset: u64) -> FrameReader {
-        let (file, length) = (Arc::clone(&self.file), frame_length(self.size, offset));
-        FrameReader { file, at: self.start.saturating_add(offset), length, keep: !self.is_sendable() }
+        let length = frame_length(self.size, offset);
+        FrameReader { pieces: self.pieces.clone(), offset, length, keep: !self.is_sendable }
     }
 
-    /// Hands at most `count` bytes from `offset` to a socket without copying them through the process.
+    /// Hands at most `count` bytes from `offset` to a socket, long pieces without copying them through the process.
     pub fn send(&self, socket: impl AsFd, offset: u64, count: u64) -> io::Result<SendOutcome> {
-        let mut at = self.start.saturating_add(offset);
-        match rustix::fs::sendfile(socket, &self.file, Some(&mut at), count as usize) {
-            Ok(0) => Ok(SendOutcome::Truncated),
+        let Some((piece, at, length)) = self.pieces.of(offset, count).next() else {
+            return Ok(SendOutcome::Truncated);
+        };
+        match piece {
+            Piece::File { file, start, .. } if length >= SENT_FROM_FILE || length == count => {
+                let mut at = start.saturating_add(at);
+                match rustix::fs::sendfile(socket, file, Some(&mut at), length as usize) {
+                    Ok(0) => Ok(SendOutcome::Truncated),
+                    Ok(sent) => Ok(SendOutcome::Sent(sent as u64)),
+                    Err(Errno::AGAIN) => Ok(SendOutcome::WouldBlock),
+                    Err(errno) => Err(errno.into()),
+                }
+            }
+            _ => self.send_copied(socket, offset, count.min(SENT_FROM_FILE)),
+        }
+    }
+
+    /// The same by way of this process: many short pieces in one call.
+    fn send_copied(&self, socket: impl AsFd, offset: u64, count: u64) -> io::Result<SendOutcome> {
+        let mut bytes = vec![0; count as usize];
+        if self.pieces.read_exact(offset, &mut bytes).is_err() {
+            return Ok(SendOutcome::Truncated);
+        }
+        match rustix::net::send(socket, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(sent) => Ok(SendOutcome::Sent(sent as u64)),
             Err(Errno::AGAIN) => Ok(SendOutcome::WouldBlock),
             Err(errno) => Err(errno.into()),
@@ -255,8 +377,8 @@ impl BlockFile {
 /// A frame that is to be read.
 #[derive(Debug)]
 pub struct FrameReader {
-    file: Arc<File>,
-    at: u64,
+    pieces: Pieces,
+    offset: u64,
     length: u64,
     keep: bool,
 }
@@ -274,7 +396,7 @@ impl FrameReader {
     /// Reads the frame and computes its checksum; its bytes are in memory then.
     pub fn read(&self) -> io::Result<FrameRead> {
         let mut bytes = vec![0; self.length as usize];
-        self.file.read_exact_at(&mut bytes, self.at)?;
+        self.pieces.read_exact(self.offset, &mut bytes)?;
         Ok(FrameRead { checksum: checksum(&bytes), bytes: self.keep.then_some(bytes) })
     }
 }
@@ -321,6 +443,64 @@ mod tests {
         );
         assert!(!block.is_in_memory(0) && block.checksum_now(0, &mut Vec::new()).is_none());
         assert_eq!(block.reader(0).read().unwrap().bytes.as_deref(), Some(&b"123456789"[..]));
+    }
+
+    /// Frames cross from one piece into the next, and pieces without bytes are none.
+    #[test]
+    fn a_block_of_many_pieces_is_sent_read_and_summed_like_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let byte = |at: usize| (at * 31 % 251) as u8;
+        let lengths = [3, 0, 70_000, 1, 0, 200_000, 9, 100_000, 300_000, 5];
+        let (mut pieces, mut whole) = (Vec::new(), Vec::new());
+        for (number, &length) in lengths.iter().enumerate() {
+            let bytes: Vec<u8> = (whole.len()..whole.len() + length).map(byte).collect();
+            whole.extend_from_slice(&bytes);
+            if number % 3 == 0 {
+                pieces.push((length as u64, Piece::Memory(bytes.into())));
+                continue;
+            }
+            let path = dir.path().canonicalize().unwrap().join(number.to_string());
+            std::fs::write(&path, [&b"lead"[..], &bytes, b"tail"].concat()).unwrap();
+            let OpenedFile { file, medium, .. } = open_regular(&path).unwrap();
+            pieces.push((length as u64, Piece::File { file, start: 4, medium }));
+        }
+        let size = whole.len() as u64;
+        let block = BlockFile::of_pieces(pieces, FrameChecksums::new(size, &[]));
+        assert_eq!(block.size(), size);
+        let mut offset = 0;
+        while offset < size {
+            let end = offset + frame_length(size, offset);
+            let frame = &whole[offset as usize..end as usize];
+            assert_eq!(block.reader(offset).read().unwrap().checksum, checksum(frame));
+            if block.is_sendable() {
+                let (mut buffer, now) = (Vec::new(), block.is_in_memory(offset));
+                let read = block.frame_now(offset, &mut buffer);
+                assert!(now && read.is_none_or(|read| read == frame), "frame at {offset}");
+            }
+            offset = end;
+        }
+        if !block.is_sendable() {
+            return;
+        }
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            io::Read::read_to_end(&mut peer, &mut got).map(|_| got).unwrap()
+        });
+        let mut at = 0;
+        while at < size {
+            // In odd portions, some within a piece and some over many.
+            match block.send(&socket, at, (at * 7 % 150_000 + 1).min(size - at)).unwrap() {
+                SendOutcome::Sent(sent) => at += sent,
+                SendOutcome::WouldBlock => std::thread::yield_now(),
+                SendOutcome::Truncated => panic!("cut off at {at}"),
+            }
+        }
+        drop(socket);
+        assert_eq!(reading.join().unwrap(), whole);
+        assert_eq!(block.send(std::io::stderr(), size, 1).unwrap(), SendOutcome::Truncated);
     }
 
     #[test]

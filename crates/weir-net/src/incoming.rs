@@ -33,6 +33,10 @@ pub trait Listener: Send + Sync + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// Accepts one. Where it comes from, if that is known.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<IpAddr>)>> + Send;
+    /// The user at the other end, if the kernel says.
+    fn user(_: &Self::Stream) -> Option<u32> {
+        None
+    }
 }
 
 impl Listener for tokio::net::TcpListener {
@@ -48,6 +52,9 @@ impl Listener for tokio::net::UnixListener {
     type Stream = tokio::net::UnixStream;
     async fn next(&self) -> io::Result<(Self::Stream, Option<IpAddr>)> {
         Ok((self.accept().await?.0, None))
+    }
+    fn user(stream: &Self::Stream) -> Option<u32> {
+        stream.peer_cred().ok().map(|peer| peer.uid())
     }
 }
 
@@ -131,9 +138,17 @@ impl Drop for Unheard {
     }
 }
 
+/// Who is at the other end of a connection; an extension of each of its requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Id of the user whose process it is, where the kernel says: of Unix sockets.
+    pub user: Option<u32>,
+}
+
 /// A connection that has to say something soon.
 pub struct Guarded<S> {
     stream: S,
+    peer: Peer,
     /// Until it said something.
     unheard: Option<Unheard>,
     _place: OwnedSemaphorePermit,
@@ -162,7 +177,8 @@ fn incoming_within<L: Listener>(
                 Ok((stream, peer)) => match place(&places, &silent).await {
                     Some(place) => {
                         let unheard = Some(silent.add(peer));
-                        let _ = sender.send(Ok(Guarded { stream, unheard, _place: place })).await;
+                        let peer = Peer { user: L::user(&stream) };
+                        let _ = sender.send(Ok(Guarded { stream, peer, unheard, _place: place })).await;
                     }
                     None => {
                         refused += 1;
@@ -196,8 +212,10 @@ async fn place(places: &Arc<Semaphore>, silent: &Silent) -> Option<OwnedSemaphor
 }
 
 impl<S> Connected for Guarded<S> {
-    type ConnectInfo = ();
-    fn connect_info(&self) {}
+    type ConnectInfo = Peer;
+    fn connect_info(&self) -> Peer {
+        self.peer
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {

@@ -21,13 +21,13 @@ mod socket;
 pub use address::{Address, AddressError};
 pub use alarm::Alarm;
 pub use block_file::{
-    BlockFile, FileStamp, FrameChecksums, FrameRead, FrameReader, Medium, OpenedFile, SendOutcome,
+    BlockFile, FileStamp, FrameChecksums, FrameRead, FrameReader, Medium, OpenedFile, Piece, SendOutcome,
     open_regular,
 };
 pub use channel::{agent_channel, coordinator_channel};
 pub use clock::{Clock, boot, monotonic_nanos};
 pub use descriptors::{connections_within_limit, raise_descriptor_limit};
-pub use incoming::{Guarded, Listener, incoming};
+pub use incoming::{Guarded, Listener, Peer, incoming};
 pub use interface::{Interface, InterfaceCounters, link_speed};
 pub use mounts::{FileSystem, Mounts};
 pub use pipe::{Filled, Payload, PipePool};

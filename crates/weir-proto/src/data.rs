@@ -161,6 +161,8 @@ pub enum Status {
     Changed,
     /// The agent holds other bytes under this name than those that the request wants.
     OtherBytes,
+    /// Whoever asks for bytes of an executor's store does not have its token.
+    Forbidden,
 }
 
 /// Leads a frame.
@@ -288,6 +290,7 @@ impl Response {
             7 => Status::Relayed,
             8 => Status::Changed,
             9 => Status::OtherBytes,
+            10 => Status::Forbidden,
             _ => return Err(DecodeError::Field("status")),
         };
         let identity = bytes[16..].try_into().map_or(Identity::UNKNOWN, Identity);

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod data;
+pub mod gather;
 pub mod host;
 pub mod limits;
 pub mod relay;

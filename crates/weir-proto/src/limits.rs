@@ -16,6 +16,17 @@ pub const MAX_ENTRIES_RECEIVED: usize = 65_536;
 pub const MAX_SESSION_QUEUED_BYTES: usize = 256 << 10;
 /// Longest block name in bytes of UTF-8.
 pub const MAX_BLOCK_NAME_BYTES: usize = 255;
+/// Longest name of an application, and of an executor, in bytes of UTF-8.
+pub const MAX_STORE_NAME_BYTES: usize = 255;
+/// Most ranges of one gather; whoever wants more asks twice.
+pub const MAX_GATHERED_RANGES: usize = 1_024;
+/// Most stores of executors at one agent; a further one is refused.
+pub const MAX_STORES_PER_AGENT: usize = 10_000;
+/// Most directories of one store.
+pub const MAX_STORE_DIRECTORIES: usize = 64;
+/// Most files that one agent holds open for gathers, or a quarter of its descriptors; a further gather is told that the agent is
+/// busy.
+pub const MAX_GATHERED_FILES: usize = 16_384;
 /// Most coflows a coordinator keeps live; a further `register` is refused.
 pub const MAX_LIVE_COFLOWS: usize = 100_000;
 /// Most blocks one agent keeps; a further `put` is refused.

@@ -147,6 +147,13 @@ impl World {
             match talk.poll_input(now) {
                 Input::Nothing => break,
                 Input::Request(request, path) => self.take_request(number, host, request, path),
+                Input::Gather(request) => {
+                    let agent = self.hosts[host as usize].agent.as_ref();
+                    let refused = agent.and_then(|agent| agent.store_of(&request).err());
+                    let talk = self.talk(number);
+                    talk.into_iter().for_each(|talk| talk.refuse(refused.unwrap_or(Status::NoSuchBlock)));
+                    self.flush(number);
+                }
                 Input::Acknowledged => {
                     let side = &mut self.hosts[host as usize];
                     if let (Some(flow), Some(agent)) = (flow, &mut side.agent) {
@@ -365,6 +372,9 @@ impl World {
         for (number, late) in late.collect::<Vec<_>>() {
             match late {
                 Late::Receiver => self.hang_up(number),
+                Late::Gathering => {
+                    self.violate(format!("host {host} finds the files of a gather for too long"))
+                }
                 Late::Opening(flow) => {
                     self.violate(format!("host {host} opens the file of flow {flow} for too long"))
                 }

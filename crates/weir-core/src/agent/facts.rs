@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weir_model::{Rate, Span};
 use weir_proto::data::Identity;
+use weir_proto::gather::Token;
 use weir_proto::{limits, v1};
 
 /// Fixed facts and times of one agent.
@@ -114,6 +115,76 @@ mod identity_in_hex {
     }
 }
 
+/// Where an executor of a framework keeps what its map tasks wrote.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreEntry {
+    /// The application.
+    pub application: String,
+    /// The executor.
+    pub executor: String,
+    /// Who asks for its bytes must say this.
+    pub token: Token,
+    /// Absolute paths, in the order in which the executor numbers them.
+    pub directories: Vec<String>,
+    /// Number of subdirectories of each.
+    pub subdirectories: u32,
+}
+
+/// What there is of a gather.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gathered {
+    /// Bytes, those of the table too.
+    pub size: u64,
+    /// Which ones.
+    pub identity: Identity,
+}
+
+/// A gather that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedGather {
+    /// Its flow's id at this agent.
+    pub flow: u64,
+    /// What the block that is made for it is called.
+    pub block: String,
+}
+
+/// Why a store is not served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// A name is empty or too long.
+    #[error("the names of an application and of an executor have 1 to {max} bytes", max = limits::MAX_STORE_NAME_BYTES)]
+    Name,
+    /// It has no directories, or too many, or they cannot be.
+    #[error(
+        "a store has 1 to {max} directories, whose paths have at most {path} bytes, and 1 to 65536 subdirectories in each",
+        max = limits::MAX_STORE_DIRECTORIES,
+        path = limits::MAX_PATH_BYTES
+    )]
+    Directories,
+    /// Another store of this name is served.
+    #[error("executor {executor} of {application} has a store with another token; detach that first")]
+    Taken {
+        /// The application,
+        application: String,
+        /// and its executor.
+        executor: String,
+    },
+    /// The agent has as many as it may.
+    #[error("the agent serves {max} stores, which is the bound", max = limits::MAX_STORES_PER_AGENT)]
+    Full,
+    /// The host is to be stopped.
+    #[error("the host is being drained and takes no more stores")]
+    Draining,
+    /// There is no such store, or the token is not its own.
+    #[error("no executor {executor} of {application} has a store with that token here")]
+    Unknown {
+        /// The application,
+        application: String,
+        /// and its executor.
+        executor: String,
+    },
+}
+
 /// A fact that must survive the process; replayed through [`Agent::restore`](super::Agent::restore) in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JournalEntry {
@@ -176,6 +247,15 @@ pub enum JournalEntry {
     Boot(String),
     /// The agent takes no more blocks, or takes them again. Agents of before there was this skip it as a damaged line.
     Draining(bool),
+    /// An executor's files are served. Agents of before there was this skip it, and the next, as damaged lines.
+    Store(StoreEntry),
+    /// They are served no longer.
+    StoreGone {
+        /// The application,
+        application: String,
+        /// and its executor.
+        executor: String,
+    },
 }
 
 /// What an agent wants done, in this order.

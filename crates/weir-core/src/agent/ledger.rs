@@ -37,6 +37,7 @@ impl Agent {
                     );
                     let changed = self.changed.iter().cloned();
                     facts.extend(changed.map(|(coflow, block)| JournalEntry::Gone { coflow, block }));
+                    facts.extend(self.stores.values().cloned().map(JournalEntry::Store));
                     Stage::Coflows(None)
                 }
                 Stage::Coflows(after) => self.coflow_facts(after, most, &mut facts),
@@ -52,6 +53,7 @@ impl Agent {
         let ended = self.ended.ranges().count();
         let blocks = self.blocks.len().saturating_add(self.spares.values().map(VecDeque::len).sum());
         let boot = usize::from(self.boot.is_some()).saturating_add(self.changed.len());
+        let boot = boot.saturating_add(self.stores.len());
         boot.saturating_add(ended).saturating_add(self.coflows.len().saturating_mul(2)).saturating_add(blocks)
     }
 

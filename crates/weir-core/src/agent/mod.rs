@@ -18,10 +18,12 @@ mod picked;
 mod sender;
 mod settling;
 mod state;
+mod stores;
 
 pub use batches::{Answers, Batch, Batches, DROPPED_BEYOND, GATHER, MAX_WAITING, WaitingPut};
 pub use facts::{
-    AgentConfig, BlockEntry, Crowd, FileStamp, JournalEntry, OpenedFlow, Output, Place, PutError, Transmit,
+    AgentConfig, BlockEntry, Crowd, FileStamp, Gathered, JournalEntry, OpenedFlow, OpenedGather, Output,
+    Place, PutError, StoreEntry, StoreError, Transmit,
 };
 pub use journal_lines::{JOURNAL_HEADER, JOURNAL_HEADER_1, JournalLines, journal_lines};
 pub use latencies::Latencies;

@@ -1,7 +1,7 @@
 //! The agent's state machine.
 
 use super::control::{FULL_REPORT_INTERVAL, Standing};
-use super::facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, Output, Transmit};
+use super::facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, Output, StoreEntry, Transmit};
 use super::flow::Flow;
 use super::hello::Introduction;
 use super::latencies::Latencies;
@@ -72,6 +72,16 @@ pub(super) enum FirstByte {
     Past,
 }
 
+/// What a receiver is to get.
+pub(super) struct Wanted<'r> {
+    pub(super) coflow: u64,
+    pub(super) block: &'r str,
+    /// Its host and its group.
+    pub(super) receiver: (u32, u32),
+    pub(super) size: u64,
+    pub(super) offset: u64,
+}
+
 /// An agent. Call order: see the crate's documentation.
 #[derive(Debug)]
 pub struct Agent {
@@ -89,6 +99,8 @@ pub struct Agent {
     pub(super) draining: bool,
     /// Blocks whose files changed since they were put.
     pub(super) changed: BTreeSet<(u64, String)>,
+    /// Stores of executors, by application and executor.
+    pub(super) stores: BTreeMap<(String, String), StoreEntry>,
     pub(super) coflows: BTreeMap<u64, CoflowEntry>,
     pub(super) ended: IdSet,
     pub(super) flows: BTreeMap<u64, Flow>,
@@ -151,6 +163,7 @@ impl Agent {
             boot: None,
             draining: false,
             changed: BTreeSet::new(),
+            stores: BTreeMap::new(),
             coflows: BTreeMap::new(),
             ended: IdSet::default(),
             flows: BTreeMap::new(),
@@ -228,6 +241,10 @@ impl Agent {
             JournalEntry::EndedRange(first, last) => self.forget(first, last),
             JournalEntry::Boot(boot) => self.boot = Some(boot),
             JournalEntry::Draining(on) => self.draining = on,
+            JournalEntry::Store(store) => self.restore_store(store),
+            JournalEntry::StoreGone { application, executor } => {
+                self.stores.remove(&(application, executor));
+            }
         }
     }
 
@@ -238,34 +255,56 @@ impl Agent {
 
     /// A receiver asks for a block.
     pub fn handle_request(&mut self, now: Time, request: &Request) -> Result<OpenedFlow, Status> {
-        if self.ended.contains(request.coflow) {
-            return Err(Status::CoflowEnded);
-        }
-        if self.coflows.get(&request.coflow).is_some_and(CoflowEntry::is_stopped) {
-            return Err(Status::CoflowRefused);
-        }
+        self.may_move(request.coflow)?;
         let key = (request.coflow, request.block.clone());
         let block = self.blocks.get(&key).ok_or_else(|| self.missing(&key))?.clone();
         if request.identity.is_known() && request.identity != block.identity {
             return Err(Status::OtherBytes);
         }
-        let inside = request.offset < block.size || (request.offset, block.size) == (0, 0);
-        if !inside || !request.offset.is_multiple_of(FRAME_BYTES) {
+        let (coflow, offset) = (request.coflow, request.offset);
+        let wanted = Wanted {
+            coflow,
+            block: &request.block,
+            receiver: (request.destination, request.group),
+            size: block.size,
+            offset,
+        };
+        let flow = self.open_flow(now, &wanted)?;
+        let offset = if is_planted(Defect::OffsetForgotten) { 0 } else { offset };
+        Ok(OpenedFlow { flow, block, offset })
+    }
+
+    /// Whether anything of a coflow may move.
+    pub(super) fn may_move(&self, coflow: u64) -> Result<(), Status> {
+        if self.ended.contains(coflow) {
+            return Err(Status::CoflowEnded);
+        }
+        if self.coflows.get(&coflow).is_some_and(CoflowEntry::is_stopped) {
+            return Err(Status::CoflowRefused);
+        }
+        Ok(())
+    }
+
+    /// Begins to serve a block, from a frame on.
+    pub(super) fn open_flow(&mut self, now: Time, wanted: &Wanted<'_>) -> Result<u64, Status> {
+        let Wanted { coflow, block, receiver: (destination, group), size, offset } = *wanted;
+        let inside = offset < size || (offset, size) == (0, 0);
+        if !inside || !offset.is_multiple_of(FRAME_BYTES) {
             return Err(Status::BadRequest);
         }
         let id = self.next_flow;
         self.next_flow = self.next_flow.saturating_add(1);
-        let left = block.size.saturating_sub(request.offset);
-        let planned = self.sender.is_none() && self.lease_holds(now) && !self.is_small(request.coflow, left);
-        let scheduled = planned || (self.decides(now) && !self.is_left_to_tcp(request.coflow));
+        let left = size.saturating_sub(offset);
+        let planned = self.sender.is_none() && self.lease_holds(now) && !self.is_small(coflow, left);
+        let scheduled = planned || (self.decides(now) && !self.is_left_to_tcp(coflow));
         let flow = Flow {
-            coflow: request.coflow,
-            block: request.block.clone(),
-            destination: request.destination,
-            group: request.group,
-            size: block.size,
-            sent: request.offset,
-            reported: request.offset,
+            coflow,
+            block: block.to_owned(),
+            destination,
+            group,
+            size,
+            sent: offset,
+            reported: offset,
             grant: 0.0,
             base: 0.0,
             due: Time::MAX,
@@ -279,14 +318,13 @@ impl Agent {
             self.waiting.insert((flow.wait_until, id));
         }
         self.disturb();
-        let coflow = self.coflows.entry(request.coflow).or_default();
+        let coflow = self.coflows.entry(coflow).or_default();
         coflow.first_opened.get_or_insert(now);
         coflow.flows.insert(id);
         coflow.opened_bytes = coflow.opened_bytes.saturating_add(left);
         self.flows.insert(id, flow);
         self.expect_report(now + FULL_REPORT_INTERVAL);
-        let offset = if is_planted(Defect::OffsetForgotten) { 0 } else { request.offset };
-        Ok(OpenedFlow { flow: id, block, offset })
+        Ok(id)
     }
 
     /// `bytes` payload bytes of a flow were handed to its socket.

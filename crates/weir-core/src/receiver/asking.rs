@@ -281,6 +281,7 @@ impl Receiver {
                 self.direct = true;
                 again("it knows no relays")
             }
+            Status::Forbidden => again("it wants a token, for a block"),
             Status::BadRequest => Some(Refusal::Final(ReceiverError::Refused("bad request"))),
         }
     }

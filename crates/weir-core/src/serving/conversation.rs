@@ -5,9 +5,10 @@ use crate::agent::OpenedFlow;
 use crate::planted::{Defect, is_planted};
 use weir_model::{Span, Time};
 use weir_proto::data::{ACK, DecodeError, Identity, Request, Response, Status, VERSION, decode_nak};
+use weir_proto::gather::{GatherRequest, MAX_GATHER_BYTES};
 use weir_proto::relay::{FlowKey, Open, PATH_BYTES, RelayPath};
 
-/// Longest request, and all that may be said ahead.
+/// Longest request for a block, and all that may be said ahead.
 const INPUT_BYTES: usize = 512;
 /// A connection that never asked for anything is closed after this time,
 const SILENT_LIMIT: Span = Span::from_millis(10_000);
@@ -26,6 +27,8 @@ pub enum Input {
     /// A whole request, and the way by relays that it may be answered by: [`Conversation::open`] or
     /// [`Conversation::refuse`] follows.
     Request(Request, Option<RelayPath>),
+    /// A whole request for ranges of an executor's store: [`Conversation::gather`] or [`Conversation::refuse`] follows.
+    Gather(GatherRequest),
     /// All was received and verified; the connection takes another request.
     Acknowledged,
     /// A frame that the receiver got did not have its checksum. The connection is to be closed.
@@ -39,6 +42,8 @@ pub enum Input {
 pub enum Late {
     /// The file of this flow is not open yet: it cannot be served.
     Opening(u64),
+    /// The files of a gather are not found yet: it cannot be served.
+    Gathering,
     /// The receiver: the connection is to be closed.
     Receiver,
 }
@@ -68,6 +73,8 @@ enum State {
     Idle,
     /// The file of one is being opened.
     Opening(Box<Opening>),
+    /// The files of a gather are being found.
+    Gathering(Box<GatherRequest>),
     /// A block is on its way.
     Serving { flow: u64, sending: Sending },
 }
@@ -109,7 +116,7 @@ impl Conversation {
     /// The flow that it serves, or will once its file is open.
     pub fn flow(&self) -> Option<u64> {
         match &self.state {
-            State::Idle => None,
+            State::Idle | State::Gathering(_) => None,
             State::Opening(opening) => Some(opening.opened.flow),
             State::Serving { flow, .. } => Some(*flow),
         }
@@ -120,6 +127,11 @@ impl Conversation {
         matches!(self.state, State::Opening(_))
     }
 
+    /// Whether it waits for its receiver to ask for something.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+
     /// When it last did something that counts.
     pub fn active(&self) -> Time {
         self.active
@@ -128,8 +140,22 @@ impl Conversation {
     /// The receiver said something.
     pub fn handle_input(&mut self, bytes: &[u8]) {
         // What is beyond the bound ends the connection, so no more of it is kept than tells so.
-        let room = (2 * INPUT_BYTES).saturating_sub(self.input.len());
-        self.input.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let room = self.most_input().saturating_add(INPUT_BYTES).saturating_sub(self.input.len());
+            let (taken, more) = rest.split_at(rest.len().min(room).min(INPUT_BYTES));
+            if taken.is_empty() {
+                return;
+            }
+            self.input.extend_from_slice(taken);
+            rest = more;
+        }
+    }
+
+    /// What may wait to be understood.
+    fn most_input(&self) -> usize {
+        let gathers = self.is_idle() && self.input.len() > 1 && GatherRequest::may_begin(&self.input);
+        if gathers { MAX_GATHER_BYTES } else { INPUT_BYTES }
     }
 
     /// The receiver closed its side, or the connection broke. What it said before still counts: it may acknowledge, or say what
@@ -141,7 +167,7 @@ impl Conversation {
     /// What the receiver wants; to be asked until there is nothing more.
     pub fn poll_input(&mut self, now: Time) -> Input {
         let input = match self.next_input() {
-            Input::Nothing if self.has_ended || self.input.len() > INPUT_BYTES => Input::Ended,
+            Input::Nothing if self.has_ended || self.input.len() > self.most_input() => Input::Ended,
             input => input,
         };
         if input != Input::Nothing {
@@ -153,8 +179,8 @@ impl Conversation {
     fn next_input(&mut self) -> Input {
         match &self.state {
             // Nothing is to be said before the answer.
-            State::Opening(_) if self.input.is_empty() => Input::Nothing,
-            State::Opening(_) => Input::Ended,
+            State::Opening(_) | State::Gathering(_) if self.input.is_empty() => Input::Nothing,
+            State::Opening(_) | State::Gathering(_) => Input::Ended,
             State::Serving { .. } => match self.input.first() {
                 None => Input::Nothing,
                 Some(&ACK) if self.is_all_written() => {
@@ -187,6 +213,15 @@ impl Conversation {
             self.input.drain(..PATH_BYTES);
             self.path = Some(path);
         }
+        if self.input.len() > 1 && GatherRequest::may_begin(&self.input) {
+            let Some((request, length)) = GatherRequest::decode(&self.input)? else {
+                return Ok(Input::Nothing);
+            };
+            // No relay carries a gather; the way is not answered by.
+            (self.version, self.path) = (VERSION, None);
+            self.input.drain(..length);
+            return Ok(Input::Gather(request));
+        }
         let Some((request, length)) = Request::decode(&self.input)? else { return Ok(Input::Nothing) };
         self.version = Request::version(&self.input).unwrap_or(VERSION);
         self.input.drain(..length);
@@ -203,6 +238,22 @@ impl Conversation {
     pub fn take_opening(&mut self, flow: u64) -> Option<Opening> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Opening(opening) if opening.opened.flow == flow => Some(*opening),
+            state => {
+                self.state = state;
+                None
+            }
+        }
+    }
+
+    /// The gather is accepted so far; its files are being found.
+    pub fn gather(&mut self, request: GatherRequest) {
+        self.state = State::Gathering(Box::new(request));
+    }
+
+    /// The gather whose files were being found, if there is one. [`Conversation::serve`] or [`Conversation::refuse`] follows.
+    pub fn take_gather(&mut self) -> Option<GatherRequest> {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Gathering(request) => Some(*request),
             state => {
                 self.state = state;
                 None
@@ -238,7 +289,7 @@ impl Conversation {
     pub fn owes_answer(&self) -> bool {
         let is_followed = match &self.state {
             State::Serving { sending, .. } => self.upload.is_none() && !sending.is_over(),
-            State::Idle | State::Opening(_) => false,
+            State::Idle | State::Opening(_) | State::Gathering(_) => false,
         };
         is_followed && self.direct.left().is_some()
     }
@@ -330,6 +381,7 @@ impl Conversation {
         let quiet = now.since(self.active);
         match &self.state {
             State::Opening(opening) => (quiet > OPEN_LIMIT).then_some(Late::Opening(opening.opened.flow)),
+            State::Gathering(_) => (quiet > OPEN_LIMIT).then_some(Late::Gathering),
             State::Serving { sending, .. } => {
                 let waits = self.is_all_written() && now.since(sending.wrote) > ACKNOWLEDGEMENT_LIMIT;
                 waits.then_some(Late::Receiver)

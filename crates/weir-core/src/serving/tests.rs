@@ -6,6 +6,8 @@ use weir_proto::data::{
     ACK, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, Request, Response, Status, checksum,
     encode_nak, frame_length,
 };
+use weir_proto::gather::{GatherRange, GatherRequest};
+use weir_proto::limits::MAX_GATHERED_RANGES;
 use weir_proto::relay::{self, FlowKey, HEADER_BYTES, HELLO_BYTES, Header, Kind, OPEN_BYTES, RelayPath};
 
 const IDENTITY: Identity = Identity([7; 16]);
@@ -415,4 +417,74 @@ fn a_relay_that_was_not_reached_is_avoided_for_five_seconds_and_flows_of_the_sit
     relays.handle_unreachable(Time::ZERO, addresses[0]);
     assert_eq!(chosen(&mut relays, Time::ZERO), None);
     assert_eq!(chosen(&mut relays, Time::ZERO + Span::from_millis(5_001)), Some(addresses[1]));
+}
+
+fn gather(ranges: usize) -> GatherRequest {
+    GatherRequest {
+        coflow: 1,
+        offset: 0,
+        destination: 4,
+        group: 0,
+        identity: Identity::UNKNOWN,
+        token: [9; 16],
+        shuffle: 3,
+        application: "app".to_owned(),
+        executor: "7".to_owned(),
+        ranges: (0..ranges as u64).map(|map| GatherRange { map, first: 0, end: 1 }).collect(),
+    }
+}
+
+/// The longest gather comes in any cuts; it is answered like a block, and the connection takes a request for a block then.
+#[test]
+fn a_gather_is_understood_however_it_comes_and_answered_like_a_block() {
+    let wanted = gather(MAX_GATHERED_RANGES);
+    for cut in [1, 7, 512, 4_096, 100_000] {
+        let mut talk = Conversation::new(Time::ZERO);
+        let bytes = wanted.encode();
+        let mut parts = bytes.chunks(cut).peekable();
+        while let Some(part) = parts.next() {
+            talk.handle_input(part);
+            if parts.peek().is_some() {
+                assert_eq!(talk.poll_input(Time::ZERO), Input::Nothing, "{cut}");
+            }
+        }
+        assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(wanted.clone()), "{cut}");
+        talk.gather(wanted.clone());
+        assert!(!talk.is_idle() && talk.flow().is_none() && talk.take_opening(9).is_none());
+        assert_eq!(talk.late(Time::from_millis(10_001)), Some(Late::Gathering));
+        assert_eq!(talk.take_gather(), Some(wanted.clone()));
+        let ranges = [Range { offset: 0, size: 300_000 }];
+        talk.serve(Time::ZERO, 9, ranges.to_vec(), (300_000, IDENTITY), None);
+        let mut sockets = Sockets::default();
+        while !talk.is_all_written() {
+            sockets.write(&mut talk, &ranges, 10_000, &mut std::iter::empty());
+        }
+        assert_eq!(sockets.receiver[32..], expected(&ranges));
+        talk.handle_input(&[ACK]);
+        assert_eq!(talk.poll_input(Time::ZERO), Input::Acknowledged);
+        talk.handle_input(&request(0).encode());
+        assert_eq!(talk.poll_input(Time::ZERO), Input::Request(request(0), None));
+    }
+}
+
+#[test]
+fn whoever_says_more_than_a_gather_or_something_else_is_let_go() {
+    let ends = |bytes: &[u8]| {
+        let mut talk = Conversation::new(Time::ZERO);
+        talk.handle_input(bytes);
+        talk.poll_input(Time::ZERO) == Input::Ended
+    };
+    assert!(ends(b"WGTX") && ends(b"WGTH\x02"));
+    assert!(ends(&[b"WEIR\x02".to_vec(), vec![255; 5_000]].concat()), "a block's request stays short");
+    // Nothing is to be said while files are being found.
+    let mut talk = Conversation::new(Time::ZERO);
+    talk.handle_input(&gather(1).encode());
+    assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(gather(1)));
+    talk.gather(gather(1));
+    talk.handle_input(b"W");
+    assert_eq!(talk.poll_input(Time::ZERO), Input::Ended);
+    // A way by relays before it is passed over.
+    let mut talk = Conversation::new(Time::ZERO);
+    talk.handle_input(&[&path().encode()[..], &gather(2).encode()].concat());
+    assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(gather(2)));
 }

@@ -7,7 +7,7 @@ use crate::text::{Cuts, bytes};
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, JournalEntry};
 use weir_core::serving::{Conversation, Input, Opening, Outlet, Range, Relays, Write};
 use weir_model::Span;
-use weir_proto::data::{checksum, frame_length};
+use weir_proto::data::{Status, checksum, frame_length};
 use weir_proto::relay::FlowKey;
 
 /// The coflow of all blocks.
@@ -116,6 +116,10 @@ impl Side {
                     }
                     Err(status) => served.talk.refuse(status),
                 },
+                Input::Gather(request) => {
+                    let status = self.agent.store_of(&request).err().unwrap_or(Status::NoSuchBlock);
+                    served.talk.refuse(status);
+                }
                 Input::Acknowledged => {
                     served.held = None;
                     acts.extend(std::mem::take(&mut served.has_relay).then_some(Act::HangsUp));

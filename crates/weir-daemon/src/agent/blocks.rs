@@ -2,6 +2,7 @@
 
 use super::connection::Reading;
 use super::jobs::{Job, Open};
+use super::stores::{Found, Held};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +30,8 @@ pub(super) struct Served {
     /// The file that it is in.
     pub(super) place: Place,
     pub(super) file: BlockFile,
-    /// Closes it, where that may take long.
-    open: Rc<Open>,
+    /// Closes what it is in, where that may take long.
+    open: Opened,
     /// Frames that were read and are to be sent from memory, the last ones.
     copies: RefCell<BTreeMap<u64, Rc<Vec<u8>>>>,
     /// Frames that are being read.
@@ -41,10 +42,38 @@ pub(super) struct Served {
     waiting: RefCell<BTreeSet<u64>>,
 }
 
+/// What a block that is served is in.
+#[derive(Debug)]
+enum Opened {
+    File(Rc<Open>),
+    Gathered(#[expect(dead_code, reason = "held for as long as it is read")] Held),
+}
+
 impl Served {
+    fn new(key: Key, place: Place, file: BlockFile, open: Opened) -> Rc<Served> {
+        Rc::new(Served {
+            key,
+            place,
+            file,
+            open,
+            copies: RefCell::default(),
+            pending: RefCell::default(),
+            is_from_disk: Cell::new(false),
+            waiting: RefCell::default(),
+        })
+    }
+
     /// Whether its file is what was opened, as far as is known without waiting for a disk.
     pub(super) fn is_unchanged(&self) -> bool {
-        self.file.is_sendable() && self.open.opened.is_unchanged()
+        match &self.open {
+            Opened::File(open) => self.file.is_sendable() && open.opened.is_unchanged(),
+            Opened::Gathered(_) => false,
+        }
+    }
+
+    /// Whether it is no block that was put, and lives as long as it is read.
+    pub(super) fn is_gathered(&self) -> bool {
+        matches!(self.open, Opened::Gathered(_))
     }
 
     /// The frame at `offset`, if its bytes are in memory. If not, it is read, and those after it; the connection waits.
@@ -194,19 +223,30 @@ impl Blocks {
             (asked.place, asked.checksums) = (place.clone(), new());
         }
         let file = BlockFile::new(&open.opened, block.offset, block.size, asked.checksums.clone());
-        let (pending, waiting) = (RefCell::default(), RefCell::default());
-        let served = Rc::new(Served {
-            open,
-            copies: RefCell::default(),
-            key,
-            place,
-            file,
-            pending,
-            is_from_disk: Cell::new(false),
-            waiting,
-        });
+        let served = Served::new(key, place, file, Opened::File(open));
         asked.served = Rc::downgrade(&served);
         served
+    }
+
+    /// Takes what was found for a gather. Another receiver may have asked for the same.
+    pub(super) fn gathered(&mut self, key: Key, found: Found) -> Rc<Served> {
+        if let Some(served) = self.open_now(&key) {
+            return served;
+        }
+        let Found { gathered, pieces, open } = found;
+        let checksums = FrameChecksums::new(gathered.size, &[]);
+        let place = Place { path: key.1.clone(), stamp: None };
+        let file = BlockFile::of_pieces(pieces, checksums.clone());
+        let served = Served::new(key.clone(), place.clone(), file, Opened::Gathered(open));
+        self.0.insert(key, Asked { place, served: Rc::downgrade(&served), checksums });
+        served
+    }
+
+    /// A connection reads this one no longer: of a gather that nobody reads nothing is kept.
+    pub(super) fn left(&mut self, served: Rc<Served>) {
+        if served.is_gathered() && Rc::strong_count(&served) == 1 {
+            self.0.remove(&served.key);
+        }
     }
 
     /// What is known of a block counts no more.

@@ -7,10 +7,10 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::rc::Rc;
 use weir_core::agent::Crowd;
-use weir_core::serving::{Conversation, Input, Opening, Outlet, Range, Write};
+use weir_core::serving::{Conversation, Input, Outlet, Range, Write};
 use weir_model::{Span, Time};
 use weir_net::{SendOutcome, TcpPath};
-use weir_proto::data::{FRAME_BYTES, Status};
+use weir_proto::data::{FRAME_BYTES, Identity, Status};
 use weir_proto::relay::{FlowKey, Open};
 
 /// Bytes that are read at once: no request is longer.
@@ -115,10 +115,7 @@ impl Connection {
             let input = self.talk.poll_input(now);
             match input {
                 Input::Nothing => {}
-                Input::Acknowledged => {
-                    (self.block, self.copy, self.upload) = (None, None, None);
-                    return input;
-                }
+                Input::Acknowledged => return input,
                 input => {
                     self.flush();
                     return input;
@@ -161,16 +158,22 @@ impl Connection {
     pub(super) fn serve(
         &mut self,
         now: Time,
-        opening: &Opening,
+        (flow, offset): (u64, u64),
+        identity: Identity,
         block: Rc<Served>,
         relay: Option<(Upload, FlowKey, Open)>,
     ) {
-        let opened = &opening.opened;
         let size = block.file.size();
-        let ranges = vec![Range { offset: opened.offset, size }];
+        let ranges = vec![Range { offset, size }];
         let (upload, relay) = relay.map(|(upload, key, open)| (upload, (key, open))).unzip();
-        self.talk.serve(now, opened.flow, ranges, (size, opened.block.identity), relay);
+        self.talk.serve(now, flow, ranges, (size, identity), relay);
         (self.block, self.copy, self.upload) = (Some(block), None, upload);
+    }
+
+    /// What it does not serve any more, if it has stopped.
+    pub(super) fn take_block(&mut self) -> Option<Rc<Served>> {
+        (self.copy, self.upload) = (None, None);
+        self.block.take()
     }
 
     /// Answers the receiver, though a plan has its first byte wait. What the socket does not take goes before the first frame.

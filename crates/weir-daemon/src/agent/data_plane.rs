@@ -6,9 +6,10 @@ use super::connection::Connection;
 use super::files::Files;
 use super::jobs::{Job, Jobs};
 use super::journal::{FACTS_AT_ONCE, Journal};
-use super::metrics::Said;
+use super::metrics::{Gathers, Said};
 use super::scribe::{Outcome, Scribe};
 use super::spool::{Spool, Strays};
+use super::stores::OpenFiles;
 use super::uploads::Uploads;
 use super::{Command, Durability, SiteRelays};
 use std::collections::BTreeMap;
@@ -18,7 +19,9 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use weir_core::agent::{Agent, AgentConfig, FactCursor, InterfaceBytes, Output, Place, PutError, WaitingPut};
+use weir_core::agent::{
+    Agent, AgentConfig, FactCursor, InterfaceBytes, Output, Place, PutError, StoreEntry, WaitingPut,
+};
 use weir_core::serving::{Answers, Input, Late};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
@@ -36,6 +39,8 @@ const LOOK_INTERVAL: Span = Span::from_millis(500);
 const COUNT_INTERVAL: Span = Span::from_millis(5_000);
 /// How often the spool is looked through for files of dead tasks.
 const SWEEP_INTERVAL: Span = Span::from_millis(600_000);
+/// How often it is looked which executors' stores are there.
+const STORES_INTERVAL: Span = Span::from_millis(30_000);
 
 /// What the thread has of the operating system.
 pub(super) struct Edge {
@@ -135,6 +140,9 @@ impl DataPlane {
             next_sweep: Time::ZERO,
             strays: Strays::default(),
             puts: [0; 2],
+            next_stores: Time::ZERO,
+            gathering: OpenFiles::default(),
+            gathers: Gathers::default(),
         }
         .run()
     }
@@ -178,6 +186,9 @@ pub(super) struct Running {
     pub(super) strays: Strays,
     /// How many were taken, and refused.
     puts: [u64; 2],
+    next_stores: Time,
+    pub(super) gathering: OpenFiles,
+    pub(super) gathers: Gathers,
 }
 
 impl Running {
@@ -246,6 +257,10 @@ impl Running {
                         }
                     }
                 }
+                Ok(Command::Attach(store, reply)) => _ = reply.send(self.agent.handle_attach(*store)),
+                Ok(Command::Detach(application, executor, token, reply)) => {
+                    let _ = reply.send(self.agent.handle_detach(&application, &executor, &token));
+                }
                 Ok(Command::HasEnded(coflow, reply)) => {
                     let _ = reply.send(self.agent.has_ended(coflow));
                 }
@@ -261,6 +276,8 @@ impl Running {
                         connections: self.connections.len(),
                         is_behind: self.scribe.is_behind(),
                         puts: self.puts,
+                        gathers: self.gathers,
+                        stores: self.agent.stores().count(),
                     });
                 }
                 Ok(Command::Latencies(reply)) => {
@@ -403,7 +420,10 @@ impl Running {
             match connection.read(self.clock.now()) {
                 Input::Nothing => return,
                 Input::Request(request, path) => self.begin(token, request, path),
+                Input::Gather(request) => self.begin_gather(token, request),
                 Input::Acknowledged => {
+                    let served = connection.take_block();
+                    served.into_iter().for_each(|served| self.blocks.left(served));
                     self.uploads.forget(token);
                     if let Some(flow) = flow {
                         self.by_flow.remove(&flow);
@@ -458,7 +478,7 @@ impl Running {
 
     /// Closes the connection that has been idle for longest, to make room; false if none is.
     pub(super) fn close_idle(&mut self) -> bool {
-        let idle = self.connections.iter().filter(|(_, connection)| connection.talk.flow().is_none());
+        let idle = self.connections.iter().filter(|(_, connection)| connection.talk.is_idle());
         let Some(token) =
             idle.min_by_key(|(_, connection)| connection.talk.active()).map(|(&token, _)| token)
         else {
@@ -485,10 +505,21 @@ impl Running {
             self.next_sweep = now + SWEEP_INTERVAL;
             self.jobs.add(now, Job::Sweep(self.spool.clone()));
         }
-        let (mut over, mut late) = (Vec::new(), Vec::new());
+        if self.next_stores <= now {
+            self.next_stores = now + STORES_INTERVAL;
+            let store = |store: &StoreEntry| {
+                ((store.application.clone(), store.executor.clone()), store.directories.clone())
+            };
+            let stores: Vec<_> = self.agent.stores().map(store).collect();
+            if !stores.is_empty() {
+                self.jobs.add(now, Job::Stores(stores));
+            }
+        }
+        let (mut over, mut late, mut slow) = (Vec::new(), Vec::new(), Vec::new());
         for (&token, connection) in &self.connections {
             match connection.talk.late(now) {
                 Some(Late::Opening(flow)) => late.push((token, flow)),
+                Some(Late::Gathering) => slow.push(token),
                 Some(Late::Receiver) => over.push(token),
                 None => {}
             }
@@ -498,6 +529,7 @@ impl Running {
             tracing::warn!(flow, "the file of a block could not be opened within ten seconds");
             self.give_up_opening(token, flow, Status::Unreadable);
         }
+        slow.into_iter().for_each(|token| self.give_up_gather(token));
     }
 
     /// Looks at the interface, if it is time to.
@@ -519,7 +551,7 @@ impl Running {
     }
 
     pub(super) fn close(&mut self, token: u64) {
-        let Some(connection) = self.connections.remove(&token) else { return };
+        let Some(mut connection) = self.connections.remove(&token) else { return };
         if let Some(upload) = connection.upload() {
             self.uploads.end(self.clock.now(), token, upload, connection.talk.is_relay_unreached());
         }
@@ -527,6 +559,7 @@ impl Running {
             self.by_flow.remove(&flow);
             self.agent.handle_closed(flow, false);
         }
+        connection.take_block().into_iter().for_each(|served| self.blocks.left(served));
     }
 
     /// Says something to the coordinator.

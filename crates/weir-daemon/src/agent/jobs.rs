@@ -6,6 +6,7 @@
 //! than [`MOST_OF_ONE`] hang on one file system, and [`MOST_THREADS`] in all.
 
 use super::blocks::{Key, is_unchanged};
+use super::stores::{Found, OpenFiles};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
@@ -13,9 +14,11 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio::runtime::Handle;
-use weir_core::agent::{BlockEntry, Place};
+use weir_core::agent::{BlockEntry, Place, StoreEntry};
 use weir_model::{Span, Time};
 use weir_net::{FileSystem, FrameRead, FrameReader, Medium, Mounts, OpenedFile, Waker};
+use weir_proto::data::Status;
+use weir_proto::gather::GatherRequest;
 
 /// Jobs that run at once on a file system, as long as none takes long.
 const AT_ONCE: usize = 4;
@@ -30,12 +33,19 @@ const REMOVED_AT_ONCE: usize = 64;
 /// How often it is looked at what is mounted, while there is work.
 const MOUNTS_INTERVAL: Span = Span::from_millis(1_000);
 
+/// An application, and its executor.
+pub(super) type StoreName = (String, String);
+
 /// What is to be done.
 pub(super) enum Job {
     /// Opens the file of a block for a connection.
     Open { connection: u64, flow: u64, path: PathBuf },
     /// Reads a frame of a block, so that its checksum is known and its bytes are in memory.
     Read { block: Key, place: Place, frame: u64, reader: FrameReader },
+    /// Finds the ranges of a gather for a connection.
+    Gather { connection: u64, store: StoreEntry, request: GatherRequest, files: OpenFiles },
+    /// Looks which of these stores, each with its directories, are not there any more.
+    Stores(Vec<(StoreName, Vec<String>)>),
     /// Closes a file that may take its time.
     Close(PathBuf, Arc<File>),
     /// Removes files.
@@ -60,6 +70,12 @@ pub(super) enum Done {
         frame: u64,
         result: io::Result<FrameRead>,
     },
+    Gathered {
+        connection: u64,
+        result: Result<Found, Status>,
+    },
+    /// Stores that have no directory any more.
+    StoresGone(Vec<StoreName>),
     Removed,
     /// All spooled files.
     Swept(Vec<PathBuf>),
@@ -107,6 +123,14 @@ impl Job {
             Job::Read { block, place, frame, reader } => {
                 Done::Read { block, place, frame, result: reader.read() }
             }
+            Job::Gather { connection, store, request, files } => {
+                let result = super::stores::find(&store, &request, &files, closing);
+                Done::Gathered { connection, result }
+            }
+            Job::Stores(mut stores) => {
+                stores.retain(|(_, directories)| !directories.iter().any(|path| Path::new(path).exists()));
+                Done::StoresGone(stores.into_iter().map(|(name, _)| name).collect())
+            }
             Job::Close(_, file) => {
                 drop(file);
                 Done::Nothing
@@ -131,6 +155,11 @@ impl Job {
         match self {
             Job::Open { path, .. } | Job::Close(path, _) | Job::Sweep(path) => path,
             Job::Read { place, .. } => Path::new(&place.path),
+            Job::Gather { store, .. } => store.directories.first().map_or(Path::new("/"), Path::new),
+            Job::Stores(stores) => {
+                let first = stores.first().and_then(|(_, directories)| directories.first());
+                first.map_or(Path::new("/"), Path::new)
+            }
             Job::Remove(paths) => paths.first().map_or(Path::new("/"), PathBuf::as_path),
             Job::Mounts => Path::new("/proc"),
         }

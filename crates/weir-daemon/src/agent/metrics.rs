@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use weir_core::agent::Observed;
 use weir_metrics::{Look, Looked, Metric, PROCESS, Sheet};
+use weir_proto::data::Status;
 
 const SESSION: Metric = Metric::gauge("weir_agent_session", "1 with a session with a coordinator, else 0");
 const COORDINATOR: Metric =
@@ -48,6 +49,14 @@ const STALE: Metric =
     Metric::counter("weir_agent_stale_messages", "Messages dropped because newer ones had come before them");
 const PUTS: Metric =
     Metric::counter("weir_agent_puts", "Puts that were noted (taken) or not (refused)").by(&["result"]);
+const STORES: Metric = Metric::gauge("weir_agent_stores", "Executors whose shuffle files are served");
+const GATHERS: Metric = Metric::counter(
+    "weir_agent_gathers",
+    "Requests for ranges of an executor's store: begun (taken), without a store or a file here (missing), without the store's \
+     token (forbidden), with more open files than there may be (busy), with files that cannot be read (unreadable), or refused \
+     for the coflow or otherwise (refused)",
+)
+.by(&["result"]);
 const CONNECTIONS: Metric = Metric::gauge("weir_agent_data_connections", "Connections of receivers");
 const BEHIND: Metric = Metric::gauge(
     "weir_agent_journal_behind",
@@ -79,6 +88,8 @@ pub const METRICS: &[Metric] = &[
     ENDED,
     STALE,
     PUTS,
+    STORES,
+    GATHERS,
     CONNECTIONS,
     BEHIND,
     FREE,
@@ -92,6 +103,27 @@ const LEAST_ROOM: f64 = 1_048_576.0;
 /// How long the disk of the spool may take to say how much room it has.
 const DISK_LIMIT: Duration = Duration::from_millis(500);
 
+/// What became of gathers.
+const GATHER_RESULTS: [&str; 6] = ["taken", "missing", "forbidden", "busy", "unreadable", "refused"];
+
+/// How many gathers ended in each of [`GATHER_RESULTS`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gathers([u64; GATHER_RESULTS.len()]);
+
+impl Gathers {
+    pub(super) fn note(&mut self, result: Result<(), Status>) {
+        let at = match result {
+            Ok(()) => 0,
+            Err(Status::NoSuchBlock) => 1,
+            Err(Status::Forbidden) => 2,
+            Err(Status::Busy) => 3,
+            Err(Status::Unreadable) => 4,
+            Err(_) => 5,
+        };
+        self.0[at] += 1;
+    }
+}
+
 /// What the data-plane thread says of itself.
 pub(crate) struct Said {
     pub(super) observed: Observed,
@@ -99,6 +131,8 @@ pub(crate) struct Said {
     pub(super) is_behind: bool,
     /// Taken, and refused.
     pub(super) puts: [u64; 2],
+    pub(super) gathers: Gathers,
+    pub(super) stores: usize,
 }
 
 /// Looks at the agent whose thread takes these commands.
@@ -173,6 +207,10 @@ fn sheet(said: &Said, room: Option<[f64; 2]>) -> Sheet {
     sheet.set_of(&ENDED, &["done"], number(observed.done));
     sheet.set_of(&ENDED, &["broken"], number(observed.broken));
     sheet.set(&STALE, number(observed.stale));
+    sheet.set(&STORES, said.stores as f64);
+    for (result, count) in GATHER_RESULTS.iter().zip(said.gathers.0) {
+        sheet.set_of(&GATHERS, &[result], number(count));
+    }
     sheet.set_of(&PUTS, &["taken"], number(said.puts[0]));
     sheet.set_of(&PUTS, &["refused"], number(said.puts[1]));
     sheet.set(&CONNECTIONS, said.connections as f64);

@@ -20,6 +20,7 @@ mod service;
 mod serving;
 mod session;
 mod spool;
+mod stores;
 mod upload;
 mod uploads;
 
@@ -32,9 +33,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError};
+use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError, StoreEntry, StoreError};
 use weir_model::{Rate, Span};
 use weir_net::{Address, Clock, Interface, Poller, Waker};
+use weir_proto::gather::Token;
 use weir_proto::host::Host;
 use weir_proto::{limits, v1};
 
@@ -170,6 +172,9 @@ pub(crate) enum Command {
     Places(u64, String, oneshot::Sender<Vec<BlockEntry>>),
     /// A file of a block is not what was put any more.
     PlaceGone(u64, String, Place),
+    /// An executor's files are to be served, or no longer.
+    Attach(Box<StoreEntry>, oneshot::Sender<Result<(), StoreError>>),
+    Detach(String, String, Token, oneshot::Sender<Result<(), StoreError>>),
     HasEnded(u64, oneshot::Sender<bool>),
     Latencies(oneshot::Sender<Latencies>),
     Observe(oneshot::Sender<metrics::Said>),

@@ -7,6 +7,7 @@ use anyhow::Context;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -77,6 +78,40 @@ impl Places {
         }
     }
 
+    /// Directories in which a task of this user keeps files, as they are without links.
+    pub(super) async fn directories_of(
+        self: &Arc<Self>,
+        paths: &[String],
+        user: u32,
+    ) -> Result<Vec<String>, Status> {
+        let Some(first) = paths.first() else { return Ok(Vec::new()) };
+        let (places, named) = (Arc::clone(self), paths.to_vec());
+        let find = move || named.iter().map(|path| places.directory(path, user)).collect();
+        match self.slots.run(Path::new(first), find).await {
+            Ok(found) => found,
+            Err(TooLong) => Err(Status::unavailable(format!("{first} could not be looked at in time"))),
+        }
+    }
+
+    fn directory(&self, named: &str, user: u32) -> Result<String, Status> {
+        if !Path::new(named).is_absolute() {
+            return Err(Status::invalid_argument(format!("{named} is no absolute path")));
+        }
+        let path = self.allowed(named)?;
+        let found = std::fs::metadata(&path).map_err(|error| unopened(&path, &error))?;
+        if !found.is_dir() {
+            return Err(Status::invalid_argument(format!("{} is not a directory", path.display())));
+        }
+        if found.uid() != user {
+            let owner = found.uid();
+            return Err(Status::permission_denied(format!(
+                "{} is of user {owner}, and who asks is user {user}",
+                path.display()
+            )));
+        }
+        path.into_os_string().into_string().map_err(|_| Status::invalid_argument("a path must be UTF-8"))
+    }
+
     /// Length of a file that somebody elsewhere names, if it may be served.
     pub(super) async fn length_of(self: &Arc<Self>, path: &str) -> Result<u64, Status> {
         let put = v1::PutRequest { path: path.to_owned(), ..v1::PutRequest::default() };
@@ -145,10 +180,6 @@ impl Places {
 
     /// The file a put names, if it may be served.
     fn resolve(&self, put: &v1::PutRequest) -> Result<PathBuf, Status> {
-        if put.path.len() > limits::MAX_PATH_BYTES {
-            let most = limits::MAX_PATH_BYTES;
-            return Err(Status::invalid_argument(format!("a path has at most {most} bytes")));
-        }
         if put.spooled {
             return if super::spool::is_block_name(&put.path) {
                 Ok(self.spool.blocks.join(&put.path))
@@ -158,7 +189,16 @@ impl Places {
                 ))
             };
         }
-        let named = Path::new(&put.path);
+        self.allowed(&put.path)
+    }
+
+    /// What is at a path, if it may be served.
+    fn allowed(&self, named: &str) -> Result<PathBuf, Status> {
+        if named.len() > limits::MAX_PATH_BYTES {
+            let most = limits::MAX_PATH_BYTES;
+            return Err(Status::invalid_argument(format!("a path has at most {most} bytes")));
+        }
+        let named = Path::new(named);
         let path = named.canonicalize().map_err(|error| unopened(named, &error))?;
         // Whatever else may be served: links that members of a group make there lead nowhere.
         if path.starts_with(&self.spool.top) {

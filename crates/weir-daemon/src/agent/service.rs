@@ -15,9 +15,10 @@ use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tonic::{Request, Response, Status};
-use weir_core::agent::{BlockEntry, PutError};
-use weir_net::Address;
+use weir_core::agent::{BlockEntry, PutError, StoreEntry, StoreError};
+use weir_net::{Address, Peer};
 use weir_proto::data::Identity;
+use weir_proto::gather::Token;
 use weir_proto::v1::agent_server::{Agent, AgentServer};
 use weir_proto::{limits, v1};
 
@@ -225,11 +226,65 @@ impl Service {
     }
 }
 
+fn token_of(token: &[u8]) -> Result<Token, Status> {
+    token
+        .try_into()
+        .map_err(|_| Status::invalid_argument(format!("a token has 16 bytes, not {}", token.len())))
+}
+
+fn refused_store(error: &StoreError) -> Status {
+    let reason = error.to_string();
+    match error {
+        StoreError::Name | StoreError::Directories => Status::invalid_argument(reason),
+        StoreError::Taken { .. } => Status::already_exists(reason),
+        StoreError::Full => Status::resource_exhausted(reason),
+        StoreError::Draining => Status::failed_precondition(reason),
+        StoreError::Unknown { .. } => Status::not_found(reason),
+    }
+}
+
 #[tonic::async_trait]
 impl Agent for Service {
     async fn put(&self, request: Request<v1::PutRequest>) -> Result<Response<v1::PutReply>, Status> {
         self.put_file(&self.places, request.into_inner()).await?;
         Ok(Response::new(v1::PutReply {}))
+    }
+
+    async fn attach_store(
+        &self,
+        request: Request<v1::AttachStoreRequest>,
+    ) -> Result<Response<v1::AttachStoreReply>, Status> {
+        let user = request.extensions().get::<Peer>().and_then(|peer| peer.user);
+        let user =
+            user.ok_or_else(|| Status::permission_denied("the kernel does not say whose process asks"))?;
+        let v1::AttachStoreRequest { application, executor, token, directories, subdirectories } =
+            request.into_inner();
+        // Not to look at thousands of directories before they are counted.
+        if directories.len() > limits::MAX_STORE_DIRECTORIES {
+            return Err(refused_store(&StoreError::Directories));
+        }
+        let token = token_of(&token)?;
+        let directories = self.places.directories_of(&directories, user).await?;
+        let store = StoreEntry { application, executor, token, directories, subdirectories };
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(Command::Attach(Box::new(store), reply)).await;
+        let ended = |_| Status::unavailable("the agent is shutting down");
+        answer.await.map_err(ended)?.map_err(|error| refused_store(&error))?;
+        let (host, data_address) = (self.naming.number(), self.data_address.to_string());
+        Ok(Response::new(v1::AttachStoreReply { host, data_address }))
+    }
+
+    async fn detach_store(
+        &self,
+        request: Request<v1::DetachStoreRequest>,
+    ) -> Result<Response<v1::DetachStoreReply>, Status> {
+        let v1::DetachStoreRequest { application, executor, token } = request.into_inner();
+        let (reply, answer) = oneshot::channel();
+        let token = token_of(&token)?;
+        self.commands.send(Command::Detach(application, executor, token, reply)).await;
+        let ended = |_| Status::unavailable("the agent is shutting down");
+        answer.await.map_err(ended)?.map_err(|error| refused_store(&error))?;
+        Ok(Response::new(v1::DetachStoreReply {}))
     }
 
     async fn describe(&self, _: Request<v1::DescribeRequest>) -> Result<Response<v1::DescribeReply>, Status> {

@@ -5,14 +5,16 @@ use super::blocks::{Key, is_of_the_file};
 use super::connection::{Connection, Reading, Wrote};
 use super::data_plane::Running;
 use super::jobs::{Done, Job, Open};
+use super::stores::Found;
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
-use weir_core::agent::{Pacing, Place};
+use weir_core::agent::{OpenedGather, Pacing, Place};
 use weir_core::serving::Opening;
 use weir_net::FrameRead;
 use weir_proto::data::{Request, Status};
+use weir_proto::gather::GatherRequest;
 use weir_proto::relay::{FlowKey, RelayPath};
 
 /// Writes between two looks at events and commands, so that neither waits long.
@@ -63,6 +65,17 @@ impl Running {
                 }
                 Done::Read { block, place, frame, result } => {
                     self.frame_read(&block, &place, frame, result);
+                }
+                Done::Gathered { connection, result } => self.gathered(connection, result),
+                Done::StoresGone(stores) => {
+                    for (application, executor) in stores {
+                        tracing::info!(
+                            application,
+                            executor,
+                            "an executor's directories are gone: its store is served no longer"
+                        );
+                        self.agent.handle_store_gone(&application, &executor);
+                    }
                 }
                 Done::Removed | Done::Nothing | Done::Mounts(_) => {}
                 Done::Swept(mut paths) => {
@@ -148,13 +161,69 @@ impl Running {
             let is_watched = self.poller.add(&upload.stream, upload.token).is_ok();
             is_watched.then(|| (upload, FlowKey::of(&opening.request, &path), open))
         });
-        connection.serve(now, &opening, served, relay);
+        let from = (flow, opening.opened.offset);
+        connection.serve(now, from, opening.opened.block.identity, served, relay);
+        self.answer_soon(token);
+        self.agent.handle_writable(now, flow);
+    }
+
+    /// The answer waits a moment for the first frame, if one follows.
+    fn answer_soon(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
         if connection.talk.owes_answer() {
-            self.answers.add(now, token);
+            self.answers.add(self.clock.now(), token);
         } else {
             connection.answer();
         }
-        self.agent.handle_writable(now, flow);
+    }
+
+    /// A receiver asks for ranges of an executor's store.
+    pub(super) fn begin_gather(&mut self, token: u64, request: GatherRequest) {
+        let store = self.agent.store_of(&request).cloned();
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        match store {
+            Ok(store) => {
+                connection.talk.gather(request.clone());
+                let files = self.gathering.clone();
+                self.jobs.add(self.clock.now(), Job::Gather { connection: token, store, request, files });
+            }
+            Err(status) => self.refuse_gather(token, status),
+        }
+    }
+
+    fn refuse_gather(&mut self, token: u64, status: Status) {
+        self.gathers.note(Err(status));
+        self.connections.get_mut(&token).into_iter().for_each(|connection| connection.refuse(status));
+    }
+
+    /// The ranges of a gather were found, or not.
+    fn gathered(&mut self, token: u64, result: Result<Found, Status>) {
+        let now = self.clock.now();
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let Some(request) = connection.talk.take_gather() else { return };
+        let opened = result.and_then(|found| {
+            let opened = self.agent.handle_gather(now, &request, found.gathered)?;
+            Ok((found, opened))
+        });
+        match opened {
+            Ok((found, OpenedGather { flow, block })) => {
+                self.gathers.note(Ok(()));
+                let identity = found.gathered.identity;
+                let served = self.blocks.gathered((request.coflow, block), found);
+                self.by_flow.insert(flow, token);
+                connection.serve(now, (flow, request.offset), identity, served, None);
+                self.answer_soon(token);
+            }
+            Err(status) => self.refuse_gather(token, status),
+        }
+    }
+
+    /// A gather whose files were not found in time.
+    pub(super) fn give_up_gather(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        if connection.talk.take_gather().is_some() {
+            self.refuse_gather(token, Status::Unreadable);
+        }
     }
 
     /// A request cannot be served.
