@@ -26,7 +26,8 @@ fn each_status_is_believed_or_asked_again() {
     assert_eq!(end_of(7), again("it answered by relays, unasked"));
     assert_eq!(end_of(8), Err(ReceiverError::Gone));
     assert_eq!(end_of(9), again("it has other bytes by now"));
-    assert_eq!(end_of(10), again("bad status"));
+    assert_eq!(end_of(10), again("it wants a token, for a block"));
+    assert_eq!(end_of(11), again("bad status"));
     assert_eq!(end_of(255), again("bad status"));
 }
 

@@ -26,7 +26,7 @@ public final class HolderException extends WeirException {
 
     @Override
     public boolean mayComeLater() {
-        return status != HolderStatus.BAD_REQUEST && status != HolderStatus.COFLOW_ENDED
+        return status != HolderStatus.BAD_REQUEST && status != HolderStatus.FORBIDDEN && status != HolderStatus.COFLOW_ENDED
                 && status != HolderStatus.COFLOW_REFUSED;
     }
 }

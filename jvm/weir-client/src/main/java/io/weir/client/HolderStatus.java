@@ -21,7 +21,9 @@ public enum HolderStatus {
     /** The file was changed or removed. If every holder says so, the get ends with a {@link BlockGoneException}. */
     CHANGED("the file of the block was changed or removed"),
     /** The agent has other bytes. If they differ from what was read, the get ends with a {@link BlockChangedException}. */
-    OTHER_BYTES("it has other bytes under this name");
+    OTHER_BYTES("it has other bytes under this name"),
+    /** Bytes of an executor's store were asked for without its token. The gather ends with a {@link HolderException}. */
+    FORBIDDEN("the token is not that of the store");
 
     private static final HolderStatus[] BY_NUMBER = values();
 

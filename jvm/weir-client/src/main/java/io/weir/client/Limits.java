@@ -7,6 +7,8 @@ import java.util.concurrent.TimeUnit;
 final class Limits {
     /** Longest name of a block in bytes of UTF-8. */
     static final int MAX_BLOCK_NAME_BYTES = 255;
+    /** Longest name of an application, and of an executor, in bytes of UTF-8. */
+    static final int MAX_STORE_NAME_BYTES = 255;
     /** Largest block in bytes, 8 TiB. A holder that says more is not believed. */
     static final long MAX_BLOCK_BYTES = 1L << 43;
     /** Longest message of the control plane in bytes. */

@@ -1,0 +1,242 @@
+package io.weir.client;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.Arrays;
+import java.util.concurrent.TimeUnit;
+import java.util.zip.CRC32C;
+
+/**
+ * One gather at one agent: frames are verified, and cut into ranges. There is one attempt; what arrived before an error was handed
+ * out. Memory grows with what has come, not with what the agent says will come.
+ */
+final class GatherReader {
+    /** What a range may take before more of it has come. */
+    private static final int FIRST_ROOM = 1 << 20;
+
+    private final Gather gather;
+    private final InetSocketAddress agent;
+    private final int host;
+    private final GatherLimits limits;
+    private final ConnectionPool pool;
+    private final Dialer dialer;
+    private final GatherSink sink;
+    private final long end;
+    private Connection link;
+    private ByteBuffer buffer;
+    private long silence;
+    /** Bytes of the made block, and of its table. */
+    private long size;
+    private final ByteBuffer table;
+    /** The range at hand: which one, its length, and what of it is there. */
+    private int range = -1;
+    private long length;
+    private byte[] bytes;
+    private int filled;
+
+    GatherReader(Gather gather, InetSocketAddress agent, int host, GatherLimits limits, ConnectionPool pool,
+            Dialer dialer, GatherSink sink) {
+        this.gather = gather;
+        this.agent = agent;
+        this.host = host;
+        this.limits = limits;
+        this.pool = pool;
+        this.dialer = dialer;
+        this.sink = sink;
+        this.end = System.nanoTime() + limits.wholeNanos();
+        this.silence = limits.silenceNanos();
+        this.table = ByteBuffer.allocate(8 * gather.size()).order(ByteOrder.LITTLE_ENDIAN);
+    }
+
+    void run() throws IOException {
+        buffer = pool.takeBuffer();
+        boolean sound = false;
+        try {
+            ask();
+            for (long at = 0; at < size;) {
+                at += frame(at);
+            }
+            if (range != gather.size()) {
+                throw new ProtocolException("it sent " + size + " bytes, which are not all ranges");
+            }
+            link.write(Wire.ack(), System.nanoTime() + Limits.WRITE_LIMIT_NANOS);
+            sound = true;
+        } finally {
+            pool.giveBuffer(buffer);
+            if (link != null && sound) {
+                pool.give(agent, link);
+            } else if (link != null) {
+                link.close();
+            }
+        }
+    }
+
+    /** Asks, by an idle connection if there is one; one that turns out to be closed is no error. */
+    private void ask() throws IOException {
+        link = pool.take(agent);
+        boolean idle = link != null;
+        while (true) {
+            if (link == null) {
+                link = dialer.connect(agent, earlier(System.nanoTime() + limits.connectNanos()));
+            }
+            try {
+                link.write(gather.encode(host), earlier(System.nanoTime() + Limits.WRITE_LIMIT_NANOS));
+                read(0, Wire.RESPONSE_BYTES, limits.answerNanos());
+                break;
+            } catch (InterruptedIOException | WaitExpiredException e) {
+                throw e;
+            } catch (IOException e) {
+                link.close();
+                link = null;
+                if (!idle) {
+                    throw e;
+                }
+                idle = false;
+            }
+        }
+        HolderStatus status = Wire.status(buffer);
+        if (status != HolderStatus.ACCEPTED) {
+            throw new HolderException(agent.toString(), status);
+        }
+        size = Wire.size(buffer);
+        if (size < table.capacity()) {
+            throw new ProtocolException("it says that " + gather.size() + " ranges have " + size
+                    + " bytes, and their table alone has more");
+        }
+    }
+
+    /** Reads so many bytes to a place in the buffer, each part of them within a limit. */
+    private void read(int at, int count, long limit) throws IOException {
+        buffer.limit(at + count).position(at);
+        while (buffer.hasRemaining()) {
+            if (link.read(buffer, earlier(System.nanoTime() + limit)) < 0) {
+                throw new IOException("the agent at " + agent + " closed the connection");
+            }
+        }
+    }
+
+    /** The same of a frame, which may be paused for as long as its agent shows that it is there. */
+    private void readPatiently(int at, int count) throws IOException {
+        buffer.limit(at + count).position(at);
+        while (buffer.hasRemaining()) {
+            try {
+                if (link.read(buffer, earlier(System.nanoTime() + silence)) < 0) {
+                    throw new IOException("the agent at " + agent + " closed the connection");
+                }
+                silence = limits.silenceNanos();
+            } catch (WaitExpiredException e) {
+                if (System.nanoTime() - end >= 0) {
+                    throw new TimeLimitException("a gather from " + gather.store() + " took longer than "
+                            + TimeUnit.NANOSECONDS.toMillis(limits.wholeNanos()) + " ms", e);
+                }
+                askWhetherThere();
+                silence = Math.min(2 * silence, Limits.LONGEST_SILENCE_NANOS);
+            }
+        }
+    }
+
+    /** Asks for a block without a name, which is refused at once. */
+    private void askWhetherThere() throws IOException {
+        long limit = earlier(System.nanoTime() + Limits.ALIVE_LIMIT_NANOS);
+        try (Connection probe = dialer.connect(agent, limit)) {
+            probe.write(Wire.request(0, 0, host, 0, Identity.UNKNOWN, new byte[0]), limit);
+            if (probe.read(ByteBuffer.allocate(1), limit) < 0) {
+                throw silent();
+            }
+        } catch (InterruptedIOException e) {
+            throw e;
+        } catch (IOException e) {
+            throw silent();
+        }
+    }
+
+    private IOException silent() {
+        return new WeirException("the agent at " + agent + " does not answer any more", null);
+    }
+
+    /** Reads the frame at an offset of the made block; returns its length. */
+    private int frame(long offset) throws IOException {
+        int payload = Wire.frameLength(size, offset);
+        readPatiently(0, Wire.FRAME_HEADER_BYTES);
+        int said = buffer.getInt(0);
+        int checksum = buffer.getInt(4);
+        if (said != payload) {
+            throw new ProtocolException("it sent a frame of " + Integer.toUnsignedString(said) + " bytes where one of "
+                    + payload + " belongs");
+        }
+        readPatiently(Wire.FRAME_HEADER_BYTES, payload);
+        buffer.position(Wire.FRAME_HEADER_BYTES);
+        CRC32C crc = new CRC32C();
+        crc.update(buffer);
+        if ((int) crc.getValue() != checksum) {
+            link.write(Wire.nak(offset / Wire.FRAME_BYTES), System.nanoTime() + Limits.WRITE_LIMIT_NANOS);
+            throw new ProtocolException("frame " + offset / Wire.FRAME_BYTES + " does not have its checksum");
+        }
+        buffer.position(Wire.FRAME_HEADER_BYTES);
+        cut();
+        return payload;
+    }
+
+    /** Cuts what is in the buffer into ranges. */
+    private void cut() throws IOException {
+        if (range < 0) {
+            // The table is in the first frame: it is never longer than one.
+            ByteBuffer lead = buffer.duplicate();
+            lead.limit(lead.position() + table.capacity());
+            table.put(lead).flip();
+            buffer.position(buffer.position() + table.capacity());
+            checkTable();
+            next();
+        }
+        while (range < gather.size() && (buffer.hasRemaining() || length == filled)) {
+            int count = (int) Math.min(buffer.remaining(), length - filled);
+            if (filled + count > bytes.length) {
+                bytes = Arrays.copyOf(bytes, (int) Math.min(length, Math.max(filled + count, 2L * bytes.length)));
+            }
+            buffer.get(bytes, filled, count);
+            filled += count;
+            if (filled == length) {
+                sink.range(range, ByteBuffer.wrap(bytes, 0, filled));
+                next();
+            }
+        }
+        if (buffer.hasRemaining()) {
+            throw new ProtocolException("it sent more bytes than its table says");
+        }
+    }
+
+    private void checkTable() throws ProtocolException {
+        long sum = table.capacity();
+        for (int at = 0; at < gather.size(); at++) {
+            long said = table.getLong(8 * at);
+            if (said < 0 || said > size - sum) {
+                throw new ProtocolException("it says that range " + at + " has " + Long.toUnsignedString(said)
+                        + " bytes, of " + size + " in all");
+            }
+            sum += said;
+        }
+        if (sum != size) {
+            throw new ProtocolException("its table says " + sum + " bytes, and it sends " + size);
+        }
+    }
+
+    private void next() throws ProtocolException {
+        range++;
+        filled = 0;
+        if (range == gather.size()) {
+            return;
+        }
+        length = table.getLong(8 * range);
+        if (length > Integer.MAX_VALUE - 8) {
+            throw new ProtocolException("range " + range + " has " + length + " bytes, more than an array of Java");
+        }
+        bytes = new byte[(int) Math.min(length, FIRST_ROOM)];
+    }
+
+    private long earlier(long limit) {
+        return limit - end < 0 ? limit : end;
+    }
+}

@@ -1,0 +1,129 @@
+package io.weir.bench;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import java.util.zip.CRC32C;
+import org.apache.spark.HashPartitioner;
+import org.apache.spark.SparkConf;
+import org.apache.spark.api.java.JavaPairRDD;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.api.java.function.FlatMapFunction;
+import scala.Tuple2;
+
+/**
+ * Shuffles whose map outputs are there, read at the same time: {@code Shuffles ROUNDS MAPS REDUCERS MEGABYTES...}. Each shuffle is
+ * written, and read once, before anything is measured. A line for each read says which, what it had, and how long it took; what
+ * came is compared with what was written.
+ */
+public final class Shuffles {
+    private static final int RECORD_BYTES = 10_000;
+
+    private Shuffles() {}
+
+    /**
+     * Runs.
+     *
+     * @param args see the class
+     * @throws Exception if a job fails or brought other bytes
+     */
+    public static void main(String[] args) throws Exception {
+        int rounds = Integer.parseInt(args[0]);
+        int maps = Integer.parseInt(args[1]);
+        int reducers = Integer.parseInt(args[2]);
+        List<Integer> sizes = new ArrayList<>();
+        for (int at = 3; at < args.length; at++) {
+            sizes.add(Integer.parseInt(args[at]));
+        }
+        try (JavaSparkContext context = new JavaSparkContext(new SparkConf().setIfMissing("spark.app.name", "shuffles"))) {
+            List<JavaPairRDD<Integer, byte[]>> shuffles = new ArrayList<>();
+            List<Long> sums = new ArrayList<>();
+            for (int number = 0; number < sizes.size(); number++) {
+                JavaPairRDD<Integer, byte[]> shuffle = written(context, number, maps, reducers, sizes.get(number));
+                sums.add(read(shuffle));
+                shuffles.add(shuffle);
+            }
+            ExecutorService threads = Executors.newFixedThreadPool(sizes.size());
+            for (int round = 0; round < rounds; round++) {
+                long began = System.nanoTime();
+                List<Future<Double>> running = new ArrayList<>();
+                for (int number = 0; number < sizes.size(); number++) {
+                    JavaPairRDD<Integer, byte[]> shuffle = shuffles.get(number);
+                    long expected = sums.get(number);
+                    running.add(threads.submit((Callable<Double>) () -> {
+                        if (read(shuffle) != expected) {
+                            throw new IllegalStateException("a shuffle brought other bytes than were written");
+                        }
+                        return (System.nanoTime() - began) / 1e9;
+                    }));
+                }
+                for (int number = 0; number < running.size(); number++) {
+                    System.out.printf(Locale.ROOT, "round %d shuffle %d megabytes %d seconds %.3f%n", round, number,
+                            sizes.get(number), running.get(number).get());
+                }
+            }
+            threads.shutdown();
+        }
+    }
+
+    private static JavaPairRDD<Integer, byte[]> written(JavaSparkContext context, int number, int maps, int reducers,
+            int megabytes) {
+        int records = (int) ((long) megabytes * 1_000_000 / RECORD_BYTES / maps);
+        List<Integer> tasks = IntStream.range(0, maps).boxed().collect(Collectors.toList());
+        return context.parallelize(tasks, maps)
+                .flatMap((FlatMapFunction<Integer, Tuple2<Integer, byte[]>>) map -> new Records(number, map, records))
+                .mapToPair(pair -> pair)
+                .partitionBy(new HashPartitioner(reducers));
+    }
+
+    /** Reads a shuffle whole; a sum over all records, whatever their order. */
+    private static long read(JavaPairRDD<Integer, byte[]> shuffle) {
+        return shuffle.mapPartitions(records -> {
+            long sum = 0;
+            while (records.hasNext()) {
+                CRC32C crc = new CRC32C();
+                crc.update(records.next()._2);
+                sum += crc.getValue();
+            }
+            return List.of(sum).iterator();
+        }).reduce(Long::sum);
+    }
+
+    /** Records that no compression makes smaller. */
+    private static final class Records implements Iterator<Tuple2<Integer, byte[]>> {
+        private final int records;
+        private int next;
+        private long state;
+
+        Records(int number, int map, int records) {
+            this.records = records;
+            this.state = 0x9e3779b97f4a7c15L * (number * 1_000L + map + 1);
+        }
+
+        @Override
+        public boolean hasNext() {
+            return next < records;
+        }
+
+        @Override
+        public Tuple2<Integer, byte[]> next() {
+            byte[] bytes = new byte[RECORD_BYTES];
+            for (int at = 0; at + 8 <= bytes.length; at += 8) {
+                state ^= state << 13;
+                state ^= state >>> 7;
+                state ^= state << 17;
+                for (int part = 0; part < 8; part++) {
+                    bytes[at + part] = (byte) (state >>> 8 * part);
+                }
+            }
+            return new Tuple2<>(next++, bytes);
+        }
+    }
+}

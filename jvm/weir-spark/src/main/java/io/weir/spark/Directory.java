@@ -1,0 +1,137 @@
+package io.weir.spark;
+
+import io.weir.client.Store;
+import java.net.InetSocketAddress;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.spark.api.plugin.PluginContext;
+
+/**
+ * What this executor knows from the driver: coflows of stages, and agents of executors. The driver is asked by threads of its own,
+ * and whoever fetches waits for an answer for a moment at most.
+ */
+final class Directory {
+    /** How long a fetch waits for an answer of the driver. */
+    private static final long WAIT_MS = 100;
+    private static final long ASK_AGAIN_MS = 5;
+    private static final int ATTEMPTS = 100;
+    /** What was not known is asked for again after this. */
+    private static final long FORGET_NANOS = TimeUnit.SECONDS.toNanos(1);
+    /** Stages that are remembered. */
+    private static final int MAX_STAGES = 10_000;
+    private static final int THREADS = 4;
+
+    private final PluginContext plugin;
+    private final String application;
+    private final byte[] token;
+    private final Map<Long, Answer<Long>> coflows = new ConcurrentHashMap<>();
+    private final Map<String, Answer<InetSocketAddress>> agents = new ConcurrentHashMap<>();
+    private final ExecutorService asking = Executors.newFixedThreadPool(THREADS, task -> {
+        Thread thread = new Thread(task, "weir-asks-driver");
+        thread.setDaemon(true);
+        return thread;
+    });
+
+    /** An answer that is there, or on its way. */
+    private static final class Answer<T> {
+        final long asked = System.nanoTime();
+        final CompletableFuture<T> future = new CompletableFuture<>();
+
+        /** What was not known is not known for ever. */
+        boolean isStale() {
+            return future.isDone() && future.getNow(null) == null && System.nanoTime() - asked > FORGET_NANOS;
+        }
+    }
+
+    Directory(PluginContext plugin, String application, byte[] token) {
+        this.plugin = plugin;
+        this.application = application;
+        this.token = token;
+    }
+
+    Store store(String executor) {
+        return new Store(application, executor, token);
+    }
+
+    /** The coflow of a stage's attempt, or null if there is none by now. */
+    Long coflow(int stage, int attempt) throws InterruptedException {
+        if (coflows.size() > MAX_STAGES) {
+            coflows.clear();
+        }
+        long key = (long) stage << 32 | attempt;
+        return await(coflows, key, answer -> {
+            for (int tries = 0; tries < ATTEMPTS; tries++) {
+                Object said = plugin.ask(Messages.coflow(stage, attempt));
+                long coflow = said instanceof Long ? (Long) said : Messages.NONE;
+                if (coflow != Messages.NOT_YET) {
+                    answer.complete(coflow == Messages.NONE ? null : coflow);
+                    return;
+                }
+                Thread.sleep(ASK_AGAIN_MS);
+            }
+            answer.complete(null);
+        });
+    }
+
+    /** The agent that serves the files of an executor, or null. */
+    InetSocketAddress agent(String executor) throws InterruptedException {
+        return await(agents, executor, answer -> {
+            Object said = plugin.ask(Messages.where(executor));
+            answer.complete(said instanceof String ? parse((String) said) : null);
+        });
+    }
+
+    private static InetSocketAddress parse(String address) {
+        int colon = address.lastIndexOf(':');
+        if (colon <= 0) {
+            return null;
+        }
+        String host = address.substring(0, colon);
+        if (host.startsWith("[") && host.endsWith("]")) {
+            host = host.substring(1, host.length() - 1);
+        }
+        try {
+            InetSocketAddress found = new InetSocketAddress(host, Integer.parseInt(address.substring(colon + 1)));
+            return found.isUnresolved() ? null : found;
+        } catch (IllegalArgumentException e) {
+            return null;
+        }
+    }
+
+    /** A question to the driver. */
+    private interface Question<T> {
+        void ask(CompletableFuture<T> answer) throws Exception;
+    }
+
+    private <K, T> T await(Map<K, Answer<T>> known, K key, Question<T> question) throws InterruptedException {
+        Answer<T> answer = known.compute(key, (of, before) -> {
+            if (before != null && !before.isStale()) {
+                return before;
+            }
+            Answer<T> made = new Answer<>();
+            asking.execute(() -> {
+                try {
+                    question.ask(made.future);
+                } catch (Exception e) {
+                    made.future.complete(null);
+                }
+            });
+            return made;
+        });
+        try {
+            return answer.future.get(WAIT_MS, TimeUnit.MILLISECONDS);
+        } catch (TimeoutException | ExecutionException e) {
+            return null;
+        }
+    }
+
+    void close() {
+        asking.shutdownNow();
+    }
+}

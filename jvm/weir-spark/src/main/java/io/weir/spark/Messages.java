@@ -1,0 +1,57 @@
+package io.weir.spark;
+
+/**
+ * What executors and the driver say to each other, as texts and numbers: classes of a plugin's jar are not known wherever Spark
+ * decodes messages.
+ */
+final class Messages {
+    /** Answers to {@link #coflow}: it is being registered; there will be none for now. */
+    static final long NOT_YET = -1;
+    static final long NONE = -2;
+    private static final String COFLOW = "coflow ";
+    private static final String WHERE = "where ";
+    private static final String ATTACHED = "attached ";
+
+    private Messages() {}
+
+    /** Which coflow the reads of a stage's attempt are; answered by a number. */
+    static String coflow(int stage, int attempt) {
+        return COFLOW + stage + " " + attempt;
+    }
+
+    /** Which agent serves the files of an executor; answered by host:port, or nothing. */
+    static String where(String executor) {
+        return WHERE + executor;
+    }
+
+    /** The files of an executor are served by an agent. */
+    static String attached(String executor, String address) {
+        return ATTACHED + address + " " + executor;
+    }
+
+    /** Takes a message apart. */
+    static Object dispatch(String message, Handler handler) {
+        if (message.startsWith(COFLOW)) {
+            String[] parts = message.substring(COFLOW.length()).split(" ");
+            return handler.coflow(Integer.parseInt(parts[0]), Integer.parseInt(parts[1]));
+        }
+        if (message.startsWith(WHERE)) {
+            return handler.where(message.substring(WHERE.length()));
+        }
+        if (message.startsWith(ATTACHED)) {
+            String[] parts = message.substring(ATTACHED.length()).split(" ", 2);
+            handler.attached(parts[1], parts[0]);
+            return null;
+        }
+        throw new IllegalArgumentException("a message of another version of the plugin: " + message);
+    }
+
+    /** The driver's side. */
+    interface Handler {
+        long coflow(int stage, int attempt);
+
+        String where(String executor);
+
+        void attached(String executor, String address);
+    }
+}

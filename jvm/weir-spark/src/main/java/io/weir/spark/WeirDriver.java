@@ -1,0 +1,102 @@
+package io.weir.spark;
+
+import io.weir.client.Store;
+import io.weir.client.WeirClient;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
+import org.apache.spark.scheduler.SparkListenerStageCompleted;
+import org.apache.spark.scheduler.SparkListenerStageSubmitted;
+import org.apache.spark.scheduler.StageInfo;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The driver's side: which coflow a stage is, and which agent serves an executor's files. */
+final class WeirDriver implements DriverPlugin, Messages.Handler {
+    /** Keys of what executors are told when they begin. */
+    static final String ASIDE = "aside";
+    static final String TOKEN = "token";
+    private static final Logger LOG = LoggerFactory.getLogger(WeirDriver.class);
+    /** How long the coordinator may take to register a coflow. */
+    private static final Duration CALL_LIMIT = Duration.ofSeconds(2);
+
+    private final Map<String, String> agents = new ConcurrentHashMap<>();
+    private volatile StageCoflows coflows;
+
+    @Override
+    public Map<String, String> init(SparkContext context, PluginContext plugin) {
+        Settings settings = new Settings(plugin.conf());
+        Optional<String> aside = settings.whyAside();
+        if (aside.isPresent()) {
+            LOG.warn("Weir stands aside: {}", aside.get());
+            return Map.of(ASIDE, aside.get());
+        }
+        WeirClient client;
+        try {
+            client = WeirClient.builder().coordinator(settings.coordinator()).callLimit(CALL_LIMIT).build();
+        } catch (RuntimeException e) {
+            LOG.warn("Weir stands aside: {}: {}", Settings.COORDINATOR, e.getMessage());
+            return Map.of(ASIDE, String.valueOf(e.getMessage()));
+        }
+        coflows = new StageCoflows(context.applicationId(), client);
+        context.addSparkListener(new Stages());
+        return Map.of(TOKEN, Hex.of(Store.newToken()));
+    }
+
+    @Override
+    public Object receive(Object message) {
+        return Messages.dispatch((String) message, this);
+    }
+
+    @Override
+    public long coflow(int stage, int attempt) {
+        StageCoflows known = coflows;
+        return known == null ? Messages.NONE : known.of(stage, attempt);
+    }
+
+    @Override
+    public String where(String executor) {
+        return agents.getOrDefault(executor, "");
+    }
+
+    @Override
+    public void attached(String executor, String address) {
+        agents.put(executor, address);
+    }
+
+    @Override
+    public void shutdown() {
+        StageCoflows known = coflows;
+        if (known != null) {
+            known.close();
+        }
+    }
+
+    /** Stages begin and end. */
+    private final class Stages extends SparkListener {
+        @Override
+        public void onStageSubmitted(SparkListenerStageSubmitted submitted) {
+            StageInfo stage = submitted.stageInfo();
+            if (ScalaBridge.hasParents(stage)) {
+                coflows.begin(stage.stageId(), stage.attemptNumber());
+            }
+        }
+
+        @Override
+        public void onStageCompleted(SparkListenerStageCompleted completed) {
+            coflows.end(completed.stageInfo().stageId(), completed.stageInfo().attemptNumber());
+        }
+
+        @Override
+        public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
+            // Its files are served all the same where they are still there: an external shuffle service does so, too.
+            LOG.debug("executor {} is gone", removed.executorId());
+        }
+    }
+}

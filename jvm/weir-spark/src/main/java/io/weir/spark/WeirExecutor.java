@@ -1,0 +1,96 @@
+package io.weir.spark;
+
+import io.weir.client.Store;
+import io.weir.client.StoreClient;
+import java.io.File;
+import java.io.IOException;
+import java.lang.reflect.Field;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.api.plugin.ExecutorPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.network.shuffle.BlockStoreClient;
+import org.apache.spark.storage.BlockManager;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** An executor's side: has its own shuffle files served, and fetches those of others. */
+final class WeirExecutor implements ExecutorPlugin {
+    private static final Logger LOG = LoggerFactory.getLogger(WeirExecutor.class);
+    private static final Duration ATTACH_LIMIT = Duration.ofSeconds(5);
+    private static final long LONGEST_PAUSE_MS = 30_000;
+
+    private StoreClient client;
+    private Fetches fetches;
+    private Store store;
+    private volatile boolean over;
+
+    @Override
+    public void init(PluginContext plugin, Map<String, String> told) {
+        if (told.containsKey(WeirDriver.ASIDE) || !told.containsKey(WeirDriver.TOKEN)) {
+            return;
+        }
+        try {
+            begin(plugin, Hex.parse(told.get(WeirDriver.TOKEN)));
+        } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
+            // Another version of Spark than any that is known, or no Unix sockets here.
+            LOG.warn("Weir stands aside at executor {}", plugin.executorID(), e);
+        }
+    }
+
+    private void begin(PluginContext plugin, byte[] token) throws ReflectiveOperationException {
+        Settings settings = new Settings(plugin.conf());
+        String application = plugin.conf().getAppId();
+        store = new Store(application, plugin.executorID(), token);
+        client = new StoreClient(settings.agent());
+        Directory directory = new Directory(plugin, application, token);
+        BlockManager blocks = SparkEnv.get().blockManager();
+        Field field = BlockManager.class.getDeclaredField("blockStoreClient");
+        field.setAccessible(true);
+        BlockStoreClient vanilla = (BlockStoreClient) field.get(blocks);
+        fetches = new Fetches(client, directory, settings.patience(), plugin.metricRegistry());
+        Thread attaching = new Thread(() -> attach(plugin, settings, blocks), "weir-attach");
+        attaching.setDaemon(true);
+        attaching.start();
+        field.set(blocks, new WeirBlockStoreClient(vanilla, fetches));
+    }
+
+    /** Has the agent of this host serve this executor's files, and tells the driver; until then they are fetched as Spark does. */
+    private void attach(PluginContext plugin, Settings settings, BlockManager blocks) {
+        File[] directories = blocks.diskBlockManager().localDirs();
+        List<Path> paths = Stream.of(directories).map(File::toPath).collect(Collectors.toList());
+        for (long pause = 250; !over; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
+            try {
+                String address = client.attach(store, paths, settings.subdirectories(), ATTACH_LIMIT);
+                fetches.begin();
+                plugin.send(Messages.attached(plugin.executorID(), address));
+                LOG.info("Weir's agent at {} serves the shuffle files of {}", address, store);
+                return;
+            } catch (IOException | RuntimeException e) {
+                LOG.warn("Weir's agent at {} does not serve the shuffle files of {} (tried again): {}", settings.agent(),
+                        store, e.toString());
+            }
+            try {
+                Thread.sleep(pause);
+            } catch (InterruptedException e) {
+                return;
+            }
+        }
+    }
+
+    @Override
+    public void shutdown() {
+        over = true;
+        if (fetches != null) {
+            fetches.close();
+        }
+        if (client != null) {
+            client.close();
+        }
+    }
+}
