@@ -17,6 +17,7 @@ mod rounds;
 mod routing;
 mod sites;
 mod slow_reader;
+mod spark;
 mod worst_peer;
 
 use crate::Failure;
@@ -48,6 +49,8 @@ pub(crate) enum BenchCommand {
     Gets(gets::GetsArgs),
     /// What a receiver that reads slowly, or stops, costs the others on its uplink
     SlowReader(slow_reader::SlowReaderArgs),
+    /// Shuffles of a real Spark on a test bed, by Spark alone and by Weir
+    Spark(spark::SparkArgs),
     /// What one peer at its worst costs the calls and the flows of others
     WorstPeer(worst_peer::WorstPeerArgs),
     /// The receiving process of `weir bench loopback`
@@ -69,6 +72,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Puts(args) => puts::puts(&args),
         BenchCommand::Gets(args) => gets::gets(&args),
         BenchCommand::SlowReader(args) => slow_reader::slow_reader(&args),
+        BenchCommand::Spark(args) => spark::spark(&args),
         BenchCommand::WorstPeer(args) => worst_peer::worst_peer(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }

@@ -13,7 +13,8 @@ final class Settings {
     static final String COORDINATOR = "spark.weir.coordinator";
     static final String AGENT = "spark.weir.agent";
     static final String PATIENCE = "spark.weir.patience";
-    static final String DEFAULT_AGENT = "/run/weir/agent.sock";
+    private static final String AGENT_VARIABLE = "WEIR_AGENT";
+    private static final String DEFAULT_AGENT = "/run/weir/agent.sock";
 
     private final SparkConf conf;
 
@@ -47,9 +48,10 @@ final class Settings {
         return conf.get(COORDINATOR, "").trim();
     }
 
-    /** The Unix socket of the agent of each host. */
+    /** The Unix socket of the agent of this host: as the configuration says, or the environment, or where packages put it. */
     Path agent() {
-        return Path.of(conf.get(AGENT, DEFAULT_AGENT));
+        String named = System.getenv(AGENT_VARIABLE);
+        return Path.of(conf.get(AGENT, named == null || named.isEmpty() ? DEFAULT_AGENT : named));
     }
 
     /** How long a fetch waits for Weir before Spark does it. */
