@@ -42,19 +42,22 @@ public final class BlockInputStream extends InputStream {
     /** Makes sure that there are bytes to hand out; false at the end. */
     private boolean fill() throws IOException {
         checkOpen();
-        while (frame == null || !frame.hasRemaining()) {
-            frame = reader.next();
-            if (frame == null) {
-                return false;
-            }
+        if (frame == null || !frame.hasRemaining()) {
+            advance();
         }
-        return true;
+        return frame != null;
+    }
+
+    /** The frame is forgotten first: its memory is used for the next one, and after an error nothing of that is to be read. */
+    private void advance() throws IOException {
+        frame = null;
+        frame = reader.next();
     }
 
     /** The last byte was handed out: the holder is told now, since not every caller reads on to the end of a stream. */
     private void afterRead() throws IOException {
         if (!frame.hasRemaining() && reader.isAllRead()) {
-            frame = reader.next();
+            advance();
         }
     }
 

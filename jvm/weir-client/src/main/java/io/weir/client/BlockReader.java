@@ -142,6 +142,11 @@ final class BlockReader implements AutoCloseable {
             // There is no use in asking it what became of the block.
             asking.obstacle(e, false);
             return false;
+        } catch (ProtocolException e) {
+            // It would say the same again: others are asked first.
+            asking.avoid();
+            asking.obstacle(e, true);
+            return false;
         } catch (IOException e) {
             asking.obstacle(e, true);
             return false;

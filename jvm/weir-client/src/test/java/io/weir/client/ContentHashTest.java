@@ -53,6 +53,24 @@ class ContentHashTest {
         }
     }
 
+    /** Far beyond where compilers of the JVM take over, in two shapes of input. The value is that of the interpreter alone. */
+    @Test
+    void a_large_block_has_its_hash_in_compiled_code_too() {
+        byte[] bytes = new byte[50_000_000];
+        new java.util.Random(50_000_000).nextBytes(bytes);
+        ByteBuffer frame = ByteBuffer.allocateDirect(Wire.FRAME_BYTES);
+        for (int round = 0; round < 4; round++) {
+            assertEquals("92e3b575fd85cef60f5644f32d667a32", ContentHash.of(ByteBuffer.wrap(bytes)).toString());
+            ContentHash frames = new ContentHash();
+            for (int at = 0; at < bytes.length; at += Wire.FRAME_BYTES) {
+                frame.clear();
+                frame.put(bytes, at, Math.min(Wire.FRAME_BYTES, bytes.length - at)).flip();
+                frames.update(frame.asReadOnlyBuffer());
+            }
+            assertEquals("92e3b575fd85cef60f5644f32d667a32", frames.identity().toString());
+        }
+    }
+
     @Test
     void hashes_and_drawn_identities_are_told_apart_and_survive_the_wire() {
         Identity hash = ContentHash.of(ByteBuffer.allocate(0));

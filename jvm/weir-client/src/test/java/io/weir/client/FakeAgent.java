@@ -1,0 +1,104 @@
+package io.weir.client;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.zip.CRC32C;
+
+/** A peer on 127.0.0.1 that says what a test has it say, protocol or not. */
+final class FakeAgent implements AutoCloseable {
+    /** What it does on one connection, once the request is there. */
+    interface Behaviour {
+        void serve(Request request, InputStream in, OutputStream out) throws Exception;
+    }
+
+    /** A request as it came. */
+    static final class Request {
+        final long offset;
+        final Identity identity;
+        final String block;
+
+        Request(byte[] head, byte[] name) {
+            ByteBuffer bytes = ByteBuffer.wrap(head).order(ByteOrder.LITTLE_ENDIAN);
+            offset = bytes.getLong(18);
+            identity = Identity.read(bytes, 34);
+            block = new String(name, java.nio.charset.StandardCharsets.UTF_8);
+        }
+    }
+
+    final List<Request> requests = new CopyOnWriteArrayList<>();
+    private final ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+    private final Behaviour behaviour;
+
+    FakeAgent(Behaviour behaviour) throws IOException {
+        this.behaviour = behaviour;
+        Channels.daemons("fake-agent").newThread(this::accept).start();
+    }
+
+    InetSocketAddress address() {
+        return (InetSocketAddress) server.getLocalSocketAddress();
+    }
+
+    private void accept() {
+        while (!server.isClosed()) {
+            try {
+                Socket socket = server.accept();
+                Channels.daemons("fake-connection").newThread(() -> serve(socket)).start();
+            } catch (IOException e) {
+                return;
+            }
+        }
+    }
+
+    private void serve(Socket socket) {
+        try (socket) {
+            InputStream in = socket.getInputStream();
+            while (true) {
+                byte[] head = in.readNBytes(Wire.REQUEST_HEAD_BYTES);
+                if (head.length < Wire.REQUEST_HEAD_BYTES) {
+                    return;
+                }
+                Request request = new Request(head, in.readNBytes(head[5] & 0xff));
+                if (request.block.isEmpty()) {
+                    // A question whether it is there.
+                    socket.getOutputStream().write(answer(HolderStatus.NO_SUCH_BLOCK, 0, Identity.UNKNOWN));
+                    return;
+                }
+                requests.add(request);
+                behaviour.serve(request, in, socket.getOutputStream());
+            }
+        } catch (Exception e) {
+            // The receiver left, which is its right.
+        }
+    }
+
+    static byte[] answer(HolderStatus status, long size, Identity identity) {
+        ByteBuffer bytes = ByteBuffer.allocate(Wire.RESPONSE_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        bytes.putInt(Wire.MAGIC).put(Wire.VERSION).put((byte) status.ordinal()).putShort((short) 0).putLong(size);
+        return bytes.put(identity.toWire()).array();
+    }
+
+    static byte[] frame(byte[] payload) {
+        CRC32C crc = new CRC32C();
+        crc.update(payload);
+        return frame(payload.length, (int) crc.getValue(), payload);
+    }
+
+    static byte[] frame(int length, int checksum, byte[] payload) {
+        ByteBuffer bytes = ByteBuffer.allocate(8 + payload.length).order(ByteOrder.LITTLE_ENDIAN);
+        return bytes.putInt(length).putInt(checksum).put(payload).array();
+    }
+
+    @Override
+    public void close() throws IOException {
+        server.close();
+    }
+}
