@@ -2,7 +2,7 @@
 
 use crate::input::Input;
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, Crowd, JournalEntry, Output};
-use weir_model::{Rate, Span, Time};
+use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
 
@@ -62,7 +62,7 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
         2 => agent.handle_session_up(*now),
         3 => agent.handle_session_lost(),
         4 => {
-            let (coflow, size, offset) = (input.number()?, input.number()?, input.number()?);
+            let (coflow, size, offset) = (CoflowId(input.number()?), input.number()?, input.number()?);
             let block = String::from_utf8_lossy(input.part()?).into_owned();
             let spooled = input.byte()? & 1 == 1;
             let path = if spooled { format!("/spool/{block}") } else { "/data/file".to_owned() };
@@ -102,12 +102,12 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
             agent.handle_crowded(*now, flow, crowd);
         }
         9 => {
-            let coflow = input.number()?;
+            let coflow = CoflowId(input.number()?);
             let block = String::from_utf8_lossy(input.part()?).into_owned();
             let Some(place) = agent.places(coflow, &block).last().map(BlockEntry::place) else {
                 return Some(());
             };
-            if coflow & 1 == 0 {
+            if coflow.0 & 1 == 0 {
                 agent.handle_changed(coflow, &block, &place);
             } else {
                 agent.handle_unwritten(coflow, &block, &place);

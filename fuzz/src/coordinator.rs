@@ -3,7 +3,7 @@
 use crate::input::Input;
 use std::collections::BTreeMap;
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire};
-use weir_model::{Fabric, Rate, Span, Time};
+use weir_model::{CoflowId, Fabric, Rate, Span, Time};
 use weir_proto::{limits, v1};
 
 const HOSTS: u32 = 4;
@@ -24,7 +24,7 @@ fn config() -> CoordinatorConfig {
         fabric: Fabric::big_switch(HOSTS, Rate::from_bytes_per_sec(CAPACITY)).expect("a fabric"),
         joining: None,
         lease: Span::from_millis(1_000),
-        first_coflow: 1,
+        first_coflow: CoflowId(1),
         coflow_lease: Span::from_millis(60_000),
         wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
         tuning: Tuning {
@@ -91,7 +91,7 @@ fn step(
     input: &mut Input<'_>,
     now: &mut Time,
     token: &mut u64,
-    honest: u64,
+    honest: CoflowId,
 ) -> Option<()> {
     *token += 1;
     match input.byte()? % 11 {
@@ -108,8 +108,8 @@ fn step(
         }
         3 => coordinator.handle_session_lost(*now, SessionId(input.number()? % 8)),
         4 => _ = coordinator.handle_register(*now, input.message()?),
-        5 => coordinator.handle_unregister(*now, *token, input.number()?.max(honest + 1)),
-        6 => _ = coordinator.handle_seal(*now, input.number()?),
+        5 => coordinator.handle_unregister(*now, *token, CoflowId(input.number()?.max(honest.0 + 1))),
+        6 => _ = coordinator.handle_seal(*now, CoflowId(input.number()?)),
         7 => coordinator.handle_locate(*now, *token, input.message()?),
         8 => coordinator.handle_await_admission(*now, *token, &input.message()?),
         9 => _ = coordinator.handle_renew(*now, &input.message()?),

@@ -17,6 +17,7 @@ use support::redis::free_address;
 use tokio::task::JoinSet;
 use weir_client::{Client, ClientConfig, GetError, GetOptions};
 use weir_core::agent::{JournalEntry, JournalLines, journal_lines};
+use weir_model::CoflowId;
 
 /// Nothing here takes longer, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -176,7 +177,7 @@ fn a_journal_that_was_written_anew_outlives_the_machine() {
     let (first, copy) = run(lose(&mut bed, 0));
     // Most of the journal is dead when the agent starts.
     bed.come_back(copy, |bed| {
-        let dead: Vec<_> = (1000..4000).map(JournalEntry::Ended).collect();
+        let dead: Vec<_> = (1000..4000).map(CoflowId).map(JournalEntry::Ended).collect();
         let mut journal = std::fs::read(bed.journal()).unwrap();
         journal.extend(journal_lines(&dead).unwrap());
         std::fs::write(bed.journal(), journal).unwrap();

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Sleep;
 use weir_core::receiver::{Located, Output, Receiver, ReceiverConfig, ReceiverError};
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 
 /// A time limit that cannot be added to the present is this long.
 const LONGEST_LIMIT: Duration = Duration::from_secs(86_400 * 365 * 10);
@@ -77,7 +77,7 @@ impl Client {
         let begun = (now(), Instant::now());
         let limit = options.time_limit.min(LONGEST_LIMIT).as_nanos() as u64;
         let config = ReceiverConfig {
-            coflow,
+            coflow: CoflowId(coflow),
             block: block.to_owned(),
             host: self.config.host,
             group: options.group,

@@ -5,6 +5,7 @@
 //! forgotten.
 
 use std::collections::BTreeMap;
+use weir_model::CoflowId;
 use weir_proto::v1::IdRange;
 
 /// Ids as ranges that neither overlap nor touch.
@@ -16,8 +17,8 @@ pub(crate) struct IdSet {
 
 impl IdSet {
     /// Whether an id is in the set.
-    pub(crate) fn contains(&self, id: u64) -> bool {
-        self.ranges.range(..=id).next_back().is_some_and(|(_, &last)| id <= last)
+    pub(crate) fn contains(&self, id: CoflowId) -> bool {
+        self.ranges.range(..=id.0).next_back().is_some_and(|(_, &last)| id.0 <= last)
     }
 
     /// Whether all ids of a range are in the set.
@@ -26,7 +27,7 @@ impl IdSet {
     }
 
     /// Adds an id; false if it was there.
-    pub(crate) fn insert(&mut self, id: u64) -> bool {
+    pub(crate) fn insert(&mut self, id: CoflowId) -> bool {
         let new = !self.contains(id);
         if new {
             self.insert_range(id, id);
@@ -35,7 +36,7 @@ impl IdSet {
     }
 
     /// Adds all ids from `first` to `last`; none if `last` is below `first`.
-    pub(crate) fn insert_range(&mut self, first: u64, last: u64) {
+    pub(crate) fn insert_range(&mut self, CoflowId(first): CoflowId, CoflowId(last): CoflowId) {
         if last < first {
             return;
         }
@@ -78,24 +79,31 @@ mod tests {
 
     fn set(ranges: &[(u64, u64)]) -> IdSet {
         let mut set = IdSet::default();
-        ranges.iter().for_each(|&(first, last)| set.insert_range(first, last));
+        ranges.iter().for_each(|&(first, last)| set.insert_range(CoflowId(first), CoflowId(last)));
         set
     }
 
     #[test]
     fn ids_that_follow_each_other_become_one_range() {
         let mut ids = IdSet::default();
-        assert!(ids.insert(7) && ids.insert(9) && ids.insert(8) && !ids.insert(8));
+        assert!(
+            ids.insert(CoflowId(7))
+                && ids.insert(CoflowId(9))
+                && ids.insert(CoflowId(8))
+                && !ids.insert(CoflowId(8))
+        );
         assert_eq!(ids.ranges().collect::<Vec<_>>(), [IdRange { first: 7, last: 9 }]);
-        assert!(ids.contains(8) && !ids.contains(6) && !ids.contains(10));
+        assert!(ids.contains(CoflowId(8)) && !ids.contains(CoflowId(6)) && !ids.contains(CoflowId(10)));
     }
 
     #[test]
     fn the_largest_and_the_smallest_id_are_ids_like_others() {
         let mut ids = IdSet::default();
-        assert!(ids.insert(u64::MAX) && ids.insert(0) && ids.insert(u64::MAX - 1));
+        assert!(
+            ids.insert(CoflowId(u64::MAX)) && ids.insert(CoflowId(0)) && ids.insert(CoflowId(u64::MAX - 1))
+        );
         assert_eq!(ids.range_count(), 2);
-        ids.insert_range(0, u64::MAX);
+        ids.insert_range(CoflowId(0), CoflowId(u64::MAX));
         assert_eq!(ids.ranges().collect::<Vec<_>>(), [IdRange { first: 0, last: u64::MAX }]);
     }
 
@@ -111,11 +119,11 @@ mod tests {
         fn it_is_the_set_that_a_plain_one_is(ranges in proptest::collection::vec((0u64..60, 0u64..6), 0..40)) {
             let (mut ids, mut plain) = (IdSet::default(), BTreeSet::new());
             for (first, length) in ranges {
-                ids.insert_range(first, first + length);
+                ids.insert_range(CoflowId(first), CoflowId(first + length));
                 plain.extend(first..=first + length);
             }
             for id in 0..70 {
-                prop_assert_eq!(ids.contains(id), plain.contains(&id));
+                prop_assert_eq!(ids.contains(CoflowId(id)), plain.contains(&id));
             }
             let apart = ids.ranges().zip(ids.ranges().skip(1)).all(|(one, next)| one.last + 1 < next.first);
             prop_assert!(apart, "ranges touch: {:?}", ids);

@@ -21,6 +21,7 @@
 pub mod agent;
 pub mod coordinator;
 mod id_set;
+mod ids;
 mod marks;
 pub mod planted;
 mod portions;

@@ -11,7 +11,7 @@ use weir_core::coordinator::{
     Coordinator, CoordinatorConfig, DeadlineMargin, Joining, Output, Tuning, Wire, first_coflow,
 };
 use weir_core::serving::Conversation;
-use weir_model::{Fabric, Span, Time};
+use weir_model::{CoflowId, Fabric, Span, Time};
 
 /// How long its word holds.
 const LEASE: Span = Span::from_millis(1_000);
@@ -156,7 +156,7 @@ impl World {
             match output {
                 Output::Message(session, message) => self.say_downward(session, message),
                 Output::Close(session) => self.cut(session, None, false),
-                Output::Expired(coflow) => self.expired(coflow),
+                Output::Expired(coflow) => self.expired(coflow.0),
                 Output::Unregistered(done) => self.reply(done.token, Reply::Unregistered(done.record)),
                 Output::Decided(decided) => self.reply(decided.token, Reply::Decided(decided.reply)),
                 // Nobody asks for one.
@@ -194,7 +194,7 @@ impl World {
         self.coordinator.calls.insert(token, caller);
         match call {
             Call::Register(request) => {
-                let coflow = core.handle_register(now, request).ok();
+                let coflow = core.handle_register(now, request).ok().map(|coflow| coflow.0);
                 self.reply(token, Reply::Registered(coflow));
                 self.may_die_of_a_registration();
             }
@@ -202,7 +202,7 @@ impl World {
                 let renewed = core.handle_renew(now, &request);
                 self.reply(token, Reply::Renewed(renewed));
             }
-            Call::Unregister(coflow) => core.handle_unregister(now, token, coflow),
+            Call::Unregister(coflow) => core.handle_unregister(now, token, CoflowId(coflow)),
             Call::Locate(request) => core.handle_locate(now, token, request),
             Call::AwaitAdmission(request) => core.handle_await_admission(now, token, &request),
         }

@@ -7,7 +7,7 @@ use crate::world::World;
 use std::fmt;
 use weir_core::agent::{FactCursor, JournalEntry};
 use weir_core::relay::{Relay, RelayCounters};
-use weir_model::Span;
+use weir_model::{CoflowId, Span};
 
 /// What happened in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,28 +66,26 @@ impl World {
 
     /// What is not over, in words.
     pub(crate) fn unfinished(&self) -> String {
-        let jobs: Vec<String> = self
-            .jobs
-            .iter()
-            .enumerate()
-            .filter(|(_, job)| !job.is_over())
-            .map(|(number, job)| {
-                let gets = self.gets.iter().filter(|get| get.job == number && !get.is_done);
-                let waits = |get: &Get| {
-                    let block = &job.blocks[get.block];
-                    let side = &self.hosts[block.host as usize];
-                    let held = side
-                        .agent
-                        .as_ref()
-                        .zip(job.coflow)
-                        .map(|(agent, coflow)| agent.places(coflow, &block.name).next().is_some());
-                    format!("{get:?} of {block:?}, held there: {held:?}, session {:?}", side.session)
-                };
-                let gets: Vec<String> = gets.map(waits).take(2).collect();
-                format!("job {number} (coflow {:?}, {:?}): {}", job.coflow, job.stage, gets.join("; "))
-            })
-            .take(3)
-            .collect();
+        let jobs: Vec<String> =
+            self.jobs
+                .iter()
+                .enumerate()
+                .filter(|(_, job)| !job.is_over())
+                .map(|(number, job)| {
+                    let gets = self.gets.iter().filter(|get| get.job == number && !get.is_done);
+                    let waits = |get: &Get| {
+                        let block = &job.blocks[get.block];
+                        let side = &self.hosts[block.host as usize];
+                        let held = side.agent.as_ref().zip(job.coflow).map(|(agent, coflow)| {
+                            agent.places(CoflowId(coflow), &block.name).next().is_some()
+                        });
+                        format!("{get:?} of {block:?}, held there: {held:?}, session {:?}", side.session)
+                    };
+                    let gets: Vec<String> = gets.map(waits).take(2).collect();
+                    format!("job {number} (coflow {:?}, {:?}): {}", job.coflow, job.stage, gets.join("; "))
+                })
+                .take(3)
+                .collect();
         if jobs.is_empty() { "somebody has no session".to_owned() } else { jobs.join("\n") }
     }
 
@@ -152,9 +150,9 @@ impl World {
                 matches!(fact, JournalEntry::Ended(_) | JournalEntry::EndedRange(..) | JournalEntry::Boot(_))
             };
             let forgotten = |fact: &JournalEntry| match fact {
-                JournalEntry::Put(block) => self.is_forgotten(block.coflow),
-                JournalEntry::Gone { coflow, .. } => self.is_forgotten(*coflow),
-                JournalEntry::Served { coflow, .. } => self.is_forgotten(*coflow),
+                JournalEntry::Put(block) => self.is_forgotten(block.coflow.0),
+                JournalEntry::Gone { coflow, .. } => self.is_forgotten(coflow.0),
+                JournalEntry::Served { coflow, .. } => self.is_forgotten(coflow.0),
                 _ => false,
             };
             let left = facts.into_iter().find(|fact| !stays(fact) && !forgotten(fact));

@@ -9,7 +9,7 @@ use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeSet;
 use weir_core::agent::{BlockEntry, JournalEntry, PutError, WaitingPut};
-use weir_model::{Rate, Span, Time};
+use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::data::Identity;
 use weir_proto::v1;
 
@@ -303,7 +303,8 @@ impl World {
     /// A task puts its block, or does so again.
     pub(crate) fn put(&mut self, number: usize, block: usize) {
         let job = &self.jobs[number];
-        let Some(coflow) = job.coflow.filter(|_| !job.blocks[block].is_put && !job.is_over()) else { return };
+        let coflow = job.coflow.filter(|_| !job.blocks[block].is_put && !job.is_over());
+        let Some(coflow) = coflow.map(CoflowId) else { return };
         let Block { name, host, size, identity, has_checksums, .. } = &job.blocks[block];
         let checksums = has_checksums.then(|| Content::new(*identity, *size).checksums());
         let (host, path) = (*host, format!("/spool/{number}-{block}"));
@@ -388,8 +389,8 @@ impl World {
     pub(crate) fn forget_notes(&mut self, lost: &[JournalEntry]) {
         for entry in lost {
             if let JournalEntry::Coflow { coflow, .. } = entry {
-                self.noted.remove(coflow);
-                self.jobs.iter_mut().filter(|job| job.coflow == Some(*coflow)).for_each(Job::forget_note);
+                self.noted.remove(&coflow.0);
+                self.jobs.iter_mut().filter(|job| job.coflow == Some(coflow.0)).for_each(Job::forget_note);
             }
         }
     }
@@ -412,7 +413,9 @@ impl World {
         for (number, job) in self.jobs.iter().enumerate().filter(|(_, job)| job.stage == Stage::Moving) {
             let Some(coflow) = job.coflow else { continue };
             let is_lost = |block: &Block| {
-                block.is_put && block.host == host && agent.places(coflow, &block.name).next().is_none()
+                block.is_put
+                    && block.host == host
+                    && agent.places(CoflowId(coflow), &block.name).next().is_none()
             };
             lost.extend((0..job.blocks.len()).filter(|&at| is_lost(&job.blocks[at])).map(|at| (number, at)));
         }

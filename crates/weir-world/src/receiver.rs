@@ -7,7 +7,7 @@ use rand::RngExt;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weir_core::receiver::{Link, Located, Output, Receiver, ReceiverConfig, ReceiverError};
-use weir_model::{Rate, Span, Time};
+use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::v1;
 
 /// How long a get may take.
@@ -90,7 +90,7 @@ impl World {
             return;
         };
         let config = ReceiverConfig {
-            coflow,
+            coflow: CoflowId(coflow),
             block: job.blocks[get.block].name.clone(),
             host: get.host,
             group: 0,

@@ -7,7 +7,7 @@ use crate::relays::relay_address;
 use crate::world::World;
 use weir_core::agent::Place;
 use weir_core::serving::{Conversation, Input, Late, Opening, Outlet, Range, Write};
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{FRAME_BYTES, Request, Status};
 use weir_proto::relay::{FlowKey, Open, RelayPath};
 
@@ -18,7 +18,7 @@ const LOOK_INTERVAL: Span = Span::from_millis(2_000);
 
 /// A block that is served.
 pub(crate) struct Served {
-    coflow: u64,
+    coflow: CoflowId,
     pub(crate) block: String,
     place: Place,
     /// What its file has in it now.
@@ -342,7 +342,7 @@ impl World {
     }
 
     /// Whoever reads a block of an agent asks again.
-    pub(crate) fn cut_off(&mut self, host: u32, coflow: u64, block: &str, place: Option<&Place>) {
+    pub(crate) fn cut_off(&mut self, host: u32, coflow: CoflowId, block: &str, place: Option<&Place>) {
         let reads = |number: &&u64| {
             let served = self.connections.get(number).and_then(|connection| connection.served.as_ref());
             served.is_some_and(|served| {

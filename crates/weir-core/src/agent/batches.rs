@@ -10,7 +10,7 @@
 //! first. A put whose file was written before loses nothing.
 
 use super::facts::{JournalEntry, Place};
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 
 /// Entries that may wait while a batch is under way; beyond them puts are refused.
 pub const MAX_WAITING: usize = 65_536;
@@ -23,7 +23,7 @@ pub const GATHER: Span = Span::from_millis(5);
 #[derive(Debug)]
 pub struct WaitingPut<T> {
     /// Of this coflow.
-    pub coflow: u64,
+    pub coflow: CoflowId,
     /// Its name.
     pub block: String,
     /// The file that it named.
@@ -54,7 +54,7 @@ pub struct Answers<T> {
 #[derive(Debug)]
 struct UnderWay<T> {
     puts: Vec<WaitingPut<T>>,
-    new: Vec<(u64, String, Place)>,
+    new: Vec<(CoflowId, String, Place)>,
 }
 
 /// What waits, and what is under way.
@@ -164,7 +164,7 @@ mod tests {
 
     fn entry(name: &str) -> BlockEntry {
         BlockEntry {
-            coflow: 1,
+            coflow: CoflowId(1),
             block: name.to_owned(),
             path: format!("/{name}"),
             offset: 0,
@@ -185,13 +185,13 @@ mod tests {
     #[test]
     fn what_waits_for_a_disk_that_does_not_answer_is_bounded_and_no_put_is_dropped() {
         let mut batches = Batches::default();
-        batches.add(ms(0), [JournalEntry::Ended(1)]);
+        batches.add(ms(0), [JournalEntry::Ended(CoflowId(1))]);
         assert_eq!(batches.begin().entries.len(), 1);
         batches.add(ms(5), [JournalEntry::Put(entry("a"))]);
         batches.add_put(put("a", 7));
         let mut dropped = 0;
         for first in (0..6 * MAX_WAITING as u64).step_by(10_000) {
-            dropped += batches.add(ms(5), (first..first + 10_000).map(JournalEntry::Ended));
+            dropped += batches.add(ms(5), (first..first + 10_000).map(CoflowId).map(JournalEntry::Ended));
             assert!(batches.waiting().len() <= MAX_WAITING * DROPPED_BEYOND);
         }
         assert!(batches.is_behind() && dropped > 0);
@@ -205,13 +205,13 @@ mod tests {
     fn what_nobody_waits_for_gathers_and_a_put_takes_it_along() {
         let mut batches = Batches::default();
         assert_eq!(batches.next_due(), None);
-        batches.add(ms(10), [JournalEntry::Ended(1)]);
+        batches.add(ms(10), [JournalEntry::Ended(CoflowId(1))]);
         // What comes later does not make it wait longer.
-        batches.add(ms(14), [JournalEntry::Ended(2)]);
+        batches.add(ms(14), [JournalEntry::Ended(CoflowId(2))]);
         assert_eq!(batches.next_due(), Some(ms(15)));
         batches.begin();
         batches.handle_over(true);
-        batches.add(ms(15), [JournalEntry::Ended(3), JournalEntry::Put(entry("a"))]);
+        batches.add(ms(15), [JournalEntry::Ended(CoflowId(3)), JournalEntry::Put(entry("a"))]);
         batches.add_put(put("a", 1));
         assert_eq!(batches.next_due(), Some(Time::ZERO));
         assert_eq!(batches.begin().entries.len(), 2);
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn of_a_batch_without_room_the_new_files_are_refused_and_what_rests_on_them_and_nothing_else() {
         let mut batches = Batches::default();
-        batches.add(ms(0), [JournalEntry::Put(entry("a")), JournalEntry::Ended(3)]);
+        batches.add(ms(0), [JournalEntry::Put(entry("a")), JournalEntry::Ended(CoflowId(3))]);
         batches.add_put(put("a", 1));
         // Its file was written before.
         batches.add_put(put("old", 2));

@@ -6,7 +6,7 @@ use super::hello::said;
 use super::pacer::Pacing;
 use super::state::{Agent, FirstByte, Treatment};
 use std::collections::BTreeSet;
-use weir_model::{Rate, Span, Time};
+use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::{limits, v1};
 
 /// How often flows that should move are reported though they did not.
@@ -110,11 +110,15 @@ impl Agent {
             Some(Kind::CoflowNotes(notes)) => {
                 notes.notes.into_iter().for_each(|note| self.note_coflow(now, note));
             }
-            Some(Kind::CoflowEnded(ended)) => self.note_ended(ended.coflow, ended.coflow),
-            Some(Kind::CoflowsEnded(ended)) => {
-                ended.ranges.iter().for_each(|range| self.note_ended(range.first, range.last));
+            Some(Kind::CoflowEnded(v1::CoflowEnded { coflow })) => {
+                self.note_ended(CoflowId(coflow), CoflowId(coflow));
             }
-            Some(Kind::CoflowEnding(ending)) => self.settle(now, ending.coflow),
+            Some(Kind::CoflowsEnded(ended)) => {
+                for range in &ended.ranges {
+                    self.note_ended(CoflowId(range.first), CoflowId(range.last));
+                }
+            }
+            Some(Kind::CoflowEnding(ending)) => self.settle(now, CoflowId(ending.coflow)),
             Some(Kind::Offer(offer)) => self.outputs.push_back(Output::Offer(offer)),
             Some(Kind::Drain(drain)) => self.drain(drain.on),
             Some(Kind::Notice(notice)) => self.outputs.push_back(Output::Notice(notice.text)),
@@ -169,8 +173,8 @@ impl Agent {
     }
 
     /// Coflows have ended. Only what is new goes to the journal.
-    fn note_ended(&mut self, first: u64, last: u64) {
-        if first > last || self.ended.contains_range(&v1::IdRange { first, last }) {
+    fn note_ended(&mut self, first: CoflowId, last: CoflowId) {
+        if first > last || self.ended.contains_range(&v1::IdRange { first: first.0, last: last.0 }) {
             return;
         }
         self.write_down(JournalEntry::EndedRange(first, last));
@@ -180,7 +184,7 @@ impl Agent {
     /// What a later coordinator must know of a coflow. Only what is new goes to the journal: a coordinator that comes
     /// back tells of many coflows again.
     fn note_coflow(&mut self, now: Time, note: v1::CoflowNote) {
-        let coflow = note.coflow;
+        let coflow = CoflowId(note.coflow);
         if self.ended.contains(coflow) {
             return;
         }
@@ -221,11 +225,11 @@ impl Agent {
             self.ready_wait = Span::from_nanos(plan.ready_wait_ns);
         }
         for &coflow in &plan.bypassed {
-            self.bypass(now, coflow);
+            self.bypass(now, CoflowId(coflow));
         }
         let mut touched = BTreeSet::new();
         for rate in &plan.coflows {
-            let Some(coflow) = self.coflows.get_mut(&rate.coflow) else { continue };
+            let Some(coflow) = self.coflows.get_mut(&CoflowId(rate.coflow)) else { continue };
             coflow.treatment = Treatment::Scheduled;
             let drain = sane(rate.drain_per_s);
             // Flows that came after the plan was made are not in it: they keep waiting.
@@ -252,7 +256,7 @@ impl Agent {
                 self.pace(now, id, rate);
             }
         }
-        let named = plan.coflows.iter().map(|rate| (rate.coflow, rate.whole));
+        let named = plan.coflows.iter().map(|rate| (CoflowId(rate.coflow), rate.whole));
         let granted = touched.iter().filter_map(|id| self.flows.get(id)).map(|flow| (flow.coflow, false));
         for (coflow, whole) in named.chain(granted).collect::<BTreeSet<_>>() {
             self.note_whole(coflow, whole);
@@ -260,7 +264,7 @@ impl Agent {
     }
 
     /// All flows of a coflow that are here go as fast as TCP has them go, and later ones do so at once.
-    fn bypass(&mut self, now: Time, id: u64) {
+    fn bypass(&mut self, now: Time, id: CoflowId) {
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         coflow.treatment = Treatment::Bypassed;
         for &id in &coflow.flows {
@@ -274,7 +278,7 @@ impl Agent {
 
     /// The next byte of a coflow that is `whole` is the first that all its gets led to, unless the plan lets
     /// none of its flows begin here.
-    fn note_whole(&mut self, coflow: u64, whole: bool) {
+    fn note_whole(&mut self, coflow: CoflowId, whole: bool) {
         let Some(entry) = self.coflows.get_mut(&coflow) else { return };
         if (entry.first_byte == FirstByte::NotWhole && whole) || entry.first_byte == FirstByte::Due {
             // A flow's first bytes go out at once, later ones as its rate has it.
@@ -367,7 +371,7 @@ mod tests {
         let (stamp, frame_checksums, identity) = (None, Vec::new(), Identity::drawn([1; 16]));
         let (coflow, offset, size, spooled, durable) = (1, 0, 10, false, false);
         let entry = BlockEntry {
-            coflow,
+            coflow: CoflowId(coflow),
             block,
             path,
             offset,

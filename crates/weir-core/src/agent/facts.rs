@@ -1,7 +1,8 @@
 //! What goes into and comes out of an agent, besides messages.
 
+use crate::ids::coflow_in_journal;
 use serde::{Deserialize, Serialize};
-use weir_model::{Rate, Span};
+use weir_model::{CoflowId, Rate, Span};
 use weir_proto::data::Identity;
 use weir_proto::gather::Token;
 use weir_proto::{limits, v1};
@@ -41,7 +42,8 @@ pub struct AgentConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockEntry {
     /// Its coflow.
-    pub coflow: u64,
+    #[serde(with = "coflow_in_journal")]
+    pub coflow: CoflowId,
     /// Its name, unique within the coflow.
     pub block: String,
     /// Absolute path of the file that holds it.
@@ -194,7 +196,8 @@ pub enum JournalEntry {
     /// `noted_ns` on the coordinator-independent clock the driver passes as `now`.
     Coflow {
         /// The coflow.
-        coflow: u64,
+        #[serde(with = "coflow_in_journal")]
+        coflow: CoflowId,
         /// Encoded note.
         note: Vec<u8>,
         /// When it was noted.
@@ -203,7 +206,8 @@ pub enum JournalEntry {
     /// A flow of this coflow was served to its end.
     Done {
         /// The coflow.
-        coflow: u64,
+        #[serde(with = "coflow_in_journal")]
+        coflow: CoflowId,
         /// Bytes of the flow.
         bytes: u64,
         /// Which receiver got which block, so that one that gets it again counts once; 0 in journals of version 1.
@@ -213,7 +217,8 @@ pub enum JournalEntry {
     /// All that was served of a coflow so far: stands for many [`JournalEntry::Done`] in a journal that was written anew.
     Served {
         /// The coflow.
-        coflow: u64,
+        #[serde(with = "coflow_in_journal")]
+        coflow: CoflowId,
         /// Flows that were served to their end,
         flows: u64,
         /// and their bytes.
@@ -224,7 +229,8 @@ pub enum JournalEntry {
     /// A block is not held any more, though its coflow goes on.
     Gone {
         /// Its coflow.
-        coflow: u64,
+        #[serde(with = "coflow_in_journal")]
+        coflow: CoflowId,
         /// Its name.
         block: String,
     },
@@ -232,16 +238,17 @@ pub enum JournalEntry {
     /// skip it as a damaged line, and find out when they open the file.
     PlaceGone {
         /// Its coflow.
-        coflow: u64,
+        #[serde(with = "coflow_in_journal")]
+        coflow: CoflowId,
         /// Its name.
         block: String,
         /// The file.
         place: Place,
     },
     /// The coflow ended; its blocks are gone.
-    Ended(u64),
+    Ended(#[serde(with = "coflow_in_journal")] CoflowId),
     /// All coflows from the first id to the last ended.
-    EndedRange(u64, u64),
+    EndedRange(#[serde(with = "coflow_in_journal")] CoflowId, #[serde(with = "coflow_in_journal")] CoflowId),
     /// What follows was written down since the machine started with this name. Agents of version 0.1 before there was more
     /// than one way to be durable skip it as a damaged line.
     Boot(String),
@@ -267,14 +274,14 @@ pub enum Output {
     /// from another file.
     Cut {
         /// Its coflow.
-        coflow: u64,
+        coflow: CoflowId,
         /// Its name.
         block: String,
         /// The file.
         place: Option<Place>,
     },
     /// All coflows from the first id to the last have ended: nothing is to be kept of their blocks.
-    Ended(u64, u64),
+    Ended(CoflowId, CoflowId),
     /// The connection of a flow is to be closed: its coflow ended, or was refused.
     Abort(u64),
     /// A spooled file is to be removed: its block is gone.
@@ -343,13 +350,13 @@ pub enum PutError {
     #[error("coflow {coflow} already has another block named `{block}`")]
     Taken {
         /// The coflow.
-        coflow: u64,
+        coflow: CoflowId,
         /// The name.
         block: String,
     },
     /// The coflow was unregistered.
     #[error("coflow {0} has ended")]
-    Ended(u64),
+    Ended(CoflowId),
     /// The file belongs to another block already.
     #[error("`{0}` is the file of another block already")]
     Owned(String),

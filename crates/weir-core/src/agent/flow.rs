@@ -1,12 +1,12 @@
 //! A flow that an agent serves, and what its plan says.
 
-use weir_model::{Rate, Time};
+use weir_model::{CoflowId, Rate, Time};
 use weir_proto::v1;
 
 /// One transfer from a block here to a receiver.
 #[derive(Debug)]
 pub(super) struct Flow {
-    pub(super) coflow: u64,
+    pub(super) coflow: CoflowId,
     pub(super) block: String,
     pub(super) destination: u32,
     pub(super) group: u32,
@@ -34,7 +34,7 @@ impl Flow {
     pub(super) fn opened(&self, id: u64, size: u64) -> v1::FlowOpened {
         v1::FlowOpened {
             flow: id,
-            coflow: self.coflow,
+            coflow: self.coflow.0,
             block: self.block.clone(),
             destination: self.destination,
             size,

@@ -8,6 +8,7 @@ use super::facts::{BlockEntry, JournalEntry, Output, Place, PutError};
 use super::state::Agent;
 use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeSet, VecDeque};
+use weir_model::CoflowId;
 use weir_proto::data::{Status, frame_count};
 use weir_proto::{limits, v1};
 
@@ -59,7 +60,7 @@ impl Agent {
             return Err(PutError::Full);
         }
         self.send(v1::agent_event::Kind::BlockAdded(v1::BlockAdded {
-            coflow: block.coflow,
+            coflow: block.coflow.0,
             block: block.block.clone(),
             size: self.told_size(block.size),
             identity: block.identity.to_wire(),
@@ -157,7 +158,7 @@ impl Agent {
 
     /// A file of a block changed or is gone. True if the block is held all the same: it has another file, or was put again
     /// meanwhile. If not, who asks for it is told so, until it is put again.
-    pub fn handle_changed(&mut self, coflow: u64, block: &str, place: &Place) -> bool {
+    pub fn handle_changed(&mut self, coflow: CoflowId, block: &str, place: &Place) -> bool {
         let key = (coflow, block.to_owned());
         if self.drop_places(&key, |held| held.place() == *place) {
             self.note_changed(key.clone());
@@ -166,7 +167,7 @@ impl Agent {
     }
 
     /// Whoever asks for a block is told that it changed, after a restart too.
-    pub(super) fn note_changed(&mut self, key: (u64, String)) {
+    pub(super) fn note_changed(&mut self, key: (CoflowId, String)) {
         self.changed.insert(key);
         if self.changed.len() > MAX_CHANGED {
             self.changed.pop_first();
@@ -180,20 +181,24 @@ impl Agent {
     }
 
     /// The files of a block, the one that is served first.
-    pub fn places(&self, coflow: u64, block: &str) -> impl Iterator<Item = &BlockEntry> {
+    pub fn places(&self, coflow: CoflowId, block: &str) -> impl Iterator<Item = &BlockEntry> {
         let key = (coflow, block.to_owned());
         let spares = self.spares.get(&key).into_iter().flatten();
         self.blocks.get(&key).into_iter().chain(spares)
     }
 
     /// Whether a block is held in this file.
-    pub fn holds(&self, coflow: u64, block: &str, place: &Place) -> bool {
+    pub fn holds(&self, coflow: CoflowId, block: &str, place: &Place) -> bool {
         self.places(coflow, block).any(|held| held.path == place.path && held.stamp == place.stamp)
     }
 
     /// Some files of a block count no more, and it may be put again if no other one is left. True if that is so and it was
     /// held.
-    pub(super) fn drop_places(&mut self, key: &(u64, String), is_gone: impl Fn(&BlockEntry) -> bool) -> bool {
+    pub(super) fn drop_places(
+        &mut self,
+        key: &(CoflowId, String),
+        is_gone: impl Fn(&BlockEntry) -> bool,
+    ) -> bool {
         let gone = self.take_places(key, is_gone);
         let is_over = !gone.is_empty() && !self.blocks.contains_key(key);
         let (coflow, block) = (key.0, &key.1);
@@ -211,7 +216,7 @@ impl Agent {
     }
 
     /// A put of a block in this file, which has not been answered for, could not be written down: it is as if it had not been.
-    pub fn handle_unwritten(&mut self, coflow: u64, block: &str, place: &Place) {
+    pub fn handle_unwritten(&mut self, coflow: CoflowId, block: &str, place: &Place) {
         let key = (coflow, block.to_owned());
         let gone = self.take_places(&key, |held| held.place() == *place);
         let is_over = !gone.is_empty() && !self.blocks.contains_key(&key);
@@ -219,7 +224,7 @@ impl Agent {
     }
 
     /// What follows from it that some files of a block, or the block, are not held any more.
-    fn let_go(&mut self, key: &(u64, String), gone: Vec<BlockEntry>, is_over: bool) {
+    fn let_go(&mut self, key: &(CoflowId, String), gone: Vec<BlockEntry>, is_over: bool) {
         let (coflow, block) = (key.0, &key.1);
         for gone in gone {
             let (place, spooled) = (gone.place(), gone.spooled);
@@ -230,14 +235,17 @@ impl Agent {
             }
         }
         if is_over {
-            self.send(v1::agent_event::Kind::BlockGone(v1::BlockGone { coflow, block: block.clone() }));
+            self.send(v1::agent_event::Kind::BlockGone(v1::BlockGone {
+                coflow: coflow.0,
+                block: block.clone(),
+            }));
         }
     }
 
     /// Takes files of a block out; the oldest that stays is served from now on.
     pub(super) fn take_places(
         &mut self,
-        key: &(u64, String),
+        key: &(CoflowId, String),
         is_gone: impl Fn(&BlockEntry) -> bool,
     ) -> Vec<BlockEntry> {
         let Some(main) = self.blocks.remove(key) else { return Vec::new() };
@@ -261,7 +269,7 @@ impl Agent {
     }
 
     /// The blocks of all coflows from the first id to the last go, and spooled files with them.
-    pub(super) fn drop_blocks(&mut self, first: u64, last: u64) {
+    pub(super) fn drop_blocks(&mut self, first: CoflowId, last: CoflowId) {
         let from = self.blocks.range((first, String::new())..);
         let gone: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.0 <= last).cloned().collect();
         for key in gone {
@@ -276,7 +284,7 @@ impl Agent {
     }
 
     /// What whoever asks for a block that is not held is told.
-    pub(super) fn missing(&self, key: &(u64, String)) -> Status {
+    pub(super) fn missing(&self, key: &(CoflowId, String)) -> Status {
         if self.changed.contains(key) { Status::Changed } else { Status::NoSuchBlock }
     }
 
@@ -310,7 +318,7 @@ mod tests {
     /// The block `b` of coflow 1, with the bytes number `bytes`, in a file that was written at this time.
     fn put(path: &str, bytes: u8, modified_ns: i64) -> BlockEntry {
         BlockEntry {
-            coflow: 1,
+            coflow: CoflowId(1),
             block: "b".to_owned(),
             path: path.to_owned(),
             offset: 0,
@@ -324,7 +332,7 @@ mod tests {
     }
 
     fn paths(agent: &Agent) -> Vec<String> {
-        agent.places(1, "b").map(|place| place.path.clone()).collect()
+        agent.places(CoflowId(1), "b").map(|place| place.path.clone()).collect()
     }
 
     fn journal(agent: &mut Agent) -> Vec<JournalEntry> {
@@ -341,16 +349,19 @@ mod tests {
         assert_eq!(paths(&agent), ["/a", "/b", "/c.block"]);
         assert_eq!(std::iter::from_fn(|| agent.poll_discard()).collect::<Vec<_>>(), ["/d.block"]);
         assert_eq!(journal(&mut agent).len(), 3);
-        assert!(agent.handle_changed(1, "b", &put("/a", 7, 1).place()));
-        assert!(agent.handle_changed(1, "b", &put("/a", 7, 1).place()), "it may be said twice");
+        assert!(agent.handle_changed(CoflowId(1), "b", &put("/a", 7, 1).place()));
+        assert!(agent.handle_changed(CoflowId(1), "b", &put("/a", 7, 1).place()), "it may be said twice");
         assert_eq!(paths(&agent), ["/b", "/c.block"]);
-        assert!(agent.handle_changed(1, "b", &put("/c.block", 7, 1).place()));
+        assert!(agent.handle_changed(CoflowId(1), "b", &put("/c.block", 7, 1).place()));
         assert_eq!(agent.poll_discard().as_deref(), Some("/c.block"));
-        assert!(!agent.handle_changed(1, "b", &put("/b", 7, 1).place()), "that was the last one");
-        assert_eq!((paths(&agent).len(), agent.held[&1]), (0, 0));
-        let gone =
-            |path| JournalEntry::PlaceGone { coflow: 1, block: "b".into(), place: put(path, 7, 1).place() };
-        let over = JournalEntry::Gone { coflow: 1, block: "b".into() };
+        assert!(!agent.handle_changed(CoflowId(1), "b", &put("/b", 7, 1).place()), "that was the last one");
+        assert_eq!((paths(&agent).len(), agent.held[&CoflowId(1)]), (0, 0));
+        let gone = |path| JournalEntry::PlaceGone {
+            coflow: CoflowId(1),
+            block: "b".into(),
+            place: put(path, 7, 1).place(),
+        };
+        let over = JournalEntry::Gone { coflow: CoflowId(1), block: "b".into() };
         assert_eq!(journal(&mut agent), [gone("/a"), gone("/c.block"), over]);
     }
 
@@ -358,7 +369,7 @@ mod tests {
     fn who_asks_for_a_block_that_is_gone_hears_so_after_restarts_until_it_is_put_again_or_its_coflow_ends() {
         let mut one = agent();
         one.handle_put(put("/a", 7, 1)).unwrap();
-        one.handle_changed(1, "b", &put("/a", 7, 1).place());
+        one.handle_changed(CoflowId(1), "b", &put("/a", 7, 1).place());
         let mut two = agent();
         journal(&mut one).into_iter().for_each(|entry| two.restore(entry));
         // Its journal is written anew.
@@ -366,13 +377,13 @@ mod tests {
         let facts = two.facts(&mut FactCursor::default(), 100);
         assert_eq!((facts.len(), two.most_facts()), (1, 1));
         facts.into_iter().for_each(|entry| three.restore(entry));
-        let key = (1, "b".to_owned());
+        let key = (CoflowId(1), "b".to_owned());
         for agent in [&one, &two, &three] {
             assert_eq!(agent.missing(&key), Status::Changed);
         }
         three.handle_put(put("/a", 7, 2)).unwrap();
         assert_eq!((three.changed.len(), three.facts(&mut FactCursor::default(), 100).len()), (0, 1));
-        two.forget(1, 1);
+        two.forget(CoflowId(1), CoflowId(1));
         assert_eq!(two.missing(&key), Status::NoSuchBlock);
     }
 
@@ -382,8 +393,8 @@ mod tests {
         agent.handle_put(put("/a", 7, 1)).unwrap();
         // The task ran again, and wrote its file anew.
         agent.handle_put(put("/a", 8, 2)).unwrap();
-        assert!(agent.handle_changed(1, "b", &put("/a", 7, 1).place()), "the new one is held");
-        assert_eq!(agent.places(1, "b").collect::<Vec<_>>(), [&put("/a", 8, 2)]);
+        assert!(agent.handle_changed(CoflowId(1), "b", &put("/a", 7, 1).place()), "the new one is held");
+        assert_eq!(agent.places(CoflowId(1), "b").collect::<Vec<_>>(), [&put("/a", 8, 2)]);
     }
 
     #[test]
@@ -404,15 +415,15 @@ mod tests {
         for path in ["/a", "/b", "/c.block"] {
             one.handle_put(put(path, 7, 1)).unwrap();
         }
-        one.handle_changed(1, "b", &put("/b", 7, 1).place());
+        one.handle_changed(CoflowId(1), "b", &put("/b", 7, 1).place());
         let mut two = agent();
         journal(&mut one).into_iter().for_each(|entry| two.restore(entry));
         assert_eq!(paths(&two), ["/a", "/c.block"]);
         assert_eq!(two.most_facts(), 2);
         let mut three = agent();
         two.facts(&mut FactCursor::default(), 100).into_iter().for_each(|entry| three.restore(entry));
-        assert_eq!((paths(&three), three.held[&1]), (paths(&two), 10));
-        three.forget(1, 1);
+        assert_eq!((paths(&three), three.held[&CoflowId(1)]), (paths(&two), 10));
+        three.forget(CoflowId(1), CoflowId(1));
         assert_eq!((paths(&three).len(), three.poll_discard().as_deref()), (0, Some("/c.block")));
         assert!(!three.owns("/c.block"));
     }
@@ -451,7 +462,7 @@ mod tests {
         let mut other = agent();
         entries.iter().cloned().for_each(|entry| other.restore(entry));
         assert_eq!((other.handle_boot("tuesday", false), other.blocks.len()), (1, 3));
-        assert_eq!(other.missing(&(1, "uncertain".to_owned())), Status::Changed);
+        assert_eq!(other.missing(&(CoflowId(1), "uncertain".to_owned())), Status::Changed);
         // What was dropped stays so, in whatever order the machine starts.
         entries.extend(journal(&mut other));
         let mut third = agent();

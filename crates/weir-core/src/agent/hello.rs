@@ -8,7 +8,7 @@ use super::state::{Agent, CoflowEntry};
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::ops::Bound;
-use weir_model::{Rate, Time};
+use weir_model::{CoflowId, Rate, Time};
 use weir_proto::v1::agent_event::Kind;
 use weir_proto::{limits, v1};
 
@@ -24,7 +24,7 @@ pub(super) struct Introduction {
     flows: std::vec::IntoIter<v1::FlowOpened>,
     ended: std::vec::IntoIter<v1::IdRange>,
     /// The last block that was told of.
-    block: Option<(u64, String)>,
+    block: Option<(CoflowId, String)>,
     blocks_told: bool,
 }
 
@@ -36,9 +36,9 @@ pub(super) fn said(rate: Option<Rate>) -> f64 {
 impl Agent {
     /// Takes down what a coordinator must know.
     pub(super) fn begin_introduction(&mut self, now: Time) {
-        let note = |(&coflow, entry): (&u64, &CoflowEntry)| {
+        let note = |(&coflow, entry): (&CoflowId, &CoflowEntry)| {
             let mut note = entry.note.clone();
-            note.coflow = coflow;
+            note.coflow = coflow.0;
             note.age_ns = note.age_ns.saturating_add(now.since(entry.noted).nanos());
             note.moving_age_ns = entry.first_opened.map_or(0, |at| now.since(at).nanos().max(1));
             note
@@ -119,7 +119,7 @@ impl Agent {
             for (key, block) in blocks {
                 introduction.block = Some(key.clone());
                 part.blocks.push(v1::BlockAdded {
-                    coflow: key.0,
+                    coflow: key.0.0,
                     block: key.1.clone(),
                     size: self.told_size(block.size),
                     identity: block.identity.to_wire(),

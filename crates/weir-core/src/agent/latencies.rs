@@ -1,7 +1,7 @@
 //! How long control takes, as one agent sees it.
 
 use std::collections::VecDeque;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 
 /// Samples of each latency that are kept.
 const MAX_SAMPLES: usize = 65_536;
@@ -11,13 +11,13 @@ const MAX_SAMPLES: usize = 65_536;
 pub struct Latencies {
     /// When the first byte of a coflow was sent here under the first plan that counts all its announced
     /// flows, where that plan let it move at all.
-    pub first_bytes: VecDeque<(u64, Time)>,
+    pub first_bytes: VecDeque<(CoflowId, Time)>,
     /// From a flow's last byte to the plan that follows from it, in force at this agent, in microseconds.
     pub replan_us: VecDeque<u32>,
 }
 
 impl Latencies {
-    pub(super) fn note_first_byte(&mut self, coflow: u64, at: Time) {
+    pub(super) fn note_first_byte(&mut self, coflow: CoflowId, at: Time) {
         push(&mut self.first_bytes, (coflow, at));
     }
 

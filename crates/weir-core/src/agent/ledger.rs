@@ -7,6 +7,7 @@ use super::facts::JournalEntry;
 use super::state::Agent;
 use std::collections::VecDeque;
 use std::ops::Bound;
+use weir_model::CoflowId;
 
 /// How far the facts were read off.
 #[derive(Debug, Default)]
@@ -17,9 +18,9 @@ enum Stage {
     #[default]
     Ended,
     /// Coflows after this one.
-    Coflows(Option<u64>),
+    Coflows(Option<CoflowId>),
     /// Blocks after this one.
-    Blocks(Option<(u64, String)>),
+    Blocks(Option<(CoflowId, String)>),
     Over,
 }
 
@@ -32,9 +33,9 @@ impl Agent {
                 Stage::Ended => {
                     facts.extend(self.boot.clone().map(JournalEntry::Boot));
                     facts.extend(self.draining.then_some(JournalEntry::Draining(true)));
-                    facts.extend(
-                        self.ended.ranges().map(|range| JournalEntry::EndedRange(range.first, range.last)),
-                    );
+                    let ended = self.ended.ranges();
+                    let ended = ended.map(|range| (CoflowId(range.first), CoflowId(range.last)));
+                    facts.extend(ended.map(|(first, last)| JournalEntry::EndedRange(first, last)));
                     let changed = self.changed.iter().cloned();
                     facts.extend(changed.map(|(coflow, block)| JournalEntry::Gone { coflow, block }));
                     facts.extend(self.stores.values().cloned().map(JournalEntry::Store));
@@ -57,7 +58,7 @@ impl Agent {
         boot.saturating_add(ended).saturating_add(self.coflows.len().saturating_mul(2)).saturating_add(blocks)
     }
 
-    fn coflow_facts(&self, after: Option<u64>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {
+    fn coflow_facts(&self, after: Option<CoflowId>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut last = None;
         for (&coflow, entry) in self.coflows.range((after, Bound::Unbounded)).take(most) {
@@ -76,7 +77,12 @@ impl Agent {
         if last.is_none() { Stage::Blocks(None) } else { Stage::Coflows(last) }
     }
 
-    fn block_facts(&self, after: Option<(u64, String)>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {
+    fn block_facts(
+        &self,
+        after: Option<(CoflowId, String)>,
+        most: usize,
+        facts: &mut Vec<JournalEntry>,
+    ) -> Stage {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut last = None;
         for (key, block) in self.blocks.range((after, Bound::Unbounded)).take(most) {

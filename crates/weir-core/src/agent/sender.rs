@@ -28,7 +28,7 @@ use super::offer::{Judge, LOOK_INTERVAL, Offer};
 use super::pacer::Pacing;
 use super::state::{Agent, Treatment};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_model::{Bytes, Rate, Span, Time};
+use weir_model::{Bytes, CoflowId, Rate, Span, Time};
 use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
 use weir_policy::order::attained::QueueSettings;
 use weir_proto::{limits, v1};
@@ -43,10 +43,10 @@ pub(super) struct Sender {
     /// `None` for a policy that this version does not know: its flows share as TCP has them share.
     rule: Option<Box<dyn LocalRule>>,
     uplink: Option<f64>,
-    heard: BTreeMap<u64, v1::CoflowQueue>,
+    heard: BTreeMap<CoflowId, v1::CoflowQueue>,
     pub(super) offers: BTreeMap<u64, Offer>,
     /// Coflows of which more was sent than was told.
-    untold: BTreeSet<u64>,
+    untold: BTreeSet<CoflowId>,
     /// Something changed since rates were decided.
     due: bool,
     last_look: Time,
@@ -79,11 +79,12 @@ impl Sender {
             before = std::mem::take(&mut self.heard);
         }
         for mut heard in queues.coflows {
-            let known = before.get(&heard.coflow).or_else(|| self.heard.get(&heard.coflow));
+            let coflow = CoflowId(heard.coflow);
+            let known = before.get(&coflow).or_else(|| self.heard.get(&coflow));
             heard.queue = heard.queue.max(known.map_or(0, |known| known.queue));
             // Every flow looks for its receiver whenever rates are decided.
             heard.limits.sort_by_key(|limit| limit.host);
-            self.heard.insert(heard.coflow, heard);
+            self.heard.insert(coflow, heard);
         }
         if queues.uplink > 0.0 && queues.uplink.is_finite() {
             self.uplink = Some(queues.uplink);
@@ -92,7 +93,7 @@ impl Sender {
     }
 
     /// What the receiver's link has for a flow, as last heard.
-    fn limit(&self, coflow: u64, receiver: u32) -> f64 {
+    fn limit(&self, coflow: CoflowId, receiver: u32) -> f64 {
         let limits = self.heard.get(&coflow).map_or(&[][..], |heard| &heard.limits);
         let at = limits.partition_point(|limit| limit.host < receiver);
         let limit = limits.get(at).filter(|limit| limit.host == receiver).map(|limit| limit.bytes_per_s);
@@ -155,7 +156,7 @@ impl Agent {
     }
 
     /// Whether the coordinator has said to leave a coflow to TCP: one that was refused, where senders decide.
-    pub(super) fn is_left_to_tcp(&self, coflow: u64) -> bool {
+    pub(super) fn is_left_to_tcp(&self, coflow: CoflowId) -> bool {
         self.coflows.get(&coflow).is_some_and(|coflow| coflow.treatment == Treatment::Bypassed)
     }
 
@@ -185,7 +186,7 @@ impl Agent {
         }
     }
 
-    pub(super) fn forget_heard(&mut self, coflow: u64) {
+    pub(super) fn forget_heard(&mut self, coflow: CoflowId) {
         if let Some(sender) = &mut self.sender {
             sender.heard.remove(&coflow);
             sender.untold.remove(&coflow);
@@ -193,7 +194,7 @@ impl Agent {
     }
 
     /// Bytes of a flow were sent.
-    pub(super) fn note_taken(&mut self, coflow: u64, flow: u64, bytes: u64) {
+    pub(super) fn note_taken(&mut self, coflow: CoflowId, flow: u64, bytes: u64) {
         if let Some(offer) = self.offer(flow) {
             offer.take(bytes);
         }
@@ -209,7 +210,8 @@ impl Agent {
         sender.due = true;
         let known =
             untold.into_iter().filter_map(|coflow| Some((coflow, self.coflows.get(&coflow)?.sent_bytes)));
-        let coflows: Vec<_> = known.map(|(coflow, bytes)| v1::CoflowAttained { coflow, bytes }).collect();
+        let coflows: Vec<_> =
+            known.map(|(coflow, bytes)| v1::CoflowAttained { coflow: coflow.0, bytes }).collect();
         for coflows in coflows.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
             self.send(v1::agent_event::Kind::Attained(v1::Attained { coflows: coflows.to_vec() }));
         }
@@ -252,7 +254,7 @@ impl Agent {
     /// Flows with something left to send, coflow by coflow in the order of places, and the coflows. A coflow
     /// that nothing was heard of comes after the others of its queue.
     fn in_order(&self, sender: &Sender) -> (Vec<u64>, Vec<LocalCoflow>) {
-        let mut by_coflow: BTreeMap<(u64, Time, u64), Vec<u64>> = BTreeMap::new();
+        let mut by_coflow: BTreeMap<(u64, Time, CoflowId), Vec<u64>> = BTreeMap::new();
         let is_shared = |flow: &Flow| flow.left() > 0 && !self.is_left_to_tcp(flow.coflow);
         for (&id, flow) in self.flows.iter().filter(|(_, flow)| is_shared(flow)) {
             let place = sender.heard.get(&flow.coflow).map_or(u64::MAX, |heard| heard.place_ns);
@@ -260,7 +262,7 @@ impl Agent {
             let opened = if place == u64::MAX { opened.unwrap_or(Time::MAX) } else { Time::ZERO };
             by_coflow.entry((place, opened, flow.coflow)).or_default().push(id);
         }
-        let local = |(&(.., id), flows): (&(u64, Time, u64), &Vec<u64>)| LocalCoflow {
+        let local = |(&(.., id), flows): (&(u64, Time, CoflowId), &Vec<u64>)| LocalCoflow {
             queue: sender.heard.get(&id).map_or(0, |heard| heard.queue),
             sent: Bytes(self.coflows.get(&id).map_or(0, |coflow| coflow.sent_bytes)),
             flows: flows.iter().map(|flow| self.usable(sender, id, *flow)).collect(),
@@ -269,7 +271,7 @@ impl Agent {
         (by_coflow.into_values().flatten().collect(), coflows)
     }
 
-    fn usable(&self, sender: &Sender, coflow: u64, flow: u64) -> LocalFlow {
+    fn usable(&self, sender: &Sender, coflow: CoflowId, flow: u64) -> LocalFlow {
         let limit = self.flows.get(&flow).map_or(0.0, |flow| sender.limit(coflow, flow.destination));
         let shown = sender.offers.get(&flow).map_or(f64::INFINITY, Offer::usable);
         LocalFlow { usable: Rate::from_bytes_per_sec(limit.min(shown)) }
@@ -287,8 +289,11 @@ mod tests {
         let limits = [7, 2, 9, 4].map(limit).to_vec();
         let coflows = vec![v1::CoflowQueue { coflow: 1, limits, ..v1::CoflowQueue::default() }];
         sender.hear(v1::Queues { coflows, ..v1::Queues::default() });
-        let told = [2, 4, 7, 9].map(|host| sender.limit(1, host));
+        let told = [2, 4, 7, 9].map(|host| sender.limit(CoflowId(1), host));
         assert_eq!(told, [20.0, 40.0, 70.0, 90.0]);
-        assert_eq!((sender.limit(1, 5), sender.limit(2, 4)), (f64::INFINITY, f64::INFINITY));
+        assert_eq!(
+            (sender.limit(CoflowId(1), 5), sender.limit(CoflowId(2), 4)),
+            (f64::INFINITY, f64::INFINITY)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Coflows that are about to end: their coordinator waits to hear what receivers acknowledged.
 
 use super::state::Agent;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::v1;
 
 /// How long the acknowledgement of a flow that was handed over whole is waited for.
@@ -9,7 +9,7 @@ const SETTLE_LIMIT: Span = Span::from_millis(100);
 
 impl Agent {
     /// A coflow is about to end.
-    pub(super) fn settle(&mut self, now: Time, id: u64) {
+    pub(super) fn settle(&mut self, now: Time, id: CoflowId) {
         if let Some(coflow) = self.coflows.get_mut(&id) {
             let until = *coflow.settles.get_or_insert(now + SETTLE_LIMIT);
             self.settling.insert((until, id));
@@ -20,7 +20,7 @@ impl Agent {
     }
 
     /// Says that a coflow is settled once no receiver can still acknowledge what was handed over.
-    pub(super) fn settle_if_due(&mut self, id: u64) {
+    pub(super) fn settle_if_due(&mut self, id: CoflowId) {
         let Some(coflow) = self.coflows.get(&id) else { return };
         let Some(until) = coflow.settles else { return };
         let whole = |flow: &u64| self.flows.get(flow).is_some_and(|flow| flow.left() == 0);
@@ -36,7 +36,7 @@ impl Agent {
         }
     }
 
-    fn finish_settling(&mut self, until: Time, id: u64) {
+    fn finish_settling(&mut self, until: Time, id: CoflowId) {
         self.settling.remove(&(until, id));
         if let Some(coflow) = self.coflows.get_mut(&id) {
             coflow.settles = None;
@@ -44,7 +44,7 @@ impl Agent {
         self.say_settled(id);
     }
 
-    fn say_settled(&mut self, coflow: u64) {
-        self.send(v1::agent_event::Kind::Settled(v1::CoflowSettled { coflow }));
+    fn say_settled(&mut self, coflow: CoflowId) {
+        self.send(v1::agent_event::Kind::Settled(v1::CoflowSettled { coflow: coflow.0 }));
     }
 }

@@ -15,7 +15,7 @@ use crate::marks::receiver_mark;
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{FRAME_BYTES, Request, Status};
 use weir_proto::{limits, v1};
 
@@ -74,7 +74,7 @@ pub(super) enum FirstByte {
 
 /// What a receiver is to get.
 pub(super) struct Wanted<'r> {
-    pub(super) coflow: u64,
+    pub(super) coflow: CoflowId,
     pub(super) block: &'r str,
     /// Its host and its group.
     pub(super) receiver: (u32, u32),
@@ -86,22 +86,22 @@ pub(super) struct Wanted<'r> {
 #[derive(Debug)]
 pub struct Agent {
     pub(super) config: AgentConfig,
-    pub(super) blocks: BTreeMap<(u64, String), BlockEntry>,
+    pub(super) blocks: BTreeMap<(CoflowId, String), BlockEntry>,
     /// Other files with the bytes of a block, in the order of their puts; never empty.
-    pub(super) spares: BTreeMap<(u64, String), VecDeque<BlockEntry>>,
+    pub(super) spares: BTreeMap<(CoflowId, String), VecDeque<BlockEntry>>,
     /// Bytes of all blocks of a coflow.
-    pub(super) held: BTreeMap<u64, u64>,
+    pub(super) held: BTreeMap<CoflowId, u64>,
     /// Blocks of the spooled files, by path.
-    pub(super) owners: BTreeMap<String, (u64, String)>,
+    pub(super) owners: BTreeMap<String, (CoflowId, String)>,
     /// The name of the machine's start in which the journal was written last.
     pub(super) boot: Option<String>,
     /// Whether it takes no more blocks, for the host is to be stopped.
     pub(super) draining: bool,
     /// Blocks whose files changed since they were put.
-    pub(super) changed: BTreeSet<(u64, String)>,
+    pub(super) changed: BTreeSet<(CoflowId, String)>,
     /// Stores of executors, by application and executor.
     pub(super) stores: BTreeMap<(String, String), StoreEntry>,
-    pub(super) coflows: BTreeMap<u64, CoflowEntry>,
+    pub(super) coflows: BTreeMap<CoflowId, CoflowEntry>,
     pub(super) ended: IdSet,
     pub(super) flows: BTreeMap<u64, Flow>,
     pub(super) waiting: BTreeSet<(Time, u64)>,
@@ -112,7 +112,7 @@ pub struct Agent {
     /// What of Hello is still to be said.
     pub(super) introduction: Option<Introduction>,
     /// When coflows that are about to end are settled at the latest.
-    pub(super) settling: BTreeSet<(Time, u64)>,
+    pub(super) settling: BTreeSet<(Time, CoflowId)>,
     pub(super) epoch: u64,
     pub(super) lease_end: Option<Time>,
     /// When the coordinator was last told what the clock shows,
@@ -249,19 +249,20 @@ impl Agent {
     }
 
     /// Whether a coflow is known to have ended.
-    pub fn has_ended(&self, coflow: u64) -> bool {
+    pub fn has_ended(&self, coflow: CoflowId) -> bool {
         self.ended.contains(coflow)
     }
 
     /// A receiver asks for a block.
     pub fn handle_request(&mut self, now: Time, request: &Request) -> Result<OpenedFlow, Status> {
-        self.may_move(request.coflow)?;
-        let key = (request.coflow, request.block.clone());
+        let coflow = CoflowId(request.coflow);
+        self.may_move(coflow)?;
+        let key = (coflow, request.block.clone());
         let block = self.blocks.get(&key).ok_or_else(|| self.missing(&key))?.clone();
         if request.identity.is_known() && request.identity != block.identity {
             return Err(Status::OtherBytes);
         }
-        let (coflow, offset) = (request.coflow, request.offset);
+        let offset = request.offset;
         let wanted = Wanted {
             coflow,
             block: &request.block,
@@ -275,7 +276,7 @@ impl Agent {
     }
 
     /// Whether anything of a coflow may move.
-    pub(super) fn may_move(&self, coflow: u64) -> Result<(), Status> {
+    pub(super) fn may_move(&self, coflow: CoflowId) -> Result<(), Status> {
         if self.ended.contains(coflow) {
             return Err(Status::CoflowEnded);
         }
@@ -548,7 +549,7 @@ impl Agent {
 
     /// Whether a flow with `left` bytes starts without a plan, for what is known here of its coflow is little.
     /// Many hosts may each know little of a large coflow: the coordinator, which knows all, then says so.
-    fn is_small(&self, coflow: u64, left: u64) -> bool {
+    fn is_small(&self, coflow: CoflowId, left: u64) -> bool {
         let entry = self.coflows.get(&coflow);
         match entry.map(|entry| entry.treatment).unwrap_or_default() {
             Treatment::Bypassed => true,
@@ -565,7 +566,7 @@ impl Agent {
     }
 
     /// Counts a block that its receiver has; false if it had it before.
-    fn count_done(&mut self, coflow: u64, bytes: u64, mark: u64) -> bool {
+    fn count_done(&mut self, coflow: CoflowId, bytes: u64, mark: u64) -> bool {
         let entry = self.coflows.entry(coflow).or_default();
         if mark != 0 && !entry.done.insert(mark) && !is_planted(Defect::CountedTwice) {
             return false;
@@ -576,7 +577,7 @@ impl Agent {
     }
 
     /// Coflows have ended: their flows are cut off, their blocks go.
-    pub(super) fn forget(&mut self, first: u64, last: u64) {
+    pub(super) fn forget(&mut self, first: CoflowId, last: CoflowId) {
         if last < first {
             return;
         }

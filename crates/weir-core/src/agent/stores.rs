@@ -5,7 +5,7 @@
 
 use super::facts::{Gathered, JournalEntry, OpenedGather, StoreEntry, StoreError};
 use super::state::{Agent, Wanted};
-use weir_model::Time;
+use weir_model::{CoflowId, Time};
 use weir_proto::data::Status;
 use weir_proto::gather::{GatherRequest, Token};
 use weir_proto::limits;
@@ -93,7 +93,7 @@ impl Agent {
     /// # Errors
     /// What the receiver is told.
     pub fn store_of(&self, request: &GatherRequest) -> Result<&StoreEntry, Status> {
-        self.may_move(request.coflow)?;
+        self.may_move(CoflowId(request.coflow))?;
         let key = (request.application.clone(), request.executor.clone());
         let store = self.stores.get(&key).ok_or(Status::NoSuchBlock)?;
         if is_token(store, &request.token) { Ok(store) } else { Err(Status::Forbidden) }
@@ -109,14 +109,15 @@ impl Agent {
         request: &GatherRequest,
         found: Gathered,
     ) -> Result<OpenedGather, Status> {
-        self.may_move(request.coflow)?;
+        let coflow = CoflowId(request.coflow);
+        self.may_move(coflow)?;
         if request.identity.is_known() && request.identity != found.identity {
             return Err(Status::OtherBytes);
         }
         // One name for one list of ranges, so that a receiver that gets it again counts once.
         let block = format!("gather-{:032x}", u128::from_be_bytes(found.identity.0));
         let wanted = Wanted {
-            coflow: request.coflow,
+            coflow,
             block: &block,
             receiver: (request.destination, request.group),
             size: found.size,
@@ -250,7 +251,7 @@ mod tests {
         }
         let done = journal(&mut agent).into_iter().filter(|entry| matches!(entry, JournalEntry::Done { .. }));
         assert_eq!(done.count(), 1);
-        agent.restore(JournalEntry::Ended(9));
+        agent.restore(JournalEntry::Ended(CoflowId(9)));
         assert_eq!(agent.store_of(&gather("1")), Err(Status::CoflowEnded));
         assert_eq!(agent.handle_gather(Time::ZERO, &gather("1"), found), Err(Status::CoflowEnded));
     }

@@ -111,10 +111,10 @@ pub struct Decision {
 #[derive(Debug, Default)]
 pub(super) struct Awaited {
     /// Calls by coflow.
-    pub(super) waiting: Callers<u64, ()>,
+    pub(super) waiting: Callers<CoflowId, ()>,
     decisions: VecDeque<Decision>,
     /// Coflows with a deadline in the table that no plan has counted yet.
-    unjudged: BTreeSet<u64>,
+    unjudged: BTreeSet<CoflowId>,
 }
 
 impl Coordinator {
@@ -122,11 +122,12 @@ impl Coordinator {
     pub fn handle_await_admission(&mut self, now: Time, token: u64, request: &v1::AdmissionRequest) {
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
         let full = self.awaited.waiting.len() >= limits::MAX_WAITING_ADMISSIONS;
-        let undecided = self.coflows.get(&request.coflow).map(CoflowEntry::admission);
+        let coflow = CoflowId(request.coflow);
+        let undecided = self.coflows.get(&coflow).map(CoflowEntry::admission);
         if undecided != Some(v1::Admission::Undecided) || full || wait == Span::ZERO {
-            self.answer_call(token, request.coflow);
+            self.answer_call(token, coflow);
         } else {
-            self.awaited.waiting.add(request.coflow, token, now + wait, ());
+            self.awaited.waiting.add(coflow, token, now + wait, ());
         }
     }
 
@@ -135,7 +136,7 @@ impl Coordinator {
         self.awaited.decisions.pop_front()
     }
 
-    fn admission_reply(&self, id: u64) -> v1::AdmissionReply {
+    fn admission_reply(&self, id: CoflowId) -> v1::AdmissionReply {
         match self.coflows.get(&id) {
             Some(coflow) => v1::AdmissionReply {
                 admission: coflow.admission().into(),
@@ -146,13 +147,13 @@ impl Coordinator {
         }
     }
 
-    fn answer_call(&mut self, token: u64, id: u64) {
+    fn answer_call(&mut self, token: u64, id: CoflowId) {
         let reply = self.admission_reply(id);
         self.awaited.decisions.push_back(Decision { token, reply });
     }
 
     /// Answers all who wait to know of a coflow.
-    pub(super) fn answer_awaited(&mut self, id: u64) {
+    pub(super) fn answer_awaited(&mut self, id: CoflowId) {
         for token in self.awaited.waiting.take(&id).into_keys() {
             self.answer_call(token, id);
         }
@@ -166,7 +167,7 @@ impl Coordinator {
     }
 
     /// The next plan judges a coflow, if it has a deadline.
-    pub(super) fn expect_judgement(&mut self, id: u64) {
+    pub(super) fn expect_judgement(&mut self, id: CoflowId) {
         if self.coflows.get(&id).is_some_and(|coflow| coflow.admission() == v1::Admission::Undecided) {
             self.awaited.unjudged.insert(id);
         }
@@ -191,7 +192,7 @@ impl Coordinator {
 
     /// Takes a coflow out of the policy's table for good.
     fn refuse(&mut self, now: Time, slot: Slot, reason: String) {
-        let CoflowId(id) = self.table.coflow(slot).id();
+        let id = self.table.coflow(slot).id();
         let live = (0u32..).zip(self.table.coflow(slot).flows()).filter(|(_, flow)| flow.live());
         let live: Vec<u32> = live.map(|(flow, _)| flow).collect();
         let keys: Vec<u64> = live.iter().filter_map(|&flow| self.places.key(slot, flow)).collect();

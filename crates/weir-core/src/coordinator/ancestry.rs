@@ -38,7 +38,7 @@ use weir_model::{CoflowId, Dependencies, JobId, Span, Tail, Time};
 
 impl Coordinator {
     /// Remembers, while parents are known, what place and root they give a coflow that was just registered.
-    pub(super) fn inherit(&mut self, id: u64) {
+    pub(super) fn inherit(&mut self, id: CoflowId) {
         let (inherited, root) = (self.place_of_ancestors(id), self.root(id));
         if let Some(coflow) = self.coflows.get_mut(&id) {
             coflow.inherited_place = inherited;
@@ -47,24 +47,24 @@ impl Coordinator {
     }
 
     /// The coflow that its driver said stands for its job; else the first that it descends from, or itself.
-    fn root(&self, id: u64) -> u64 {
-        let stated = |id: u64| {
+    fn root(&self, id: CoflowId) -> JobId {
+        let stated = |id: CoflowId| {
             let coflow = self.coflows.get(&id)?;
-            if coflow.options.job > 0 { Some(coflow.options.job) } else { coflow.root }
+            if coflow.options.job > 0 { Some(JobId(coflow.options.job)) } else { coflow.root }
         };
         let of_ancestors =
-            || self.ancestors(id).into_iter().map(|other| stated(other).unwrap_or(other)).min();
-        stated(id).or_else(of_ancestors).unwrap_or(id)
+            || self.ancestors(id).into_iter().map(|other| stated(other).unwrap_or(JobId(other.0))).min();
+        stated(id).or_else(of_ancestors).unwrap_or(JobId(id.0))
     }
 
     /// What the policy is told of a coflow's job.
-    pub(super) fn dependencies(&self, id: u64) -> Dependencies {
+    pub(super) fn dependencies(&self, id: CoflowId) -> Dependencies {
         let Some(coflow) = self.coflows.get(&id) else { return Dependencies::default() };
         let known = self.ancestors(id).into_iter().filter(|ancestor| self.coflows.contains_key(ancestor));
         let micros = |micros: u64| Span::from_nanos(micros.saturating_mul(1000));
         Dependencies {
-            job: Some(JobId(self.root(id))),
-            ancestors: known.map(CoflowId).collect(),
+            job: Some(self.root(id)),
+            ancestors: known.collect(),
             tail: Tail {
                 time: micros(coflow.options.tail_us),
                 transfer: micros(coflow.options.tail_transfer_us),
@@ -75,7 +75,7 @@ impl Coordinator {
     }
 
     /// Gives a coflow that has arrived its place among others, once.
-    pub(super) fn take_place(&mut self, id: u64) {
+    pub(super) fn take_place(&mut self, id: CoflowId) {
         let Some(coflow) = self.coflows.get(&id) else { return };
         let (Some(arrived), None) = (coflow.arrived, coflow.place) else { return };
         let of_ancestors = self.place_of_ancestors(id).max(coflow.inherited_place);
@@ -83,7 +83,7 @@ impl Coordinator {
             .coflows
             .range((Bound::Excluded(id), Bound::Unbounded))
             .filter(|(_, other)| !other.options.parents.is_empty());
-        let descends = |(other, _): &(&u64, _)| self.ancestors(**other).contains(&id);
+        let descends = |(other, _): &(&CoflowId, _)| self.ancestors(**other).contains(&id);
         let of_descendants = later.filter(descends).filter_map(|(_, other)| other.place).min();
         let place = of_ancestors.unwrap_or(arrived);
         let place = of_descendants.map_or(place, |first| place.min(first));
@@ -92,7 +92,7 @@ impl Coordinator {
         }
     }
 
-    fn place_of_ancestors(&self, id: u64) -> Option<Time> {
+    fn place_of_ancestors(&self, id: CoflowId) -> Option<Time> {
         let ancestors = self.ancestors(id);
         let known = ancestors.iter().filter_map(|ancestor| self.coflows.get(ancestor));
         known.filter_map(|ancestor| ancestor.place.max(ancestor.inherited_place)).max()
@@ -100,11 +100,12 @@ impl Coordinator {
 
     /// All coflows that this one descends from. Who names a later one for a parent is not heard: ids grow from
     /// parents to children, so nobody descends from itself.
-    fn ancestors(&self, id: u64) -> BTreeSet<u64> {
+    fn ancestors(&self, id: CoflowId) -> BTreeSet<CoflowId> {
         let (mut found, mut open) = (BTreeSet::new(), vec![id]);
         while let Some(child) = open.pop() {
             let parents = self.coflows.get(&child).map_or(&[][..], |coflow| &coflow.options.parents);
-            open.extend(parents.iter().filter(|&&parent| parent < child && found.insert(parent)));
+            let parents = parents.iter().copied().map(CoflowId);
+            open.extend(parents.filter(|&parent| parent < child && found.insert(parent)));
         }
         found
     }

@@ -20,7 +20,7 @@ use super::network::Joining;
 use super::readiness::{Demand, Stage};
 use super::senders::Senders;
 use super::state::{Coordinator, SessionId};
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_policy::Chosen;
 use weir_proto::v1;
 
@@ -93,7 +93,7 @@ impl Coordinator {
                 self.forget_told(session);
             }
             self.schedule_what_is_not_small(now);
-            let waiting: Vec<u64> = self.gathering.iter().map(|&(_, id)| id).collect();
+            let waiting: Vec<CoflowId> = self.gathering.iter().map(|&(_, id)| id).collect();
             waiting.into_iter().for_each(|id| self.gather(now, id));
         } else {
             self.begin_sessions_anew(now);

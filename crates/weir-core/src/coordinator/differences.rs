@@ -33,7 +33,7 @@
 
 use super::state::{CoflowEntry, Coordinator, SessionId, agent_flow, host_of};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_model::Time;
+use weir_model::{CoflowId, Time};
 use weir_policy::{FlowRef, Slot};
 use weir_proto::v1;
 
@@ -125,12 +125,12 @@ impl Places {
 struct Outgoing {
     plans: BTreeMap<u32, v1::Plan>,
     /// Coflows that single hosts were told of.
-    anew: BTreeSet<(u64, u32)>,
+    anew: BTreeSet<(CoflowId, u32)>,
 }
 
 impl Outgoing {
-    fn drain(&mut self, host: u32, coflow: u64, drain: f64, whole: bool) {
-        let rate = v1::CoflowRate { coflow, drain_per_s: drain, whole };
+    fn drain(&mut self, host: u32, coflow: CoflowId, drain: f64, whole: bool) {
+        let rate = v1::CoflowRate { coflow: coflow.0, drain_per_s: drain, whole };
         self.plans.entry(host).or_default().coflows.push(rate);
     }
 
@@ -141,7 +141,7 @@ impl Outgoing {
 }
 
 impl CoflowEntry {
-    fn tell(&mut self, now: Time, id: u64, drain: f64, out: &mut Outgoing) {
+    fn tell(&mut self, now: Time, id: CoflowId, drain: f64, out: &mut Outgoing) {
         let whole = self.options.flows > 0 && self.opened >= self.options.flows;
         let tolerance = if self.news.is_empty() { DRAIN_TOLERANCE } else { NEWS_TOLERANCE };
         match self.told.filter(|told| told.continues(now, drain, tolerance)) {
@@ -180,7 +180,7 @@ impl Coordinator {
     pub(super) fn differences(&mut self, now: Time) -> Vec<(SessionId, v1::Plan)> {
         let mut out = Outgoing::default();
         for (slot, coflow) in self.table.coflows() {
-            let (id, drain) = (coflow.id().0, self.table.drain(slot));
+            let (id, drain) = (coflow.id(), self.table.drain(slot));
             if let Some(entry) = self.coflows.get_mut(&id) {
                 entry.tell(now, id, drain.min(1.0 / SHORTEST_DRAIN_S), &mut out);
             }
@@ -192,7 +192,7 @@ impl Coordinator {
             let mut plan = out.plans.remove(&agent.host);
             if let Some(facts) = complete.get(&session) {
                 self.dues.plan(Some(now), session, agent);
-                agent.bypassed = facts.bypassed.iter().copied().collect();
+                agent.bypassed = facts.bypassed.iter().copied().map(CoflowId).collect();
                 let v1::Plan { coflows, grants, .. } = plan.unwrap_or_default();
                 plan = Some(v1::Plan { coflows, grants, ..facts.clone() });
             }
@@ -220,7 +220,7 @@ impl Coordinator {
         let plan = self.places.plans;
         let before = std::mem::take(&mut self.places.granted);
         for (at, rate) in rates {
-            let id = self.table.coflow(at.coflow).id().0;
+            let id = self.table.coflow(at.coflow).id();
             let told = self.coflows.get(&id).and_then(|coflow| coflow.told);
             let drained = told.map_or(0.0, |told| told.now(now)) * self.table.remaining(at);
             let Some(place) = self.places.get(at) else { continue };
@@ -284,10 +284,10 @@ impl Coordinator {
         let due = self.agents.iter().filter(|(_, agent)| agent.planned.is_none() && agent.arrival.is_none());
         let facts = due.map(|(&session, agent)| {
             let coflows = agent.flows.iter().filter_map(|key| self.flows.get(key)).map(|flow| flow.coflow);
-            let bypassed: BTreeSet<u64> = coflows.filter(|&coflow| self.is_bypassed(coflow)).collect();
+            let bypassed: BTreeSet<CoflowId> = coflows.filter(|&coflow| self.is_bypassed(coflow)).collect();
             let plan = v1::Plan {
                 complete: true,
-                bypassed: bypassed.into_iter().collect(),
+                bypassed: bypassed.into_iter().map(|coflow| coflow.0).collect(),
                 bypass_bytes: self.bypass_bytes(agent.host),
                 ready_wait_ns: self.ready_wait().nanos(),
                 uplink: self.uplink_of(agent.host),

@@ -5,7 +5,7 @@ use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::Identity;
 use weir_proto::{limits, v1};
 
@@ -60,10 +60,10 @@ pub(super) fn check(options: &v1::CoflowOptions) -> Result<(), RegisterError> {
 pub enum SealError {
     /// It has ended, or its id was never given.
     #[error("coflow {0} is not registered")]
-    Unknown(u64),
+    Unknown(CoflowId),
     /// Its id is of an earlier process of this coordinator, and no agent has told of it yet.
     #[error("coflow {0} is of an earlier coordinator process, and no agent has told of it yet")]
-    NotYetKnown(u64),
+    NotYetKnown(CoflowId),
 }
 
 /// The reply to a `Locate` that may have waited.
@@ -77,7 +77,11 @@ pub struct Answer {
 
 impl Coordinator {
     /// Declares a coflow and tells the agents of it.
-    pub fn handle_register(&mut self, now: Time, request: v1::RegisterRequest) -> Result<u64, RegisterError> {
+    pub fn handle_register(
+        &mut self,
+        now: Time,
+        request: v1::RegisterRequest,
+    ) -> Result<CoflowId, RegisterError> {
         if let Some(&coflow) =
             self.request_keys.get(&request.request_key).filter(|_| request.request_key != 0)
         {
@@ -97,10 +101,10 @@ impl Coordinator {
             return Err(RegisterError::TooMany);
         }
         while self.ended.contains(self.next_coflow) {
-            self.next_coflow = self.next_coflow.saturating_add(1);
+            self.next_coflow.0 = self.next_coflow.0.saturating_add(1);
         }
         let coflow = self.next_coflow;
-        self.next_coflow = self.next_coflow.saturating_add(1);
+        self.next_coflow.0 = self.next_coflow.0.saturating_add(1);
         let request_key = request.request_key;
         if request_key != 0 {
             self.request_keys.insert(request_key, coflow);
@@ -114,7 +118,7 @@ impl Coordinator {
     }
 
     /// No more flows will join.
-    pub fn handle_seal(&mut self, now: Time, coflow: u64) -> Result<(), SealError> {
+    pub fn handle_seal(&mut self, now: Time, coflow: CoflowId) -> Result<(), SealError> {
         let Some(entry) = self.coflows.get_mut(&coflow) else {
             let earlier = !self.is_own(coflow) && !self.has_ended(coflow);
             return Err(if earlier { SealError::NotYetKnown(coflow) } else { SealError::Unknown(coflow) });
@@ -128,7 +132,7 @@ impl Coordinator {
     }
 
     /// Nobody can ask for the blocks of a coflow any more.
-    pub(super) fn forget_blocks(&mut self, coflow: u64) {
+    pub(super) fn forget_blocks(&mut self, coflow: CoflowId) {
         for held in self.directory.remove(&coflow).into_iter().flat_map(BTreeMap::into_values).flatten() {
             if let Some(agent) = self.agents.get_mut(&held.session) {
                 agent.blocks = agent.blocks.saturating_sub(1);
@@ -137,21 +141,22 @@ impl Coordinator {
     }
 
     /// Whether anybody waits for a block of a coflow.
-    pub(super) fn is_waited_for(&self, coflow: u64) -> bool {
+    pub(super) fn is_waited_for(&self, coflow: CoflowId) -> bool {
         self.waiting.things_from(&(coflow, String::new())).next().is_some_and(|key| key.0 == coflow)
     }
 
     /// Whether an agent with a session holds a block.
-    fn is_held(&self, key: &(u64, String)) -> bool {
+    fn is_held(&self, key: &(CoflowId, String)) -> bool {
         let holders = self.directory.get(&key.0).and_then(|blocks| blocks.get(key.1.as_str()));
         holders.is_some_and(|holders| holders.iter().any(|held| self.agents.contains_key(&held.session)))
     }
 
     /// The blocks of a coflow that an agent with a session holds, a page of them.
     pub fn list_blocks(&self, request: &v1::ListBlocksRequest) -> v1::ListBlocksReply {
-        let ended = self.has_ended(request.coflow) || self.was_never_given(request.coflow);
+        let coflow = CoflowId(request.coflow);
+        let ended = self.has_ended(coflow) || self.was_never_given(coflow);
         let mut reply = v1::ListBlocksReply { ended, ..v1::ListBlocksReply::default() };
-        let Some(blocks) = self.directory.get(&request.coflow) else { return reply };
+        let Some(blocks) = self.directory.get(&coflow) else { return reply };
         let after =
             if request.after.is_empty() { Bound::Unbounded } else { Bound::Excluded(&*request.after) };
         let mut room = Portion::within(limits::MAX_BLOCKS_LISTED, limits::MAX_PORTION_BYTES);
@@ -192,7 +197,7 @@ impl Coordinator {
 
     /// Where a block is; answered through [`Coordinator::poll_output`] now or when it is put.
     pub fn handle_locate(&mut self, now: Time, token: u64, request: v1::LocateRequest) {
-        let key = (request.coflow, request.block);
+        let key = (CoflowId(request.coflow), request.block);
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
         let full = self.waiting.len() >= limits::MAX_WAITING_LOCATES;
         if full {
@@ -221,7 +226,7 @@ impl Coordinator {
         self.answers.pop_front()
     }
 
-    pub(super) fn answer_waiting(&mut self, now: Time, key: &(u64, String)) {
+    pub(super) fn answer_waiting(&mut self, now: Time, key: &(CoflowId, String)) {
         let waiting = self.waiting.take(key);
         if !waiting.is_empty() && !is_planted(Defect::AnswerLost) {
             self.answer(now, key, waiting);
@@ -236,7 +241,7 @@ impl Coordinator {
     }
 
     /// Answers all who wait for any block of a coflow.
-    pub(super) fn answer_all_waiting(&mut self, now: Time, coflow: u64) {
+    pub(super) fn answer_all_waiting(&mut self, now: Time, coflow: CoflowId) {
         let first = (coflow, String::new());
         let waited = self.waiting.things_from(&first).take_while(|key| key.0 == coflow);
         for key in waited.cloned().collect::<Vec<_>>() {
@@ -245,7 +250,7 @@ impl Coordinator {
     }
 
     /// Answers calls, by token and host of the receiver, for a block.
-    fn answer(&mut self, now: Time, key: &(u64, String), calls: impl IntoIterator<Item = (u64, u32)>) {
+    fn answer(&mut self, now: Time, key: &(CoflowId, String), calls: impl IntoIterator<Item = (u64, u32)>) {
         self.advance(now);
         let ended = self.has_ended(key.0) || self.was_never_given(key.0);
         let refused = self.coflows.get(&key.0).map(CoflowEntry::stopped).unwrap_or_default();

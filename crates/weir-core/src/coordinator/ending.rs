@@ -8,7 +8,7 @@
 use super::state::{Coordinator, SessionId, host_of};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::v1::coordinator_message::Kind;
 use weir_proto::{limits, v1};
 
@@ -27,8 +27,8 @@ pub struct Unregistered {
 /// Coflows that are about to end.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
-    by_coflow: BTreeMap<u64, Ending>,
-    by_time: BTreeSet<(Time, u64)>,
+    by_coflow: BTreeMap<CoflowId, Ending>,
+    by_time: BTreeSet<(Time, CoflowId)>,
     done: VecDeque<Unregistered>,
 }
 
@@ -55,7 +55,7 @@ impl Coordinator {
     /// Ends a coflow: agents drop its blocks and flows, and everyone who waits for a block is answered. Also one that
     /// this process does not know (yet): the agents of an earlier process's coflow may come back later. Answered
     /// through [`Coordinator::poll_output`].
-    pub fn handle_unregister(&mut self, now: Time, token: u64, id: u64) {
+    pub fn handle_unregister(&mut self, now: Time, token: u64, id: CoflowId) {
         if let Some(ending) = self.endings.by_coflow.get_mut(&id) {
             ending.tokens.push(token);
             return;
@@ -65,7 +65,7 @@ impl Coordinator {
             knowing.into_iter().filter_map(|host| Some((host, *self.hosts.get(&host)?))).collect();
         let awaited = sessions.keys().copied().collect();
         for session in sessions.into_values() {
-            self.send(now, session, Kind::CoflowEnding(v1::CoflowEnding { coflow: id }));
+            self.send(now, session, Kind::CoflowEnding(v1::CoflowEnding { coflow: id.0 }));
         }
         let until = now + SETTLE_LIMIT;
         self.endings.by_time.insert((until, id));
@@ -79,7 +79,7 @@ impl Coordinator {
     }
 
     /// An agent has told all it knows of the flows of a coflow that is about to end.
-    pub(super) fn handle_settled(&mut self, now: Time, session: SessionId, id: u64) {
+    pub(super) fn handle_settled(&mut self, now: Time, session: SessionId, id: CoflowId) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         if let Some(ending) = self.endings.by_coflow.get_mut(&id) {
             ending.awaited.remove(&host);
@@ -110,13 +110,13 @@ impl Coordinator {
         self.endings.by_time.first().map(|&(until, _)| until)
     }
 
-    fn end_if_settled(&mut self, now: Time, id: u64) {
+    fn end_if_settled(&mut self, now: Time, id: CoflowId) {
         if self.endings.by_coflow.get(&id).is_some_and(|ending| ending.awaited.is_empty()) {
             self.finish_ending(now, id);
         }
     }
 
-    fn finish_ending(&mut self, now: Time, id: u64) {
+    fn finish_ending(&mut self, now: Time, id: CoflowId) {
         let Some(ending) = self.endings.by_coflow.remove(&id) else { return };
         self.endings.by_time.remove(&(ending.until, id));
         let record = self.coflows.contains_key(&id).then(|| self.record(now, id));
@@ -127,35 +127,35 @@ impl Coordinator {
     }
 
     /// Whether a coflow has ended. Of those of this process that is known; of others as far as anybody told.
-    pub(super) fn has_ended(&self, id: u64) -> bool {
+    pub(super) fn has_ended(&self, id: CoflowId) -> bool {
         let elsewhere = || self.ended_elsewhere.contains(id) || self.ended_unseen.contains(id);
         if self.is_own(id) { self.ended.contains(id) } else { elsewhere() }
     }
 
     /// Whether an id would be given by this process and was not yet: whoever names it did not have it from a
     /// coordinator.
-    pub(super) fn was_never_given(&self, id: u64) -> bool {
+    pub(super) fn was_never_given(&self, id: CoflowId) -> bool {
         self.is_own(id) && id >= self.next_coflow
     }
 
     /// An agent named an id that was not given yet: it counts as ended, and is given to nobody.
-    pub(super) fn void_if_never_given(&mut self, id: u64) {
+    pub(super) fn void_if_never_given(&mut self, id: CoflowId) {
         if self.was_never_given(id) && self.ended.insert(id) {
             self.count("ids_named_before_they_were_given");
         }
     }
 
     /// Whether an id is one that this process gives.
-    pub(super) fn is_own(&self, id: u64) -> bool {
+    pub(super) fn is_own(&self, id: CoflowId) -> bool {
         self.own_ids().contains(&id)
     }
 
     /// Ids that this process gives. Those of earlier processes are anywhere else, for clocks may step back between two.
-    pub(super) fn own_ids(&self) -> Range<u64> {
-        let given = self.next_coflow.saturating_sub(self.config.first_coflow);
+    pub(super) fn own_ids(&self) -> Range<CoflowId> {
+        let first = self.config.first_coflow;
+        let given = self.next_coflow.0.saturating_sub(first.0);
         let batches = (given / super::IDS_AT_ONCE).saturating_add(1);
-        let end = self.config.first_coflow.saturating_add(batches.saturating_mul(super::IDS_AT_ONCE));
-        self.config.first_coflow..end
+        first..CoflowId(first.0.saturating_add(batches.saturating_mul(super::IDS_AT_ONCE)))
     }
 
     /// An agent says that coflows have ended. Of those that this process registered, it knows itself.
@@ -163,25 +163,26 @@ impl Coordinator {
         if range.last < range.first {
             return;
         }
-        let live = self.coflows.range(range.first..=range.last).map(|(&id, _)| id);
+        let (from, to) = (CoflowId(range.first), CoflowId(range.last));
+        let live = self.coflows.range(from..=to).map(|(&id, _)| id);
         for id in live.filter(|&id| !self.is_own(id)).collect::<Vec<_>>() {
             self.end(now, id);
         }
         // Around the ids that are this process's own.
         let first = self.config.first_coflow;
-        self.ended_elsewhere.insert_range(range.first, range.last.min(first.saturating_sub(1)));
+        self.ended_elsewhere.insert_range(from, to.min(CoflowId(first.0.saturating_sub(1))));
         let mut own_end = self.next_coflow;
-        while self.is_own(own_end) && own_end < u64::MAX {
-            let begun = own_end.saturating_sub(first) % super::IDS_AT_ONCE;
-            own_end = own_end.saturating_add(super::IDS_AT_ONCE.saturating_sub(begun));
+        while self.is_own(own_end) && own_end < CoflowId(u64::MAX) {
+            let begun = own_end.0.saturating_sub(first.0) % super::IDS_AT_ONCE;
+            own_end.0 = own_end.0.saturating_add(super::IDS_AT_ONCE.saturating_sub(begun));
         }
-        self.ended_elsewhere.insert_range(range.first.max(own_end), range.last);
+        self.ended_elsewhere.insert_range(from.max(own_end), to);
         self.ended_elsewhere.shrink_to(limits::MAX_ENDED_RANGES);
     }
 
     /// Ends a coflow of another process that no agent has told of: most likely its hosts are away, or nobody ever gave the
     /// id. There is nothing to plan anew.
-    fn end_unseen(&mut self, now: Time, id: u64) {
+    fn end_unseen(&mut self, now: Time, id: CoflowId) {
         if self.ended_unseen.range_count() < limits::MAX_UNSEEN_ENDS {
             self.ended_unseen.insert(id);
         } else {
@@ -194,7 +195,7 @@ impl Coordinator {
     }
 
     /// Ends a coflow, known or not, unless it has ended already or its id was never given.
-    pub(super) fn end(&mut self, now: Time, id: u64) {
+    pub(super) fn end(&mut self, now: Time, id: CoflowId) {
         if self.was_never_given(id) || self.has_ended(id) {
             return;
         }

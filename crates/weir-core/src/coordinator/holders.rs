@@ -30,7 +30,7 @@
 use super::directory::Held;
 use super::state::{Coordinator, SessionId};
 use std::collections::BTreeMap;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::{limits, v1};
 
 /// How long a receiver that was told of a holder may take to ask it.
@@ -41,7 +41,7 @@ const PROMISE_LIMIT: Span = Span::from_millis(1000);
 pub(super) struct Promises(BTreeMap<Promised, Promise>);
 
 /// Receiver, coflow, block.
-type Promised = (u32, u64, String);
+type Promised = (u32, CoflowId, String);
 
 #[derive(Debug)]
 struct Promise {
@@ -62,7 +62,7 @@ impl Promises {
     }
 
     /// The receiver asked for the block, wherever.
-    pub(super) fn keep(&mut self, receiver: u32, coflow: u64, block: &str) {
+    pub(super) fn keep(&mut self, receiver: u32, coflow: CoflowId, block: &str) {
         if !self.0.is_empty() {
             self.0.remove(&(receiver, coflow, block.to_owned()));
         }
@@ -77,7 +77,12 @@ impl Promises {
 
 impl Coordinator {
     /// Who holds a block, the best for this receiver first.
-    pub(super) fn holders_for(&mut self, now: Time, key: &(u64, String), receiver: u32) -> Vec<v1::Holder> {
+    pub(super) fn holders_for(
+        &mut self,
+        now: Time,
+        key: &(CoflowId, String),
+        receiver: u32,
+    ) -> Vec<v1::Holder> {
         let blocks = self.directory.get(&key.0);
         let known = blocks.and_then(|blocks| blocks.get(key.1.as_str())).into_iter().flatten();
         let mut holders: Vec<(SessionId, v1::Holder)> = known

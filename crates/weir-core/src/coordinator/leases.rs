@@ -17,19 +17,19 @@
 
 use super::state::Coordinator;
 use crate::planted::{Defect, is_planted};
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::{limits, v1};
 
 impl Coordinator {
     /// The owner of coflows is alive.
     pub fn handle_renew(&mut self, now: Time, request: &v1::RenewRequest) -> v1::RenewReply {
         let (mut ended, mut shortest) = (Vec::new(), 0);
-        for &id in request.coflows.iter().take(limits::MAX_COFLOWS_PER_CALL) {
+        for id in request.coflows.iter().take(limits::MAX_COFLOWS_PER_CALL).copied().map(CoflowId) {
             if !is_planted(Defect::LeaseNotRenewed) {
                 self.renew(now, id);
             }
             if self.has_ended(id) || self.was_never_given(id) {
-                ended.push(id);
+                ended.push(id.0);
             }
             shortest =
                 [shortest, self.lease_ms(id)].into_iter().filter(|&lease_ms| lease_ms > 0).min().unwrap_or(0);
@@ -38,13 +38,13 @@ impl Coordinator {
     }
 
     /// The lease of a live coflow in milliseconds; 0 if it has none.
-    pub fn lease_ms(&self, id: u64) -> u64 {
+    pub fn lease_ms(&self, id: CoflowId) -> u64 {
         let lease = self.coflows.get(&id).map(|coflow| coflow.lease(self.config.coflow_lease));
         lease.filter(|&lease| lease != Span::MAX).map_or(0, |lease| lease.nanos() / 1_000_000)
     }
 
     /// Something shows that somebody cares for a coflow.
-    pub(super) fn renew(&mut self, now: Time, id: u64) {
+    pub(super) fn renew(&mut self, now: Time, id: CoflowId) {
         let default = self.config.coflow_lease;
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         coflow.renewed = now;
@@ -82,7 +82,7 @@ impl Coordinator {
     }
 
     /// Where senders decide sizes are not known: every open flow counts.
-    fn has_bytes_to_move(&self, id: u64) -> bool {
+    fn has_bytes_to_move(&self, id: CoflowId) -> bool {
         let flows = self.coflows.get(&id).into_iter().flat_map(|coflow| &coflow.flows);
         flows.filter_map(|key| self.flows.get(key)).any(|flow| flow.left() > 0)
     }
@@ -93,7 +93,7 @@ impl Coordinator {
     }
 
     /// The next coflow that ended because nobody cared for it, for the log.
-    pub(super) fn poll_expired(&mut self) -> Option<u64> {
+    pub(super) fn poll_expired(&mut self) -> Option<CoflowId> {
         self.expired.pop_front()
     }
 }

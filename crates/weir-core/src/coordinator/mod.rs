@@ -41,16 +41,18 @@ pub use planning::Output;
 pub use refused::{ForgetError, HelloError};
 pub use state::{Coordinator, CoordinatorConfig, SessionId};
 
+use weir_model::CoflowId;
+
 /// Ids of coflows that belong to one process of a coordinator; as many again if it needs more.
 pub const IDS_AT_ONCE: u64 = 1 << 18;
 
 /// First coflow id of a process that starts `since_epoch_ms` after the Unix epoch by a clock that may be wrong, with four
 /// bits drawn at `random`: neither a clock that steps back nor one that always starts at the same time makes two
 /// processes give the same ids, but for one in sixteen that start in the same millisecond. Ids stay below 2^63.
-pub fn first_coflow(since_epoch_ms: u64, random: u64) -> u64 {
+pub fn first_coflow(since_epoch_ms: u64, random: u64) -> CoflowId {
     const MILLISECOND_BITS: u32 = 41;
     let slot = ((since_epoch_ms & ((1 << MILLISECOND_BITS) - 1)) << 4) | (random & 0xf);
-    slot.saturating_mul(IDS_AT_ONCE).saturating_add(1)
+    CoflowId(slot.saturating_mul(IDS_AT_ONCE).saturating_add(1))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator};
 use std::collections::BTreeMap;
-use weir_model::{Bytes, Span, Time};
+use weir_model::{Bytes, CoflowId, Span, Time};
 use weir_proto::v1;
 
 /// Upper bounds of completion times that are counted apart, in seconds.
@@ -146,7 +146,7 @@ impl CoflowEntry {
 impl Coordinator {
     /// A coflow ends. Those count that this process registered, for of others nobody knows when all was done; and of which every
     /// flow that was asked for, or announced, is done: one may seem complete before, and go on, and one that is given up is none.
-    pub(super) fn note_end(&mut self, now: Time, id: u64) {
+    pub(super) fn note_end(&mut self, now: Time, id: CoflowId) {
         let Some(coflow) = self.coflows.get(&id) else { return };
         let all = coflow.opened.max(coflow.options.flows).max(1);
         if !self.is_own(id) || coflow.live_flows() > 0 || coflow.done_flows() < all {

@@ -6,7 +6,7 @@ use super::callers::Callers;
 use super::network::label;
 use super::state::{Coordinator, SessionId};
 use std::collections::VecDeque;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::v1::coordinator_message::Kind;
 use weir_proto::{limits, v1};
 
@@ -60,7 +60,7 @@ impl Coordinator {
         let v1::OfferRequest { coflow, block, host, path, identity, host_name } = request;
         let called = label(host, &host_name);
         let host = if host_name.is_empty() { Some(host) } else { self.network.number_of(&host_name) };
-        if self.has_ended(coflow) || self.was_never_given(coflow) {
+        if self.has_ended(CoflowId(coflow)) || self.was_never_given(CoflowId(coflow)) {
             let ended = OfferError::Refused(format!("coflow {coflow} has ended"));
             return self.offers.answer(token, Err(ended));
         }

@@ -15,7 +15,7 @@ use crate::id_set::IdSet;
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::collections::{BTreeSet, VecDeque};
-use weir_model::Time;
+use weir_model::{CoflowId, Time};
 use weir_proto::v1::coordinator_message::Kind;
 use weir_proto::{limits, v1};
 
@@ -25,9 +25,9 @@ const MAX_ENDED_LOG: usize = 65_536;
 /// What waits for one agent.
 #[derive(Debug)]
 pub(super) struct Outbox {
-    pub(super) notes: BTreeSet<u64>,
+    pub(super) notes: BTreeSet<CoflowId>,
     pub(super) ended: IdSet,
-    pub(super) bypassed: BTreeSet<u64>,
+    pub(super) bypassed: BTreeSet<CoflowId>,
     /// Ends of coflows that it heard of, counted in the log.
     heard: u64,
 }
@@ -41,7 +41,7 @@ impl Outbox {
 /// The latest coflows that ended, in order.
 #[derive(Debug, Default)]
 pub(super) struct EndedLog {
-    latest: VecDeque<u64>,
+    latest: VecDeque<CoflowId>,
     /// Number of those that fell out of it.
     before: u64,
 }
@@ -52,7 +52,7 @@ impl EndedLog {
         self.before.saturating_add(self.latest.len() as u64)
     }
 
-    fn push(&mut self, id: u64) {
+    fn push(&mut self, id: CoflowId) {
         if self.latest.len() == MAX_ENDED_LOG {
             self.latest.pop_front();
             self.before = self.before.saturating_add(1);
@@ -61,7 +61,7 @@ impl EndedLog {
     }
 
     /// Those since so many; `None` if they are not all remembered.
-    fn since(&self, heard: u64) -> Option<impl Iterator<Item = u64>> {
+    fn since(&self, heard: u64) -> Option<impl Iterator<Item = CoflowId>> {
         let skipped = usize::try_from(heard.checked_sub(self.before)?).ok()?;
         Some(self.latest.iter().skip(skipped).copied())
     }
@@ -69,14 +69,14 @@ impl EndedLog {
 
 impl Coordinator {
     /// A host is to have the note of a coflow from now on.
-    pub(super) fn takes_part(&mut self, host: u32, id: u64) {
+    pub(super) fn takes_part(&mut self, host: u32, id: CoflowId) {
         if self.note_knowing(host, id) {
             self.tell_host(host, id);
         }
     }
 
     /// A host hears what a later coordinator would need to know of a coflow. Of an adopted one nothing is known.
-    pub(super) fn tell_host(&mut self, host: u32, id: u64) {
+    pub(super) fn tell_host(&mut self, host: u32, id: CoflowId) {
         if self.coflows.get(&id).is_none_or(|coflow| coflow.adopted) {
             return;
         }
@@ -89,7 +89,7 @@ impl Coordinator {
     }
 
     /// A coflow's note changed: all who have it hear so.
-    pub(super) fn tell_note(&mut self, id: u64) {
+    pub(super) fn tell_note(&mut self, id: CoflowId) {
         let knowing = self.coflows.get(&id).map(|coflow| coflow.knowing.clone()).unwrap_or_default();
         for host in knowing {
             self.tell_host(host, id);
@@ -98,7 +98,7 @@ impl Coordinator {
 
     /// A coflow ended: those who know of it hear so at once, all others with their next keepalive. Of one that nobody told
     /// of no agent with a session knows: those that come and do hear so then. Unless there were too many to be told of.
-    pub(super) fn tell_end(&mut self, id: u64, known: Option<&CoflowEntry>) {
+    pub(super) fn tell_end(&mut self, id: CoflowId, known: Option<&CoflowEntry>) {
         if is_planted(Defect::EndNotTold) {
             return;
         }
@@ -115,7 +115,7 @@ impl Coordinator {
     }
 
     /// An agent hears at once that a coflow has ended.
-    pub(super) fn tell_of_end(&mut self, session: SessionId, id: u64) {
+    pub(super) fn tell_of_end(&mut self, session: SessionId, id: CoflowId) {
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.outbox.ended.insert(id);
             agent.outbox.notes.remove(&id);
@@ -125,7 +125,7 @@ impl Coordinator {
     }
 
     /// A host's agent leaves a coflow to TCP.
-    pub(super) fn tell_bypassed(&mut self, host: u32, id: u64) {
+    pub(super) fn tell_bypassed(&mut self, host: u32, id: CoflowId) {
         if let Some(&session) = self.hosts.get(&host)
             && let Some(agent) = self.agents.get_mut(&session)
             && agent.bypassed.insert(id)
@@ -151,14 +151,16 @@ impl Coordinator {
         match self.ended_log.since(agent.outbox.heard) {
             Some(latest) => latest.for_each(|id| _ = agent.outbox.ended.insert(id)),
             None => {
-                self.ended.ranges().for_each(|range| agent.outbox.ended.insert_range(range.first, range.last))
+                for range in self.ended.ranges() {
+                    agent.outbox.ended.insert_range(CoflowId(range.first), CoflowId(range.last));
+                }
             }
         }
         let Outbox { notes, ended, bypassed, .. } = std::mem::replace(&mut agent.outbox, Outbox::new(next));
         self.dues.emptied(session);
         let latest_flow = agent.latest_flow;
-        let (notes, bypassed): (Vec<u64>, Vec<u64>) =
-            (notes.into_iter().collect(), bypassed.into_iter().collect());
+        let notes: Vec<CoflowId> = notes.into_iter().collect();
+        let bypassed: Vec<u64> = bypassed.into_iter().map(|coflow| coflow.0).collect();
         let any = !notes.is_empty() || !bypassed.is_empty() || ended.range_count() > 0;
         self.send_notes(now, session, &notes);
         let ranges: Vec<v1::IdRange> = ended.ranges().collect();
@@ -172,7 +174,7 @@ impl Coordinator {
         any
     }
 
-    fn send_notes(&mut self, now: Time, session: SessionId, ids: &[u64]) {
+    fn send_notes(&mut self, now: Time, session: SessionId, ids: &[CoflowId]) {
         let (mut notes, mut portion) = (Vec::new(), Portion::of(limits::MAX_ENTRIES_PER_MESSAGE));
         for note in ids.iter().filter_map(|&id| self.note(now, id)).collect::<Vec<_>>() {
             if !portion.take(&note) {
@@ -189,10 +191,10 @@ impl Coordinator {
     }
 
     /// What a later coordinator would need to know of a coflow.
-    fn note(&self, now: Time, id: u64) -> Option<v1::CoflowNote> {
+    fn note(&self, now: Time, id: CoflowId) -> Option<v1::CoflowNote> {
         let entry = self.coflows.get(&id)?;
         Some(v1::CoflowNote {
-            coflow: id,
+            coflow: id.0,
             options: Some(entry.options.clone()),
             age_ns: now.since(entry.registered).nanos(),
             sealed: entry.sealed,

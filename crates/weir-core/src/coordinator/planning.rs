@@ -12,7 +12,7 @@ use super::ending::Unregistered;
 use super::offers::Offered;
 use super::state::{Coordinator, SessionId};
 use crate::planted::{Defect, is_planted};
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::v1;
 use weir_proto::v1::coordinator_message::Kind;
 
@@ -27,7 +27,7 @@ pub enum Output {
     /// A session is to be closed: an agent's newer one took its place, or its Hello did not end.
     Close(SessionId),
     /// A coflow ended because nobody cared for it: a word for the log.
-    Expired(u64),
+    Expired(CoflowId),
     /// A call to end a coflow is answered.
     Unregistered(Unregistered),
     /// A call that waited for admission is answered.

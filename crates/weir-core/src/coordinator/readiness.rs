@@ -117,7 +117,7 @@ impl Coordinator {
     }
 
     /// Whether the known bytes of a coflow keep its bottleneck on the empty fabric below the bound.
-    pub(super) fn is_small(&self, id: u64) -> bool {
+    pub(super) fn is_small(&self, id: CoflowId) -> bool {
         let (bypass, fabric) = (self.bypass().as_secs(), self.network.whole());
         let Some(coflow) = self.coflows.get(&id).filter(|coflow| coflow.options.deadline_ms == 0) else {
             return false;
@@ -127,7 +127,7 @@ impl Coordinator {
     }
 
     /// Whether a coflow's live flows move without a plan.
-    pub(super) fn is_bypassed(&self, id: u64) -> bool {
+    pub(super) fn is_bypassed(&self, id: CoflowId) -> bool {
         self.coflows.get(&id).is_some_and(|coflow| match coflow.stage {
             Stage::Bypassed => coflow.opened > 0,
             Stage::Refused => true,
@@ -143,7 +143,7 @@ impl Coordinator {
     }
 
     /// Schedules a coflow if its announced flows are there or were waited for long enough.
-    pub(super) fn gather(&mut self, now: Time, id: u64) {
+    pub(super) fn gather(&mut self, now: Time, id: CoflowId) {
         let ready_wait = self.ready_wait();
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         let deadline = Span::from_millis(coflow.options.deadline_ms);
@@ -176,13 +176,13 @@ impl Coordinator {
     }
 
     /// A coflow that gathers waits for nothing any more: no more flows join.
-    pub(super) fn stop_gathering(&mut self, now: Time, id: u64) {
+    pub(super) fn stop_gathering(&mut self, now: Time, id: CoflowId) {
         if matches!(self.coflows.get(&id).map(|coflow| coflow.stage), Some(Stage::Gathering(_))) {
             self.schedule(now, id);
         }
     }
 
-    fn schedule(&mut self, now: Time, id: u64) {
+    fn schedule(&mut self, now: Time, id: CoflowId) {
         self.advance(now);
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         if let Stage::Gathering(until) = coflow.stage {
@@ -220,12 +220,12 @@ impl Coordinator {
     }
 
     /// The slot of a coflow in the policy's table, made if it has none.
-    fn slot_of(&mut self, id: u64) -> Option<Slot> {
-        if let Some(slot) = self.table.find_coflow(CoflowId(id)) {
+    fn slot_of(&mut self, id: CoflowId) -> Option<Slot> {
+        if let Some(slot) = self.table.find_coflow(id) {
             return Some(slot);
         }
         let coflow = self.coflows.get(&id)?;
-        let mut empty = CoflowSpec::new(CoflowId(id), coflow.arrived?, Vec::new());
+        let mut empty = CoflowSpec::new(id, coflow.arrived?, Vec::new());
         empty.dependencies = self.dependencies(id);
         if coflow.options.weight > 0.0 && coflow.options.weight.is_finite() {
             empty.weight = coflow.options.weight;
@@ -247,7 +247,7 @@ impl Coordinator {
     }
 
     /// Counts what a host served of a coflow before this process knew it.
-    pub(super) fn note_served(&mut self, host: u32, id: u64, bytes: u64) {
+    pub(super) fn note_served(&mut self, host: u32, id: CoflowId, bytes: u64) {
         let link = self.network.uplink(host);
         if let (Some(link), Some(coflow)) = (link, self.coflows.get_mut(&id)) {
             coflow.demand.add(&[link], bytes);

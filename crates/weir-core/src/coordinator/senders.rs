@@ -67,12 +67,12 @@ pub(super) struct Senders {
 }
 
 /// By coflow and share, rates of flows by link.
-type Levels = BTreeMap<u64, Vec<BTreeMap<LinkId, f64>>>;
+type Levels = BTreeMap<CoflowId, Vec<BTreeMap<LinkId, f64>>>;
 
 /// What one agent was told last.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    coflows: BTreeMap<u64, v1::CoflowQueue>,
+    coflows: BTreeMap<CoflowId, v1::CoflowQueue>,
     uplink: f64,
 }
 
@@ -98,7 +98,7 @@ impl Senders {
     }
 
     /// Takes over the shares of a plan; it names those that changed.
-    fn note_levels(&mut self, plan: &Plan, coflow_of: impl Fn(Slot) -> u64) {
+    fn note_levels(&mut self, plan: &Plan, coflow_of: impl Fn(Slot) -> CoflowId) {
         if !plan.continues {
             self.levels.clear();
         }
@@ -111,7 +111,7 @@ impl Senders {
     /// What the links after an uplink have for a flow on a path: its receiver's, and those of racks. Infinite where the last
     /// share leaves some of each. With several shares, each counts as far as the flow uses it: what it leaves of one is in the
     /// next.
-    fn limit(&self, coflow: u64, path: &[LinkId]) -> f64 {
+    fn limit(&self, coflow: CoflowId, path: &[LinkId]) -> f64 {
         let shares = self.levels.get(&coflow).map_or(&[][..], Vec::as_slice);
         let least = |levels: &BTreeMap<LinkId, f64>, links: &[LinkId]| {
             let level = |link| levels.get(link).copied().unwrap_or(0.0);
@@ -144,7 +144,7 @@ impl Coordinator {
     pub(super) fn handle_attained(&mut self, now: Time, session: SessionId, report: &v1::Attained) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         for attained in &report.coflows {
-            self.note_attained(host, attained.coflow, attained.bytes);
+            self.note_attained(host, CoflowId(attained.coflow), attained.bytes);
         }
         if self.senders.is_some() {
             self.want_plan(now);
@@ -152,7 +152,7 @@ impl Coordinator {
     }
 
     /// Counts what a host sent of a coflow; it is never less than what was said before.
-    pub(super) fn note_attained(&mut self, host: u32, id: u64, bytes: u64) {
+    pub(super) fn note_attained(&mut self, host: u32, id: CoflowId, bytes: u64) {
         if let Some(coflow) = self.coflows.get_mut(&id) {
             let known = coflow.attained.entry(host).or_default();
             *known = bytes.max(*known);
@@ -162,7 +162,7 @@ impl Coordinator {
     /// Puts coflows into queues and tells agents what changed.
     pub(super) fn sync(&mut self, now: Time) {
         for slot in self.table.slots().to_vec() {
-            let id = self.table.coflow(slot).id().0;
+            let id = self.table.coflow(slot).id();
             let attained = self.coflows.get(&id).map_or(0, super::state::CoflowEntry::attained_bytes) as f64;
             let news = attained - self.table.attained(slot);
             if news > 0.0 {
@@ -183,9 +183,9 @@ impl Coordinator {
                 true => senders.levels.clone(),
                 false => std::mem::take(&mut senders.levels),
             };
-            let live = |id: &u64| self.table.find_coflow(CoflowId(*id)).is_some();
+            let live = |id: &CoflowId| self.table.find_coflow(*id).is_some();
             senders.levels.retain(|id, _| live(id));
-            senders.note_levels(&self.plan, |slot| self.table.coflow(slot).id().0);
+            senders.note_levels(&self.plan, |slot| self.table.coflow(slot).id());
             is_same &= !std::mem::take(&mut senders.disturbed);
             is_same &= before == senders.levels && queues == senders.queues;
             senders.queues.clone_from(&queues);
@@ -240,10 +240,11 @@ impl Coordinator {
         let told = &mut agent.heard;
         let mut changed = Vec::new();
         for queue in queues {
-            let limits = limits.get(&queue.coflow).cloned().unwrap_or_default();
+            let coflow = CoflowId(queue.coflow);
+            let limits = limits.get(&coflow).cloned().unwrap_or_default();
             let queue = v1::CoflowQueue { limits, ..queue.clone() };
-            if !told.coflows.get(&queue.coflow).is_some_and(|told| is_close(told, &queue)) {
-                told.coflows.insert(queue.coflow, queue.clone());
+            if !told.coflows.get(&coflow).is_some_and(|told| is_close(told, &queue)) {
+                told.coflows.insert(coflow, queue.clone());
                 changed.push(queue);
             }
         }
@@ -261,19 +262,19 @@ impl Coordinator {
     }
 
     /// By coflow, what receivers' links have for the flows that an agent serves.
-    pub(super) fn limits(&self, session: SessionId) -> BTreeMap<u64, Vec<v1::ReceiverLimit>> {
+    pub(super) fn limits(&self, session: SessionId) -> BTreeMap<CoflowId, Vec<v1::ReceiverLimit>> {
         let (Some(senders), Some(agent)) = (&self.senders, self.agents.get(&session)) else {
             return BTreeMap::new();
         };
         let flows = agent.flows.iter().filter_map(|key| self.flows.get(key));
         // With what they have besides, of what other flows do not take.
-        let mut pairs: BTreeMap<(u64, u32), f64> = BTreeMap::new();
+        let mut pairs: BTreeMap<(CoflowId, u32), f64> = BTreeMap::new();
         for flow in flows {
             let Some(at) = flow.at else { continue };
             let gift = pairs.entry((flow.coflow, flow.destination)).or_default();
             *gift = gift.max(self.gift(at));
         }
-        let mut limits: BTreeMap<u64, Vec<v1::ReceiverLimit>> = BTreeMap::new();
+        let mut limits: BTreeMap<CoflowId, Vec<v1::ReceiverLimit>> = BTreeMap::new();
         for ((coflow, host), gift) in pairs {
             let Some(path) = self.network.path(agent.host, host) else { continue };
             let bytes_per_s = senders.limit(coflow, &path) + gift;

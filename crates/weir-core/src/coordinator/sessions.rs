@@ -23,7 +23,7 @@ use super::{admission::Verdict, senders::Heard};
 use crate::id_set::IdSet;
 use crate::planted::{Defect, is_planted};
 use std::collections::BTreeSet;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::Identity;
 use weir_proto::v1::coordinator_message::Kind;
 use weir_proto::{limits, v1};
@@ -43,9 +43,9 @@ const NOTICE_INTERVAL: Span = Span::from_millis(60_000);
 #[derive(Debug, Default)]
 pub(super) struct Arrival {
     /// Coflows that it named,
-    named: BTreeSet<u64>,
+    named: BTreeSet<CoflowId>,
     /// and those that it has the note of.
-    noted: BTreeSet<u64>,
+    noted: BTreeSet<CoflowId>,
     /// Coflows of which it knows that they ended.
     ended: IdSet,
     /// When its first part came, and its last one.
@@ -190,13 +190,13 @@ impl Coordinator {
         let Some(arrival) = &mut agent.arrival else { return self.count("messages_out_of_place") };
         arrival.heard = now;
         for range in &part.ended {
-            arrival.ended.insert_range(range.first, range.last);
+            arrival.ended.insert_range(CoflowId(range.first), CoflowId(range.last));
         }
         let noted = part.coflows.iter().filter(|note| note.options.is_some());
-        arrival.noted.extend(noted.map(|note| note.coflow));
-        arrival.named.extend(part.coflows.iter().map(|note| note.coflow));
-        arrival.named.extend(part.blocks.iter().map(|block| block.coflow));
-        arrival.named.extend(part.flows.iter().map(|flow| flow.coflow));
+        arrival.noted.extend(noted.map(|note| CoflowId(note.coflow)));
+        arrival.named.extend(part.coflows.iter().map(|note| CoflowId(note.coflow)));
+        arrival.named.extend(part.blocks.iter().map(|block| CoflowId(block.coflow)));
+        arrival.named.extend(part.flows.iter().map(|flow| CoflowId(flow.coflow)));
         for range in part.ended {
             self.end_of_others(now, &range);
         }
@@ -233,7 +233,9 @@ impl Coordinator {
             self.ended.ranges().filter(|range| !known.contains_range(range)).collect();
         if let Some(agent) = self.agents.get_mut(&session) {
             self.returning.remove(&agent.host);
-            news.into_iter().for_each(|range| agent.outbox.ended.insert_range(range.first, range.last));
+            news.into_iter().for_each(|range| {
+                agent.outbox.ended.insert_range(CoflowId(range.first), CoflowId(range.last))
+            });
             self.dues.hurry(session);
         }
         self.send(now, session, Kind::Accepted(v1::Accepted { at_ns: now.nanos() }));
@@ -262,7 +264,7 @@ impl Coordinator {
                 Some(Kind::Interface(report)) => self.handle_interface(now, session, &report),
                 Some(Kind::BlockGone(gone)) => self.handle_block_gone(session, &gone),
                 Some(Kind::HelloPart(part)) => self.handle_hello_part(now, session, part),
-                Some(Kind::Settled(settled)) => self.handle_settled(now, session, settled.coflow),
+                Some(Kind::Settled(settled)) => self.handle_settled(now, session, CoflowId(settled.coflow)),
                 Some(Kind::Clock(clock)) => self.hear_clock(now, session, clock.at_ns),
                 Some(Kind::OfferAnswer(answer)) => self.handle_offer_answer(session, answer),
                 Some(Kind::Limits(limits)) => self.handle_limits(now, session, &limits),
@@ -317,7 +319,7 @@ impl Coordinator {
 
     /// Takes over what an agent kept of a coflow that an earlier process, or this one, registered.
     fn restore_coflow(&mut self, now: Time, host: u32, note: v1::CoflowNote) {
-        let (id, key) = (note.coflow, note.request_key);
+        let (id, key) = (CoflowId(note.coflow), note.request_key);
         // An agent that serves flows of a coflow, and never heard its note, names it all the same.
         let is_noted = note.options.is_some();
         let options = note.options.unwrap_or_default();
@@ -384,21 +386,22 @@ impl Coordinator {
         if !named || block.size > limits::MAX_BLOCK_BYTES {
             return self.count("messages_out_of_place");
         }
+        let coflow = CoflowId(block.coflow);
         // Its later owner would not be told of what lies there, or be refused for it: so it gets no owner.
-        self.void_if_never_given(block.coflow);
-        if self.has_ended(block.coflow) && !is_planted(Defect::EndedListed) {
-            self.tell_of_end(session, block.coflow);
+        self.void_if_never_given(coflow);
+        if self.has_ended(coflow) && !is_planted(Defect::EndedListed) {
+            self.tell_of_end(session, coflow);
             return self.count("blocks_of_ended_coflows");
         }
         let full = self
             .agents
             .get(&session)
             .is_some_and(|agent| agent.blocks >= limits::MAX_BLOCKS_PER_AGENT as u64);
-        if full || !self.adopt(now, block.coflow) {
+        if full || !self.adopt(now, coflow) {
             return self.count("blocks_not_listed");
         }
         let held = Held { session, host, size: block.size, identity: Identity::from_wire(&block.identity) };
-        let blocks = self.directory.entry(block.coflow).or_default();
+        let blocks = self.directory.entry(coflow).or_default();
         let holders = blocks.entry(block.block.clone().into_boxed_str()).or_default();
         let known = holders.iter().any(|other| other.session == session);
         holders.retain(|other| other.host != host);
@@ -406,14 +409,14 @@ impl Coordinator {
         if let Some(agent) = self.agents.get_mut(&session).filter(|_| !known) {
             agent.blocks = agent.blocks.saturating_add(1);
         }
-        self.takes_part(host, block.coflow);
-        self.renew(now, block.coflow);
-        self.answer_waiting(now, &(block.coflow, block.block));
+        self.takes_part(host, coflow);
+        self.renew(now, coflow);
+        self.answer_waiting(now, &(coflow, block.block));
     }
 
     /// An agent does not hold a block any more.
     fn handle_block_gone(&mut self, session: SessionId, gone: &v1::BlockGone) {
-        let Some(blocks) = self.directory.get_mut(&gone.coflow) else { return };
+        let Some(blocks) = self.directory.get_mut(&CoflowId(gone.coflow)) else { return };
         let Some(holders) = blocks.get_mut(gone.block.as_str()) else { return };
         let before = holders.len();
         holders.retain(|held| held.session != session);
@@ -427,7 +430,7 @@ impl Coordinator {
     }
 
     /// The entry of a coflow, made if there is none: registered at an earlier process, or at none. False at the bound.
-    pub(super) fn adopt(&mut self, now: Time, id: u64) -> bool {
+    pub(super) fn adopt(&mut self, now: Time, id: CoflowId) -> bool {
         if self.coflows.contains_key(&id) {
             return true;
         }

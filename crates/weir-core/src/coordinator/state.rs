@@ -23,7 +23,7 @@ use super::witnesses::Witnesses;
 use crate::id_set::IdSet;
 use crate::marks::receiver_mark;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use weir_model::{CoflowId, Fabric, Span, Time};
+use weir_model::{CoflowId, Fabric, JobId, Span, Time};
 use weir_policy::{Chosen, CoflowTable, FlowRef, Plan, Policy, PolicyInfo};
 use weir_proto::{limits, v1};
 
@@ -42,7 +42,7 @@ pub struct CoordinatorConfig {
     pub lease: Span,
     /// First coflow id to give, such that no other process gave any of the [`IDS_AT_ONCE`](super::IDS_AT_ONCE) ids
     /// from it on; see [`first_coflow`](super::first_coflow).
-    pub first_coflow: u64,
+    pub first_coflow: CoflowId,
     /// How long a coflow is kept without a sign of life, if its driver did not say. [`Span::MAX`]: for ever.
     pub coflow_lease: Span,
     /// What interfaces count, for agents that measure.
@@ -81,7 +81,7 @@ pub(super) struct AgentEntry {
     /// Where senders decide: what it heard last.
     pub(super) heard: Heard,
     /// Coflows with flows there that it was told to leave to TCP.
-    pub(super) bypassed: BTreeSet<u64>,
+    pub(super) bypassed: BTreeSet<CoflowId>,
     /// What it is to hear with the next message.
     pub(super) outbox: Outbox,
     /// Whether it takes no more blocks.
@@ -121,7 +121,7 @@ pub(super) struct CoflowEntry {
     /// and what its ancestors had of that when it was registered.
     pub(super) inherited_place: Option<Time>,
     /// The first coflow that it descends from, as known when it was registered.
-    pub(super) root: Option<u64>,
+    pub(super) root: Option<JobId>,
     /// Live flows (scheduled or all sent but not yet acknowledged), by serving host.
     pub(super) live: BTreeMap<u32, u64>,
     pub(super) last_done: Option<Time>,
@@ -155,7 +155,7 @@ impl CoflowEntry {
 
 #[derive(Debug)]
 pub(super) struct FlowEntry {
-    pub(super) coflow: u64,
+    pub(super) coflow: CoflowId,
     pub(super) host: u32,
     pub(super) destination: u32,
     pub(super) group: u32,
@@ -199,9 +199,9 @@ pub struct Coordinator {
     /// Hosts whose sessions a change ended, and that have not introduced themselves since.
     pub(super) returning: BTreeSet<u32>,
     pub(super) dues: Dues,
-    pub(super) coflows: BTreeMap<u64, CoflowEntry>,
+    pub(super) coflows: BTreeMap<CoflowId, CoflowEntry>,
     /// Coflows that wait for announced flows, by the end of their wait.
-    pub(super) gathering: BTreeSet<(Time, u64)>,
+    pub(super) gathering: BTreeSet<(Time, CoflowId)>,
     pub(super) flows: BTreeMap<u64, FlowEntry>,
     /// What agents do with the flows of the policy's table.
     pub(super) places: Places,
@@ -211,11 +211,11 @@ pub struct Coordinator {
     pub(super) gifts: BTreeMap<FlowRef, f64>,
     pub(super) next_flow: u64,
     /// Blocks by coflow and name.
-    pub(super) directory: BTreeMap<u64, Blocks>,
+    pub(super) directory: BTreeMap<CoflowId, Blocks>,
     pub(super) promises: Promises,
     pub(super) sweep: Sweep,
-    pub(super) request_keys: BTreeMap<u64, u64>,
-    pub(super) next_coflow: u64,
+    pub(super) request_keys: BTreeMap<u64, CoflowId>,
+    pub(super) next_coflow: CoflowId,
     /// Coflows of this process that have ended: there are no more gaps than live ones.
     pub(super) ended: IdSet,
     /// Coflows of other processes that have ended, as anybody told; bounded.
@@ -226,14 +226,14 @@ pub struct Coordinator {
     pub(super) ended_log: EndedLog,
     pub(super) endings: Endings,
     /// When leases of coflows may end.
-    pub(super) expiries: BTreeSet<(Time, u64)>,
-    pub(super) expired: VecDeque<u64>,
+    pub(super) expiries: BTreeSet<(Time, CoflowId)>,
+    pub(super) expired: VecDeque<CoflowId>,
     pub(super) witnesses: Witnesses,
     pub(super) hearing: Hearing,
     /// Sessions that newer ones of the same agents replaced.
     pub(super) closed: VecDeque<SessionId>,
     /// Receivers that wait for blocks, with their hosts.
-    pub(super) waiting: Callers<(u64, String), u32>,
+    pub(super) waiting: Callers<(CoflowId, String), u32>,
     pub(super) answers: VecDeque<Answer>,
     pub(super) awaited: Awaited,
     pub(super) offers: Offers,
@@ -326,8 +326,9 @@ impl Coordinator {
     /// A receiver began, or goes on, to read a block.
     pub(super) fn handle_opened(&mut self, now: Time, session: SessionId, mut flow: v1::FlowOpened) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
-        if self.has_ended(flow.coflow) {
-            self.tell_of_end(session, flow.coflow);
+        let id = CoflowId(flow.coflow);
+        if self.has_ended(id) {
+            self.tell_of_end(session, id);
             return self.count("flows_of_ended_coflows");
         }
         if self.senders.is_some() {
@@ -336,7 +337,7 @@ impl Coordinator {
         let sound = flow.offset <= flow.size && flow.size <= limits::MAX_BLOCK_BYTES;
         let inside = sound && self.expect(now, host, flow.destination);
         let full = self.flows.len() >= limits::MAX_LIVE_FLOWS;
-        if !inside || full || self.was_never_given(flow.coflow) || !self.adopt(now, flow.coflow) {
+        if !inside || full || self.was_never_given(id) || !self.adopt(now, id) {
             self.count("flows_not_scheduled");
             return;
         }
@@ -344,7 +345,7 @@ impl Coordinator {
         let key = flow_key(host, flow.flow);
         self.drop_flow(key);
         let mark = receiver_mark(&flow.block, flow.destination, flow.group);
-        let Some(coflow) = self.coflows.get_mut(&flow.coflow) else { return };
+        let Some(coflow) = self.coflows.get_mut(&id) else { return };
         coflow.opened = coflow.opened.saturating_add(u64::from(coflow.marks.insert(mark)));
         coflow.flows.insert(key);
         coflow.news.insert(host);
@@ -356,22 +357,22 @@ impl Coordinator {
             coflow.sealed = true;
         }
         if self.senders.is_some() {
-            self.take_place(flow.coflow);
+            self.take_place(id);
         }
-        let id = self.next_flow;
+        let in_table = self.next_flow;
         self.next_flow = self.next_flow.saturating_add(1);
-        self.promises.keep(flow.destination, flow.coflow, &flow.block);
+        self.promises.keep(flow.destination, id, &flow.block);
         let v1::FlowOpened { destination, group, size, offset, .. } = flow;
         let entry =
-            FlowEntry { coflow: flow.coflow, host, destination, group, size, sent: offset, id, at: None };
+            FlowEntry { coflow: id, host, destination, group, size, sent: offset, id: in_table, at: None };
         self.flows.insert(key, entry);
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.flows.insert(key);
             agent.latest_flow = agent.latest_flow.max(flow.flow);
             self.dues.moves(session, agent);
         }
-        self.takes_part(host, flow.coflow);
-        self.renew(now, flow.coflow);
+        self.takes_part(host, id);
+        self.renew(now, id);
         self.take_in(now, key);
     }
 
@@ -477,8 +478,8 @@ impl Coordinator {
     }
 
     /// A coflow without live flows is nothing to plan for.
-    fn drop_idle_coflow(&mut self, coflow: u64) {
-        if let Some(slot) = self.table.find_coflow(CoflowId(coflow))
+    fn drop_idle_coflow(&mut self, coflow: CoflowId) {
+        if let Some(slot) = self.table.find_coflow(coflow)
             && self.table.coflow(slot).live_flows() == 0
         {
             self.table.remove(slot);
@@ -489,7 +490,7 @@ impl Coordinator {
     }
 
     /// A coflow is complete when no more flows join and its last one is done.
-    pub(super) fn check_complete(&mut self, now: Time, id: u64) {
+    pub(super) fn check_complete(&mut self, now: Time, id: CoflowId) {
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         // Flows done count and not flows opened: those done before a restart are not opened again.
         let all = match coflow.options.flows {
@@ -510,7 +511,7 @@ impl Coordinator {
         }
         let record = self.record(now, id);
         // It may have seemed complete before: to a coordinator whose agents were not all back.
-        self.completed.retain(|other| other.coflow != id);
+        self.completed.retain(|other| other.coflow != id.0);
         self.completed.push_front(record);
         self.completed.truncate(limits::MAX_COMPLETED_RECORDS);
     }

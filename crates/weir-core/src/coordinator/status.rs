@@ -32,11 +32,11 @@ impl Coordinator {
     }
 
     /// Pictures of one moment: of everything (0), or of one coflow, its record and no host.
-    pub fn statuses(&mut self, now: Time, asked: &BTreeSet<u64>) -> BTreeMap<u64, v1::StatusReply> {
+    pub fn statuses(&mut self, now: Time, asked: &BTreeSet<CoflowId>) -> BTreeMap<CoflowId, v1::StatusReply> {
         self.advance(now);
         let rates = self.rates_shown();
-        let of = |&coflow: &u64| {
-            let all = coflow == 0;
+        let of = |&coflow: &CoflowId| {
+            let all = coflow == CoflowId(0);
             (
                 coflow,
                 if all { self.status_of_all(now, &rates) } else { self.status_of_one(now, coflow, &rates) },
@@ -45,9 +45,9 @@ impl Coordinator {
         asked.iter().map(of).collect()
     }
 
-    fn status_of_one(&self, now: Time, id: u64, rates: &RatesShown) -> v1::StatusReply {
+    fn status_of_one(&self, now: Time, id: CoflowId, rates: &RatesShown) -> v1::StatusReply {
         let live = self.coflows.get(&id).filter(|coflow| !coflow.complete);
-        let record = self.completed.iter().find(|record| record.coflow == id);
+        let record = self.completed.iter().find(|record| record.coflow == id.0);
         v1::StatusReply {
             policy: self.policy_name.clone(),
             epoch: self.epoch,
@@ -155,11 +155,11 @@ impl Coordinator {
     fn coflow_status(
         &self,
         now: Time,
-        id: u64,
+        id: CoflowId,
         coflow: &CoflowEntry,
         RatesShown { by_slot, used }: &RatesShown,
     ) -> v1::CoflowStatus {
-        let slot = self.table.find_coflow(CoflowId(id));
+        let slot = self.table.find_coflow(id);
         let outside = coflow.outside.iter().filter_map(|key| self.flows.get(key));
         let left = slot.map_or(0.0, |slot| self.bytes_left(slot))
             + outside.map(|flow| flow.left() as f64).sum::<f64>();
@@ -170,7 +170,7 @@ impl Coordinator {
             None => (left, coflow.done_bytes()),
         };
         v1::CoflowStatus {
-            coflow: id,
+            coflow: id.0,
             name: coflow.options.name.clone(),
             live_flows: coflow.live_flows(),
             done_flows: coflow.done_flows(),
@@ -236,12 +236,12 @@ impl Coordinator {
         }
     }
 
-    pub(super) fn record(&self, now: Time, id: u64) -> v1::CoflowRecord {
+    pub(super) fn record(&self, now: Time, id: CoflowId) -> v1::CoflowRecord {
         let coflow = &self.coflows[&id];
         let end = coflow.last_done.unwrap_or(now);
         let taken = end.since(coflow.arrived.unwrap_or(coflow.registered));
         v1::CoflowRecord {
-            coflow: id,
+            coflow: id.0,
             name: coflow.options.name.clone(),
             flows: coflow.done_flows(),
             bytes: coflow.done_bytes(),

@@ -11,7 +11,7 @@
 
 use super::state::Coordinator;
 use std::ops::Bound;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 
 /// So long after a session was lost its blocks may still be listed again.
 const PATIENCE: Span = Span::from_millis(60_000);
@@ -24,7 +24,7 @@ pub(super) struct Sweep {
     /// When the next one begins, if a session was lost.
     due: Option<Time>,
     /// The block that was looked at last, while one is under way.
-    at: Option<(u64, Box<str>)>,
+    at: Option<(CoflowId, Box<str>)>,
 }
 
 impl Coordinator {
@@ -36,7 +36,7 @@ impl Coordinator {
     /// The next step of a sweep, if one is due or under way.
     pub(super) fn sweep(&mut self, now: Time) {
         if self.sweep.at.is_none() && self.sweep.due.is_some_and(|due| due <= now) {
-            self.sweep = Sweep { due: None, at: Some((0, Box::default())) };
+            self.sweep = Sweep { due: None, at: Some((CoflowId(0), Box::default())) };
         }
         let Some((mut coflow, mut after)) = self.sweep.at.take() else { return };
         let mut left = AT_ONCE;
@@ -62,7 +62,7 @@ impl Coordinator {
             if blocks.is_empty() {
                 self.directory.remove(&id);
             }
-            let Some(next) = id.checked_add(1) else { return };
+            let Some(next) = id.0.checked_add(1).map(CoflowId) else { return };
             (coflow, after) = (next, Box::default());
         }
     }

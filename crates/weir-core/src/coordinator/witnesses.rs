@@ -20,7 +20,7 @@
 use super::state::{Coordinator, SessionId};
 use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 
 /// Agents that keep the note of a coflow.
 const WITNESSES: usize = 3;
@@ -35,11 +35,11 @@ const PATIENCE: Span = Span::from_millis(60_000);
 #[derive(Debug, Default)]
 pub(super) struct Witnesses {
     /// Coflows whose note too few agents have.
-    lacking: BTreeSet<u64>,
+    lacking: BTreeSet<CoflowId>,
     /// When witnesses are chosen for those that others registered, and when at the latest.
     due: Option<(Time, Time)>,
     /// Coflows whose notes a host has, as in their `knowing`.
-    notes: BTreeMap<u32, BTreeSet<u64>>,
+    notes: BTreeMap<u32, BTreeSet<CoflowId>>,
     /// Hosts with notes that have no agent, and since when.
     away: BTreeMap<u32, Time>,
 }
@@ -51,7 +51,7 @@ impl Witnesses {
     }
 
     /// A coflow has ended, of which these hosts had the note.
-    pub(super) fn forget<'a>(&mut self, id: u64, knowing: impl Iterator<Item = &'a u32>) {
+    pub(super) fn forget<'a>(&mut self, id: CoflowId, knowing: impl Iterator<Item = &'a u32>) {
         self.lacking.remove(&id);
         for host in knowing {
             if let Some(notes) = self.notes.get_mut(host) {
@@ -63,7 +63,7 @@ impl Witnesses {
 
 impl Coordinator {
     /// A host has the note of a coflow, or will have it soon. False if that was known.
-    pub(super) fn note_knowing(&mut self, host: u32, id: u64) -> bool {
+    pub(super) fn note_knowing(&mut self, host: u32, id: CoflowId) -> bool {
         let Some(coflow) = self.coflows.get_mut(&id) else { return false };
         if !coflow.knowing.insert(host) {
             return false;
@@ -75,7 +75,7 @@ impl Coordinator {
     }
 
     /// So many agents have the note of a coflow.
-    fn note_witnesses(&mut self, id: u64, known: usize) {
+    fn note_witnesses(&mut self, id: CoflowId, known: usize) {
         if known < WITNESSES {
             self.witnesses.lacking.insert(id);
         } else {
@@ -84,13 +84,13 @@ impl Coordinator {
     }
 
     /// Agents keep the note of a coflow, until enough do.
-    pub(super) fn choose_witnesses(&mut self, id: u64) {
+    pub(super) fn choose_witnesses(&mut self, id: CoflowId) {
         if is_planted(Defect::NoWitnesses) {
             return;
         }
         let Some(coflow) = self.coflows.get(&id) else { return };
         // Neighbouring ids have other witnesses, so that no agent keeps all.
-        let first = (id as usize).checked_rem(self.hosts.len()).unwrap_or(0);
+        let first = (id.0 as usize).checked_rem(self.hosts.len()).unwrap_or(0);
         let (before, after) = (self.hosts.keys().take(first), self.hosts.keys().skip(first));
         let others = after.chain(before).filter(|host| !coflow.knowing.contains(host));
         let lacking = WITNESSES.saturating_sub(coflow.knowing.len());
@@ -102,7 +102,7 @@ impl Coordinator {
     }
 
     /// An agent has just come, and may be a witness of what too few others keep. `noted`: coflows that it has notes of.
-    pub(super) fn become_witness(&mut self, now: Time, session: SessionId, noted: &BTreeSet<u64>) {
+    pub(super) fn become_witness(&mut self, now: Time, session: SessionId, noted: &BTreeSet<CoflowId>) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         self.witnesses.away.remove(&host);
         let given = self.witnesses.notes.get(&host).into_iter().flatten();
@@ -110,7 +110,7 @@ impl Coordinator {
             self.tell_host(host, id);
         }
         let own = self.own_ids();
-        let lacking: Vec<u64> = self.witnesses.lacking.range(own).copied().collect();
+        let lacking: Vec<CoflowId> = self.witnesses.lacking.range(own).copied().collect();
         for id in lacking {
             self.takes_part(host, id);
         }
@@ -134,7 +134,7 @@ impl Coordinator {
     pub(super) fn choose_late_witnesses(&mut self, now: Time) {
         if self.next_late_witnesses().is_some_and(|due| due <= now) {
             self.witnesses.due = None;
-            let lacking: Vec<u64> = self.witnesses.lacking.iter().copied().collect();
+            let lacking: Vec<CoflowId> = self.witnesses.lacking.iter().copied().collect();
             lacking.into_iter().for_each(|id| self.choose_witnesses(id));
         }
         let heard_since = self.heard_since();

@@ -184,7 +184,7 @@ impl Receiver {
     fn request(&mut self, now: Time) {
         let (offset, identity) = self.taken.missing();
         let request = Request {
-            coflow: self.config.coflow,
+            coflow: self.config.coflow.0,
             offset,
             destination: self.config.host,
             group: self.config.group,

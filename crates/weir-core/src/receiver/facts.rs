@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 
 /// What is to be got, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverConfig {
     /// The block's coflow.
-    pub coflow: u64,
+    pub coflow: CoflowId,
     /// The block's name.
     pub block: String,
     /// The receiver's host.

@@ -154,7 +154,7 @@ impl Receiver {
         let Stage::Probing(_, probe) = &mut self.stage else { return };
         probe.asked = true;
         let request = Request {
-            coflow: self.config.coflow,
+            coflow: self.config.coflow.0,
             offset: 0,
             destination: self.config.host,
             group: self.config.group,

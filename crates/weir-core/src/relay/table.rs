@@ -25,6 +25,7 @@
 
 use crate::planted::{Defect, is_planted};
 use std::collections::BTreeMap;
+use weir_model::CoflowId;
 use weir_proto::relay::FlowKey;
 use weir_proto::{limits, v1};
 
@@ -34,9 +35,9 @@ pub enum Prefix {
     /// All flows.
     All,
     /// Those of a coflow.
-    Coflow(u64),
+    Coflow(CoflowId),
     /// Those to one receiver of a coflow.
-    Reducer(u64, u32),
+    Reducer(CoflowId, u32),
     /// One flow.
     Flow(FlowKey),
 }
@@ -46,8 +47,8 @@ impl Prefix {
     pub fn from_wire(prefix: &v1::FlowPrefix) -> Option<Prefix> {
         match (prefix.coflow, prefix.reducer, prefix.mapper) {
             (None, None, None) => Some(Prefix::All),
-            (Some(coflow), None, None) => Some(Prefix::Coflow(coflow)),
-            (Some(coflow), Some(reducer), None) => Some(Prefix::Reducer(coflow, reducer)),
+            (Some(coflow), None, None) => Some(Prefix::Coflow(CoflowId(coflow))),
+            (Some(coflow), Some(reducer), None) => Some(Prefix::Reducer(CoflowId(coflow), reducer)),
             (Some(coflow), Some(reducer), Some(mapper)) => {
                 Some(Prefix::Flow(FlowKey { coflow, reducer, mapper }))
             }
@@ -57,7 +58,7 @@ impl Prefix {
 
     /// The prefixes of a key, longest first.
     fn of(key: FlowKey) -> [Prefix; 4] {
-        let FlowKey { coflow, reducer, .. } = key;
+        let (coflow, reducer) = (CoflowId(key.coflow), key.reducer);
         [Prefix::Flow(key), Prefix::Reducer(coflow, reducer), Prefix::Coflow(coflow), Prefix::All]
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::agent::{BlockEntry, OpenedFlow};
 use proptest::prelude::*;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{
     ACK, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, Request, Response, Status, checksum,
     encode_nak, frame_length,
@@ -29,7 +29,7 @@ fn path() -> RelayPath {
 
 fn opening(request: Request, path: Option<RelayPath>, size: u64) -> Opening {
     let block = BlockEntry {
-        coflow: 1,
+        coflow: CoflowId(1),
         block: "b".to_owned(),
         path: "/b".to_owned(),
         offset: 0,

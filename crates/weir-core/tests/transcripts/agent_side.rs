@@ -5,7 +5,7 @@ use crate::play::{Side, message_line};
 use crate::text::{Cuts, Event, Line, Who};
 use std::collections::{BTreeSet, VecDeque};
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, Output, PutError};
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
 
@@ -43,7 +43,7 @@ impl AgentSide {
 
     fn put(&mut self, number: u32, put: v1::PutRequest) {
         let put = self.agent.handle_put(BlockEntry {
-            coflow: put.coflow,
+            coflow: CoflowId(put.coflow),
             block: put.block,
             path: put.path,
             offset: put.offset,

@@ -6,7 +6,7 @@ use crate::relay_side;
 use crate::text::{Cuts, bytes};
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, JournalEntry};
 use weir_core::serving::{Conversation, Input, Opening, Outlet, Range, Relays, Write};
-use weir_model::Span;
+use weir_model::{CoflowId, Span};
 use weir_proto::data::{Status, checksum, frame_length};
 use weir_proto::relay::FlowKey;
 
@@ -58,7 +58,7 @@ impl Side {
         });
         for held in holds {
             let entry = BlockEntry {
-                coflow: COFLOW,
+                coflow: CoflowId(COFLOW),
                 block: held.name.to_owned(),
                 path: format!("/{}", held.name),
                 offset: 0,
@@ -72,11 +72,11 @@ impl Side {
             let place = entry.place();
             agent.handle_put(entry).unwrap();
             if fault == Fault::Changed {
-                agent.handle_changed(COFLOW, held.name, &place);
+                agent.handle_changed(CoflowId(COFLOW), held.name, &place);
             }
         }
         if fault == Fault::Ended {
-            agent.restore(JournalEntry::Ended(COFLOW));
+            agent.restore(JournalEntry::Ended(CoflowId(COFLOW)));
         }
         let relays = case
             .relays

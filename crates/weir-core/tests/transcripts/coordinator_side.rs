@@ -8,7 +8,7 @@ use weir_core::coordinator::{
     Coordinator, CoordinatorConfig, DeadlineMargin, HelloError, Output, RegisterError, SealError, SessionId,
     Tuning, Wire,
 };
-use weir_model::{Fabric, Rate, Span, Time};
+use weir_model::{CoflowId, Fabric, Rate, Span, Time};
 use weir_proto::v1;
 use weir_proto::v1::agent_event::Kind;
 
@@ -38,7 +38,7 @@ fn coordinator(policy: &str, process: u64) -> Coordinator {
         fabric: Fabric::big_switch(HOSTS, Rate::from_bytes_per_sec(CAPACITY)).unwrap(),
         joining: None,
         lease: Span::from_millis(1_000),
-        first_coflow: process * IDS + 1,
+        first_coflow: CoflowId(process * IDS + 1),
         coflow_lease: Span::from_millis(600_000),
         wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
         tuning: Tuning {
@@ -79,18 +79,24 @@ impl CoordinatorSide {
             "RegisterRequest" => match self.core.handle_register(now, decode(bytes)) {
                 Ok(coflow) => {
                     let lease_ms = self.core.lease_ms(coflow);
-                    self.reply(number, &v1::RegisterReply { coflow, lease_ms });
+                    self.reply(number, &v1::RegisterReply { coflow: coflow.0, lease_ms });
                 }
                 Err(RegisterError::TooMany) => self.refuse(number, "RESOURCE_EXHAUSTED"),
                 Err(RegisterError::Invalid(_)) => self.refuse(number, "INVALID_ARGUMENT"),
             },
-            "SealRequest" => match self.core.handle_seal(now, decode::<v1::SealRequest>(bytes).coflow) {
-                Ok(()) => self.reply(number, &v1::SealReply {}),
-                Err(SealError::Unknown(_)) => self.refuse(number, "NOT_FOUND"),
-                Err(SealError::NotYetKnown(_)) => self.refuse(number, "UNAVAILABLE"),
-            },
+            "SealRequest" => {
+                match self.core.handle_seal(now, CoflowId(decode::<v1::SealRequest>(bytes).coflow)) {
+                    Ok(()) => self.reply(number, &v1::SealReply {}),
+                    Err(SealError::Unknown(_)) => self.refuse(number, "NOT_FOUND"),
+                    Err(SealError::NotYetKnown(_)) => self.refuse(number, "UNAVAILABLE"),
+                }
+            }
             "UnregisterRequest" => {
-                self.core.handle_unregister(now, token, decode::<v1::UnregisterRequest>(bytes).coflow);
+                self.core.handle_unregister(
+                    now,
+                    token,
+                    CoflowId(decode::<v1::UnregisterRequest>(bytes).coflow),
+                );
             }
             "RenewRequest" => {
                 let reply = self.core.handle_renew(now, &decode(bytes));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use weir_core::receiver::{Link, Output, Receiver, ReceiverConfig, ReceiverError, RelaysOfHost};
 use weir_core::serving::Outlet;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 
 /// The number that the receiver draws for a way by relays.
 pub(crate) const MAPPER: u32 = 5;
@@ -17,7 +17,7 @@ pub(crate) const MAPPER: u32 = 5;
 /// The receiver of a case's get.
 pub(crate) fn receiver(case: &Case, block: &str, now: Time) -> Receiver {
     let config = ReceiverConfig {
-        coflow: COFLOW,
+        coflow: CoflowId(COFLOW),
         block: block.to_owned(),
         host: 3,
         group: 0,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::{Rc, Weak};
 use weir_core::agent::{BlockEntry, FileStamp, Place};
+use weir_model::CoflowId;
 use weir_net::{BlockFile, FrameChecksums, FrameRead};
 use weir_proto::data::{FRAME_BYTES, frame_count, frame_length};
 
@@ -21,7 +22,7 @@ const COPIES: usize = 6;
 const COPIED_BYTES: u64 = 16 << 10;
 
 /// A block of this name within this coflow.
-pub(super) type Key = (u64, String);
+pub(super) type Key = (CoflowId, String);
 
 /// An open block, as its readers share it.
 #[derive(Debug)]
@@ -255,7 +256,7 @@ impl Blocks {
     }
 
     /// The same for all blocks of coflows, from the first to the last.
-    pub(super) fn forget_coflows(&mut self, first: u64, last: u64) {
+    pub(super) fn forget_coflows(&mut self, first: CoflowId, last: CoflowId) {
         let from = self.0.range((first, String::new())..).map(|(key, _)| key);
         for key in from.take_while(|key| key.0 <= last).cloned().collect::<Vec<_>>() {
             self.0.remove(&key);

@@ -108,6 +108,7 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
     use weir_core::agent::FileStamp;
+    use weir_model::CoflowId;
 
     fn ms(millis: u64) -> Time {
         Time::from_millis(millis)
@@ -126,7 +127,7 @@ mod tests {
 
     fn block(path: &Path, stamp: FileStamp) -> BlockEntry {
         BlockEntry {
-            coflow: 1,
+            coflow: CoflowId(1),
             block: "b".to_owned(),
             path: path.to_str().unwrap().to_owned(),
             offset: 0,

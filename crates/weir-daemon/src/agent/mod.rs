@@ -34,7 +34,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError, StoreEntry, StoreError};
-use weir_model::{Rate, Span};
+use weir_model::{CoflowId, Rate, Span};
 use weir_net::{Address, Clock, Interface, Poller, Waker};
 use weir_proto::gather::Token;
 use weir_proto::host::Host;
@@ -169,13 +169,13 @@ const MAX_QUEUED_COMMANDS: usize = 4_096;
 pub(crate) enum Command {
     Put(Box<BlockEntry>, oneshot::Sender<Result<(), PutError>>),
     /// The files of a block.
-    Places(u64, String, oneshot::Sender<Vec<BlockEntry>>),
+    Places(CoflowId, String, oneshot::Sender<Vec<BlockEntry>>),
     /// A file of a block is not what was put any more.
-    PlaceGone(u64, String, Place),
+    PlaceGone(CoflowId, String, Place),
     /// An executor's files are to be served, or no longer.
     Attach(Box<StoreEntry>, oneshot::Sender<Result<(), StoreError>>),
     Detach(String, String, Token, oneshot::Sender<Result<(), StoreError>>),
-    HasEnded(u64, oneshot::Sender<bool>),
+    HasEnded(CoflowId, oneshot::Sender<bool>),
     Latencies(oneshot::Sender<Latencies>),
     Observe(oneshot::Sender<metrics::Said>),
     /// What became of a file that the coordinator asked for.

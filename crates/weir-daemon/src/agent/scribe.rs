@@ -301,7 +301,7 @@ mod tests {
     use super::super::Durability;
     use super::*;
     use weir_core::agent::{BlockEntry, GATHER};
-    use weir_model::Span;
+    use weir_model::{CoflowId, Span};
     use weir_net::Poller;
 
     fn ms(millis: u64) -> Time {
@@ -310,7 +310,7 @@ mod tests {
 
     fn put(name: &str) -> BlockEntry {
         BlockEntry {
-            coflow: 1,
+            coflow: CoflowId(1),
             block: name.to_owned(),
             path: format!("/{name}"),
             offset: 0,
@@ -333,13 +333,13 @@ mod tests {
     fn what_was_added_last_is_written_before_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let (mut scribe, _poller) = scribe(dir.path());
-        scribe.add(ms(0), vec![JournalEntry::Ended(1)]);
+        scribe.add(ms(0), vec![JournalEntry::Ended(CoflowId(1))]);
         scribe.begin(ms(5), |_| Vec::new());
-        scribe.add(ms(5), vec![JournalEntry::Ended(2)]);
+        scribe.add(ms(5), vec![JournalEntry::Ended(CoflowId(2))]);
         scribe.end();
         let mut heard = Vec::new();
         Journal::open(dir.path(), Durability::Process, |entry| heard.push(entry)).unwrap();
-        assert_eq!(heard, [JournalEntry::Ended(1), JournalEntry::Ended(2)]);
+        assert_eq!(heard, [JournalEntry::Ended(CoflowId(1)), JournalEntry::Ended(CoflowId(2))]);
     }
 
     #[test]
@@ -348,13 +348,13 @@ mod tests {
         let (mut scribe, poller) = scribe(dir.path());
         for round in 0..2_000 {
             let now = ms(10 * round);
-            scribe.add(now, vec![JournalEntry::Ended(round)]);
+            scribe.add(now, vec![JournalEntry::Ended(CoflowId(round))]);
             scribe.begin(now + GATHER, |_| Vec::new());
             let name = round.to_string();
             scribe.add(now + GATHER, vec![JournalEntry::Put(put(&name))]);
             let (reply, _answer) = oneshot::channel();
             scribe.add_put(WaitingPut {
-                coflow: 1,
+                coflow: CoflowId(1),
                 block: name.clone(),
                 place: put(&name).place(),
                 caller: reply,

@@ -16,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tonic::{Request, Response, Status};
 use weir_core::agent::{BlockEntry, PutError, StoreEntry, StoreError};
+use weir_model::CoflowId;
 use weir_net::{Address, Peer};
 use weir_proto::data::Identity;
 use weir_proto::gather::Token;
@@ -123,7 +124,7 @@ impl Service {
             if let Ok((place, true)) = looked.await {
                 tracing::warn!(
                     path = place.path,
-                    coflow = place.coflow,
+                    coflow = place.coflow.0,
                     "a block's file is not what was put"
                 );
                 let gone = Command::PlaceGone(place.coflow, place.block.clone(), place.place());
@@ -134,7 +135,7 @@ impl Service {
         any
     }
 
-    async fn has_ended(&self, coflow: u64) -> bool {
+    async fn has_ended(&self, coflow: CoflowId) -> bool {
         let (reply, answer) = oneshot::channel();
         self.commands.send(Command::HasEnded(coflow, reply)).await;
         answer.await.unwrap_or(false)
@@ -151,8 +152,8 @@ impl Service {
         let (path, stamp) = match places.file_of(&put).await {
             Ok(found) => found,
             // The file may be gone because its coflow is: then that is the reason to give.
-            Err(_) if self.has_ended(put.coflow).await => {
-                return Err(Status::invalid_argument(PutError::Ended(put.coflow).to_string()));
+            Err(_) if self.has_ended(CoflowId(put.coflow)).await => {
+                return Err(Status::invalid_argument(PutError::Ended(CoflowId(put.coflow)).to_string()));
             }
             Err(status) => return Err(status),
         };
@@ -161,7 +162,7 @@ impl Service {
             .into_string()
             .map_err(|_| Status::invalid_argument("a path must be UTF-8"))?;
         let entry = BlockEntry {
-            coflow: put.coflow,
+            coflow: CoflowId(put.coflow),
             block: put.block,
             path,
             offset: put.offset,
@@ -298,7 +299,7 @@ impl Agent for Service {
             first_bytes: latencies
                 .first_bytes
                 .into_iter()
-                .map(|(coflow, at)| v1::FirstByte { coflow, at_ns: at.nanos() })
+                .map(|(coflow, at)| v1::FirstByte { coflow: coflow.0, at_ns: at.nanos() })
                 .collect(),
             replan_us: latencies.replan_us.into(),
             coordinator: self.coordinator.clone(),

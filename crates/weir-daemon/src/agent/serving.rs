@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use weir_core::agent::{OpenedGather, Pacing, Place};
 use weir_core::serving::Opening;
+use weir_model::CoflowId;
 use weir_net::FrameRead;
 use weir_proto::data::{Request, Status};
 use weir_proto::gather::GatherRequest;
@@ -121,7 +122,7 @@ impl Running {
                 self.give_up_opening(token, flow, Status::Busy);
             }
             Err(error) if !is_of_the_file(&error) => {
-                tracing::warn!(path = block.path, coflow = block.coflow, %error, "a block's file cannot be opened now");
+                tracing::warn!(path = block.path, coflow = block.coflow.0, %error, "a block's file cannot be opened now");
                 self.give_up_opening(token, flow, Status::Unreadable);
             }
             changed => {
@@ -129,7 +130,7 @@ impl Running {
                     changed.err().map_or_else(|| "it was changed".to_owned(), |error| error.to_string());
                 tracing::warn!(
                     path = block.path,
-                    coflow = block.coflow,
+                    coflow = block.coflow.0,
                     error,
                     "a block's file is not what was put"
                 );
@@ -209,7 +210,7 @@ impl Running {
             Ok((found, OpenedGather { flow, block })) => {
                 self.gathers.note(Ok(()));
                 let identity = found.gathered.identity;
-                let served = self.blocks.gathered((request.coflow, block), found);
+                let served = self.blocks.gathered((CoflowId(request.coflow), block), found);
                 self.by_flow.insert(flow, token);
                 connection.serve(now, (flow, request.offset), identity, served, None);
                 self.answer_soon(token);
@@ -242,7 +243,7 @@ impl Running {
         let Some(served) = self.connections.get(&token).and_then(Connection::block) else { return };
         let (coflow, block) = &served.key;
         tracing::warn!(
-            coflow,
+            coflow = coflow.0,
             block,
             frame,
             path = served.place.path,
@@ -263,7 +264,7 @@ impl Running {
         let changed = match &result {
             Ok(read) => !known.note(frame, read.checksum),
             Err(error) => {
-                tracing::warn!(coflow = key.0, block = key.1, %error, "a block's file cannot be read now");
+                tracing::warn!(coflow = key.0.0, block = key.1, %error, "a block's file cannot be read now");
                 error.kind() == io::ErrorKind::UnexpectedEof
             }
         };
@@ -271,7 +272,7 @@ impl Running {
         let read = result.ok().filter(|_| sound);
         let waiting = served.map(|served| served.settle(frame, read)).unwrap_or_default();
         if changed {
-            tracing::warn!(coflow = key.0, block = key.1, "the file of a block changed while it was read");
+            tracing::warn!(coflow = key.0.0, block = key.1, "the file of a block changed while it was read");
             self.agent.handle_changed(key.0, &key.1, place);
         }
         let now = self.clock.now();

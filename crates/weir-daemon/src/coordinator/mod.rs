@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 pub use weir_core::coordinator::{Change, DeadlineMargin, Joining, KnownHost, Tuning, Wire};
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, OfferError, Output, SessionId, first_coflow};
-use weir_model::{Fabric, Span, Time};
+use weir_model::{CoflowId, Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
 use weir_policy::Chosen;
 use weir_proto::v1::coordinator_server::CoordinatorServer;
@@ -233,7 +233,10 @@ impl Owner {
         match event {
             Event::Register(request, reply) => {
                 let registered = self.core.handle_register(now, request);
-                let told = |coflow| v1::RegisterReply { coflow, lease_ms: self.core.lease_ms(coflow) };
+                let told = |coflow: CoflowId| v1::RegisterReply {
+                    coflow: coflow.0,
+                    lease_ms: self.core.lease_ms(coflow),
+                };
                 let _ = reply.send(registered.map(told));
             }
             Event::Change(change, done) => {
@@ -377,7 +380,10 @@ impl Owner {
                 }
             }
             Output::Expired(coflow) => {
-                tracing::warn!(coflow, "ended: nobody cared for the coflow for as long as its lease");
+                tracing::warn!(
+                    coflow = coflow.0,
+                    "ended: nobody cared for the coflow for as long as its lease"
+                );
             }
             Output::Unregistered(unregistered) => {
                 if let Some(Caller::Ending(reply)) = self.callers.remove(&unregistered.token) {

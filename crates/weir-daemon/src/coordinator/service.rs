@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status, Streaming};
 use weir_core::coordinator::{
     Change, ForgetError, HelloError, Observed, OfferError, RegisterError, SealError, SessionId,
 };
+use weir_model::CoflowId;
 use weir_proto::v1::coordinator_server;
 use weir_proto::{Message as _, limits, v1};
 
@@ -29,14 +30,14 @@ pub(super) enum Event {
     Change(Box<Change>, oneshot::Sender<()>),
     Forget(v1::ForgetRequest, oneshot::Sender<Result<String, ForgetError>>),
     Drain(u64, v1::DrainRequest, oneshot::Sender<Result<v1::DrainReply, String>>),
-    Seal(u64, oneshot::Sender<Result<(), SealError>>),
+    Seal(CoflowId, oneshot::Sender<Result<(), SealError>>),
     /// With a number of its own, before the coflow.
-    Unregister(u64, u64, oneshot::Sender<Option<v1::CoflowRecord>>),
+    Unregister(u64, CoflowId, oneshot::Sender<Option<v1::CoflowRecord>>),
     /// With a number of its own, under which it may be given up.
     Locate(u64, v1::LocateRequest, Locating),
     AwaitAdmission(u64, v1::AdmissionRequest, oneshot::Sender<v1::AdmissionReply>),
     /// Of one coflow, or of everything (0).
-    Status(u64, oneshot::Sender<v1::StatusReply>),
+    Status(CoflowId, oneshot::Sender<v1::StatusReply>),
     /// With a number of its own.
     Offer(u64, v1::OfferRequest, oneshot::Sender<Result<u64, OfferError>>),
     ListBlocks(v1::ListBlocksRequest, oneshot::Sender<v1::ListBlocksReply>),
@@ -174,7 +175,7 @@ impl coordinator_server::Coordinator for Service {
     }
 
     async fn seal(&self, request: Request<v1::SealRequest>) -> Result<Response<v1::SealReply>, Status> {
-        let coflow = request.into_inner().coflow;
+        let coflow = CoflowId(request.into_inner().coflow);
         match self.ask(|reply| Event::Seal(coflow, reply)).await? {
             Ok(()) => Ok(Response::new(v1::SealReply {})),
             Err(error @ SealError::Unknown(_)) => Err(Status::not_found(error.to_string())),
@@ -186,7 +187,7 @@ impl coordinator_server::Coordinator for Service {
         &self,
         request: Request<v1::UnregisterRequest>,
     ) -> Result<Response<v1::UnregisterReply>, Status> {
-        let coflow = request.into_inner().coflow;
+        let coflow = CoflowId(request.into_inner().coflow);
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let record = self.ask(|reply| Event::Unregister(token, coflow, reply)).await?;
         Ok(Response::new(v1::UnregisterReply { record }))
@@ -264,7 +265,7 @@ impl coordinator_server::Coordinator for Service {
     }
 
     async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        let coflow = request.into_inner().coflow;
+        let coflow = CoflowId(request.into_inner().coflow);
         let place = self.status_calls.acquire().await;
         let _place = place.map_err(|_| Status::unavailable("the coordinator is shutting down"))?;
         Ok(Response::new(self.ask(|reply| Event::Status(coflow, reply)).await?))

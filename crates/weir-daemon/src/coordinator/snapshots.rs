@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::v1;
 
 /// Between two snapshots so many times as long passes as one takes, with which its answers are encoded too.
@@ -15,19 +15,19 @@ const PAUSE_PER_SNAPSHOT: u64 = 20;
 #[derive(Debug, Default)]
 pub(super) struct Snapshots {
     /// With the coflow that each asks for; 0: for everything.
-    asking: Vec<(u64, oneshot::Sender<v1::StatusReply>)>,
+    asking: Vec<(CoflowId, oneshot::Sender<v1::StatusReply>)>,
     /// The next one is made no sooner.
     not_before: Time,
 }
 
 impl Snapshots {
-    pub(super) fn ask(&mut self, coflow: u64, reply: oneshot::Sender<v1::StatusReply>) {
+    pub(super) fn ask(&mut self, coflow: CoflowId, reply: oneshot::Sender<v1::StatusReply>) {
         self.asking.retain(|(_, reply)| !reply.is_closed());
         self.asking.push((coflow, reply));
     }
 
     /// What is to be in the next one.
-    pub(super) fn asked(&self) -> BTreeSet<u64> {
+    pub(super) fn asked(&self) -> BTreeSet<CoflowId> {
         self.asking.iter().map(|(coflow, _)| *coflow).collect()
     }
 
@@ -37,7 +37,7 @@ impl Snapshots {
     }
 
     /// Answers all with what was made until `now`, in so much time.
-    pub(super) fn answer(&mut self, made: &BTreeMap<u64, v1::StatusReply>, now: Time, taken: Span) {
+    pub(super) fn answer(&mut self, made: &BTreeMap<CoflowId, v1::StatusReply>, now: Time, taken: Span) {
         self.not_before = now + Span::from_nanos(taken.nanos().saturating_mul(PAUSE_PER_SNAPSHOT));
         for (coflow, reply) in self.asking.drain(..) {
             if let Some(snapshot) = made.get(&coflow) {
@@ -56,19 +56,19 @@ mod tests {
         let mut snapshots = Snapshots::default();
         assert_eq!(snapshots.next_due(), None, "nobody asked");
         let (mut replies, mut answers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
-        replies.drain(..).for_each(|reply| snapshots.ask(0, reply));
+        replies.drain(..).for_each(|reply| snapshots.ask(CoflowId(0), reply));
         let now = Time::from_millis(1_000);
         assert!(snapshots.next_due().unwrap() <= now);
         let snapshot = v1::StatusReply { epoch: 7, ..v1::StatusReply::default() };
-        snapshots.answer(&BTreeMap::from([(0, snapshot)]), now, Span::from_millis(10));
+        snapshots.answer(&BTreeMap::from([(CoflowId(0), snapshot)]), now, Span::from_millis(10));
         assert!(answers.iter_mut().all(|answer| answer.try_recv().unwrap().epoch == 7));
         let (reply, gone) = oneshot::channel();
-        snapshots.ask(0, reply);
+        snapshots.ask(CoflowId(0), reply);
         assert_eq!(snapshots.next_due(), Some(Time::from_millis(1_200)));
         // Who gave up is not answered, nor a reason to make one.
         drop(gone);
         let (reply, _waits) = oneshot::channel();
-        snapshots.ask(5, reply);
-        assert_eq!(snapshots.asked(), BTreeSet::from([5]));
+        snapshots.ask(CoflowId(5), reply);
+        assert_eq!(snapshots.asked(), BTreeSet::from([CoflowId(5)]));
     }
 }

@@ -4,7 +4,7 @@ use super::system::{Event, System, host_of, session_of};
 use std::time::Instant;
 use weir_core::agent::{BlockEntry, Crowd, Output as AgentOutput, Pacing};
 use weir_core::coordinator::{Answer, Output};
-use weir_model::{CoflowSpec, FlowSpec, Span, Time};
+use weir_model::{CoflowId, CoflowSpec, FlowSpec, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::{Message, v1};
 
@@ -29,7 +29,7 @@ pub(super) struct Job {
     weight: f64,
     /// Number of the first of its gets.
     first_get: usize,
-    coflow: Option<u64>,
+    coflow: Option<CoflowId>,
     /// Receivers that do not have all.
     left: usize,
     pub(super) cct: Span,
@@ -78,7 +78,7 @@ impl System<'_> {
             Call::Locate { job } => self.locate(job),
             Call::Renew { job } => {
                 if let Some(coflow) = self.jobs[job].coflow.filter(|_| self.jobs[job].left > 0) {
-                    let renewed = self.core.handle_renew(now, &v1::RenewRequest { coflows: vec![coflow] });
+                    let renewed = self.core.handle_renew(now, &v1::RenewRequest { coflows: vec![coflow.0] });
                     if !renewed.ended.is_empty() {
                         self.wrong = Some(format!("coflow {job} has ended, and its driver lives"));
                     }
@@ -111,7 +111,7 @@ impl System<'_> {
     }
 
     /// The tasks of a coflow put their blocks.
-    pub(super) fn registered(&mut self, number: usize, coflow: u64) {
+    pub(super) fn registered(&mut self, number: usize, coflow: CoflowId) {
         let job = &mut self.jobs[number];
         job.coflow = Some(coflow);
         for (index, flow) in job.flows.iter().enumerate() {
@@ -146,7 +146,7 @@ impl System<'_> {
         self.done.calls += job.flows.len() as u64 - 1;
         for (index, flow) in job.flows.iter().enumerate() {
             let request = v1::LocateRequest {
-                coflow,
+                coflow: coflow.0,
                 block: block_name(index),
                 wait_ms: LOCATE_WAIT_MS,
                 host: flow.destination.0,
@@ -205,7 +205,7 @@ impl System<'_> {
         let job = &self.jobs[job];
         let (flow, began) = (&job.flows[index], Instant::now());
         let request = Request {
-            coflow: job.coflow.unwrap_or_default(),
+            coflow: job.coflow.unwrap_or_default().0,
             offset: 0,
             destination: flow.destination.0,
             group: flow.group,

@@ -12,7 +12,7 @@ use weir_core::agent::{Agent, AgentConfig};
 use weir_core::coordinator::{
     Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Tuning, Wire, first_coflow,
 };
-use weir_model::{CoflowSpec, Fabric, Span, Time};
+use weir_model::{CoflowId, CoflowSpec, Fabric, Span, Time};
 use weir_proto::v1;
 
 /// Clocks show the time of day.
@@ -48,7 +48,7 @@ pub(super) enum Event {
     },
     Registered {
         job: usize,
-        coflow: u64,
+        coflow: CoflowId,
     },
     Begin {
         job: usize,

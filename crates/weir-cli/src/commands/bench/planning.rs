@@ -11,7 +11,7 @@ use std::time::Instant;
 use weir_core::coordinator::{
     Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire,
 };
-use weir_model::{Fabric, Rate, Span, Time};
+use weir_model::{CoflowId, Fabric, Rate, Span, Time};
 use weir_policy::Chosen;
 use weir_proto::v1;
 
@@ -54,7 +54,7 @@ struct Cluster {
     coordinator: Coordinator,
     agents: Vec<PlayedAgent>,
     load: Load,
-    live: VecDeque<u64>,
+    live: VecDeque<CoflowId>,
 }
 
 fn session(host: usize) -> SessionId {
@@ -69,7 +69,7 @@ impl Cluster {
             fabric,
             joining: None,
             lease: Span::from_millis(1000),
-            first_coflow: 1,
+            first_coflow: CoflowId(1),
             wire: Wire { bytes_per_byte: 1.0, headroom: 1.0 },
             tuning: Tuning {
                 bypass: Span::ZERO,
@@ -111,7 +111,7 @@ impl Cluster {
         let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
         let coflow = self.coordinator.handle_register(self.now, request)?;
         for LoadFlow { source, destination, bytes } in flows {
-            let opened = self.agents[source as usize].open(self.now, coflow, destination, bytes);
+            let opened = self.agents[source as usize].open(self.now, coflow.0, destination, bytes);
             self.tell(source as usize, vec![opened]);
         }
         self.live.push_back(coflow);

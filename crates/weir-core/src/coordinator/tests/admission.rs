@@ -10,7 +10,7 @@ fn deadlines(margin: DeadlineMargin) -> Pair {
 }
 
 /// A coflow of so many flows that is due so long after its first get.
-fn register(pair: &mut Pair, flows: u64, deadline_ms: u64, stop_if_refused: bool) -> u64 {
+fn register(pair: &mut Pair, flows: u64, deadline_ms: u64, stop_if_refused: bool) -> CoflowId {
     let options = v1::CoflowOptions { flows, deadline_ms, stop_if_refused, ..v1::CoflowOptions::default() };
     let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
     let coflow = pair.coordinator.handle_register(pair.now, request).unwrap();
@@ -18,8 +18,8 @@ fn register(pair: &mut Pair, flows: u64, deadline_ms: u64, stop_if_refused: bool
     coflow
 }
 
-fn admission(pair: &mut Pair, coflow: u64, wait_ms: u64) -> Option<(Admission, String)> {
-    pair.coordinator.handle_await_admission(pair.now, 7, &v1::AdmissionRequest { coflow, wait_ms });
+fn admission(pair: &mut Pair, coflow: CoflowId, wait_ms: u64) -> Option<(Admission, String)> {
+    pair.coordinator.handle_await_admission(pair.now, 7, &v1::AdmissionRequest { coflow: coflow.0, wait_ms });
     decided(pair)
 }
 
@@ -29,9 +29,9 @@ fn decided(pair: &mut Pair) -> Option<(Admission, String)> {
     Some((decision.reply.admission(), decision.reply.reason))
 }
 
-fn status(pair: &mut Pair, coflow: u64) -> v1::CoflowStatus {
+fn status(pair: &mut Pair, coflow: CoflowId) -> v1::CoflowStatus {
     let status = pair.coordinator.status(pair.now);
-    status.coflows.into_iter().find(|row| row.coflow == coflow).unwrap()
+    status.coflows.into_iter().find(|row| row.coflow == coflow.0).unwrap()
 }
 
 #[test]
@@ -61,8 +61,12 @@ fn a_coflow_that_cannot_meet_its_deadline_moves_at_tcps_share_and_its_driver_hea
 fn a_refused_coflow_stops_if_its_driver_wants_so_and_no_receiver_waits() {
     let mut pair = deadlines(DeadlineMargin::NONE);
     let coflow = register(&mut pair, 1, 1000, true);
-    let locate =
-        |block: &str| v1::LocateRequest { coflow, block: block.to_owned(), wait_ms: 60_000, host: 2 };
+    let locate = |block: &str| v1::LocateRequest {
+        coflow: coflow.0,
+        block: block.to_owned(),
+        wait_ms: 60_000,
+        host: 2,
+    };
     pair.coordinator.handle_locate(pair.now, 1, locate("never"));
     assert_eq!(pair.coordinator.poll_answer(), None);
     let flow = pair.open(coflow, "a", 1_200_000, 0, 1);

@@ -3,14 +3,14 @@
 use super::*;
 
 impl Pair {
-    fn stage(&mut self, parents: &[u64], tail_transfer_ms: u64) -> u64 {
+    fn stage(&mut self, parents: &[CoflowId], tail_transfer_ms: u64) -> CoflowId {
         self.stage_of(0, parents, tail_transfer_ms)
     }
 
-    fn stage_of(&mut self, job: u64, parents: &[u64], tail_transfer_ms: u64) -> u64 {
+    fn stage_of(&mut self, job: u64, parents: &[CoflowId], tail_transfer_ms: u64) -> CoflowId {
         let options = v1::CoflowOptions {
             flows: 1,
-            parents: parents.to_vec(),
+            parents: parents.iter().map(|parent| parent.0).collect(),
             job,
             tail_us: tail_transfer_ms * 1000,
             tail_transfer_us: tail_transfer_ms * 1000,
@@ -92,7 +92,7 @@ fn coflows_without_a_common_ancestor_are_of_one_job_if_their_driver_says_so() {
     for (same, first_goes) in [(false, true), (true, false)] {
         let mut pair = Pair::under(config(2, 1), "varys-critical-path");
         let small = pair.stage(&[], 0);
-        let long = pair.stage_of(if same { small } else { 0 }, &[], 5000);
+        let long = pair.stage_of(if same { small.0 } else { 0 }, &[], 5000);
         let first = pair.open(small, "small", 2_000_000, 0, 1);
         let second = pair.open(long, "long", 1_000_000, 0, 1);
         assert_rate(pair.rate(0, first), if first_goes { CAPACITY } else { 0.0 });

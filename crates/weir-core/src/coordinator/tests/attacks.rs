@@ -34,7 +34,7 @@ fn a_resumed_get_is_refused_by_a_holder_of_other_bytes() {
     pair.agents[1].handle_put(of(2)).unwrap();
     pair.settle();
     let ask = |identity, offset| Request {
-        coflow,
+        coflow: coflow.0,
         offset,
         destination: 2,
         group: 0,
@@ -50,7 +50,7 @@ fn a_resumed_get_is_refused_by_a_holder_of_other_bytes() {
     );
     assert!(pair.agents[0].handle_request(now, &ask(identity(1), 262_144)).is_ok());
     // The coordinator says which bytes each holder has.
-    let request = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 0, host: 2 };
+    let request = v1::LocateRequest { coflow: coflow.0, block: "b".to_owned(), wait_ms: 0, host: 2 };
     pair.coordinator.handle_locate(now, 1, request);
     let holders = pair.coordinator.poll_answer().unwrap().reply.holders;
     let identities: Vec<_> =
@@ -111,8 +111,8 @@ fn a_coflow_whose_driver_died_ends_when_its_lease_does_and_its_blocks_go() {
     pair.settle();
     for _ in 0..3 {
         pair.wait(4_000);
-        let reply = pair.coordinator.handle_renew(pair.now, &v1::RenewRequest { coflows: vec![alive, own] });
-        assert!(reply.ended.is_empty());
+        let renewal = v1::RenewRequest { coflows: vec![alive.0, own.0] };
+        assert!(pair.coordinator.handle_renew(pair.now, &renewal).ended.is_empty());
     }
     // 12 s without a sign of life, beside one that was renewed and one with a lease of a minute.
     assert_eq!(pair.coordinator.poll_expired(), Some(dead));
@@ -121,8 +121,8 @@ fn a_coflow_whose_driver_died_ends_when_its_lease_does_and_its_blocks_go() {
     assert_eq!(pair.agents[0].poll_discard(), Some(format!("/spool/{dead}")));
     assert_eq!(pair.agents[0].poll_discard(), None);
     let reply =
-        pair.coordinator.handle_renew(pair.now, &v1::RenewRequest { coflows: vec![alive, dead, 999] });
-    assert_eq!(reply.ended, [dead, 999]);
+        pair.coordinator.handle_renew(pair.now, &v1::RenewRequest { coflows: vec![alive.0, dead.0, 999] });
+    assert_eq!(reply.ended, [dead.0, 999]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_coflow_does_not_end_while_it_moves_or_somebody_waits_for_it() {
     let mut pair = Pair::with(CoordinatorConfig { coflow_lease: Span::from_millis(1_000), ..config(2, 1) });
     let (moves, waited) = (pair.register(1), pair.register(1));
     pair.open(moves, "b", 1_000_000, 0, 1);
-    let request = v1::LocateRequest { coflow: waited, block: "later".to_owned(), wait_ms: 8_000, host: 1 };
+    let request = v1::LocateRequest { coflow: waited.0, block: "later".to_owned(), wait_ms: 8_000, host: 1 };
     pair.coordinator.handle_locate(pair.now, 1, request);
     for _ in 0..7 {
         pair.wait(1_000);
@@ -148,15 +148,15 @@ fn a_coflow_does_not_end_while_it_moves_or_somebody_waits_for_it() {
 fn ids_that_were_never_given_are_refused_in_every_call_and_message() {
     let mut pair = Pair::new(2);
     let given = pair.register(0);
-    for never in [given + 1, IDS_AT_ONCE, IDS_AT_ONCE - 1] {
+    for never in [given.0 + 1, IDS_AT_ONCE, IDS_AT_ONCE - 1].map(CoflowId) {
         assert_eq!(pair.unregister(never), None);
         pair.coordinator.handle_seal(pair.now, never).unwrap_err();
-        let request = v1::LocateRequest { coflow: never, block: "b".to_owned(), wait_ms: 5_000, host: 1 };
+        let request = v1::LocateRequest { coflow: never.0, block: "b".to_owned(), wait_ms: 5_000, host: 1 };
         pair.coordinator.handle_locate(pair.now, 7, request);
         assert!(pair.coordinator.poll_answer().unwrap().reply.ended, "nobody waits for what never comes");
-        let note = v1::CoflowNote { coflow: never, ..v1::CoflowNote::default() };
-        let block = v1::BlockAdded { coflow: never, block: "b".to_owned(), ..v1::BlockAdded::default() };
-        let flow = v1::FlowOpened { flow: 1, coflow: never, destination: 1, ..v1::FlowOpened::default() };
+        let note = v1::CoflowNote { coflow: never.0, ..v1::CoflowNote::default() };
+        let block = v1::BlockAdded { coflow: never.0, block: "b".to_owned(), ..v1::BlockAdded::default() };
+        let flow = v1::FlowOpened { flow: 1, coflow: never.0, destination: 1, ..v1::FlowOpened::default() };
         let hello = v1::Hello {
             version: 1,
             coflows: vec![note],
@@ -168,7 +168,7 @@ fn ids_that_were_never_given_are_refused_in_every_call_and_message() {
         assert!(pair.coordinator.coflows.keys().eq([&given]));
     }
     // What was named is given to nobody.
-    assert_eq!(pair.register(0), given + 2);
+    assert_eq!(pair.register(0), CoflowId(given.0 + 2));
 }
 
 // Finding 3.
@@ -206,8 +206,8 @@ fn the_largest_ids_crash_nobody_and_the_next_ids_go_on() {
         let request =
             v1::LocateRequest { coflow: huge, block: "c".to_owned(), wait_ms: u64::MAX, host: u32::MAX };
         pair.coordinator.handle_locate(pair.now, 1, request);
-        pair.unregister(huge);
-        pair.agents[0].handle_put(block_of_size(huge, 5)).unwrap();
+        pair.unregister(CoflowId(huge));
+        pair.agents[0].handle_put(block_of_size(CoflowId(huge), 5)).unwrap();
         let ended = v1::CoflowsEnded {
             ranges: vec![v1::IdRange { first: huge, last: u64::MAX }, v1::IdRange { first: 5, last: 1 }],
         };
@@ -218,12 +218,12 @@ fn the_largest_ids_crash_nobody_and_the_next_ids_go_on() {
             kind: Some(v1::coordinator_message::Kind::CoflowsEnded(ended)),
         };
         pair.agents[0].handle_coordinator(pair.now, message);
-        assert!(pair.agents[0].has_ended(huge));
+        assert!(pair.agents[0].has_ended(CoflowId(huge)));
     }
-    assert_eq!(pair.register(0), first + 1);
+    assert_eq!(pair.register(0), CoflowId(first.0 + 1));
 }
 
-fn block_of_size(coflow: u64, size: u64) -> BlockEntry {
+fn block_of_size(coflow: CoflowId, size: u64) -> BlockEntry {
     block(coflow, "x", size)
 }
 
@@ -334,7 +334,7 @@ fn coflows_that_ended_while_a_host_was_away_stay_ended_however_many_there_are() 
     for _ in 0..120_000 {
         let id = pair.coordinator.handle_register(pair.now, v1::RegisterRequest::default()).unwrap();
         pair.coordinator.handle_unregister(pair.now, 1, id);
-        if id.is_multiple_of(1000) {
+        if id.0.is_multiple_of(1000) {
             pair.settle();
         }
         while pair.coordinator.poll_unregistered().is_some() {}
@@ -347,28 +347,28 @@ fn coflows_that_ended_while_a_host_was_away_stay_ended_however_many_there_are() 
     assert_eq!(pair.coordinator.ended.range_count(), 1);
     // And a coordinator that begins anew hears of all of it.
     restart(&mut pair, 1 << 40);
-    assert!(pair.coordinator.has_ended(coflow) && pair.coordinator.has_ended(coflow + 120_000));
+    assert!(pair.coordinator.has_ended(coflow) && pair.coordinator.has_ended(CoflowId(coflow.0 + 120_000)));
 }
 
 // Finding 10.
 #[test]
 fn a_clock_that_steps_back_between_two_coordinators_ends_no_unregister() {
-    let mut pair = Pair::with(config(2, first_coflow(2_000_000, 3)));
+    let mut pair = Pair::with(config(2, first_coflow(2_000_000, 3).0));
     let coflow = pair.register(0);
     pair.agents[0].handle_put(block(coflow, "b", 5)).unwrap();
     pair.settle();
     // The new process believes that it is earlier, and gives smaller ids.
-    restart(&mut pair, first_coflow(1_000_000, 3));
+    restart(&mut pair, first_coflow(1_000_000, 3).0);
     let other = pair.register(0);
     assert!(other < coflow);
     assert!(pair.unregister(coflow).is_some());
     assert!(pair.agents[0].has_ended(coflow) && !pair.agents[0].has_ended(other));
     // A clock that stands still: sixteen processes of one millisecond still differ.
-    let starts: std::collections::BTreeSet<u64> =
+    let starts: std::collections::BTreeSet<_> =
         (0..16).map(|random| first_coflow(1_000_000, random)).collect();
     assert_eq!(starts.len(), 16);
-    assert!(starts.iter().zip(starts.iter().skip(1)).all(|(one, next)| next - one >= IDS_AT_ONCE));
-    assert!(first_coflow(u64::MAX, u64::MAX) < 1 << 63);
+    assert!(starts.iter().zip(starts.iter().skip(1)).all(|(one, next)| next.0 - one.0 >= IDS_AT_ONCE));
+    assert!(first_coflow(u64::MAX, u64::MAX) < CoflowId(1 << 63));
 }
 
 #[test]
@@ -376,10 +376,10 @@ fn an_agent_that_lies_about_ends_ends_no_coflow_of_this_process() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(0);
     let ended_ranges = vec![v1::IdRange { first: 0, last: u64::MAX }];
-    let hello = v1::Hello { version: 1, ended: vec![coflow], ended_ranges, ..v1::Hello::default() };
+    let hello = v1::Hello { version: 1, ended: vec![coflow.0], ended_ranges, ..v1::Hello::default() };
     pair.coordinator.handle_hello(pair.now, SessionId(9), hello).unwrap();
     assert!(pair.coordinator.coflows.contains_key(&coflow));
-    assert_eq!(pair.register(0), coflow + 1);
+    assert_eq!(pair.register(0), CoflowId(coflow.0 + 1));
     assert!(pair.unregister(coflow).is_some());
 }
 
@@ -389,18 +389,18 @@ fn ends_of_more_foreign_coflows_than_are_remembered_end_none_that_lives() {
     let (live, ended) = (pair.register(0), pair.register(0));
     pair.unregister(ended);
     // Below and above those of this process, with a gap behind each. The bound is at 200,000.
-    let far = pair.coordinator.config.first_coflow + (1 << 40);
+    let far = CoflowId(pair.coordinator.config.first_coflow.0 + (1 << 40));
     for id in 0..limits::MAX_ENDED_RANGES as u64 + 5 {
-        pair.coordinator.handle_unregister(pair.now, 2, far + 2 * id);
+        pair.coordinator.handle_unregister(pair.now, 2, CoflowId(far.0 + 2 * id));
         _ = pair.coordinator.poll_unregistered();
     }
     assert!(pair.coordinator.coflows.contains_key(&live));
     assert!(!pair.coordinator.has_ended(live) && pair.coordinator.has_ended(ended));
     // Nobody told of any of them, so that they push out no other end: what comes beyond the bound is not remembered.
-    assert!(pair.coordinator.has_ended(far) && !pair.coordinator.has_ended(far + 400_000));
+    assert!(pair.coordinator.has_ended(far) && !pair.coordinator.has_ended(CoflowId(far.0 + 400_000)));
     // An agent hears of more ends than it remembers, and takes none for the end of what lives.
     pair.wait(1000);
-    assert!(!pair.agents[0].has_ended(live) && !pair.agents[0].has_ended(far + 1));
+    assert!(!pair.agents[0].has_ended(live) && !pair.agents[0].has_ended(CoflowId(far.0 + 1)));
     pair.open(live, "a", 1000, 0, 1);
     assert_eq!(pair.coordinator.status(pair.now).coflows.len(), 1);
 }
@@ -549,7 +549,7 @@ fn a_block_without_bytes_is_a_flow_that_is_complete_at_once() {
     pair.agents[0].handle_closed(flow, true);
     pair.settle();
     let record = &pair.coordinator.status(pair.now).completed[0];
-    assert_eq!((record.coflow, record.flows, record.bytes), (coflow, 1, 0));
+    assert_eq!((record.coflow, record.flows, record.bytes), (coflow.0, 1, 0));
 }
 
 // Finding 20.
@@ -562,7 +562,7 @@ fn a_block_whose_file_changed_is_not_located_any_more_and_may_be_put_again() {
     let place = block(coflow, "b", 5).place();
     assert!(!pair.agents[0].handle_changed(coflow, "b", &place), "it was its only file");
     pair.settle();
-    let request = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 0, host: 1 };
+    let request = v1::LocateRequest { coflow: coflow.0, block: "b".to_owned(), wait_ms: 0, host: 1 };
     pair.coordinator.handle_locate(pair.now, 1, request);
     assert_eq!(pair.coordinator.poll_answer().unwrap().reply.holders, []);
     assert_eq!(pair.coordinator.status(pair.now).agents[0].blocks, 0);
@@ -592,9 +592,9 @@ fn a_spooled_file_has_one_owner() {
 // Finding 13.
 #[test]
 fn a_block_beyond_the_bound_is_refused_with_a_reason() {
-    let mut pair = Pair::new(2);
-    let error = pair.agents[0].handle_put(block(1 << 50, "b", limits::MAX_BLOCK_BYTES + 1)).unwrap_err();
+    let mut agent = Pair::new(2).agents.remove(0);
+    let error = agent.handle_put(block(CoflowId(1 << 50), "b", limits::MAX_BLOCK_BYTES + 1)).unwrap_err();
     assert!(error.to_string().contains("8796093022208"), "{error}");
-    let odd = BlockEntry { frame_checksums: vec![1, 2], ..block(1 << 50, "b", 5) };
-    assert!(pair.agents[0].handle_put(odd).unwrap_err().to_string().contains("2 checksums for a block of 1"));
+    let odd = BlockEntry { frame_checksums: vec![1, 2], ..block(CoflowId(1 << 50), "b", 5) };
+    assert!(agent.handle_put(odd).unwrap_err().to_string().contains("2 checksums for a block of 1"));
 }

@@ -41,5 +41,5 @@ fn a_call_is_answered_by_an_output_once_all_agents_have_settled() {
     pair.settle();
     let outputs: Vec<Output> = std::iter::from_fn(|| pair.coordinator.poll_output()).collect();
     let [Output::Unregistered(ended)] = &outputs[..] else { panic!("{outputs:?}") };
-    assert_eq!((ended.token, ended.record.as_ref().map(|record| record.coflow)), (7, Some(coflow)));
+    assert_eq!((ended.token, ended.record.as_ref().map(|record| record.coflow)), (7, Some(coflow.0)));
 }

@@ -45,7 +45,7 @@ fn a_restarted_coordinator_learns_from_its_agents_what_has_ended() {
     pair.restart_coordinator(1_000);
     pair.connect_all();
     assert_eq!(pair.coordinator.status(pair.now).coflows.len(), 0);
-    let locate = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 60_000, host: 1 };
+    let locate = v1::LocateRequest { coflow: coflow.0, block: "b".to_owned(), wait_ms: 60_000, host: 1 };
     pair.coordinator.handle_locate(pair.now, 1, locate);
     assert!(pair.coordinator.poll_answer().unwrap().reply.ended);
 }
@@ -74,7 +74,7 @@ fn sealing_what_no_agent_has_told_of_yet_may_be_tried_again() {
     pair.restart_coordinator(1_000);
     let now = pair.now;
     assert_eq!(pair.coordinator.handle_seal(now, coflow), Err(SealError::NotYetKnown(coflow)));
-    assert_eq!(pair.coordinator.handle_seal(now, 1_000), Err(SealError::Unknown(1_000)));
+    assert_eq!(pair.coordinator.handle_seal(now, CoflowId(1_000)), Err(SealError::Unknown(CoflowId(1_000))));
     pair.connect_all();
     assert_eq!(pair.coordinator.handle_seal(now, coflow), Ok(()));
 }
@@ -94,14 +94,15 @@ fn a_registration_repeated_after_a_restart_registers_once() {
     let second = pair.coordinator.handle_register(pair.now, request.clone()).unwrap();
     pair.connect_all();
     let live: Vec<u64> = pair.coordinator.status(pair.now).coflows.iter().map(|c| c.coflow).collect();
-    assert_eq!(live, [second]);
+    assert_eq!(live, [second.0]);
 }
 
 #[test]
 fn a_locate_waits_for_its_put_and_is_answered_at_its_limit() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(1);
-    let locate = |block: &str| v1::LocateRequest { coflow, block: block.to_owned(), wait_ms: 500, host: 1 };
+    let locate =
+        |block: &str| v1::LocateRequest { coflow: coflow.0, block: block.to_owned(), wait_ms: 500, host: 1 };
     pair.coordinator.handle_locate(pair.now, 1, locate("b"));
     pair.coordinator.handle_locate(pair.now, 2, locate("never"));
     assert_eq!(pair.coordinator.poll_answer(), None);
@@ -120,7 +121,7 @@ fn unregistering_answers_those_who_wait_and_stops_what_moves() {
     let (ending, other) = (pair.register(5), pair.register(1));
     let flow = pair.open(ending, "b", 100_000, 0, 1);
     let behind = pair.open(other, "c", 1_000_000, 0, 1);
-    let locate = v1::LocateRequest { coflow: ending, block: "x".to_owned(), wait_ms: 60_000, host: 1 };
+    let locate = v1::LocateRequest { coflow: ending.0, block: "x".to_owned(), wait_ms: 60_000, host: 1 };
     pair.coordinator.handle_locate(pair.now, 9, locate);
     assert!(pair.unregister(ending).is_some());
     assert_eq!(pair.coordinator.poll_answer().unwrap().token, 9);
@@ -148,7 +149,7 @@ fn a_coflow_is_complete_when_its_number_of_flows_is_done() {
     pair.finish(2, second, 2000);
     let status = pair.coordinator.status(pair.now);
     let record = &status.completed[0];
-    assert_eq!((record.coflow, record.flows, record.bytes), (coflow, 2, 3000));
+    assert_eq!((record.coflow, record.flows, record.bytes), (coflow.0, 2, 3000));
     assert!((record.cct_s - 0.04).abs() < 1e-9, "from the first get: {}", record.cct_s);
 }
 
@@ -159,8 +160,9 @@ fn status_says_what_a_coflow_waits_for() {
     pair.open(small, "a", 1000, 0, 1);
     pair.open(large, "b", 100_000, 2, 1);
     let status = pair.coordinator.status(pair.now);
-    let waits =
-        |coflow: u64| status.coflows.iter().find(|status| status.coflow == coflow).unwrap().waits_for.clone();
+    let waits = |coflow: CoflowId| {
+        status.coflows.iter().find(|status| status.coflow == coflow.0).unwrap().waits_for.clone()
+    };
     assert_eq!(waits(large), format!("host 1 down, in use by coflow {small}"));
     assert!(waits(small).contains("it is moving"));
     assert!(waits(idle).contains("to be opened"));
@@ -177,12 +179,12 @@ fn status_of_one_coflow_is_what_the_status_of_all_says_of_it() {
     let flow = pair.open(done, "c", 500, 0, 2);
     pair.finish(0, flow, 500);
     pair.unregister(unregistered);
-    let never = unregistered + 10;
-    let asked = [0, small, large, done, unregistered, never].into();
+    let never = CoflowId(unregistered.0 + 10);
+    let asked = [CoflowId(0), small, large, done, unregistered, never].into();
     let statuses = pair.coordinator.statuses(pair.now, &asked);
-    assert_eq!(statuses[&0], pair.coordinator.status(pair.now));
+    assert_eq!(statuses[&CoflowId(0)], pair.coordinator.status(pair.now));
     for coflow in [small, large] {
-        let row = statuses[&0].coflows.iter().find(|row| row.coflow == coflow);
+        let row = statuses[&CoflowId(0)].coflows.iter().find(|row| row.coflow == coflow.0);
         assert_eq!(statuses[&coflow].coflows.first(), row);
         assert_eq!((statuses[&coflow].coflows.len(), statuses[&coflow].ended), (1, false));
     }
@@ -196,7 +198,7 @@ fn blocks_are_listed_by_name_page_by_page_with_those_who_hold_them_now() {
     let mut pair = Pair::new(3);
     let coflow = pair.register(1);
     let list = |pair: &Pair, after: &str| {
-        let request = v1::ListBlocksRequest { coflow, after: after.to_owned() };
+        let request = v1::ListBlocksRequest { coflow: coflow.0, after: after.to_owned() };
         pair.coordinator.list_blocks(&request)
     };
     assert_eq!(list(&pair, ""), v1::ListBlocksReply::default(), "it is live and has none");
@@ -240,9 +242,10 @@ fn a_call_that_was_given_up_takes_no_room_and_is_not_answered() {
     let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
     let coflow = pair.coordinator.handle_register(pair.now, request).unwrap();
     for token in 1..=3 {
-        let request = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 600_000, host: 1 };
+        let request =
+            v1::LocateRequest { coflow: coflow.0, block: "b".to_owned(), wait_ms: 600_000, host: 1 };
         pair.coordinator.handle_locate(pair.now, token, request);
-        let request = v1::AdmissionRequest { coflow, wait_ms: 600_000 };
+        let request = v1::AdmissionRequest { coflow: coflow.0, wait_ms: 600_000 };
         pair.coordinator.handle_await_admission(pair.now, token + 10, &request);
     }
     for token in [1, 3, 11, 13, 99] {
@@ -292,19 +295,21 @@ fn an_id_that_was_named_before_it_was_given_is_given_to_nobody() {
     let mut pair = Pair::new(2);
     let first = pair.register(1);
     pair.settle();
-    for coflow in [first + 1, first + 2, first + 4] {
+    for coflow in [CoflowId(first.0 + 1), CoflowId(first.0 + 2), CoflowId(first.0 + 4)] {
         pair.agents[0].handle_put(block(coflow, "b", 1000)).unwrap();
     }
     pair.settle();
-    assert!((1..=4).map(|at| pair.agents[0].has_ended(first + at)).eq([true, true, false, true]));
-    assert_eq!([pair.register(1), pair.register(1)], [first + 3, first + 5]);
+    assert!((1..=4).map(|at| pair.agents[0].has_ended(CoflowId(first.0 + at))).eq([true, true, false, true]));
+    assert_eq!([pair.register(1), pair.register(1)], [CoflowId(first.0 + 3), CoflowId(first.0 + 5)]);
     // Another agent that names one of them hears the same, and what is registered goes on.
-    pair.agents[1].handle_put(block(first + 2, "b", 1000)).unwrap();
-    pair.agents[1].handle_put(block(first + 3, "b", 1000)).unwrap();
+    pair.agents[1].handle_put(block(CoflowId(first.0 + 2), "b", 1000)).unwrap();
+    pair.agents[1].handle_put(block(CoflowId(first.0 + 3), "b", 1000)).unwrap();
     pair.settle();
-    assert!(pair.agents[1].has_ended(first + 2) && !pair.agents[1].has_ended(first + 3));
+    assert!(
+        pair.agents[1].has_ended(CoflowId(first.0 + 2)) && !pair.agents[1].has_ended(CoflowId(first.0 + 3))
+    );
     let listed =
-        pair.coordinator.list_blocks(&v1::ListBlocksRequest { coflow: first + 3, after: String::new() });
+        pair.coordinator.list_blocks(&v1::ListBlocksRequest { coflow: first.0 + 3, after: String::new() });
     assert_eq!(listed.blocks.len(), 1);
     assert_eq!(pair.coordinator.status(pair.now).agents[0].blocks, 0);
 }

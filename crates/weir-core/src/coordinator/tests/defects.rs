@@ -110,7 +110,7 @@ fn a_port_with_hundreds_of_flows_leaves_none_of_them_without_a_rate() {
 #[test]
 fn coflows_registered_at_one_moment_get_different_ids() {
     let mut pair = Pair::new(1);
-    let ids: std::collections::BTreeSet<u64> = (0..100).map(|_| pair.register(1)).collect();
+    let ids: std::collections::BTreeSet<CoflowId> = (0..100).map(|_| pair.register(1)).collect();
     assert_eq!(ids.len(), 100);
 }
 

@@ -44,12 +44,13 @@ impl Told {
         self.coordinator.handle_agent(self.now, session(host), v1::AgentMessage { events });
     }
 
-    fn open(&mut self, coflow: u64, from: u32, to: u32, size: u64) {
+    fn open(&mut self, coflow: CoflowId, from: u32, to: u32, size: u64) {
         let flow = self.next_flow;
         self.next_flow += 1;
         self.rates[from as usize].insert(flow, (0.0, 0.0));
         let block = flow.to_string();
-        let opened = v1::FlowOpened { flow, coflow, block, destination: to, size, offset: 0, group: 0 };
+        let opened =
+            v1::FlowOpened { flow, coflow: coflow.0, block, destination: to, size, offset: 0, group: 0 };
         self.tell(from, Kind::FlowOpened(opened));
     }
 
@@ -87,7 +88,7 @@ impl Told {
         for told in &plan.coflows {
             for (&flow, rate) in rates.range_mut(..=plan.latest_flow) {
                 let known = &coordinator.flows[&flow_key(host, flow)];
-                if known.coflow == told.coflow {
+                if known.coflow == CoflowId(told.coflow) {
                     let left = known.at.map_or(0.0, |at| coordinator.table.remaining(at));
                     rate.0 = told.drain_per_s * left;
                 }
@@ -127,7 +128,7 @@ fn session(host: u32) -> SessionId {
 enum Step {
     /// A flow of a coflow, old or new.
     Open {
-        coflow: u64,
+        coflow: CoflowId,
         from: u32,
         to: u32,
         size: u64,
@@ -138,7 +139,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let open = (1..6u64, 0..HOSTS, 0..HOSTS, 100_000..5_000_000u64)
-        .prop_map(|(coflow, from, to, size)| Step::Open { coflow, from, to, size });
+        .prop_map(|(coflow, from, to, size)| Step::Open { coflow: CoflowId(coflow), from, to, size });
     let step =
         prop_oneof![3 => open, 1 => (0..100usize).prop_map(Step::End), 2 => (1..400u64).prop_map(Step::Wait)];
     proptest::collection::vec(step, 1..60)
@@ -175,9 +176,9 @@ proptest! {
 #[test]
 fn a_plan_that_changes_nothing_is_told_to_nobody() {
     let mut told = Told::new("varys");
-    told.open(1, 0, 1, 1_000_000);
-    told.open(2, 0, 2, 5_000_000);
-    told.open(2, 3, 1, 100_000);
+    told.open(CoflowId(1), 0, 1, 1_000_000);
+    told.open(CoflowId(2), 0, 2, 5_000_000);
+    told.open(CoflowId(2), 3, 1, 100_000);
     told.settle();
     let before = told.messages;
     for _ in 0..20 {

@@ -21,8 +21,8 @@ fn answered(pair: &mut Pair) -> Option<Drained> {
 }
 
 /// Where a receiver at host 2 is sent first.
-fn first_holder(pair: &mut Pair, coflow: u64) -> u32 {
-    let locate = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 0, host: 2 };
+fn first_holder(pair: &mut Pair, coflow: CoflowId) -> u32 {
+    let locate = v1::LocateRequest { coflow: coflow.0, block: "b".to_owned(), wait_ms: 0, host: 2 };
     pair.coordinator.handle_locate(pair.now, 1, locate);
     loop {
         match pair.coordinator.poll_output() {
@@ -87,7 +87,7 @@ fn an_agent_remembers_it_through_its_own_end_and_the_coordinator_hears_it_again(
     let status = pair.coordinator.status(pair.now);
     let draining: Vec<bool> = status.agents.iter().map(|agent| agent.draining).collect();
     assert_eq!(draining, [true, false]);
-    assert_eq!(pair.agents[0].handle_put(block(5, "new", 5)), Err(PutError::Draining));
+    assert_eq!(pair.agents[0].handle_put(block(CoflowId(5), "new", 5)), Err(PutError::Draining));
 }
 
 #[test]

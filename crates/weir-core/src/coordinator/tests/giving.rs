@@ -145,11 +145,11 @@ impl Heard {
         self.coordinator.handle_agent(self.now, session(host), v1::AgentMessage { events });
     }
 
-    fn open(&mut self, coflow: u64, from: u32, destination: u32, size: u64) {
+    fn open(&mut self, coflow: CoflowId, from: u32, destination: u32, size: u64) {
         let (flow, block) = (self.next_flow, self.next_flow.to_string());
         self.next_flow += 1;
         self.flows.push((from, flow));
-        let opened = v1::FlowOpened { flow, coflow, block, destination, size, offset: 0, group: 0 };
+        let opened = v1::FlowOpened { flow, coflow: coflow.0, block, destination, size, offset: 0, group: 0 };
         self.tell(from, Kind::FlowOpened(opened));
     }
 
@@ -239,7 +239,7 @@ fn steps() -> impl Strategy<Value = Step> {
 fn take(heard: &mut Heard, step: &Step) {
     let flow = |index: &prop::sample::Index, heard: &Heard| index.index(heard.flows.len());
     match step {
-        Step::Open(coflow, from, to, size) => heard.open(*coflow, *from, *to, *size),
+        Step::Open(coflow, from, to, size) => heard.open(CoflowId(*coflow), *from, *to, *size),
         _ if heard.flows.is_empty() => {}
         Step::Limit(index, limit) => heard.limit(heard.flows[flow(index, heard)], *limit),
         Step::Report(index, left) => heard.report(heard.flows[flow(index, heard)], *left),
@@ -274,7 +274,7 @@ fn no_limit_above_the_rate_and_none_on_other_links_gives_anything_away() {
     // Two flows of one uplink at half of it each, and one from another host that has its link alone.
     let mut heard = Heard::new("fair", fabric(0));
     for (from, to) in [(0, 1), (0, 2), (3, 4)] {
-        heard.open(1, from, to, 50_000_000);
+        heard.open(CoflowId(1), from, to, 50_000_000);
     }
     heard.limit((0, 1), 0.6 * CAPACITY);
     heard.limit((3, 3), 2.0 * CAPACITY);
@@ -308,7 +308,7 @@ fn time_of_gifts() {
         };
         for flow in 0..30_000 {
             let (from, to) = (draw(100) as u32, draw(100) as u32);
-            heard.open(flow / 1000 + 1, from, to, 1_000_000 + draw(9_000_000));
+            heard.open(CoflowId(flow / 1000 + 1), from, to, 1_000_000 + draw(9_000_000));
         }
         let plan = |heard: &mut Heard| {
             let mut sum = std::time::Duration::ZERO;

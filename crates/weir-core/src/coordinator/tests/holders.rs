@@ -4,14 +4,15 @@ use super::*;
 
 impl Pair {
     /// The hosts that a receiver is told to hold a block, in order.
-    fn locate(&mut self, coflow: u64, name: &str, receiver: u32) -> Vec<u32> {
-        let locate = v1::LocateRequest { coflow, block: name.to_owned(), wait_ms: 0, host: receiver };
+    fn locate(&mut self, coflow: CoflowId, name: &str, receiver: u32) -> Vec<u32> {
+        let locate =
+            v1::LocateRequest { coflow: coflow.0, block: name.to_owned(), wait_ms: 0, host: receiver };
         self.coordinator.handle_locate(self.now, u64::from(receiver), locate);
         let answer = self.coordinator.poll_answer().unwrap();
         answer.reply.holders.iter().map(|holder| holder.host).collect()
     }
 
-    fn put(&mut self, coflow: u64, name: &str, size: u64, hosts: &[usize]) {
+    fn put(&mut self, coflow: CoflowId, name: &str, size: u64, hosts: &[usize]) {
         for &host in hosts {
             self.agents[host].handle_put(block(coflow, name, size)).unwrap();
         }

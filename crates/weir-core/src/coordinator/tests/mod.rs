@@ -29,7 +29,7 @@ mod witnesses;
 
 use super::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
-use weir_model::{Fabric, Rate, Span, Time};
+use weir_model::{CoflowId, Fabric, Rate, Span, Time};
 use weir_proto::data::{Identity, Request, Status};
 use weir_proto::v1;
 
@@ -65,7 +65,7 @@ fn config(hosts: u32, first_coflow: u64) -> CoordinatorConfig {
         fabric,
         joining: None,
         lease: LEASE,
-        first_coflow,
+        first_coflow: CoflowId(first_coflow),
         wire,
         coflow_lease: Span::MAX,
         tuning: Tuning { bypass, ready_wait, deadline_margin, sync_interval, batch: Span::ZERO },
@@ -81,7 +81,7 @@ fn coordinator(hosts: u32, first_coflow: u64) -> Coordinator {
     Coordinator::new(config(hosts, first_coflow), &weir_policy::find("varys").unwrap())
 }
 
-fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
+fn block(coflow: CoflowId, name: &str, size: u64) -> BlockEntry {
     BlockEntry {
         coflow,
         block: name.to_owned(),
@@ -97,9 +97,9 @@ fn block(coflow: u64, name: &str, size: u64) -> BlockEntry {
 }
 
 /// A request of a receiver that takes any block of the name.
-fn request(coflow: u64, offset: u64, destination: u32, name: &str) -> Request {
+fn request(coflow: CoflowId, offset: u64, destination: u32, name: &str) -> Request {
     let (identity, block) = (Identity::UNKNOWN, name.to_owned());
-    Request { coflow, offset, destination, group: 0, identity, block }
+    Request { coflow: coflow.0, offset, destination, group: 0, identity, block }
 }
 
 /// An agent as a host's new process has it.
@@ -215,7 +215,7 @@ impl Pair {
         }
     }
 
-    fn register(&mut self, flows: u64) -> u64 {
+    fn register(&mut self, flows: u64) -> CoflowId {
         let options = v1::CoflowOptions { flows, ..v1::CoflowOptions::default() };
         let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
         let coflow = self.coordinator.handle_register(self.now, request).unwrap();
@@ -224,26 +224,26 @@ impl Pair {
     }
 
     /// Puts a block at `from` and lets host `to` get it; returns the agent's flow id.
-    fn open(&mut self, coflow: u64, name: &str, size: u64, from: usize, to: u32) -> u64 {
+    fn open(&mut self, coflow: CoflowId, name: &str, size: u64, from: usize, to: u32) -> u64 {
         let flow = self.ask_block(coflow, name, size, from, to);
         self.settle();
         flow
     }
 
     /// Puts a block, and lets host `to` ask for it; nobody else hears of it yet.
-    fn ask_block(&mut self, coflow: u64, name: &str, size: u64, from: usize, to: u32) -> u64 {
+    fn ask_block(&mut self, coflow: CoflowId, name: &str, size: u64, from: usize, to: u32) -> u64 {
         self.agents[from].handle_put(block(coflow, name, size)).unwrap();
         self.ask(coflow, name, from, to)
     }
 
     /// Lets host `to` ask `from` for a block; returns the agent's flow id. Nobody else hears of it yet.
-    fn ask(&mut self, coflow: u64, name: &str, from: usize, to: u32) -> u64 {
+    fn ask(&mut self, coflow: CoflowId, name: &str, from: usize, to: u32) -> u64 {
         let request = request(coflow, 0, to, name);
         self.agents[from].handle_request(self.now, &request).unwrap().flow
     }
 
     /// Unregisters a coflow. Its agents may wait a little for receivers that have all and did not say so.
-    fn unregister(&mut self, coflow: u64) -> Option<v1::CoflowRecord> {
+    fn unregister(&mut self, coflow: CoflowId) -> Option<v1::CoflowRecord> {
         self.coordinator.handle_unregister(self.now, 1, coflow);
         self.settle();
         loop {
@@ -359,7 +359,7 @@ fn stale_epochs_are_dropped_and_counted() {
     let coflow = pair.register(1);
     let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
     let pause = v1::Plan {
-        coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.0, whole: false }],
+        coflows: vec![v1::CoflowRate { coflow: coflow.0, drain_per_s: 0.0, whole: false }],
         latest_flow: u64::MAX,
         ..v1::Plan::default()
     };
@@ -390,7 +390,7 @@ fn a_restarted_coordinator_knows_again_what_its_agents_know() {
     assert_rate(pair.rate(0, moving), CAPACITY);
     let status = pair.coordinator.status(pair.now);
     let known = &status.coflows[0];
-    assert_eq!((known.coflow, known.done_flows, known.live_flows), (coflow, 1, 1));
+    assert_eq!((known.coflow, known.done_flows, known.live_flows), (coflow.0, 1, 1));
     assert_eq!(known.bytes_left, 750_000);
     assert!((known.age_s - 0.35).abs() < 1e-6, "{}", known.age_s);
     assert!(pair.register(1) > coflow, "ids are not given twice");
@@ -403,7 +403,7 @@ fn an_agent_that_is_gone_and_back_serves_its_blocks_again() {
     pair.open(coflow, "b", 1_000_000, 0, 1);
     let session = pair.sessions[0].unwrap();
     pair.coordinator.handle_session_lost(pair.now, session);
-    let locate = v1::LocateRequest { coflow, block: "b".to_owned(), wait_ms: 0, host: 1 };
+    let locate = v1::LocateRequest { coflow: coflow.0, block: "b".to_owned(), wait_ms: 0, host: 1 };
     pair.coordinator.handle_locate(pair.now, 1, locate.clone());
     assert_eq!(pair.coordinator.poll_answer().unwrap().reply.holders, []);
     // A new process of the host, from the journal of the old one.

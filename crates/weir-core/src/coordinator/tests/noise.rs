@@ -170,9 +170,9 @@ fn make(pair: &mut Pair, noise: Noise, tokens: &mut u64) {
             let _ =
                 coordinator.handle_register(now, v1::RegisterRequest { options: Some(options), request_key });
         }
-        Noise::Seal(coflow) => _ = coordinator.handle_seal(now, coflow),
+        Noise::Seal(coflow) => _ = coordinator.handle_seal(now, CoflowId(coflow)),
         // The honest driver's coflow is the first.
-        Noise::Unregister(coflow) => coordinator.handle_unregister(now, *tokens, coflow.max(2)),
+        Noise::Unregister(coflow) => coordinator.handle_unregister(now, *tokens, CoflowId(coflow.max(2))),
         Noise::Renew(coflows) => _ = coordinator.handle_renew(now, &v1::RenewRequest { coflows }),
         Noise::Locate(coflow, block, wait_ms) => {
             coordinator.handle_locate(now, *tokens, v1::LocateRequest { coflow, block, wait_ms, host: 2 });
@@ -207,7 +207,7 @@ proptest! {
         let rate = pair.rate(0, flow);
         prop_assert!(rate.is_infinite() || (0.0..=1.02 * CAPACITY).contains(&rate), "{}", rate);
         pair.finish(0, flow, 100_000_000 - 1_000);
-        let request = v1::LocateRequest { coflow, block: "honest".to_owned(), wait_ms: 0, host: 1 };
+        let request = v1::LocateRequest { coflow: coflow.0, block: "honest".to_owned(), wait_ms: 0, host: 1 };
         pair.coordinator.handle_locate(pair.now, 1, request);
         let answers: Vec<_> = std::iter::from_fn(|| pair.coordinator.poll_answer()).collect();
         prop_assert!(answers.iter().any(|answer| answer.token == 1 && !answer.reply.holders.is_empty()));
@@ -239,7 +239,7 @@ proptest! {
             agent.next_timeout();
         }
         // Its coflow may have been ended by then; else it still holds what it was given.
-        let request = Request { coflow, offset: 0, destination: 1, group: 0, identity: Identity::UNKNOWN, block: "b".to_owned() };
+        let request = Request { coflow: coflow.0, offset: 0, destination: 1, group: 0, identity: Identity::UNKNOWN, block: "b".to_owned() };
         let served = agent.handle_request(now, &request);
         prop_assert!(agent.has_ended(coflow) || served.is_ok() || served == Err(Status::CoflowRefused), "{:?}", served);
     }
@@ -300,7 +300,7 @@ fn an_agent_survives_ranges_that_are_none_and_more_bytes_than_there_are() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(1);
     let flow = pair.open(coflow, "b", 1_000_000, 0, 1);
-    pair.agents[0].restore(crate::agent::JournalEntry::EndedRange(9, 5));
+    pair.agents[0].restore(crate::agent::JournalEntry::EndedRange(CoflowId(9), CoflowId(5)));
     pair.agents[0].handle_sent(pair.now, flow, u64::MAX);
     pair.wait(100);
     pair.agents[0].handle_closed(flow, true);
@@ -314,8 +314,8 @@ fn what_a_flow_earns_stays_a_number_whatever_it_is_given() {
     let mut pair = Pair::new(2);
     let mut agent = agent(0, 1);
     agent.handle_session_up(pair.now);
-    agent.handle_put(block(1, "b", 1_000_000)).unwrap();
-    let flow = agent.handle_request(pair.now, &request(1, 0, 1, "b")).unwrap().flow;
+    agent.handle_put(block(CoflowId(1), "b", 1_000_000)).unwrap();
+    let flow = agent.handle_request(pair.now, &request(CoflowId(1), 0, 1, "b")).unwrap().flow;
     for (epoch, complete, uplink) in [(1, false, 0.0), (2, false, 0.0), (3, true, 1e6), (4, false, 0.0)] {
         let coflows = vec![v1::CoflowRate { coflow: 1, drain_per_s: f64::MAX, whole: true }];
         let grants = vec![v1::FlowGrant { flow, bytes_per_s: f64::MAX }];

@@ -5,9 +5,9 @@ use crate::agent::Output as AgentOutput;
 use crate::coordinator::{OfferError, Offered, Output};
 use weir_proto::limits;
 
-fn request(coflow: u64, host: u32) -> v1::OfferRequest {
+fn request(coflow: CoflowId, host: u32) -> v1::OfferRequest {
     v1::OfferRequest {
-        coflow,
+        coflow: coflow.0,
         block: "file".to_owned(),
         host,
         path: "/data/file".to_owned(),
@@ -17,7 +17,7 @@ fn request(coflow: u64, host: u32) -> v1::OfferRequest {
 }
 
 impl Pair {
-    fn ask_file(&mut self, token: u64, coflow: u64, host: u32) {
+    fn ask_file(&mut self, token: u64, coflow: CoflowId, host: u32) {
         self.coordinator.handle_offer(self.now, token, request(coflow, host));
     }
 
@@ -56,7 +56,7 @@ fn the_agent_of_the_host_is_asked_and_its_answer_is_the_caller_s() {
     pair.ask_file(40, coflow, 1);
     let (session, offer) = pair.asked().unwrap();
     assert_eq!(Some(session), pair.sessions[1]);
-    assert_eq!((offer.coflow, offer.path.as_str(), offer.identity), (coflow, "/data/file", vec![7; 16]));
+    assert_eq!((offer.coflow, offer.path.as_str(), offer.identity), (coflow.0, "/data/file", vec![7; 16]));
     assert_eq!(pair.offered(), None);
     pair.answer(session, taken(40));
     assert_eq!(pair.offered(), Some(Offered { token: 40, result: Ok(5) }));

@@ -13,8 +13,8 @@ fn stop(pair: &mut Pair, millis: u64) {
     pair.now = pair.now + Span::from_millis(millis);
 }
 
-fn renew(pair: &mut Pair, coflow: u64) -> v1::RenewReply {
-    pair.coordinator.handle_renew(pair.now, &v1::RenewRequest { coflows: vec![coflow] })
+fn renew(pair: &mut Pair, coflow: CoflowId) -> v1::RenewReply {
+    pair.coordinator.handle_renew(pair.now, &v1::RenewRequest { coflows: vec![coflow.0] })
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn the_lease_in_force_is_told_and_one_that_cannot_be_kept_is_refused() {
     };
     assert!(with(2_999).unwrap_err().to_string().contains("at least 3000"));
     let own = with(3_000).unwrap();
-    let request = v1::RenewRequest { coflows: vec![coflow, own, 999] };
+    let request = v1::RenewRequest { coflows: vec![coflow.0, own.0, 999] };
     let reply = pair.coordinator.handle_renew(pair.now, &request);
     assert_eq!((reply.ended, reply.lease_ms), (vec![999], 3_000), "the shortest of those that live");
     let mut unlimited = Pair::new(1);

@@ -31,13 +31,13 @@ fn a_small_coflow_starts_without_a_plan_and_the_policy_never_sees_it() {
     assert_eq!(pair.rate(0, second), TCP);
     assert_rate(pair.rate(0, first), CAPACITY);
     let status = pair.coordinator.status(pair.now);
-    let row = status.coflows.iter().find(|coflow| coflow.coflow == small).unwrap();
+    let row = status.coflows.iter().find(|coflow| coflow.coflow == small.0).unwrap();
     assert_eq!((row.bypassed, row.live_flows, row.bytes_left), (true, 1, 249_999));
     assert!(row.waits_for.contains("left to TCP"), "{}", row.waits_for);
     pair.wait(300);
     pair.finish(0, second, 249_999);
     let record = &pair.coordinator.status(pair.now).completed[0];
-    assert_eq!((record.coflow, record.flows, record.bytes), (small, 1, 249_999));
+    assert_eq!((record.coflow, record.flows, record.bytes), (small.0, 1, 249_999));
     assert!((record.cct_s - 0.3).abs() < 1e-9, "{}", record.cct_s);
     assert_eq!(plans(&mut pair), before);
 }
@@ -258,7 +258,7 @@ fn a_broadcast_is_ready_when_all_receivers_of_its_one_block_asked() {
         pair.finish(0, flow, 900_000);
     }
     let record = &pair.coordinator.status(pair.now).completed[0];
-    assert_eq!((record.coflow, record.flows, record.bytes), (coflow, 3, 2_700_000));
+    assert_eq!((record.coflow, record.flows, record.bytes), (coflow.0, 3, 2_700_000));
 }
 
 /// Something that may happen to a cluster of four hosts.
@@ -325,7 +325,7 @@ fn happening() -> impl proptest::strategy::Strategy<Value = Happening> {
 /// A cluster and what was made in it.
 struct History {
     pair: Pair,
-    coflows: Vec<u64>,
+    coflows: Vec<CoflowId>,
     /// Serving host, flow, bytes left.
     flows: Vec<(usize, u64, u64)>,
 }

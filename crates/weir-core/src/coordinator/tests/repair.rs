@@ -38,7 +38,7 @@ fn a_flow_that_came_after_the_plan_was_made_waits_for_the_next() {
     let request = request(coflow, 0, 1, "b");
     let second = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     let plan = v1::Plan {
-        coflows: vec![v1::CoflowRate { coflow, drain_per_s: 0.5, whole: false }],
+        coflows: vec![v1::CoflowRate { coflow: coflow.0, drain_per_s: 0.5, whole: false }],
         latest_flow: first,
         ..v1::Plan::default()
     };

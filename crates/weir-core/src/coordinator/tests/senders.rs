@@ -21,15 +21,18 @@ impl Pair {
     }
 
     /// A flow that only its agent knows of yet; nothing is delivered.
-    fn request(&mut self, coflow: u64, name: &str, from: usize, to: u32) -> u64 {
+    fn request(&mut self, coflow: CoflowId, name: &str, from: usize, to: u32) -> u64 {
         self.agents[from].handle_put(block(coflow, name, 100_000)).unwrap();
         let flow = self.ask(coflow, name, from, to);
         self.agents[from].handle_timeout(self.now);
         flow
     }
 
-    fn child(&mut self, parents: &[u64]) -> u64 {
-        let options = v1::CoflowOptions { parents: parents.to_vec(), ..v1::CoflowOptions::default() };
+    fn child(&mut self, parents: &[CoflowId]) -> CoflowId {
+        let options = v1::CoflowOptions {
+            parents: parents.iter().map(|parent| parent.0).collect(),
+            ..v1::CoflowOptions::default()
+        };
         let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
         self.coordinator.handle_register(self.now, request).unwrap()
     }
@@ -258,7 +261,7 @@ fn only_changes_are_told() {
     assert_eq!(pair.said.len(), said);
     pair.pass(10);
     assert_eq!(pair.counter("syncs"), syncs + 1);
-    let coflows = vec![v1::CoflowAttained { coflow, bytes: 2000 }];
+    let coflows = vec![v1::CoflowAttained { coflow: coflow.0, bytes: 2000 }];
     let kind = Some(v1::agent_event::Kind::Attained(v1::Attained { coflows }));
     let report = v1::AgentMessage { events: vec![v1::AgentEvent { kind }] };
     assert_eq!(pair.said[said..], [Said::Agent(0, report)]);
@@ -343,7 +346,10 @@ fn an_ancestor_that_arrives_late_is_served_before_its_descendants() {
 #[test]
 fn who_names_itself_or_a_later_coflow_for_a_parent_is_served_all_the_same() {
     let mut pair = senders("dclas-strict", 2);
-    let (own, later) = (pair.child(&[1, 2, u64::MAX]), pair.child(&[1, 2]));
+    let (own, later) = (
+        pair.child(&[CoflowId(1), CoflowId(2), CoflowId(u64::MAX)]),
+        pair.child(&[CoflowId(1), CoflowId(2)]),
+    );
     let first = pair.open(own, "a", 1000, 0, 1);
     pair.pass(12);
     pair.open(later, "b", 1000, 0, 1);

@@ -43,8 +43,11 @@ fn an_agent_that_says_more_than_it_may_have_is_not_listed_beyond_it() {
     let coflow = pair.register(0);
     let session = pair.sessions[0].unwrap();
     for part in 0..=limits::MAX_BLOCKS_PER_AGENT as u64 / 50_000 {
-        let added =
-            |at: u64| v1::BlockAdded { coflow, block: format!("{part}-{at}"), ..v1::BlockAdded::default() };
+        let added = |at: u64| v1::BlockAdded {
+            coflow: coflow.0,
+            block: format!("{part}-{at}"),
+            ..v1::BlockAdded::default()
+        };
         let event = |at| v1::AgentEvent { kind: Some(v1::agent_event::Kind::BlockAdded(added(at))) };
         let events = (0..50_000).map(event).collect();
         pair.coordinator.handle_agent(pair.now, session, v1::AgentMessage { events });

@@ -22,7 +22,7 @@ fn known() -> Joining {
 
 struct Racks {
     pair: Pair,
-    coflow: u64,
+    coflow: CoflowId,
     flows: Vec<(usize, u64)>,
 }
 

@@ -3,11 +3,11 @@
 use super::attacks::{journalled, restart};
 use super::*;
 
-fn witnesses(pair: &Pair, coflow: u64) -> Vec<usize> {
+fn witnesses(pair: &Pair, coflow: CoflowId) -> Vec<usize> {
     pair.coordinator.coflows[&coflow].knowing.iter().map(|&host| host as usize).collect()
 }
 
-fn named(pair: &mut Pair, name: &str) -> u64 {
+fn named(pair: &mut Pair, name: &str) -> CoflowId {
     let options = v1::CoflowOptions { name: name.to_owned(), ..v1::CoflowOptions::default() };
     let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
     let coflow = pair.coordinator.handle_register(pair.now, request).unwrap();
@@ -35,10 +35,10 @@ fn exchange(pair: &mut Pair, host: usize) {
     come(pair, host);
 }
 
-fn name_after_restart(pair: &mut Pair, coflow: u64) -> Option<String> {
+fn name_after_restart(pair: &mut Pair, coflow: CoflowId) -> Option<String> {
     restart(pair, 1 << 40);
     let status = pair.coordinator.status(pair.now).coflows;
-    status.into_iter().find(|other| other.coflow == coflow).map(|coflow| coflow.name)
+    status.into_iter().find(|other| other.coflow == coflow.0).map(|coflow| coflow.name)
 }
 
 #[test]
@@ -99,7 +99,8 @@ fn an_agent_that_knows_a_coflow_by_its_flows_alone_hides_no_note() {
     let mut pair = Pair::new(5);
     let coflow = named(&mut pair, "shuffle 7");
     // Of before it heard the note, it served a flow: it names the coflow and knows nothing of it.
-    let unnoted = v1::CoflowNote { coflow, done_flows: 1, done_bytes: 5, ..v1::CoflowNote::default() };
+    let unnoted =
+        v1::CoflowNote { coflow: coflow.0, done_flows: 1, done_bytes: 5, ..v1::CoflowNote::default() };
     let hello = v1::Hello { version: 1, host: 7, coflows: vec![unnoted], ..v1::Hello::default() };
     let mut later = coordinator(8, 1 << 40);
     later.handle_hello(pair.now, SessionId(77), hello).unwrap();
@@ -168,7 +169,7 @@ fn ids_that_nobody_gave_push_no_ends_out() {
     pair.unregister(coflow);
     let unseen = 1u64 << 50;
     for id in 0..250_000 {
-        pair.coordinator.handle_unregister(pair.now, 2, unseen + 2 * id);
+        pair.coordinator.handle_unregister(pair.now, 2, CoflowId(unseen + 2 * id));
         while pair.coordinator.poll_unregistered().is_some() {}
     }
     pair.settle();

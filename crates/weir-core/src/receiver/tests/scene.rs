@@ -4,7 +4,7 @@ use super::peers::{Connection, Holder, Relay};
 use crate::receiver::{Link, Located, Output, Receiver, ReceiverConfig, ReceiverError, RelaysOfHost};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use weir_model::{Span, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::ACK;
 use weir_proto::relay::FlowKey;
 
@@ -25,7 +25,7 @@ pub(super) fn relay() -> SocketAddr {
 
 pub(super) fn config(holders: usize) -> ReceiverConfig {
     ReceiverConfig {
-        coflow: 7,
+        coflow: CoflowId(7),
         block: "block".to_owned(),
         host: 3,
         group: 0,

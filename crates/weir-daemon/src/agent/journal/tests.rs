@@ -1,11 +1,11 @@
 use super::*;
 use weir_core::agent::JOURNAL_HEADER_1;
 use weir_core::agent::{AgentConfig, BlockEntry};
-use weir_model::Span;
+use weir_model::{CoflowId, Span};
 
 fn put(coflow: u64, name: &str) -> JournalEntry {
     JournalEntry::Put(BlockEntry {
-        coflow,
+        coflow: CoflowId(coflow),
         block: name.to_owned(),
         path: format!("/spool/{name}"),
         offset: 0,
@@ -49,8 +49,8 @@ fn a_torn_last_line_is_dropped_and_what_follows_stands_on_a_line_of_its_own() {
     journal.log.append(b"0123abcd {\"Put\":{\"cofl").unwrap();
     let (mut journal, found, heard) = open(dir.path());
     assert_eq!((heard, found.damaged), (vec![put(1, "a")], vec![]));
-    journal.append(&[JournalEntry::Ended(2)]);
-    assert_eq!(entries(dir.path()), [put(1, "a"), JournalEntry::Ended(2)]);
+    journal.append(&[JournalEntry::Ended(CoflowId(2))]);
+    assert_eq!(entries(dir.path()), [put(1, "a"), JournalEntry::Ended(CoflowId(2))]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_journal_of_version_1_is_read_and_gone_on_with() {
     std::fs::write(dir.path().join(FILE), format!("{JOURNAL_HEADER_1}\n{old}\n{done}\n")).unwrap();
     let (mut journal, found, heard) = open(dir.path());
     assert_eq!((heard.len(), found.damaged.len()), (2, 0));
-    assert_eq!(heard[1], JournalEntry::Done { coflow: 1, bytes: 5, mark: 0 });
+    assert_eq!(heard[1], JournalEntry::Done { coflow: CoflowId(1), bytes: 5, mark: 0 });
     journal.append_put(&[put(1, "b")]).unwrap();
     assert_eq!(entries(dir.path()).len(), 3);
 }
@@ -156,10 +156,10 @@ fn a_journal_that_is_written_anew_restores_the_same_agent() {
         put(1, "a"),
         put(2, "b"),
         put(3, "c"),
-        done(1, 7),
-        done(1, 8),
-        done(1, 7),
-        JournalEntry::EndedRange(2, 2),
+        done(CoflowId(1), 7),
+        done(CoflowId(1), 8),
+        done(CoflowId(1), 7),
+        JournalEntry::EndedRange(CoflowId(2), CoflowId(2)),
     ] {
         journal.append(std::slice::from_ref(&entry));
         agent.restore(entry);
@@ -169,13 +169,13 @@ fn a_journal_that_is_written_anew_restores_the_same_agent() {
     while journal.wants_facts().is_some() {
         journal.go_on(&agent.facts(&mut cursor, 2));
         // What happens meanwhile is in both.
-        let more = done(1, 9);
+        let more = done(CoflowId(1), 9);
         journal.append(std::slice::from_ref(&more));
         agent.restore(more);
     }
     settle(&mut journal);
-    let served = JournalEntry::Served { coflow: 1, flows: 3, bytes: 30, marks: vec![7, 8, 9] };
-    let expected = [JournalEntry::EndedRange(2, 2), served, put(1, "a"), put(3, "c")];
+    let served = JournalEntry::Served { coflow: CoflowId(1), flows: 3, bytes: 30, marks: vec![7, 8, 9] };
+    let expected = [JournalEntry::EndedRange(CoflowId(2), CoflowId(2)), served, put(1, "a"), put(3, "c")];
     let mut again = self::agent();
     entries(dir.path()).into_iter().for_each(|entry| again.restore(entry));
     assert_eq!(again.facts(&mut FactCursor::default(), 100), expected[..1]);
@@ -207,11 +207,11 @@ fn a_durable_put_is_synced_when_it_returns_and_others_when_their_time_has_come()
     assert!(journal.next_sync().is_none(), "there is nothing to sync");
     journal.append_put(&[put(1, "a")]).unwrap();
     assert!(journal.log.is_synced());
-    journal.append(&[JournalEntry::Ended(1)]);
+    journal.append(&[JournalEntry::Ended(CoflowId(1))]);
     assert!(!journal.log.is_synced() && journal.next_sync().is_some());
     settle(&mut journal);
     assert!(journal.log.is_synced() && journal.next_sync().is_none());
-    journal.append(&[JournalEntry::Ended(2)]);
+    journal.append(&[JournalEntry::Ended(CoflowId(2))]);
     assert!(journal.poll_sync().is_none(), "once in a second is enough");
     let (mut journal, _, _) = open(dir.path());
     journal.append_put(&[put(2, "a")]).unwrap();
