@@ -107,12 +107,14 @@ final class Calls<S extends AbstractStub<S>> {
 
     /** What the system says of a connection that could not be made, else what the peer says. */
     private static String said(StatusRuntimeException e) {
-        Throwable cause = e.getStatus().getCause();
-        while (cause != null && cause.getCause() != null && cause.getCause() != cause) {
-            cause = cause.getCause();
+        String deepest = null;
+        int depth = 0;
+        for (Throwable cause = e.getStatus().getCause(); cause != null && depth < 16; cause = cause.getCause()) {
+            deepest = cause.getMessage() != null ? cause.getMessage() : deepest;
+            depth++;
         }
-        if (cause != null && cause.getMessage() != null) {
-            return cause.getMessage();
+        if (deepest != null) {
+            return deepest;
         }
         String description = e.getStatus().getDescription();
         return description != null ? description : e.getStatus().getCode().name();
