@@ -4,6 +4,7 @@ import io.grpc.ManagedChannel;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.AbstractStub;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.concurrent.TimeUnit;
@@ -110,7 +111,12 @@ final class Calls<S extends AbstractStub<S>> {
         String deepest = null;
         int depth = 0;
         for (Throwable cause = e.getStatus().getCause(); cause != null && depth < 16; cause = cause.getCause()) {
-            deepest = cause.getMessage() != null ? cause.getMessage() : deepest;
+            if (cause.getMessage() != null) {
+                deepest = cause.getMessage();
+            } else if (deepest == null) {
+                // As of a Unix socket that is not there.
+                deepest = cause instanceof FileNotFoundException ? "no such file" : cause.getClass().getSimpleName();
+            }
             depth++;
         }
         if (deepest != null) {
