@@ -164,6 +164,11 @@ final class Asking implements AutoCloseable {
                 if (aborted) {
                     throw new ClientClosedException("the client");
                 }
+                if (e instanceof WaitExpiredException && end - System.nanoTime() <= 0) {
+                    // The get's own time is over: what went wrong before says more.
+                    tried.noteFirst(text(asked), e);
+                    checkTime();
+                }
                 if (pooled != null && !(e instanceof WaitExpiredException)) {
                     // It may have died since: what it said, or did not, is believed of a new connection alone.
                     pooled = null;

@@ -4,6 +4,7 @@ import io.grpc.ManagedChannel;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.stub.AbstractStub;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.concurrent.TimeUnit;
@@ -107,12 +108,19 @@ final class Calls<S extends AbstractStub<S>> {
 
     /** What the system says of a connection that could not be made, else what the peer says. */
     private static String said(StatusRuntimeException e) {
-        Throwable cause = e.getStatus().getCause();
-        while (cause != null && cause.getCause() != null && cause.getCause() != cause) {
-            cause = cause.getCause();
+        String deepest = null;
+        int depth = 0;
+        for (Throwable cause = e.getStatus().getCause(); cause != null && depth < 16; cause = cause.getCause()) {
+            if (cause.getMessage() != null) {
+                deepest = cause.getMessage();
+            } else if (deepest == null) {
+                // As of a Unix socket that is not there.
+                deepest = cause instanceof FileNotFoundException ? "no such file" : cause.getClass().getSimpleName();
+            }
+            depth++;
         }
-        if (cause != null && cause.getMessage() != null) {
-            return cause.getMessage();
+        if (deepest != null) {
+            return deepest;
         }
         String description = e.getStatus().getDescription();
         return description != null ? description : e.getStatus().getCode().name();

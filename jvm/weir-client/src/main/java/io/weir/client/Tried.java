@@ -25,6 +25,15 @@ final class Tried {
         obstacles.put(who, Limits.text(why));
     }
 
+    /** Notes an obstacle unless there was one before with the same holder. */
+    void noteFirst(String who, Throwable why) {
+        if (!obstacles.containsKey(who)) {
+            Throwable before = last;
+            note(who, why);
+            last = before == null ? why : before;
+        }
+    }
+
     void forget(String who) {
         obstacles.remove(who);
     }
