@@ -2,6 +2,8 @@
 # make test   everything a change has to pass
 # make bench  how much CPU time the simulators take and how that grows; the coordinator under load; routes
 #             between datacenters; decisions between sites; relays beside plain splice; throughput beside iperf3
+# make jvm    the client library and the plugin for Spark, in Java
+# make spark  a Spark on six hosts in network namespaces: its shuffles by its own fetch, and as coflows
 # make fuzz   every decoder and state machine on inputs that coverage leads to, FUZZ_SECONDS each
 
 CARGO ?= cargo
@@ -15,7 +17,9 @@ SOLVER = --features weir-cli/lp
 
 WEIR = $(CARGO_TARGET_DIR)/release/weir
 
-.PHONY: run build test format lint docs licences bench fuzz clean
+MVN = mvn -q -B -ntp -f jvm/pom.xml
+
+.PHONY: run build test format lint docs licences jvm jvm-test spark bench fuzz clean
 
 run: build
 	@mkdir -p out
@@ -28,9 +32,23 @@ build:
 	@./scripts/install-deps.sh || echo "make: going on without them"
 	$(CARGO) build --release --locked
 
+jvm:
+	@./scripts/install-deps.sh jvm
+	$(MVN) -DskipTests -Dmaven.javadoc.skip package
+
+# Some of them talk to real daemons.
+jvm-test:
+	@./scripts/install-deps.sh jvm
+	$(CARGO) build --workspace --locked $(SOLVER)
+	WEIR_BINARY=$(abspath $(CARGO_TARGET_DIR))/debug/weir mvn -B -ntp -f jvm/pom.xml verify
+
+spark: build jvm
+	$(WEIR) bench spark --spark-home "$$(./scripts/install-spark.sh)"
+
 # Tests come last, so that the last lines are the test runners' own counts.
-test: format lint docs licences
+test: format lint docs licences jvm-test
 	@./scripts/install-deps.sh test
+	@./scripts/install-spark.sh
 	$(CARGO) test --locked -p weir-world --features planted
 	$(CARGO) test --workspace --locked --no-fail-fast $(SOLVER)
 
@@ -67,6 +85,8 @@ bench: build
 	$(WEIR) bench deciding --coflows 50 --sites 5
 	$(WEIR) bench coordinator --agents 100 --coflows 100 --flows 10000
 	$(WEIR) bench coordinator --agents 1000 --coflows 1000 --flows 100000
+	$(WEIR) bench coordinator --agents 100 --join 1000 --join-seconds 10 --leave 100 --coflows 100 --flows 10000 --seconds 10
+	$(WEIR) bench churn --agents 50 --seconds 30
 	$(WEIR) bench relay
 	$(WEIR) packet --scenario scenarios/packets/leaf-spine.toml --transport dctcp,karuna,pfabric
 	@./scripts/install-deps.sh solver

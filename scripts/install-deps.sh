@@ -6,6 +6,7 @@
 #   install-deps.sh test     these, Redis, and what makes, mounts and freezes a file system; and fetches a Prometheus, which is not
 #                            installed: it would serve at its port
 #   install-deps.sh rust     a Rust toolchain with rustfmt and clippy
+#   install-deps.sh jvm      a JDK and Maven
 #   install-deps.sh solver   a Rust toolchain, and what it takes to build the solver for linear programs
 set -eu
 
@@ -41,6 +42,11 @@ mount        mount
 [ "${1:-}" != solver ] || needed='
 cmake   cmake
 c++     g++
+'
+
+[ "${1:-}" != jvm ] || needed='
+javac   default-jdk-headless
+mvn     maven
 '
 
 # The bindings to the solver are made with libclang: a library, and headers that come with the same package.

@@ -184,18 +184,18 @@ impl Cluster<'_> {
         self.dir.join(format!("spool-{host}"))
     }
 
-    /// Weir's daemons. The socket of each host's agent has one path at all of them: a link that is made in each executor's folder
-    /// would not do, for they share a file system.
+    /// Weir's daemons.
     fn start_weir(&mut self) -> anyhow::Result<()> {
         let coordinator = format!("{}:{COORDINATOR_PORT}", self.address(Place::Control));
         let mut command = self.weir(Place::Control)?;
         command.args(["coordinator", "--listen", &coordinator]);
         match self.mode.as_str() {
             // Every coflow is small enough to be left alone.
-            TCP => command.args(["--bypass", "1000000"]),
+            TCP => command.args(["--bypass", "3600"]),
             policy => command.args(["--policy", policy, "--bypass", "0"]),
         };
         self.start(Place::Control, "coordinator", command)?;
+        self.wait_for(&coordinator)?;
         for host in 0..self.bed.hosts() {
             let (place, address) = (Place::Host(host), self.bed.address(host));
             let mut command = self.weir(place)?;
@@ -211,6 +211,7 @@ impl Cluster<'_> {
             command.args(["--metrics", &format!("{address}:{METRICS_PORT}")]);
             command.arg("--spool").arg(self.spool(host)).arg("--allow").arg(self.local(host));
             self.start(place, &format!("agent-{host}"), command)?;
+            self.wait_for(&format!("{address}:{METRICS_PORT}"))?;
         }
         Ok(())
     }
@@ -326,6 +327,11 @@ impl Cluster<'_> {
             lines.len()
         );
         let (gathers, sent_bytes) = if self.scheduled() { self.carried()? } else { (0.0, 0.0) };
+        anyhow::ensure!(
+            gathers > 0.0 || !self.scheduled(),
+            "Weir carried nothing; logs are in {}",
+            self.dir.display()
+        );
         Ok(Measured { rounds, gathers, sent_bytes })
     }
 

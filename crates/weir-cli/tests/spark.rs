@@ -1,0 +1,55 @@
+//! A real Spark on a bed of three hosts: its shuffles move by Weir, whole and right, and by Spark's own fetch where Weir is not.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use support::process::weir;
+
+/// The Spark that was fetched, and the jars that were built; none where either is missing, which says why.
+fn spark() -> Option<[PathBuf; 3]> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("..");
+    let jvm = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../jvm");
+    let found = [
+        target.join("tools/spark/4.2.0"),
+        jvm.join("weir-spark/target/weir-spark-0.1.0.jar"),
+        jvm.join("weir-spark-bench/target/weir-spark-bench-0.1.0.jar"),
+    ];
+    let has_rights = weir_testbed::has_rights();
+    let is_there = found[0].join("jars/complete").exists() && found[1].exists() && found[2].exists();
+    if is_there && has_rights {
+        return Some(found);
+    }
+    let reason = "no Spark was fetched (scripts/install-spark.sh), no jars were built (make jvm), or there are no rights for namespaces";
+    assert!(std::env::var_os("CI").is_none(), "{reason}");
+    eprintln!("skipped: {reason}");
+    None
+}
+
+/// The application compares what it reads with what it wrote.
+#[test]
+fn shuffles_of_spark_move_by_weir_and_without_it() {
+    let Some([home, plugin, jobs]) = spark() else { return };
+    let output =
+        weir(&["bench", "spark", "--hosts", "3", "--megabytes", "3,6", "--tasks", "6", "--rounds", "2"])
+            .args(["--mode", "vanilla,dclas"])
+            .arg("--spark-home")
+            .arg(home)
+            .arg("--plugin")
+            .arg(plugin)
+            .arg("--jobs")
+            .arg(jobs)
+            .output()
+            .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let gathers = |mode: &str| -> f64 {
+        let row = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let row = row.filter(|row| row.first() == Some(&mode) && row.len() == 7).last().unwrap();
+        row[5].parse().unwrap()
+    };
+    assert_eq!(gathers("vanilla"), 0.0);
+    // Of three hosts each fetches from two others, for two shuffles, three times.
+    assert!(gathers("dclas") >= 12.0, "{said}");
+}
