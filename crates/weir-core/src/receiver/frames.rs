@@ -98,10 +98,10 @@ impl Receiver {
         let bytes = bytes.get(..payload).unwrap_or_default();
         let header = match FrameHeader::decode(head) {
             Ok(header) => header,
-            Err(error) => return self.obstacle(now, error.to_string()),
+            Err(error) => return self.misframed(now, error.to_string()),
         };
         if header.length as usize != payload {
-            return self.obstacle(now, "a frame of the wrong length".to_owned());
+            return self.misframed(now, "a frame of the wrong length".to_owned());
         }
         if checksum(bytes) != header.checksum && !is_planted(Defect::FrameUnchecked) {
             return self.doubt(now);
@@ -122,6 +122,14 @@ impl Receiver {
                 self.end(error);
             }
         }
+    }
+
+    /// A frame has another length than it can have: the holder would send the same again, so others are asked first.
+    fn misframed(&mut self, now: Time, reason: String) {
+        if let Stage::Receiving(source) = &self.stage {
+            self.avoid(now, source.holder);
+        }
+        self.obstacle(now, reason);
     }
 
     /// A frame does not have its checksum. The holder is told, so that it looks at its copy, and others are asked first: it

@@ -4,6 +4,7 @@ use crate::Failure;
 use crate::output::{fixed, ratio, table, text};
 use anyhow::{Context, anyhow};
 use clap::Args;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir_model::Rate;
 use weir_testbed::{Bed, BedLinks, Place};
+use weir_trace::synthetic::Draw;
 
 /// Starts a standalone cluster of Spark on hosts in network namespaces, with shaped links: a worker and an agent on each, the
 /// master, the coordinator and the driver on a host of their own. An application writes shuffles, reads each once, and then reads
@@ -20,7 +22,10 @@ use weir_testbed::{Bed, BedLinks, Place};
 ///
 /// vanilla: Spark's own fetch. tcp: Weir carries the bytes and schedules nothing. Others: Weir, under the policy of that name.
 ///
-/// average: of the times at which shuffles were read, over all rounds but the first. makespan: of the last ones.
+/// gathers, MB: of the agents as they are in the end; one that was started again counts from there.
+///
+/// average: of the times at which shuffles were read, over all rounds but the first. makespan: of the last ones; worst: the
+/// longest of them.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct SparkArgs {
@@ -58,6 +63,13 @@ pub(crate) struct SparkArgs {
     /// Rounds, the first of which warms up
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     rounds: u32,
+    /// Every few seconds, kill the coordinator or an agent and start it again, or stop one for a while. What is read must be right all
+    /// the same
+    #[arg(long)]
+    faults: bool,
+    /// Seed of what is killed and stopped, and when
+    #[arg(long, default_value_t = 1, requires = "faults")]
+    seed: u64,
     /// More settings of Spark, as NAME=VALUE
     #[arg(long, value_name = "NAME=VALUE")]
     conf: Vec<String>,
@@ -68,6 +80,8 @@ pub(crate) struct SparkArgs {
 
 /// No run takes longer.
 const RUN_LIMIT: Duration = Duration::from_secs(900);
+/// No fault comes sooner: Spark takes some seconds to begin.
+const WARM_UP: Duration = Duration::from_secs(10);
 const START_LIMIT: Duration = Duration::from_secs(60);
 const MASTER_PORT: u16 = 7077;
 const COORDINATOR_PORT: u16 = 7070;
@@ -98,6 +112,7 @@ struct Measured {
     rounds: BTreeMap<u32, Vec<f64>>,
     gathers: f64,
     sent_bytes: f64,
+    faults: u32,
 }
 
 impl Measured {
@@ -125,6 +140,14 @@ fn spread(times: &[f64]) -> f64 {
     2.0 * (squares / (count - 1.0).max(1.0) / count).sqrt()
 }
 
+/// A daemon that is dead or stopped.
+struct Struck {
+    number: usize,
+    stops: bool,
+    /// When it is started again, or goes on.
+    heals: Instant,
+}
+
 /// A cluster of one mode. Dropping the bed kills everything in it.
 struct Cluster<'a> {
     args: &'a SparkArgs,
@@ -132,7 +155,9 @@ struct Cluster<'a> {
     dir: PathBuf,
     mode: String,
     scala: String,
-    children: Vec<Child>,
+    /// Weir's daemons: of the agents each, then the coordinator.
+    daemons: Vec<Child>,
+    others: Vec<Child>,
 }
 
 impl Cluster<'_> {
@@ -142,14 +167,13 @@ impl Cluster<'_> {
 
     fn log(&self, name: &str) -> anyhow::Result<Stdio> {
         let path = self.dir.join(format!("{name}.log"));
-        Ok(File::create(&path).with_context(|| format!("create {}", path.display()))?.into())
+        let file = File::options().create(true).append(true).open(&path);
+        Ok(file.with_context(|| format!("open {}", path.display()))?.into())
     }
 
-    fn start(&mut self, place: Place, name: &str, mut command: Command) -> anyhow::Result<()> {
+    fn start(&self, place: Place, name: &str, mut command: Command) -> anyhow::Result<Child> {
         command.stdin(Stdio::null()).stdout(self.log(name)?).stderr(self.log(&format!("{name}.err"))?);
-        let child = self.bed.spawn(command).with_context(|| format!("start {name} at {place}"))?;
-        self.children.push(child);
-        Ok(())
+        self.bed.spawn(command).with_context(|| format!("start {name} at {place}"))
     }
 
     fn weir(&self, place: Place) -> anyhow::Result<Command> {
@@ -184,35 +208,65 @@ impl Cluster<'_> {
         self.dir.join(format!("spool-{host}"))
     }
 
-    /// Weir's daemons.
+    fn coordinator(&self) -> String {
+        format!("{}:{COORDINATOR_PORT}", self.address(Place::Control))
+    }
+
     fn start_weir(&mut self) -> anyhow::Result<()> {
-        let coordinator = format!("{}:{COORDINATOR_PORT}", self.address(Place::Control));
+        for number in 0..=self.bed.hosts() {
+            let daemon = self.start_daemon(number)?;
+            self.daemons.push(daemon);
+        }
+        self.wait_for(&self.coordinator())?;
+        (0..self.bed.hosts())
+            .try_for_each(|host| self.wait_for(&format!("{}:{METRICS_PORT}", self.bed.address(host))))
+    }
+
+    /// The agent of a host, or, beyond these, the coordinator.
+    fn start_daemon(&self, number: usize) -> anyhow::Result<Child> {
+        if number < self.bed.hosts() { self.start_agent(number) } else { self.start_coordinator() }
+    }
+
+    fn start_coordinator(&self) -> anyhow::Result<Child> {
         let mut command = self.weir(Place::Control)?;
-        command.args(["coordinator", "--listen", &coordinator]);
+        command.args(["coordinator", "--listen", &self.coordinator()]);
         match self.mode.as_str() {
             // Every coflow is small enough to be left alone.
             TCP => command.args(["--bypass", "3600"]),
             policy => command.args(["--policy", policy, "--bypass", "0"]),
         };
-        self.start(Place::Control, "coordinator", command)?;
-        self.wait_for(&coordinator)?;
-        for host in 0..self.bed.hosts() {
-            let (place, address) = (Place::Host(host), self.bed.address(host));
-            let mut command = self.weir(place)?;
-            command.args([
-                "agent",
-                "--host",
-                &format!("host-{host}"),
-                "--listen",
-                &format!("{address}:7071"),
-            ]);
-            command.args(["--coordinator", &coordinator, "--interface", "none"]);
-            command.args(["--link-rate", &format!("{}bit", self.args.link_rate.bits_per_sec())]);
-            command.args(["--metrics", &format!("{address}:{METRICS_PORT}")]);
-            command.arg("--spool").arg(self.spool(host)).arg("--allow").arg(self.local(host));
-            self.start(place, &format!("agent-{host}"), command)?;
-            self.wait_for(&format!("{address}:{METRICS_PORT}"))?;
+        self.start(Place::Control, "coordinator", command)
+    }
+
+    fn start_agent(&self, host: usize) -> anyhow::Result<Child> {
+        let (place, address) = (Place::Host(host), self.bed.address(host));
+        let mut command = self.weir(place)?;
+        command.args(["agent", "--host", &format!("host-{host}"), "--listen", &format!("{address}:7071")]);
+        command.args(["--coordinator", &self.coordinator(), "--interface", "none"]);
+        command.args(["--link-rate", &format!("{}bit", self.args.link_rate.bits_per_sec())]);
+        command.args(["--metrics", &format!("{address}:{METRICS_PORT}")]);
+        command.arg("--spool").arg(self.spool(host)).arg("--allow").arg(self.local(host));
+        self.start(place, &format!("agent-{host}"), command)
+    }
+
+    /// Kills a daemon, or stops it.
+    fn strike(&mut self, draw: &mut Draw) -> anyhow::Result<Struck> {
+        // The coordinator as often as all agents together.
+        let agents = self.bed.hosts() as u64;
+        let number = (draw.below(2 * agents)).min(agents) as usize;
+        let (stops, pid) = (draw.below(2) == 0, Pid::from_child(&self.daemons[number]));
+        kill_process(pid, if stops { Signal::STOP } else { Signal::KILL })?;
+        let heals = Instant::now() + Duration::from_millis(1_000 + draw.below(7_000));
+        Ok(Struck { number, stops, heals })
+    }
+
+    /// Has it go on, or starts it again.
+    fn heal(&mut self, struck: &Struck) -> anyhow::Result<()> {
+        if struck.stops {
+            return Ok(kill_process(Pid::from_child(&self.daemons[struck.number]), Signal::CONT)?);
         }
+        self.daemons[struck.number].wait()?;
+        self.daemons[struck.number] = self.start_daemon(struck.number)?;
         Ok(())
     }
 
@@ -224,7 +278,7 @@ impl Cluster<'_> {
         let control = self.address(Place::Control);
         let mut command = self.java(Place::Control, 256, "org.apache.spark.deploy.master.Master")?;
         command.args(["--host", &control, "--port", &MASTER_PORT.to_string(), "--webui-port", "8080"]);
-        self.start(Place::Control, "master", command)?;
+        self.others.push(self.start(Place::Control, "master", command)?);
         for host in 0..self.bed.hosts() {
             let place = Place::Host(host);
             let mut command = self.java(place, 192, "org.apache.spark.deploy.worker.Worker")?;
@@ -235,7 +289,7 @@ impl Cluster<'_> {
             command
                 .env("SPARK_LOCAL_DIRS", self.local(host))
                 .env("WEIR_AGENT", self.spool(host).join("agent.sock"));
-            self.start(place, &format!("worker-{host}"), command)?;
+            self.others.push(self.start(place, &format!("worker-{host}"), command)?);
         }
         self.wait_for(&format!("{control}:{MASTER_PORT}"))
     }
@@ -295,7 +349,17 @@ impl Cluster<'_> {
             (child.stdout.take().context("the application's output")?, Instant::now() + RUN_LIMIT);
         let lines =
             std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).collect::<Vec<_>>());
+        let (mut draw, mut struck, mut faults) = (Draw::new(self.args.seed), None::<Struck>, 0);
+        let mut next_fault = Instant::now() + WARM_UP;
         let ended = loop {
+            if self.args.faults && self.scheduled() && struck.is_none() && Instant::now() > next_fault {
+                struck = Some(self.strike(&mut draw)?);
+                faults += 1;
+            }
+            if let Some(due) = struck.take_if(|struck| Instant::now() > struck.heals) {
+                self.heal(&due)?;
+                next_fault = Instant::now() + Duration::from_millis(draw.below(4_000));
+            }
             match child.try_wait()? {
                 Some(status) => break status,
                 None if Instant::now() > end => {
@@ -326,13 +390,18 @@ impl Cluster<'_> {
             "the application said {} lines, and not one for each shuffle and round",
             lines.len()
         );
+        if let Some(struck) = struck {
+            self.heal(&struck)?;
+            (0..self.bed.hosts())
+                .try_for_each(|host| self.wait_for(&format!("{}:{METRICS_PORT}", self.bed.address(host))))?;
+        }
         let (gathers, sent_bytes) = if self.scheduled() { self.carried()? } else { (0.0, 0.0) };
         anyhow::ensure!(
             gathers > 0.0 || !self.scheduled(),
             "Weir carried nothing; logs are in {}",
             self.dir.display()
         );
-        Ok(Measured { rounds, gathers, sent_bytes })
+        Ok(Measured { rounds, gathers, sent_bytes, faults })
     }
 
     /// Gathers that agents served, and bytes.
@@ -379,7 +448,7 @@ fn measure(args: &SparkArgs, mode: &str, scala: &str, dir: &Path) -> anyhow::Res
     let links = BedLinks::equal(args.hosts as usize, args.link_rate.bits_per_sec() as u64);
     let bed = Bed::create(&links)?;
     let (mode, scala) = (mode.to_owned(), scala.to_owned());
-    let mut cluster = Cluster { args, bed, dir, mode, scala, children: Vec::new() };
+    let mut cluster = Cluster { args, bed, dir, mode, scala, daemons: Vec::new(), others: Vec::new() };
     for host in 0..cluster.bed.hosts() {
         std::fs::create_dir_all(cluster.local(host))?;
     }
@@ -431,7 +500,8 @@ pub(crate) fn spark(args: &SparkArgs) -> Result<(), Failure> {
         args.tasks,
         args.rounds - 1
     );
-    let heads = ["mode", "average s", "+-", "faster", "makespan s", "gathers", "MB by Weir"];
+    let heads =
+        ["mode", "average s", "+-", "faster", "makespan s", "worst", "gathers", "MB by Weir", "faults"];
     let mut rows = table(&heads, 1);
     let mut first: Option<f64> = None;
     for mode in &args.mode {
@@ -445,8 +515,10 @@ pub(crate) fn spark(args: &SparkArgs) -> Result<(), Failure> {
             fixed(spread(&averages), 2, ""),
             ratio(base, average),
             fixed(mean(&makespans), 2, ""),
+            fixed(makespans.iter().copied().fold(0.0, f64::max), 2, ""),
             format!("{:.0}", measured.gathers),
             fixed(measured.sent_bytes / 1e6, 0, ""),
+            measured.faults.to_string(),
         ]);
         println!("{mode}: average {average:.2} s");
     }

@@ -46,6 +46,18 @@ fn what_the_coordinator_says_for_good_ends_the_get() {
     assert_eq!(end_of(Located::NoCoordinator), nobody);
 }
 
+/// The first is the best holder, and says a length that a frame cannot have, each time.
+#[test]
+fn who_sends_a_frame_of_a_wrong_length_is_asked_after_all_others() {
+    for damaged in [32, 34, 35] {
+        let wrong = Holder { damages: Some(damaged), ..Holder::of(content(3), 1) };
+        let mut scene = Scene::with(vec![wrong, Holder::of(content(3), 1)]);
+        assert_eq!(scene.run(), Ok(()));
+        assert!(scene.got == content(3));
+        assert_eq!((scene.holder(0).requests.len(), scene.holder(1).requests.len()), (1, 1), "byte {damaged}");
+    }
+}
+
 #[test]
 fn a_block_that_changed_at_one_holder_is_got_from_another() {
     let changed = Holder { status: Some(8), ..Holder::of(content(3), 1) };

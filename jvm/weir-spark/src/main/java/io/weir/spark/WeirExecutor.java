@@ -64,6 +64,7 @@ final class WeirExecutor implements ExecutorPlugin {
     private void attach(PluginContext plugin, Settings settings, BlockManager blocks) {
         File[] directories = blocks.diskBlockManager().localDirs();
         List<Path> paths = Stream.of(directories).map(File::toPath).collect(Collectors.toList());
+        String said = null;
         for (long pause = 250; !over; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
             try {
                 String address = client.attach(store, paths, settings.subdirectories(), ATTACH_LIMIT);
@@ -72,8 +73,12 @@ final class WeirExecutor implements ExecutorPlugin {
                 LOG.info("Weir's agent at {} serves the shuffle files of {}", address, store);
                 return;
             } catch (IOException | RuntimeException e) {
-                LOG.warn("Weir's agent at {} does not serve the shuffle files of {} (tried again): {}", settings.agent(),
-                        store, e.toString());
+                // The same reason again is no news.
+                if (!e.toString().equals(said)) {
+                    said = e.toString();
+                    LOG.warn("Weir's agent does not serve the shuffle files of {}, which Spark fetches itself until it does: {}",
+                            store, said);
+                }
             }
             try {
                 Thread.sleep(pause);
