@@ -2,6 +2,7 @@
 
 use crate::input::Input;
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, Crowd, JournalEntry, Output};
+use weir_core::ids::FlowNumber;
 use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
@@ -93,10 +94,10 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
             };
             let _ = agent.handle_request(*now, &request);
         }
-        6 => agent.handle_closed(input.number()?, input.byte()? & 1 == 1),
-        7 => agent.handle_writable(*now, input.number()?),
+        6 => agent.handle_closed(FlowNumber(input.number()?), input.byte()? & 1 == 1),
+        7 => agent.handle_writable(*now, FlowNumber(input.number()?)),
         8 => {
-            let (flow, in_flight) = (input.number()?, input.number()?);
+            let (flow, in_flight) = (FlowNumber(input.number()?), input.number()?);
             let crowd =
                 Crowd { in_flight, round_trip: Span::from_nanos(input.number()?), segment_bytes: 1448 };
             agent.handle_crowded(*now, flow, crowd);

@@ -21,7 +21,7 @@
 pub mod agent;
 pub mod coordinator;
 mod id_set;
-mod ids;
+pub mod ids;
 mod marks;
 pub mod planted;
 mod portions;

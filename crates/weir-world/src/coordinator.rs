@@ -10,6 +10,7 @@ use weir_core::agent::Pacing;
 use weir_core::coordinator::{
     Coordinator, CoordinatorConfig, DeadlineMargin, Joining, Output, Tuning, Wire, first_coflow,
 };
+use weir_core::ids::FlowNumber;
 use weir_core::serving::Conversation;
 use weir_model::{CoflowId, Fabric, Span, Time};
 
@@ -130,7 +131,7 @@ impl World {
                     .and_then(|connection| connection.talk.as_ref())
                     .is_some_and(Conversation::is_all_written)
             };
-            let waits = |flow: u64| agent.pacing(flow).filter(|pacing| *pacing != Pacing::Unscheduled);
+            let waits = |flow: FlowNumber| agent.pacing(flow).filter(|pacing| *pacing != Pacing::Unscheduled);
             let waiting = host.flows.iter().filter(|(_, number)| !is_whole(number));
             if let Some((flow, pacing)) = waiting.filter_map(|(flow, _)| Some((flow, waits(*flow)?))).next() {
                 return self.violate(format!("host {number}: flow {flow} is {pacing:?}, and nobody decides"));

@@ -13,6 +13,7 @@ use weir_core::agent::{
     journal_lines,
 };
 use weir_core::coordinator::SessionId;
+use weir_core::ids::FlowNumber;
 use weir_core::serving::{Conversation, Relays};
 use weir_model::{Rate, Span, Time};
 
@@ -30,7 +31,7 @@ pub(crate) struct Host {
     ahead: Span,
     spool_identity: u64,
     /// Connections by the agent's flows.
-    pub(crate) flows: BTreeMap<u64, u64>,
+    pub(crate) flows: BTreeMap<FlowNumber, u64>,
     pub(crate) disk: Disk,
     /// Of the journal: what is being written, and what waits for room, or is to be written yet; with puts by job and block.
     writing: Vec<JournalEntry>,

@@ -6,6 +6,7 @@ use crate::events::Event;
 use crate::relays::relay_address;
 use crate::world::World;
 use weir_core::agent::Place;
+use weir_core::ids::FlowNumber;
 use weir_core::serving::{Conversation, Input, Late, Opening, Outlet, Range, Write};
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{FRAME_BYTES, Request, Status};
@@ -195,7 +196,7 @@ impl World {
                 // It writes nothing before its file is open.
                 agent.handle_blocked(now, flow);
                 let after = self.span(OPEN);
-                self.later(after, Event::Opened { connection: number, flow });
+                self.later(after, Event::Opened { connection: number, flow: flow.0 });
             }
             Err(status) => {
                 talk.refuse(status);
@@ -205,7 +206,7 @@ impl World {
     }
 
     /// The file of a block is open, or cannot be opened.
-    pub(crate) fn opened(&mut self, number: u64, flow: u64) {
+    pub(crate) fn opened(&mut self, number: u64, flow: FlowNumber) {
         let Some((host, now)) = self.server(number) else { return };
         let Some(opening) = self.talk(number).and_then(|talk| talk.take_opening(flow)) else { return };
         let block = opening.opened.block.clone();
@@ -246,7 +247,7 @@ impl World {
         self.settle_agent(host);
     }
 
-    fn end_flow(&mut self, host: u32, flow: u64) {
+    fn end_flow(&mut self, host: u32, flow: FlowNumber) {
         let side = &mut self.hosts[host as usize];
         side.flows.remove(&flow);
         if let Some(agent) = &mut side.agent {

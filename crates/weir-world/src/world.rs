@@ -18,6 +18,7 @@ use std::fmt::Write;
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 use weir_core::coordinator::SessionId;
+use weir_core::ids::FlowNumber;
 use weir_model::{Span, Time};
 use weir_proto::relay::FlowKey;
 use weir_proto::v1;
@@ -293,7 +294,7 @@ impl World {
             Event::Dialled { connection } => self.dialled(connection),
             Event::Connected { connection } => self.connected(connection),
             Event::Said { connection, bytes } => self.said(connection, bytes),
-            Event::Opened { connection, flow } => self.opened(connection, flow),
+            Event::Opened { connection, flow } => self.opened(connection, FlowNumber(flow)),
             Event::Looks { host, life } => self.look(host, life),
             Event::Left { connection, parts } => self.left(connection, parts),
             Event::Arrived { connection, parts } => self.arrived(connection, parts),

@@ -5,6 +5,7 @@ use super::flow::Flow;
 use super::hello::said;
 use super::pacer::Pacing;
 use super::state::{Agent, FirstByte, Treatment};
+use crate::ids::FlowNumber;
 use std::collections::BTreeSet;
 use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::{limits, v1};
@@ -101,7 +102,7 @@ impl Agent {
         match message.kind {
             Some(Kind::Plan(plan)) => {
                 self.apply(now, &plan);
-                if let Some(at) = self.sent_whole.remove(&plan.completed_flow) {
+                if let Some(at) = self.sent_whole.remove(&FlowNumber(plan.completed_flow)) {
                     self.latencies.note_replan(now.since(at));
                 }
             }
@@ -233,7 +234,7 @@ impl Agent {
             coflow.treatment = Treatment::Scheduled;
             let drain = sane(rate.drain_per_s);
             // Flows that came after the plan was made are not in it: they keep waiting.
-            for id in coflow.flows.range(..=plan.latest_flow) {
+            for id in coflow.flows.range(..=FlowNumber(plan.latest_flow)) {
                 if let Some(flow) = self.flows.get_mut(id) {
                     flow.base = sane(drain * flow.left() as f64);
                     flow.due = now + Span::from_secs_ceil(1.0 / drain);
@@ -243,9 +244,10 @@ impl Agent {
             }
         }
         for grant in &plan.grants {
-            if let Some(flow) = self.flows.get_mut(&grant.flow) {
+            let id = FlowNumber(grant.flow);
+            if let Some(flow) = self.flows.get_mut(&id) {
                 flow.grant = sane(grant.bytes_per_s);
-                touched.insert(grant.flow);
+                touched.insert(id);
             }
         }
         for &id in &touched {
@@ -314,7 +316,7 @@ impl Agent {
             let stalled = all && flow.left() > 0 && flow.rate() > 0.0;
             if flow.sent != flow.reported || stalled {
                 flow.reported = flow.sent;
-                flows.push(v1::FlowProgress { flow: id, sent: flow.sent });
+                flows.push(v1::FlowProgress { flow: id.0, sent: flow.sent });
             }
         }
         self.next_report = Time::MAX;
@@ -385,7 +387,7 @@ mod tests {
         agent.handle_put(entry).unwrap();
     }
 
-    fn get(agent: &mut Agent, now: Time, name: &str) -> u64 {
+    fn get(agent: &mut Agent, now: Time, name: &str) -> FlowNumber {
         let (identity, block) = (Identity::UNKNOWN, name.to_owned());
         let request = Request { coflow: 1, offset: 0, destination: 1, group: 0, identity, block };
         agent.handle_request(now, &request).unwrap().flow

@@ -1,6 +1,6 @@
 //! What goes into and comes out of an agent, besides messages.
 
-use crate::ids::coflow_in_journal;
+use crate::ids::{FlowNumber, coflow_in_journal};
 use serde::{Deserialize, Serialize};
 use weir_model::{CoflowId, Rate, Span};
 use weir_proto::data::Identity;
@@ -145,7 +145,7 @@ pub struct Gathered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedGather {
     /// Its flow's id at this agent.
-    pub flow: u64,
+    pub flow: FlowNumber,
     /// What the block that is made for it is called.
     pub block: String,
 }
@@ -283,13 +283,13 @@ pub enum Output {
     /// All coflows from the first id to the last have ended: nothing is to be kept of their blocks.
     Ended(CoflowId, CoflowId),
     /// The connection of a flow is to be closed: its coflow ended, or was refused.
-    Abort(u64),
+    Abort(FlowNumber),
     /// A spooled file is to be removed: its block is gone.
     Discard(String),
     /// The agent's operator should know this.
     Notice(String),
     /// A flow takes less than it is offered: answer with [`Agent::handle_waited`](super::Agent::handle_waited).
-    Suspect(u64),
+    Suspect(FlowNumber),
     /// Somebody asks for a file of this host: answer with [`Agent::handle_offered`](super::Agent::handle_offered).
     Offer(v1::Offer),
     /// To the coordinator.
@@ -300,7 +300,7 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedFlow {
     /// Its id at this agent.
-    pub flow: u64,
+    pub flow: FlowNumber,
     /// The block it reads.
     pub block: BlockEntry,
     /// Where it starts within the block.
@@ -311,7 +311,7 @@ pub struct OpenedFlow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// The flow.
-    pub flow: u64,
+    pub flow: FlowNumber,
     /// At most this many payload bytes,
     pub bytes: u64,
     /// and none while more than this are unacknowledged.

@@ -1,5 +1,6 @@
 //! A flow that an agent serves, and what its plan says.
 
+use crate::ids::FlowNumber;
 use weir_model::{CoflowId, Rate, Time};
 use weir_proto::v1;
 
@@ -31,9 +32,9 @@ const BEHIND: f64 = 0.03;
 
 impl Flow {
     /// A flow as a coordinator is told of it.
-    pub(super) fn opened(&self, id: u64, size: u64) -> v1::FlowOpened {
+    pub(super) fn opened(&self, id: FlowNumber, size: u64) -> v1::FlowOpened {
         v1::FlowOpened {
-            flow: id,
+            flow: id.0,
             coflow: self.coflow.0,
             block: self.block.clone(),
             destination: self.destination,

@@ -5,6 +5,7 @@
 //! after it passed the interface.
 
 use super::state::Agent;
+use crate::ids::FlowNumber;
 use std::collections::BTreeMap;
 use weir_model::{Span, Time};
 use weir_proto::v1;
@@ -49,7 +50,7 @@ impl Agent {
         &mut self,
         now: Time,
         bytes: InterfaceBytes,
-        unacknowledged: &BTreeMap<u64, u64>,
+        unacknowledged: &BTreeMap<FlowNumber, u64>,
     ) {
         let mut under_way: BTreeMap<u32, u64> = BTreeMap::new();
         for (flow, bytes) in unacknowledged {

@@ -7,6 +7,7 @@
 
 use super::pacer::Pacing;
 use super::state::Agent;
+use crate::ids::FlowNumber;
 use weir_model::{Rate, Span, Time};
 use weir_proto::{limits, v1};
 
@@ -182,7 +183,7 @@ impl Offer {
 
 impl Agent {
     /// What a flow is offered, by whoever decides its rate.
-    pub(super) fn offer(&mut self, flow: u64) -> Option<&mut Offer> {
+    pub(super) fn offer(&mut self, flow: FlowNumber) -> Option<&mut Offer> {
         match &mut self.sender {
             Some(sender) => sender.offers.get_mut(&flow),
             None => self.offers.get_mut(&flow),
@@ -190,7 +191,7 @@ impl Agent {
     }
 
     /// Gives a planned flow its rate, or what it can use of it.
-    pub(super) fn pace(&mut self, now: Time, flow: u64, planned: f64) {
+    pub(super) fn pace(&mut self, now: Time, flow: FlowNumber, planned: f64) {
         // No plan is meant to ask more of the host than its link has.
         let planned = planned.min(self.planned_uplink);
         let offer = self.offers.entry(flow).or_insert_with(|| Offer::new(now));
@@ -226,7 +227,7 @@ impl Agent {
     }
 
     /// The answer to [`Output::Suspect`](super::Output::Suspect): a flow's receiver had no room for so long, since the connection began.
-    pub fn handle_waited(&mut self, now: Time, flow: u64, waited: Span) {
+    pub fn handle_waited(&mut self, now: Time, flow: FlowNumber, waited: Span) {
         let Some(offer) = self.offers.get_mut(&flow) else { return };
         if offer.note_waited(now, waited) {
             let news = offer.take_news().map(|usable| (flow, usable));
@@ -235,7 +236,7 @@ impl Agent {
         }
     }
 
-    fn pace_anew(&mut self, now: Time, id: u64) {
+    fn pace_anew(&mut self, now: Time, id: FlowNumber) {
         if let Some(flow) = self.flows.get(&id).filter(|flow| flow.planned) {
             let rate = flow.rate();
             self.pace(now, id, rate);
@@ -254,9 +255,9 @@ impl Agent {
     }
 
     /// Tells what flows can use of their rates.
-    pub(super) fn tell_limits(&mut self, news: Vec<(u64, f64)>) {
-        let limit = |(flow, usable): (u64, f64)| v1::FlowLimit {
-            flow,
+    pub(super) fn tell_limits(&mut self, news: Vec<(FlowNumber, f64)>) {
+        let limit = |(flow, usable): (FlowNumber, f64)| v1::FlowLimit {
+            flow: flow.0,
             bytes_per_s: if usable.is_finite() { usable } else { -1.0 },
         };
         for news in news.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {

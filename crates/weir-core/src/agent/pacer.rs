@@ -24,6 +24,7 @@
 //! - Flows become due in order of due time, ties by id.
 
 use super::facts::{Crowd, Transmit};
+use crate::ids::FlowNumber;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{Rate, Span, Time};
 
@@ -92,9 +93,9 @@ struct Bucket {
 #[derive(Debug, Default)]
 pub struct Pacer {
     salt: u64,
-    buckets: BTreeMap<u64, Bucket>,
-    due: BTreeSet<(Time, u64)>,
-    unscheduled: VecDeque<u64>,
+    buckets: BTreeMap<FlowNumber, Bucket>,
+    due: BTreeSet<(Time, FlowNumber)>,
+    unscheduled: VecDeque<FlowNumber>,
     /// Sum of the rates of all scheduled flows in bytes per second.
     total_rate: f64,
     /// Bytes that flows were allowed by their rates up to a time.
@@ -112,13 +113,13 @@ impl Pacer {
     }
 
     /// A share of a period that belongs to a flow, the same at every run.
-    fn phase(&self, flow: u64) -> f64 {
-        let mixed = (flow ^ self.salt.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn phase(&self, flow: FlowNumber) -> f64 {
+        let mixed = (flow.0 ^ self.salt.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 40) as f64 / (1u64 << 24) as f64
     }
 
     /// Adds a flow with `left` bytes to send.
-    pub fn insert(&mut self, now: Time, flow: u64, left: u64, pacing: Pacing) {
+    pub fn insert(&mut self, now: Time, flow: FlowNumber, left: u64, pacing: Pacing) {
         let first = first_chunk(left);
         let bucket = Bucket {
             pacing: Pacing::Paused,
@@ -137,7 +138,7 @@ impl Pacer {
     }
 
     /// Removes a flow.
-    pub fn remove(&mut self, flow: u64) {
+    pub fn remove(&mut self, flow: FlowNumber) {
         if let Some(bucket) = self.buckets.remove(&flow) {
             self.due.remove(&(bucket.due, flow));
             self.count_rate(bucket.updated, -bucket.pacing.bytes_per_sec());
@@ -161,12 +162,12 @@ impl Pacer {
     }
 
     /// The pacing in force for a flow.
-    pub fn pacing(&self, flow: u64) -> Option<Pacing> {
+    pub fn pacing(&self, flow: FlowNumber) -> Option<Pacing> {
         self.buckets.get(&flow).map(|bucket| bucket.pacing)
     }
 
     /// Sets how a flow is metered from `now` on.
-    pub fn set(&mut self, now: Time, flow: u64, pacing: Pacing) {
+    pub fn set(&mut self, now: Time, flow: FlowNumber, pacing: Pacing) {
         let Some(bucket) = self.buckets.get_mut(&flow) else { return };
         if bucket.pacing == pacing {
             return;
@@ -229,7 +230,7 @@ impl Pacer {
     }
 
     /// Notes that `bytes` were written.
-    pub fn sent(&mut self, now: Time, flow: u64, bytes: u64) {
+    pub fn sent(&mut self, now: Time, flow: FlowNumber, bytes: u64) {
         let Some(bucket) = self.buckets.get_mut(&flow) else { return };
         bucket.settle(now);
         bucket.started = true;
@@ -247,7 +248,7 @@ impl Pacer {
     }
 
     /// Notes that nothing was written because more than the flow's [`Transmit`] allows is under way.
-    pub fn crowded(&mut self, now: Time, flow: u64, crowd: Crowd) {
+    pub fn crowded(&mut self, now: Time, flow: FlowNumber, crowd: Crowd) {
         let Some(bucket) = self.buckets.get_mut(&flow) else { return };
         let Pacing::Rated(rate) = bucket.pacing else { return };
         bucket.settle(now);
@@ -264,7 +265,7 @@ impl Pacer {
     }
 
     /// Notes that the socket takes no more for now.
-    pub fn blocked(&mut self, now: Time, flow: u64) {
+    pub fn blocked(&mut self, now: Time, flow: FlowNumber) {
         let Some(bucket) = self.buckets.get_mut(&flow) else { return };
         bucket.settle(now);
         bucket.blocked = true;
@@ -272,7 +273,7 @@ impl Pacer {
     }
 
     /// Notes that the socket takes bytes again.
-    pub fn writable(&mut self, now: Time, flow: u64) {
+    pub fn writable(&mut self, now: Time, flow: FlowNumber) {
         let Some(bucket) = self.buckets.get_mut(&flow) else { return };
         if !std::mem::take(&mut bucket.blocked) {
             return;
@@ -293,7 +294,7 @@ impl Pacer {
         self.due.first().map(|&(due, _)| due.max(host_due))
     }
 
-    fn reschedule(due: &mut BTreeSet<(Time, u64)>, flow: u64, bucket: &mut Bucket) {
+    fn reschedule(due: &mut BTreeSet<(Time, FlowNumber)>, flow: FlowNumber, bucket: &mut Bucket) {
         due.remove(&(bucket.due, flow));
         bucket.due = Time::MAX;
         if let Pacing::Rated(rate) = bucket.pacing
@@ -352,24 +353,24 @@ mod tests {
         Pacing::Rated(Rate::from_bytes_per_sec(bytes_per_sec))
     }
     fn poll(pacer: &mut Pacer, now: Time) -> Option<(u64, u64)> {
-        pacer.poll(now).map(|transmit| (transmit.flow, transmit.bytes))
+        pacer.poll(now).map(|transmit| (transmit.flow.0, transmit.bytes))
     }
     #[test]
     fn a_flow_of_no_more_than_a_smallest_chunk_is_written_as_one_and_a_longer_one_begins_with_a_segment() {
         let mut pacer = Pacer::new(1);
         for (flow, left, first) in [(1, 4_096, 4_096), (2, 5_792, 5_792), (3, 5_793, 1_448)] {
-            pacer.insert(ms(0), flow, left, rated(1e6));
+            pacer.insert(ms(0), FlowNumber(flow), left, rated(1e6));
             // Nothing of it can be under way.
             let transmit = pacer.poll(ms(0)).unwrap();
             assert_eq!((transmit.bytes, transmit.in_flight_limit), (first, u64::MAX));
-            pacer.sent(ms(0), flow, first);
-            pacer.remove(flow);
+            pacer.sent(ms(0), FlowNumber(flow), first);
+            pacer.remove(FlowNumber(flow));
             pacer.host_ready = Time::ZERO;
         }
         // What was begun is bounded: at 1 MB/s and a round trip of nothing, 2,500 bytes less a chunk, or a segment.
-        pacer.insert(ms(0), 4, 100_000, rated(1e6));
+        pacer.insert(ms(0), FlowNumber(4), 100_000, rated(1e6));
         let first = pacer.poll(ms(0)).unwrap();
-        pacer.sent(ms(0), 4, first.bytes);
+        pacer.sent(ms(0), FlowNumber(4), first.bytes);
         assert!(pacer.poll(ms(20)).unwrap().in_flight_limit < 2_500);
     }
 
@@ -389,9 +390,9 @@ mod tests {
     #[test]
     fn a_rated_flow_gets_its_rate_and_starts_at_once() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, u64::MAX, rated(1e6));
+        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e6));
         assert_eq!(poll(&mut pacer, ms(0)), Some((1, 1448)));
-        pacer.sent(ms(0), 1, 1448);
+        pacer.sent(ms(0), FlowNumber(1), 1448);
         // 1 MB/s for 100 ms is 100,000 bytes; the chunk under way may be missing, and the first two
         // chunks (1448 and 5792 bytes) come early.
         let sent = drain(&mut pacer, ms(0), ms(100)) + 1448;
@@ -401,11 +402,11 @@ mod tests {
     #[test]
     fn a_stalled_flow_does_not_catch_up_at_line_rate() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, u64::MAX, rated(1e6));
-        pacer.blocked(ms(0), 1);
+        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e6));
+        pacer.blocked(ms(0), FlowNumber(1));
         assert_eq!(poll(&mut pacer, ms(5000)), None);
-        pacer.writable(ms(5000), 1);
-        pacer.sent(ms(5000), 1, 1448);
+        pacer.writable(ms(5000), FlowNumber(1));
+        pacer.sent(ms(5000), FlowNumber(1), 1448);
         // Bucket: a first chunk of 1448 and 16 ms at 1 MB/s, though 5 s passed; the first chunk takes the
         // host a little over 1 ms, so the rest comes after it, with what 2 ms more bring.
         assert_eq!(poll(&mut pacer, ms(5002)), Some((1, 16_000 + 2000)));
@@ -414,10 +415,10 @@ mod tests {
     #[test]
     fn a_higher_rate_brings_the_next_chunk_forward() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, u64::MAX, rated(1e5));
-        pacer.sent(ms(0), 1, 1448);
+        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e5));
+        pacer.sent(ms(0), FlowNumber(1), 1448);
         assert!(pacer.next_timeout().unwrap() > ms(10));
-        pacer.set(ms(10), 1, rated(1e7));
+        pacer.set(ms(10), FlowNumber(1), rated(1e7));
         assert!(pacer.next_timeout().unwrap() < ms(14));
     }
 
@@ -426,14 +427,14 @@ mod tests {
         // 15 flows at 0.1 MB/s, all with a full bucket: together 1.5 MB/s.
         let mut pacer = Pacer::default();
         for flow in 0..15 {
-            pacer.insert(ms(0), flow, u64::MAX, rated(1e5));
+            pacer.insert(ms(0), FlowNumber(flow), u64::MAX, rated(1e5));
         }
         drain(&mut pacer, ms(0), ms(200));
         for flow in 0..15 {
-            pacer.blocked(ms(200), flow);
+            pacer.blocked(ms(200), FlowNumber(flow));
         }
         for flow in 0..15 {
-            pacer.writable(ms(300), flow);
+            pacer.writable(ms(300), FlowNumber(flow));
         }
         // At most 10 ms x 1.65 MB/s, 0.7 ms ahead of it, and the chunk that passes the limit.
         let burst = drain(&mut pacer, ms(300), ms(310));
@@ -443,11 +444,11 @@ mod tests {
     #[test]
     fn a_flow_that_crawls_does_not_hold_up_those_that_come_after_it() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, 1448, rated(1.0));
+        pacer.insert(ms(0), FlowNumber(1), 1448, rated(1.0));
         assert_eq!(poll(&mut pacer, ms(0)), Some((1, 1448)));
-        pacer.sent(ms(0), 1, 1448);
+        pacer.sent(ms(0), FlowNumber(1), 1448);
         // At the sum of the rates, 1 B/s, what was sent takes 22 minutes to leave the host.
-        pacer.insert(ms(1), 2, 1_000_000, rated(1e6));
+        pacer.insert(ms(1), FlowNumber(2), 1_000_000, rated(1e6));
         assert!(pacer.next_timeout().unwrap() <= ms(10));
         assert_eq!(poll(&mut pacer, ms(10)).map(|(flow, _)| flow), Some(2));
     }
@@ -455,10 +456,10 @@ mod tests {
     #[test]
     fn a_fast_flow_does_not_wait_for_what_a_slow_one_sent() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, u64::MAX, rated(1e6));
+        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e6));
         drain(&mut pacer, ms(0), ms(100));
         // The last 5792 bytes take 5.3 ms at 1.1 times 1 MB/s, but at 1.1 times 11 MB/s less than 0.5 ms.
-        pacer.insert(ms(100), 2, u64::MAX, rated(1e7));
+        pacer.insert(ms(100), FlowNumber(2), u64::MAX, rated(1e7));
         assert!(pacer.next_timeout().unwrap() <= ms(100));
         assert_eq!(poll(&mut pacer, ms(100)), Some((2, 1448)));
     }
@@ -466,11 +467,11 @@ mod tests {
     #[test]
     fn what_a_fast_flow_left_does_not_hold_up_a_slow_one() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, 50_000, rated(1e7));
-        pacer.insert(ms(0), 2, 1, rated(100.0));
-        pacer.sent(ms(1), 1, 50_000);
+        pacer.insert(ms(0), FlowNumber(1), 50_000, rated(1e7));
+        pacer.insert(ms(0), FlowNumber(2), 1, rated(100.0));
+        pacer.sent(ms(1), FlowNumber(1), 50_000);
         // 50,000 bytes take 4.5 ms at 1.1 times 10 MB/s; the slow flow alone would need 8 minutes.
-        pacer.remove(1);
+        pacer.remove(FlowNumber(1));
         assert!(pacer.next_timeout().unwrap() <= ms(6));
         assert_eq!(poll(&mut pacer, ms(6)), Some((2, 1)));
     }
@@ -478,38 +479,38 @@ mod tests {
     #[test]
     fn a_flow_waits_while_more_is_under_way_than_its_rate_and_an_empty_path_explain() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, u64::MAX, rated(1e7));
-        pacer.sent(ms(0), 1, 1448);
+        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e7));
+        pacer.sent(ms(0), FlowNumber(1), 1448);
         // Chunks of 20,000 bytes at 10 MB/s; 25,000 may be under way, so 5,000 when the next one is written.
         assert_eq!(pacer.poll(ms(5)).unwrap().in_flight_limit, 5_000);
         // 30,000 too many leave in 3 ms, if they leave as planned.
         let crowd = Crowd { in_flight: 35_000, round_trip: Span::ZERO, segment_bytes: 1448 };
-        pacer.crowded(ms(5), 1, crowd);
+        pacer.crowded(ms(5), FlowNumber(1), crowd);
         assert_eq!((pacer.poll(ms(7)), pacer.next_timeout()), (None, Some(ms(8))));
         // A path of 20 ms holds 200,000 bytes more before any queue does: write at once.
         assert_eq!(pacer.poll(ms(8)).unwrap().in_flight_limit, 5_000);
-        pacer.crowded(ms(8), 1, Crowd { round_trip: Span::from_millis(20), ..crowd });
+        pacer.crowded(ms(8), FlowNumber(1), Crowd { round_trip: Span::from_millis(20), ..crowd });
         assert_eq!(pacer.poll(ms(8)).unwrap().in_flight_limit, 205_000);
     }
 
     #[test]
     fn a_slow_flow_may_leave_one_segment_unacknowledged() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, u64::MAX, rated(1e5));
-        pacer.sent(ms(0), 1, 1448);
+        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e5));
+        pacer.sent(ms(0), FlowNumber(1), 1448);
         assert_eq!(pacer.poll(ms(100)).unwrap().in_flight_limit, 0);
         let crowd = Crowd { in_flight: 8948, round_trip: Span::ZERO, segment_bytes: 8948 };
-        pacer.crowded(ms(100), 1, crowd);
+        pacer.crowded(ms(100), FlowNumber(1), crowd);
         assert_eq!(pacer.poll(ms(100)).unwrap().in_flight_limit, 8948);
     }
 
     #[test]
     fn paused_flows_are_never_due_and_unscheduled_ones_always() {
         let mut pacer = Pacer::default();
-        pacer.insert(ms(0), 1, 10, Pacing::Paused);
-        pacer.insert(ms(0), 2, 10, Pacing::Unscheduled);
+        pacer.insert(ms(0), FlowNumber(1), 10, Pacing::Paused);
+        pacer.insert(ms(0), FlowNumber(2), 10, Pacing::Unscheduled);
         assert_eq!(poll(&mut pacer, ms(1)).map(|(flow, _)| flow), Some(2));
-        pacer.sent(ms(1), 2, 10);
+        pacer.sent(ms(1), FlowNumber(2), 10);
         assert_eq!((poll(&mut pacer, ms(9)), pacer.next_timeout()), (None, None));
     }
 
@@ -520,7 +521,7 @@ mod tests {
         ) {
             let mut pacer = Pacer::default();
             let (mut now, mut allowed, mut sent, mut rate) = (ms(0), 1448.0 + 5792.0, 0, 0.0);
-            pacer.insert(now, 7, u64::MAX, Pacing::Paused);
+            pacer.insert(now, FlowNumber(7), u64::MAX, Pacing::Paused);
             let mut slack: f64 = 0.0;
             for (wait, next, kind) in changes {
                 let end = now + Span::from_millis(wait);
@@ -529,7 +530,7 @@ mod tests {
                 now = end;
                 rate = if kind == 0 { 0.0 } else { next };
                 slack = slack.max(rate * BUCKET_TIME_S + MAX_CHUNK_BYTES);
-                pacer.set(now, 7, Pacing::Rated(Rate::from_bytes_per_sec(rate)));
+                pacer.set(now, FlowNumber(7), Pacing::Rated(Rate::from_bytes_per_sec(rate)));
                 prop_assert!(sent as f64 <= allowed + slack, "{sent} {allowed}");
             }
         }

@@ -1,6 +1,7 @@
 //! Outputs of one kind, for tests that look at no others.
 
 use super::{Agent, JournalEntry, Output};
+use crate::ids::FlowNumber;
 
 impl Agent {
     /// Takes the first output out of which something can be made.
@@ -11,7 +12,7 @@ impl Agent {
     pub(crate) fn poll_journal(&mut self) -> Option<JournalEntry> {
         self.pick(|output| if let Output::Journal(entry) = output { Some(entry.clone()) } else { None })
     }
-    pub(crate) fn poll_abort(&mut self) -> Option<u64> {
+    pub(crate) fn poll_abort(&mut self) -> Option<FlowNumber> {
         self.pick(|output| if let Output::Abort(flow) = output { Some(*flow) } else { None })
     }
     pub(crate) fn poll_discard(&mut self) -> Option<String> {
@@ -20,7 +21,7 @@ impl Agent {
     pub(crate) fn poll_notice(&mut self) -> Option<String> {
         self.pick(|output| if let Output::Notice(notice) = output { Some(notice.clone()) } else { None })
     }
-    pub(crate) fn poll_suspect(&mut self) -> Option<u64> {
+    pub(crate) fn poll_suspect(&mut self) -> Option<FlowNumber> {
         self.suspects.pop_front()
     }
 }

@@ -27,6 +27,7 @@ use super::flow::Flow;
 use super::offer::{Judge, LOOK_INTERVAL, Offer};
 use super::pacer::Pacing;
 use super::state::{Agent, Treatment};
+use crate::ids::FlowNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Bytes, CoflowId, Rate, Span, Time};
 use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
@@ -44,7 +45,7 @@ pub(super) struct Sender {
     rule: Option<Box<dyn LocalRule>>,
     uplink: Option<f64>,
     heard: BTreeMap<CoflowId, v1::CoflowQueue>,
-    pub(super) offers: BTreeMap<u64, Offer>,
+    pub(super) offers: BTreeMap<FlowNumber, Offer>,
     /// Coflows of which more was sent than was told.
     untold: BTreeSet<CoflowId>,
     /// Something changed since rates were decided.
@@ -194,7 +195,7 @@ impl Agent {
     }
 
     /// Bytes of a flow were sent.
-    pub(super) fn note_taken(&mut self, coflow: CoflowId, flow: u64, bytes: u64) {
+    pub(super) fn note_taken(&mut self, coflow: CoflowId, flow: FlowNumber, bytes: u64) {
         if let Some(offer) = self.offer(flow) {
             offer.take(bytes);
         }
@@ -235,7 +236,7 @@ impl Agent {
             let judge = Judge { uplink, planned: false };
             sender.offers.values_mut().for_each(|offer| offer.look(now, judge));
             let news = sender.offers.iter_mut().filter_map(|(&flow, offer)| Some((flow, offer.take_news()?)));
-            let news: Vec<(u64, f64)> = news.collect();
+            let news: Vec<(FlowNumber, f64)> = news.collect();
             self.tell_limits(news);
         }
         let (flows, coflows) = self.in_order(&sender);
@@ -253,8 +254,8 @@ impl Agent {
 
     /// Flows with something left to send, coflow by coflow in the order of places, and the coflows. A coflow
     /// that nothing was heard of comes after the others of its queue.
-    fn in_order(&self, sender: &Sender) -> (Vec<u64>, Vec<LocalCoflow>) {
-        let mut by_coflow: BTreeMap<(u64, Time, CoflowId), Vec<u64>> = BTreeMap::new();
+    fn in_order(&self, sender: &Sender) -> (Vec<FlowNumber>, Vec<LocalCoflow>) {
+        let mut by_coflow: BTreeMap<(u64, Time, CoflowId), Vec<FlowNumber>> = BTreeMap::new();
         let is_shared = |flow: &Flow| flow.left() > 0 && !self.is_left_to_tcp(flow.coflow);
         for (&id, flow) in self.flows.iter().filter(|(_, flow)| is_shared(flow)) {
             let place = sender.heard.get(&flow.coflow).map_or(u64::MAX, |heard| heard.place_ns);
@@ -262,7 +263,7 @@ impl Agent {
             let opened = if place == u64::MAX { opened.unwrap_or(Time::MAX) } else { Time::ZERO };
             by_coflow.entry((place, opened, flow.coflow)).or_default().push(id);
         }
-        let local = |(&(.., id), flows): (&(u64, Time, CoflowId), &Vec<u64>)| LocalCoflow {
+        let local = |(&(.., id), flows): (&(u64, Time, CoflowId), &Vec<FlowNumber>)| LocalCoflow {
             queue: sender.heard.get(&id).map_or(0, |heard| heard.queue),
             sent: Bytes(self.coflows.get(&id).map_or(0, |coflow| coflow.sent_bytes)),
             flows: flows.iter().map(|flow| self.usable(sender, id, *flow)).collect(),
@@ -271,7 +272,7 @@ impl Agent {
         (by_coflow.into_values().flatten().collect(), coflows)
     }
 
-    fn usable(&self, sender: &Sender, coflow: CoflowId, flow: u64) -> LocalFlow {
+    fn usable(&self, sender: &Sender, coflow: CoflowId, flow: FlowNumber) -> LocalFlow {
         let limit = self.flows.get(&flow).map_or(0.0, |flow| sender.limit(coflow, flow.destination));
         let shown = sender.offers.get(&flow).map_or(f64::INFINITY, Offer::usable);
         LocalFlow { usable: Rate::from_bytes_per_sec(limit.min(shown)) }

@@ -1,6 +1,7 @@
 //! Coflows that are about to end: their coordinator waits to hear what receivers acknowledged.
 
 use super::state::Agent;
+use crate::ids::FlowNumber;
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::v1;
 
@@ -23,7 +24,7 @@ impl Agent {
     pub(super) fn settle_if_due(&mut self, id: CoflowId) {
         let Some(coflow) = self.coflows.get(&id) else { return };
         let Some(until) = coflow.settles else { return };
-        let whole = |flow: &u64| self.flows.get(flow).is_some_and(|flow| flow.left() == 0);
+        let whole = |flow: &FlowNumber| self.flows.get(flow).is_some_and(|flow| flow.left() == 0);
         if !coflow.flows.iter().any(whole) {
             self.finish_settling(until, id);
         }

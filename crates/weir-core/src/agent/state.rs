@@ -11,6 +11,7 @@ use super::offer::Offer;
 use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
 use crate::id_set::IdSet;
+use crate::ids::FlowNumber;
 use crate::marks::receiver_mark;
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
@@ -27,7 +28,7 @@ pub(super) struct CoflowEntry {
     pub(super) note: v1::CoflowNote,
     pub(super) noted: Time,
     pub(super) first_opened: Option<Time>,
-    pub(super) flows: BTreeSet<u64>,
+    pub(super) flows: BTreeSet<FlowNumber>,
     pub(super) first_byte: FirstByte,
     pub(super) treatment: Treatment,
     /// What its flows here had to move when they were opened, all together.
@@ -103,10 +104,10 @@ pub struct Agent {
     pub(super) stores: BTreeMap<(String, String), StoreEntry>,
     pub(super) coflows: BTreeMap<CoflowId, CoflowEntry>,
     pub(super) ended: IdSet,
-    pub(super) flows: BTreeMap<u64, Flow>,
-    pub(super) waiting: BTreeSet<(Time, u64)>,
+    pub(super) flows: BTreeMap<FlowNumber, Flow>,
+    pub(super) waiting: BTreeSet<(Time, FlowNumber)>,
     pub(super) pacer: Pacer,
-    next_flow: u64,
+    next_flow: FlowNumber,
     pub(super) session: bool,
     pub(super) standing: Standing,
     /// What of Hello is still to be said.
@@ -137,9 +138,9 @@ pub struct Agent {
     pub(super) latencies: Latencies,
     pub(super) meter: Meter,
     /// What planned flows do with their rates.
-    pub(super) offers: BTreeMap<u64, Offer>,
+    pub(super) offers: BTreeMap<FlowNumber, Offer>,
     /// Flows that take less than they are offered: it is to be found out whether their receivers have no room.
-    pub(super) suspects: VecDeque<u64>,
+    pub(super) suspects: VecDeque<FlowNumber>,
     pub(super) last_look: Time,
     /// Bytes per second that the host's uplink carries, as the coordinator says; infinite until it did.
     pub(super) planned_uplink: f64,
@@ -149,7 +150,7 @@ pub struct Agent {
     pub(super) asked_terms: bool,
     pub(super) account: Account,
     /// When flows were handed over whole, until a plan counts it or newer ones push them out.
-    pub(super) sent_whole: BTreeMap<u64, Time>,
+    pub(super) sent_whole: BTreeMap<FlowNumber, Time>,
 }
 
 impl Agent {
@@ -170,7 +171,7 @@ impl Agent {
             waiting: BTreeSet::new(),
             pacer: Pacer::new(config.host.into()),
             config,
-            next_flow: 1,
+            next_flow: FlowNumber(1),
             session: false,
             standing: Standing::default(),
             introduction: None,
@@ -287,14 +288,14 @@ impl Agent {
     }
 
     /// Begins to serve a block, from a frame on.
-    pub(super) fn open_flow(&mut self, now: Time, wanted: &Wanted<'_>) -> Result<u64, Status> {
+    pub(super) fn open_flow(&mut self, now: Time, wanted: &Wanted<'_>) -> Result<FlowNumber, Status> {
         let Wanted { coflow, block, receiver: (destination, group), size, offset } = *wanted;
         let inside = offset < size || (offset, size) == (0, 0);
         if !inside || !offset.is_multiple_of(FRAME_BYTES) {
             return Err(Status::BadRequest);
         }
         let id = self.next_flow;
-        self.next_flow = self.next_flow.saturating_add(1);
+        self.next_flow.0 = self.next_flow.0.saturating_add(1);
         let left = size.saturating_sub(offset);
         let planned = self.sender.is_none() && self.lease_holds(now) && !self.is_small(coflow, left);
         let scheduled = planned || (self.decides(now) && !self.is_left_to_tcp(coflow));
@@ -329,7 +330,7 @@ impl Agent {
     }
 
     /// `bytes` payload bytes of a flow were handed to its socket.
-    pub fn handle_sent(&mut self, now: Time, flow: u64, bytes: u64) {
+    pub fn handle_sent(&mut self, now: Time, flow: FlowNumber, bytes: u64) {
         let Some(entry) = self.flows.get_mut(&flow) else { return };
         // No more than there is, whatever a driver says.
         let bytes = bytes.min(entry.left());
@@ -367,25 +368,25 @@ impl Agent {
     }
 
     /// Nothing was written: more of the flow is unacknowledged than its [`Transmit`] allows.
-    pub fn handle_crowded(&mut self, now: Time, flow: u64, crowd: Crowd) {
+    pub fn handle_crowded(&mut self, now: Time, flow: FlowNumber, crowd: Crowd) {
         self.pacer.crowded(now, flow, crowd);
         self.offer(flow).into_iter().for_each(Offer::hold_up);
     }
 
     /// The flow's socket takes no more for now.
-    pub fn handle_blocked(&mut self, now: Time, flow: u64) {
+    pub fn handle_blocked(&mut self, now: Time, flow: FlowNumber) {
         self.pacer.blocked(now, flow);
         self.offer(flow).into_iter().for_each(|offer| offer.set_blocked(true));
     }
 
     /// The flow's socket takes bytes again.
-    pub fn handle_writable(&mut self, now: Time, flow: u64) {
+    pub fn handle_writable(&mut self, now: Time, flow: FlowNumber) {
         self.pacer.writable(now, flow);
         self.offer(flow).into_iter().for_each(|offer| offer.set_blocked(false));
     }
 
     /// The receiver acknowledged the last byte (`done`), or the connection ended before.
-    pub fn handle_closed(&mut self, flow: u64, done: bool) {
+    pub fn handle_closed(&mut self, flow: FlowNumber, done: bool) {
         let Some(entry) = self.flows.remove(&flow) else { return };
         self.pacer.remove(flow);
         self.account.close(done);
@@ -404,7 +405,7 @@ impl Agent {
             }
         }
         self.disturb();
-        let closed = v1::FlowClosed { flow, sent: entry.sent, done, again };
+        let closed = v1::FlowClosed { flow: flow.0, sent: entry.sent, done, again };
         if !is_planted(Defect::CloseNotTold) {
             // That all was handed over was said. The end of a coflow is not to come late.
             let others = self.coflows.get(&entry.coflow).is_some_and(|coflow| !coflow.flows.is_empty());
@@ -539,7 +540,7 @@ impl Agent {
     }
 
     /// The pacing in force for a flow.
-    pub fn pacing(&self, flow: u64) -> Option<Pacing> {
+    pub fn pacing(&self, flow: FlowNumber) -> Option<Pacing> {
         self.pacer.pacing(flow)
     }
 

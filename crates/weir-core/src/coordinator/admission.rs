@@ -35,7 +35,7 @@
 
 use super::callers::Callers;
 use super::readiness::Stage;
-use super::state::{CoflowEntry, Coordinator};
+use super::state::{CoflowEntry, Coordinator, FlowKey};
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::{CoflowId, Span, Time};
 use weir_policy::Slot;
@@ -195,7 +195,7 @@ impl Coordinator {
         let id = self.table.coflow(slot).id();
         let live = (0u32..).zip(self.table.coflow(slot).flows()).filter(|(_, flow)| flow.live());
         let live: Vec<u32> = live.map(|(flow, _)| flow).collect();
-        let keys: Vec<u64> = live.iter().filter_map(|&flow| self.places.key(slot, flow)).collect();
+        let keys: Vec<FlowKey> = live.iter().filter_map(|&flow| self.places.key(slot, flow)).collect();
         self.table.remove(slot);
         self.gifts.clear();
         self.disturb_senders();

@@ -31,7 +31,7 @@
 //!   (`differences_lead_agents_to_what_whole_plans_say`).
 //! * What is not sent keeps its old value here too, so that small changes cannot add up unsent.
 
-use super::state::{CoflowEntry, Coordinator, SessionId, agent_flow, host_of};
+use super::state::{CoflowEntry, Coordinator, FlowKey, SessionId, agent_flow, host_of};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{CoflowId, Time};
 use weir_policy::{FlowRef, Slot};
@@ -75,7 +75,7 @@ impl Told {
 /// What the agent of a flow does with it.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    key: u64,
+    key: FlowKey,
     base: f64,
     grant: f64,
     /// The last plan that gave it a rate of its own.
@@ -93,7 +93,7 @@ pub(super) struct Places {
 
 impl Places {
     /// A flow entered the table: the flows of a slot do so by rising index.
-    pub(super) fn enter(&mut self, at: FlowRef, key: u64) {
+    pub(super) fn enter(&mut self, at: FlowRef, key: FlowKey) {
         let slot = at.coflow.0 as usize;
         if self.of_slot.len() <= slot {
             self.of_slot.resize_with(slot.saturating_add(1), Vec::new);
@@ -111,7 +111,7 @@ impl Places {
     }
 
     /// The key of a flow in the table.
-    pub(super) fn key(&self, slot: Slot, flow: u32) -> Option<u64> {
+    pub(super) fn key(&self, slot: Slot, flow: u32) -> Option<FlowKey> {
         self.of_slot.get(slot.0 as usize)?.get(flow as usize).map(|place| place.key)
     }
 
@@ -134,8 +134,8 @@ impl Outgoing {
         self.plans.entry(host).or_default().coflows.push(rate);
     }
 
-    fn grant(&mut self, key: u64, bytes_per_s: f64) {
-        let grant = v1::FlowGrant { flow: agent_flow(key), bytes_per_s };
+    fn grant(&mut self, key: FlowKey, bytes_per_s: f64) {
+        let grant = v1::FlowGrant { flow: agent_flow(key).0, bytes_per_s };
         self.plans.entry(host_of(key)).or_default().grants.push(grant);
     }
 }
@@ -198,8 +198,8 @@ impl Coordinator {
             }
             let completed = agent.completed.take();
             if let Some(mut plan) = plan {
-                plan.latest_flow = agent.latest_flow;
-                plan.completed_flow = completed.unwrap_or(0);
+                plan.latest_flow = agent.latest_flow.0;
+                plan.completed_flow = completed.unwrap_or_default().0;
                 plan.number = self.places.plans;
                 plans.push((session, plan));
             }
@@ -273,7 +273,7 @@ impl Coordinator {
 
     /// A flow has less left than its agent's base was made for, because it had a grant: the next plan tells the
     /// drain again, for which the base is made anew.
-    fn tell_again(&mut self, key: u64) {
+    fn tell_again(&mut self, key: FlowKey) {
         if let Some(coflow) = self.flows.get(&key).and_then(|flow| self.coflows.get_mut(&flow.coflow)) {
             coflow.news.insert(host_of(key));
         }

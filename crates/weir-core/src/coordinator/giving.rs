@@ -35,7 +35,8 @@
 //!   (`gifts_are_those_of_a_look_at_every_flow`).
 //! * Where no limited flow is given more than it can use, the cost is a look at each limit.
 
-use super::state::{Coordinator, SessionId, flow_key};
+use super::state::{Coordinator, FlowKey, SessionId, flow_key};
+use crate::ids::FlowNumber;
 use std::collections::BTreeMap;
 use weir_model::{LinkId, Path, Span, Time};
 use weir_policy::bits::BitSet;
@@ -66,7 +67,7 @@ impl Coordinator {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         self.advance(now);
         for limit in &limits.flows {
-            let key = flow_key(host, limit.flow);
+            let key = flow_key(host, FlowNumber(limit.flow));
             if !self.flows.contains_key(&key) {
                 continue;
             }
@@ -81,7 +82,7 @@ impl Coordinator {
     }
 
     /// What a flow can use, as its agent said.
-    pub(super) fn limit_of(&self, key: u64) -> f64 {
+    pub(super) fn limit_of(&self, key: FlowKey) -> f64 {
         self.limits.get(&key).copied().unwrap_or(f64::INFINITY)
     }
 

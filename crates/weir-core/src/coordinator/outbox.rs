@@ -168,7 +168,7 @@ impl Coordinator {
             self.send(now, session, Kind::CoflowsEnded(v1::CoflowsEnded { ranges: ranges.to_vec() }));
         }
         for ids in bypassed.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {
-            let plan = v1::Plan { bypassed: ids.to_vec(), latest_flow, ..v1::Plan::default() };
+            let plan = v1::Plan { bypassed: ids.to_vec(), latest_flow: latest_flow.0, ..v1::Plan::default() };
             self.send(now, session, Kind::Plan(plan));
         }
         any

@@ -40,9 +40,9 @@
 //! answer may change once. That a coflow with a deadline is never bypassed is ours: it was promised a rate.
 //! Varys, section 5.1 plans once all `numFlows` gets are there, however long that takes; the limit is ours.
 
-use super::state::Coordinator;
+use super::state::{Coordinator, FlowKey};
 use std::collections::BTreeMap;
-use weir_model::{Bytes, CoflowId, CoflowSpec, FlowId, FlowSpec, LinkId, Span, Time};
+use weir_model::{Bytes, CoflowId, CoflowSpec, FlowSpec, LinkId, Span, Time};
 use weir_policy::Slot;
 
 /// A scheduled coflow's flow that comes late may wait this long for others of its coflow: gets come in bursts,
@@ -91,7 +91,7 @@ impl Demand {
 
 impl Coordinator {
     /// A flow was opened: it joins its coflow in the policy's table, waits with it, or is left to TCP.
-    pub(super) fn take_in(&mut self, now: Time, key: u64) {
+    pub(super) fn take_in(&mut self, now: Time, key: FlowKey) {
         let Some(flow) = self.flows.get(&key) else { return };
         let (id, host, left) = (flow.coflow, flow.host, flow.left());
         let path = self.network.path(host, flow.destination);
@@ -204,14 +204,14 @@ impl Coordinator {
     }
 
     /// Adds a flow to the policy's table, and its coflow if it is the first there. Expects the table at `now`.
-    fn schedule_flow(&mut self, key: u64) {
+    fn schedule_flow(&mut self, key: FlowKey) {
         let Some(flow) = self.flows.get(&key).filter(|flow| flow.left() > 0) else { return };
         let (id, coflow) = (flow.id, flow.coflow);
         let ends = self.network.place(flow.host).zip(self.network.place(flow.destination));
         let Some((source, destination)) = ends else { return };
         let spec = FlowSpec { source, destination, size: Bytes(flow.left()), group: flow.group };
         let Some(slot) = self.slot_of(coflow) else { return };
-        let at = self.table.add_flow(slot, FlowId(id), &spec, self.network.whole());
+        let at = self.table.add_flow(slot, id, &spec, self.network.whole());
         self.places.enter(at, key);
         if let Some(flow) = self.flows.get_mut(&key) {
             flow.at = Some(at);
@@ -234,11 +234,11 @@ impl Coordinator {
             let deadline = Span::from_millis(coflow.options.deadline_ms);
             empty.deadline = Some(self.config.tuning.deadline_margin.shorten(deadline));
         }
-        Some(self.table.insert(&empty, FlowId(self.next_flow), self.network.whole()))
+        Some(self.table.insert(&empty, self.next_flow, self.network.whole()))
     }
 
     /// Takes what is left of a flow that goes out of what is known of its coflow.
-    pub(super) fn forget_demand(&mut self, key: u64) {
+    pub(super) fn forget_demand(&mut self, key: FlowKey) {
         let Some(flow) = self.flows.get(&key) else { return };
         let path = self.network.path(flow.host, flow.destination);
         if let (Some(path), Some(coflow)) = (path, self.coflows.get_mut(&flow.coflow)) {

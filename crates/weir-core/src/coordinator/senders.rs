@@ -36,6 +36,7 @@
 
 use super::changes::Tuning;
 use super::state::{Coordinator, SessionId, flow_key};
+use crate::ids::FlowNumber;
 use std::collections::BTreeMap;
 use weir_model::{CoflowId, LinkId, Span, Time};
 use weir_policy::order::attained::QueueSettings;
@@ -288,7 +289,7 @@ impl Coordinator {
     /// Ends a flow of unknown size: what was sent of it is its size.
     pub(super) fn note_size(&mut self, host: u32, closed: &v1::FlowClosed) {
         if self.senders.is_some()
-            && let Some(flow) = self.flows.get_mut(&flow_key(host, closed.flow))
+            && let Some(flow) = self.flows.get_mut(&flow_key(host, FlowNumber(closed.flow)))
         {
             flow.size = closed.sent;
         }

@@ -21,6 +21,7 @@ use super::refused::HelloError;
 use super::state::{AgentEntry, CoflowEntry, Coordinator, SessionId};
 use super::{admission::Verdict, senders::Heard};
 use crate::id_set::IdSet;
+use crate::ids::FlowNumber;
 use crate::planted::{Defect, is_planted};
 use std::collections::BTreeSet;
 use weir_model::{CoflowId, Span, Time};
@@ -98,7 +99,7 @@ impl Coordinator {
             last_message: now,
             clock_ns: 0,
             planned: None,
-            latest_flow: 0,
+            latest_flow: FlowNumber(0),
             completed: None,
             heard: Heard::default(),
             bypassed: BTreeSet::new(),

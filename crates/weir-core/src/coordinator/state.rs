@@ -21,9 +21,10 @@ use super::sessions::Arrival;
 use super::sweeping::Sweep;
 use super::witnesses::Witnesses;
 use crate::id_set::IdSet;
+use crate::ids::FlowNumber;
 use crate::marks::receiver_mark;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use weir_model::{CoflowId, Fabric, JobId, Span, Time};
+use weir_model::{CoflowId, Fabric, FlowId, JobId, Span, Time};
 use weir_policy::{Chosen, CoflowTable, FlowRef, Plan, Policy, PolicyInfo};
 use weir_proto::{limits, v1};
 
@@ -68,16 +69,16 @@ pub(super) struct AgentEntry {
     /// Until all parts of its Hello are there.
     pub(super) arrival: Option<Box<Arrival>>,
     pub(super) blocks: u64,
-    pub(super) flows: BTreeSet<u64>,
+    pub(super) flows: BTreeSet<FlowKey>,
     pub(super) last_message: Time,
     /// What it said last of its clock; 0 if it said nothing.
     pub(super) clock_ns: u64,
     /// When it was last sent a plan that repeats everything.
     pub(super) planned: Option<Time>,
     /// The latest of its flows, by its own ids.
-    pub(super) latest_flow: u64,
+    pub(super) latest_flow: FlowNumber,
     /// The first of its flows, by its own ids, that ended since the last plan.
-    pub(super) completed: Option<u64>,
+    pub(super) completed: Option<FlowNumber>,
     /// Where senders decide: what it heard last.
     pub(super) heard: Heard,
     /// Coflows with flows there that it was told to leave to TCP.
@@ -109,7 +110,7 @@ pub(super) struct CoflowEntry {
     /// Number of those: flows that were opened, each counted once however often it was resumed.
     pub(super) opened: u64,
     /// Its open flows, by key.
-    pub(super) flows: BTreeSet<u64>,
+    pub(super) flows: BTreeSet<FlowKey>,
     /// Per serving host, flows done and their bytes.
     pub(super) done: BTreeMap<u32, (u64, u64)>,
     /// Bytes of the largest of them.
@@ -131,7 +132,7 @@ pub(super) struct CoflowEntry {
     /// What is known of its bytes until it is scheduled.
     pub(super) demand: Demand,
     /// Its live flows that the policy does not see, by key.
-    pub(super) outside: BTreeSet<u64>,
+    pub(super) outside: BTreeSet<FlowKey>,
     /// What its agents do by the last plans, all of them but those in `news`.
     pub(super) told: Option<Told>,
     /// Hosts that must hear of it again even if nothing changed.
@@ -163,7 +164,7 @@ pub(super) struct FlowEntry {
     /// Offset reached, as last reported.
     pub(super) sent: u64,
     /// Its id in the policy's table, where ids are never given twice.
-    pub(super) id: u64,
+    pub(super) id: FlowId,
     /// Where it stands in the policy's table; `None` while it is not there, or once all its bytes are sent.
     pub(super) at: Option<FlowRef>,
 }
@@ -202,14 +203,14 @@ pub struct Coordinator {
     pub(super) coflows: BTreeMap<CoflowId, CoflowEntry>,
     /// Coflows that wait for announced flows, by the end of their wait.
     pub(super) gathering: BTreeSet<(Time, CoflowId)>,
-    pub(super) flows: BTreeMap<u64, FlowEntry>,
+    pub(super) flows: BTreeMap<FlowKey, FlowEntry>,
     /// What agents do with the flows of the policy's table.
     pub(super) places: Places,
     /// What flows can use of their rates, where that is less.
-    pub(super) limits: BTreeMap<u64, f64>,
+    pub(super) limits: BTreeMap<FlowKey, f64>,
     /// What flows of the table have on top of the plan in force.
     pub(super) gifts: BTreeMap<FlowRef, f64>,
-    pub(super) next_flow: u64,
+    pub(super) next_flow: FlowId,
     /// Blocks by coflow and name.
     pub(super) directory: BTreeMap<CoflowId, Blocks>,
     pub(super) promises: Promises,
@@ -252,19 +253,23 @@ const CORRECTIONS_TOGETHER: Span = Span::from_millis(20);
 /// Bits of a flow's key that hold the agent's own flow id.
 const FLOW_BITS: u32 = 40;
 
-/// A flow's key at the coordinator: the serving host and the agent's own id.
-pub(super) fn flow_key(host: u32, flow: u64) -> u64 {
-    (u64::from(host) << FLOW_BITS) | (flow & ((1 << FLOW_BITS) - 1))
+/// A flow at the coordinator: the serving host and the agent's own id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FlowKey(u64);
+
+/// The key of a flow.
+pub(super) fn flow_key(host: u32, flow: FlowNumber) -> FlowKey {
+    FlowKey((u64::from(host) << FLOW_BITS) | (flow.0 & ((1 << FLOW_BITS) - 1)))
 }
 
 /// The serving host in a flow's key.
-pub(super) fn host_of(key: u64) -> u32 {
-    (key >> FLOW_BITS) as u32
+pub(super) fn host_of(key: FlowKey) -> u32 {
+    (key.0 >> FLOW_BITS) as u32
 }
 
 /// The agent's own id of a flow.
-pub(super) fn agent_flow(key: u64) -> u64 {
-    key & ((1 << FLOW_BITS) - 1)
+pub(super) fn agent_flow(key: FlowKey) -> FlowNumber {
+    FlowNumber(key.0 & ((1 << FLOW_BITS) - 1))
 }
 
 impl Coordinator {
@@ -296,7 +301,7 @@ impl Coordinator {
             places: Places::default(),
             limits: BTreeMap::new(),
             gifts: BTreeMap::new(),
-            next_flow: 0,
+            next_flow: FlowId(0),
             directory: BTreeMap::new(),
             promises: Promises::default(),
             sweep: Sweep::default(),
@@ -342,7 +347,7 @@ impl Coordinator {
             return;
         }
         self.advance(now);
-        let key = flow_key(host, flow.flow);
+        let key = flow_key(host, FlowNumber(flow.flow));
         self.drop_flow(key);
         let mark = receiver_mark(&flow.block, flow.destination, flow.group);
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
@@ -360,7 +365,7 @@ impl Coordinator {
             self.take_place(id);
         }
         let in_table = self.next_flow;
-        self.next_flow = self.next_flow.saturating_add(1);
+        self.next_flow.0 = self.next_flow.0.saturating_add(1);
         self.promises.keep(flow.destination, id, &flow.block);
         let v1::FlowOpened { destination, group, size, offset, .. } = flow;
         let entry =
@@ -368,7 +373,7 @@ impl Coordinator {
         self.flows.insert(key, entry);
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.flows.insert(key);
-            agent.latest_flow = agent.latest_flow.max(flow.flow);
+            agent.latest_flow = agent.latest_flow.max(FlowNumber(flow.flow));
             self.dues.moves(session, agent);
         }
         self.takes_part(host, id);
@@ -386,7 +391,8 @@ impl Coordinator {
         let (mut ended, mut off) = (None, false);
         let mut moved = BTreeSet::new();
         for report in &progress.flows {
-            let key = flow_key(host, report.flow);
+            let number = FlowNumber(report.flow);
+            let key = flow_key(host, number);
             let Some(flow) = self.flows.get_mut(&key) else { continue };
             if report.sent > flow.sent {
                 moved.insert(flow.coflow);
@@ -401,7 +407,7 @@ impl Coordinator {
                 self.table.finish_flow(at);
                 let coflow = flow.coflow;
                 self.drop_idle_coflow(coflow);
-                ended.get_or_insert(report.flow);
+                ended.get_or_insert(number);
             } else {
                 let (believed, left) = (self.table.remaining(at), left as f64);
                 off |= (believed - left).abs() > CORRECTED * left;
@@ -426,7 +432,7 @@ impl Coordinator {
     pub(super) fn handle_closed(&mut self, now: Time, session: SessionId, closed: &v1::FlowClosed) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         self.note_size(host, closed);
-        let key = flow_key(host, closed.flow);
+        let key = flow_key(host, FlowNumber(closed.flow));
         let Some(flow) = self.flows.get_mut(&key) else { return };
         flow.sent = if closed.done { flow.size } else { closed.sent.min(flow.size) };
         let (coflow, size) = (flow.coflow, flow.size);
@@ -454,7 +460,7 @@ impl Coordinator {
     }
 
     /// Takes a flow out of everything but its agent's list. Expects the table at `now`.
-    pub(super) fn drop_flow(&mut self, key: u64) {
+    pub(super) fn drop_flow(&mut self, key: FlowKey) {
         self.disturb_senders();
         self.forget_demand(key);
         self.limits.remove(&key);

@@ -2,6 +2,7 @@
 
 use super::sending::{Outlet, Payload, Range, Sending, Upload, Waiting, Write};
 use crate::agent::OpenedFlow;
+use crate::ids::FlowNumber;
 use crate::planted::{Defect, is_planted};
 use weir_model::{Span, Time};
 use weir_proto::data::{ACK, DecodeError, Identity, Request, Response, Status, VERSION, decode_nak};
@@ -41,7 +42,7 @@ pub enum Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
     /// The file of this flow is not open yet: it cannot be served.
-    Opening(u64),
+    Opening(FlowNumber),
     /// The files of a gather are not found yet: it cannot be served.
     Gathering,
     /// The receiver: the connection is to be closed.
@@ -76,7 +77,7 @@ enum State {
     /// The files of a gather are being found.
     Gathering(Box<GatherRequest>),
     /// A block is on its way.
-    Serving { flow: u64, sending: Sending },
+    Serving { flow: FlowNumber, sending: Sending },
 }
 
 /// A data connection at the serving side. Call order: see the module.
@@ -114,7 +115,7 @@ impl Conversation {
     }
 
     /// The flow that it serves, or will once its file is open.
-    pub fn flow(&self) -> Option<u64> {
+    pub fn flow(&self) -> Option<FlowNumber> {
         match &self.state {
             State::Idle | State::Gathering(_) => None,
             State::Opening(opening) => Some(opening.opened.flow),
@@ -235,7 +236,7 @@ impl Conversation {
 
     /// The request whose file is being opened, if it is that of the flow. [`Conversation::open`], [`Conversation::serve`] or
     /// [`Conversation::refuse`] follows.
-    pub fn take_opening(&mut self, flow: u64) -> Option<Opening> {
+    pub fn take_opening(&mut self, flow: FlowNumber) -> Option<Opening> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Opening(opening) if opening.opened.flow == flow => Some(*opening),
             state => {
@@ -271,7 +272,7 @@ impl Conversation {
     pub fn serve(
         &mut self,
         now: Time,
-        flow: u64,
+        flow: FlowNumber,
         ranges: Vec<Range>,
         (size, identity): (u64, Identity),
         relay: Option<(FlowKey, Open)>,

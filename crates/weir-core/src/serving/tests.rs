@@ -1,5 +1,6 @@
 use super::*;
 use crate::agent::{BlockEntry, OpenedFlow};
+use crate::ids::FlowNumber;
 use proptest::prelude::*;
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{
@@ -40,7 +41,7 @@ fn opening(request: Request, path: Option<RelayPath>, size: u64) -> Opening {
         identity: IDENTITY,
         durable: false,
     };
-    Opening { opened: OpenedFlow { flow: 9, block, offset: request.offset }, request, path }
+    Opening { opened: OpenedFlow { flow: FlowNumber(9), block, offset: request.offset }, request, path }
 }
 
 /// A byte of a block, told from those of other ranges and places.
@@ -160,10 +161,10 @@ fn say(talk: &mut Conversation, said: &[u8], parts: &mut impl Iterator<Item = us
 
 /// Serves the request that is being opened.
 fn serve(talk: &mut Conversation, ranges: &[Range]) {
-    let opening = talk.take_opening(9).unwrap();
+    let opening = talk.take_opening(FlowNumber(9)).unwrap();
     let open = relay::Open { source_site: 1, destination_site: 2, destination: path().relay };
     let relay = opening.path.map(|path| (FlowKey::of(&opening.request, &path), open));
-    talk.serve(Time::ZERO, 9, ranges.to_vec(), (ranges[0].size, IDENTITY), relay);
+    talk.serve(Time::ZERO, FlowNumber(9), ranges.to_vec(), (ranges[0].size, IDENTITY), relay);
 }
 
 fn ranges() -> impl Strategy<Value = Vec<Range>> {
@@ -394,7 +395,10 @@ fn what_takes_too_long_is_told_after_its_time() {
     assert_eq!((silent.late(after(10_000)), silent.late(after(10_001))), (None, Some(Late::Receiver)));
     let mut opening = Conversation::new(Time::ZERO);
     say(&mut opening, &request(0).encode(), &mut std::iter::empty());
-    assert_eq!((opening.late(after(10_000)), opening.late(after(10_001))), (None, Some(Late::Opening(9))));
+    assert_eq!(
+        (opening.late(after(10_000)), opening.late(after(10_001))),
+        (None, Some(Late::Opening(FlowNumber(9))))
+    );
     let (mut talk, mut sockets) = serving(10);
     let ranges = [Range { offset: 0, size: 10 }];
     sockets.write(&mut talk, &ranges, 9, &mut std::iter::empty());
@@ -450,11 +454,11 @@ fn a_gather_is_understood_however_it_comes_and_answered_like_a_block() {
         }
         assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(wanted.clone()), "{cut}");
         talk.gather(wanted.clone());
-        assert!(!talk.is_idle() && talk.flow().is_none() && talk.take_opening(9).is_none());
+        assert!(!talk.is_idle() && talk.flow().is_none() && talk.take_opening(FlowNumber(9)).is_none());
         assert_eq!(talk.late(Time::from_millis(10_001)), Some(Late::Gathering));
         assert_eq!(talk.take_gather(), Some(wanted.clone()));
         let ranges = [Range { offset: 0, size: 300_000 }];
-        talk.serve(Time::ZERO, 9, ranges.to_vec(), (300_000, IDENTITY), None);
+        talk.serve(Time::ZERO, FlowNumber(9), ranges.to_vec(), (300_000, IDENTITY), None);
         let mut sockets = Sockets::default();
         while !talk.is_all_written() {
             sockets.write(&mut talk, &ranges, 10_000, &mut std::iter::empty());

@@ -5,6 +5,7 @@ use crate::play::{Side, message_line};
 use crate::text::{Cuts, Event, Line, Who};
 use std::collections::{BTreeSet, VecDeque};
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, Output, PutError};
+use weir_core::ids::FlowNumber;
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
@@ -77,8 +78,8 @@ impl AgentSide {
                     self.acts.push_back(Line::Happens(self.who(), Event::Answers { status: status as u8 }));
                 }
             }
-            Event::Sent { flow, bytes } => self.agent.handle_sent(now, *flow, *bytes),
-            Event::Acknowledged { flow } => self.agent.handle_closed(*flow, true),
+            Event::Sent { flow, bytes } => self.agent.handle_sent(now, FlowNumber(*flow), *bytes),
+            Event::Acknowledged { flow } => self.agent.handle_closed(FlowNumber(*flow), true),
             Event::Answers { .. } | Event::Aborts { .. } | Event::StartsAnew => {}
         }
     }
@@ -136,7 +137,7 @@ impl Side for AgentSide {
                     self.acts.push_back(message_line(session, self.who(), &message));
                 }
                 Output::Abort(flow) => {
-                    self.acts.push_back(Line::Happens(self.who(), Event::Aborts { flow }));
+                    self.acts.push_back(Line::Happens(self.who(), Event::Aborts { flow: flow.0 }));
                     self.agent.handle_closed(flow, false);
                 }
                 Output::Suspect(flow) => panic!("{flow}"),

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use std::net::TcpStream;
 use std::rc::Rc;
 use weir_core::agent::Crowd;
+use weir_core::ids::FlowNumber;
 use weir_core::serving::{Conversation, Input, Outlet, Range, Write};
 use weir_model::{Span, Time};
 use weir_net::{SendOutcome, TcpPath};
@@ -158,7 +159,7 @@ impl Connection {
     pub(super) fn serve(
         &mut self,
         now: Time,
-        (flow, offset): (u64, u64),
+        (flow, offset): (FlowNumber, u64),
         identity: Identity,
         block: Rc<Served>,
         relay: Option<(Upload, FlowKey, Open)>,

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use weir_core::agent::{
     Agent, AgentConfig, FactCursor, InterfaceBytes, Output, Place, PutError, StoreEntry, WaitingPut,
 };
+use weir_core::ids::FlowNumber;
 use weir_core::serving::{Answers, Input, Late};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
@@ -167,7 +168,7 @@ pub(super) struct Running {
     pub(super) jobs: Jobs,
     pub(super) frame_buffer: Vec<u8>,
     pub(super) connections: BTreeMap<u64, Connection>,
-    pub(super) by_flow: BTreeMap<u64, u64>,
+    pub(super) by_flow: BTreeMap<FlowNumber, u64>,
     pub(super) answers: Answers,
     pub(super) uploads: Uploads,
     pub(super) blocks: Blocks,
@@ -369,7 +370,7 @@ impl Running {
     }
 
     /// Finds out whether a flow's receiver has no room.
-    fn look_at(&mut self, flow: u64) {
+    fn look_at(&mut self, flow: FlowNumber) {
         let connection = self.by_flow.get(&flow).and_then(|token| self.connections.get(token));
         if let Some(waited) = connection.and_then(Connection::waited) {
             self.agent.handle_waited(self.clock.now(), flow, waited);
@@ -526,7 +527,7 @@ impl Running {
         }
         over.into_iter().for_each(|token| self.close(token));
         for (token, flow) in late {
-            tracing::warn!(flow, "the file of a block could not be opened within ten seconds");
+            tracing::warn!(flow = flow.0, "the file of a block could not be opened within ten seconds");
             self.give_up_opening(token, flow, Status::Unreadable);
         }
         slow.into_iter().for_each(|token| self.give_up_gather(token));

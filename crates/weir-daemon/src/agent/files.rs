@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use weir_core::agent::BlockEntry;
+use weir_core::ids::FlowNumber;
 use weir_model::{Span, Time};
 use weir_net::Medium;
 
@@ -21,7 +22,7 @@ const MOST_KEPT: usize = 64;
 const JOINED: Span = Span::from_millis(100);
 
 /// A connection, and its flow.
-type Waiting = (u64, u64);
+type Waiting = (u64, FlowNumber);
 
 /// Files that are open, or are being opened.
 #[derive(Default)]
@@ -144,13 +145,21 @@ mod tests {
     fn those_who_ask_for_a_file_while_it_is_opened_wait_for_that() {
         let mut files = Files::default();
         let path = Path::new("/a");
-        assert!(!files.wait(ms(0), path, (1, 10)));
-        assert!(files.wait(ms(0), path, (2, 20)) && files.wait(ms(0), path, (3, 30)));
-        assert!(!files.wait(ms(0), Path::new("/b"), (4, 40)));
+        assert!(!files.wait(ms(0), path, (1, FlowNumber(10))));
+        assert!(files.wait(ms(0), path, (2, FlowNumber(20))) && files.wait(ms(0), path, (3, FlowNumber(30))));
+        assert!(!files.wait(ms(0), Path::new("/b"), (4, FlowNumber(40))));
         // The first takes long. Another one is begun, and whichever is over first serves all.
-        assert!(!files.wait(ms(100), path, (6, 60)) && files.wait(ms(101), path, (7, 70)));
-        assert_eq!(files.opened(ms(102), path, None), [(2, 20), (3, 30), (7, 70)]);
-        assert!(!files.wait(ms(0), path, (5, 50)), "it was opened, and is to be opened once more");
+        assert!(
+            !files.wait(ms(100), path, (6, FlowNumber(60))) && files.wait(ms(101), path, (7, FlowNumber(70)))
+        );
+        assert_eq!(
+            files.opened(ms(102), path, None),
+            [(2, 20), (3, 30), (7, 70)].map(|(connection, flow)| (connection, FlowNumber(flow)))
+        );
+        assert!(
+            !files.wait(ms(0), path, (5, FlowNumber(50))),
+            "it was opened, and is to be opened once more"
+        );
     }
 
     #[test]
@@ -166,7 +175,7 @@ mod tests {
         let mut files = Files::default();
         files.opened(ms(0), &path, Some(&file));
         assert!(!files.keeps(), "nobody is to share it");
-        files.wait(ms(0), &path, (1, 10));
+        files.wait(ms(0), &path, (1, FlowNumber(10)));
         files.opened(ms(0), &path, Some(&file));
         assert!(files.open_now(ms(1), &put).is_some());
         // Put anew from another file of that name: what is kept is not it.
@@ -179,7 +188,7 @@ mod tests {
         // Written to where it is, and longer.
         let file = open(&path);
         let put = block(&path, stamp(&file));
-        files.wait(ms(0), &path, (1, 10));
+        files.wait(ms(0), &path, (1, FlowNumber(10)));
         files.opened(ms(1), &path, Some(&file));
         assert!(files.open_now(ms(2), &put).is_some());
         std::fs::write(&path, b"56789").unwrap();
@@ -198,7 +207,7 @@ mod tests {
             if file.opened.medium == Medium::Elsewhere {
                 return;
             }
-            files.wait(ms(0), &path, (1, 10));
+            files.wait(ms(0), &path, (1, FlowNumber(10)));
             files.opened(ms(count), &path, Some(&file));
         }
         // The first one made room for the last.

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio::runtime::Handle;
 use weir_core::agent::{BlockEntry, Place, StoreEntry};
+use weir_core::ids::FlowNumber;
 use weir_model::{Span, Time};
 use weir_net::{FileSystem, FrameRead, FrameReader, Medium, Mounts, OpenedFile, Waker};
 use weir_proto::data::Status;
@@ -39,7 +40,7 @@ pub(super) type StoreName = (String, String);
 /// What is to be done.
 pub(super) enum Job {
     /// Opens the file of a block for a connection.
-    Open { connection: u64, flow: u64, path: PathBuf },
+    Open { connection: u64, flow: FlowNumber, path: PathBuf },
     /// Reads a frame of a block, so that its checksum is known and its bytes are in memory.
     Read { block: Key, place: Place, frame: u64, reader: FrameReader },
     /// Finds the ranges of a gather for a connection.
@@ -60,7 +61,7 @@ pub(super) enum Job {
 pub(super) enum Done {
     Opened {
         connection: u64,
-        flow: u64,
+        flow: FlowNumber,
         path: PathBuf,
         result: io::Result<Open>,
     },

@@ -11,6 +11,7 @@ use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use weir_core::agent::{OpenedGather, Pacing, Place};
+use weir_core::ids::FlowNumber;
 use weir_core::serving::Opening;
 use weir_model::CoflowId;
 use weir_net::FrameRead;
@@ -92,7 +93,7 @@ impl Running {
 
     /// The file of a block was opened for another connection. Where it is not what was put, it may have become that since: it is
     /// opened once more, for this one alone.
-    fn other_opened(&mut self, token: u64, flow: u64, file: Option<&Rc<Open>>) {
+    fn other_opened(&mut self, token: u64, flow: FlowNumber, file: Option<&Rc<Open>>) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some(opening) = connection.talk.take_opening(flow) else { return };
         let file = file.filter(|file| file.holds(&opening.opened.block)).cloned();
@@ -104,7 +105,7 @@ impl Running {
         }
     }
 
-    fn file_opened(&mut self, token: u64, flow: u64, result: io::Result<Rc<Open>>) {
+    fn file_opened(&mut self, token: u64, flow: FlowNumber, result: io::Result<Rc<Open>>) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some(opening) = connection.talk.take_opening(flow) else { return };
         let block = opening.opened.block.clone();
@@ -145,7 +146,7 @@ impl Running {
     }
 
     /// Begins to send, from a file that was just opened or that others read already.
-    fn serve(&mut self, token: u64, flow: u64, file: Option<Rc<Open>>) {
+    fn serve(&mut self, token: u64, flow: FlowNumber, file: Option<Rc<Open>>) {
         let now = self.clock.now();
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some(opening) = connection.talk.take_opening(flow) else { return };
@@ -228,7 +229,7 @@ impl Running {
     }
 
     /// A request cannot be served.
-    pub(super) fn give_up_opening(&mut self, token: u64, flow: u64, status: Status) {
+    pub(super) fn give_up_opening(&mut self, token: u64, flow: FlowNumber, status: Status) {
         self.by_flow.remove(&flow);
         self.agent.handle_closed(flow, false);
         if let Some(connection) = self.connections.get_mut(&token)
@@ -340,7 +341,7 @@ impl Running {
                     self.agent.handle_sent(now, flow, bytes);
                 }
                 Err(error) => {
-                    tracing::debug!(flow, %error, "a data connection ended");
+                    tracing::debug!(flow = flow.0, %error, "a data connection ended");
                     self.close(token);
                 }
             }

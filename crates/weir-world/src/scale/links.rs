@@ -14,6 +14,7 @@
 //! * A flow ends at the first nanosecond by which its bytes have moved at its rates, as in the fluid simulator.
 
 use std::collections::BTreeSet;
+use weir_core::ids::FlowNumber;
 use weir_model::{Rate, Span, Time};
 
 /// Sums of rates that are above a link's by less than this share are rounding.
@@ -27,7 +28,7 @@ pub(crate) struct Moving {
     /// Number of its get.
     pub(crate) get: usize,
     /// The agent's flow.
-    pub(crate) flow: u64,
+    pub(crate) flow: FlowNumber,
     pub(crate) from: u32,
     to: u32,
     size: u64,
@@ -52,7 +53,7 @@ pub(crate) struct Moved {
     /// Its place in [`Links`].
     pub(crate) at: usize,
     /// The agent's flow.
-    pub(crate) flow: u64,
+    pub(crate) flow: FlowNumber,
     /// Bytes since the last time.
     pub(crate) bytes: u64,
     /// A link has less for it than its rate.
@@ -90,7 +91,7 @@ impl Links {
     }
 
     /// A flow joins, at rate 0.
-    pub(crate) fn join(&mut self, now: Time, get: usize, flow: u64, ends: [u32; 2], size: u64) {
+    pub(crate) fn join(&mut self, now: Time, get: usize, flow: FlowNumber, ends: [u32; 2], size: u64) {
         let [from, to] = ends;
         let places = [self.up[from as usize].len(), self.down[to as usize].len()];
         let moving = Moving {
@@ -139,13 +140,13 @@ impl Links {
     }
 
     /// The agent's flows of a host, with their places here.
-    pub(crate) fn of_host(&self, host: u32) -> impl Iterator<Item = (usize, u64)> {
+    pub(crate) fn of_host(&self, host: u32) -> impl Iterator<Item = (usize, FlowNumber)> {
         let of = |&at: &usize| Some((at, self.flows[at].as_ref()?.flow));
         self.up[host as usize].iter().filter_map(of)
     }
 
     /// A flow of a host that moves.
-    pub(crate) fn any_moving(&self, host: u32) -> Option<u64> {
+    pub(crate) fn any_moving(&self, host: u32) -> Option<FlowNumber> {
         let mut flows = self.up[host as usize].iter().filter_map(|&at| self.flows[at].as_ref());
         flows.find(|flow| flow.rate > 0.0).map(|flow| flow.flow)
     }
@@ -267,8 +268,8 @@ mod tests {
     fn flows_meet_at_a_downlink_and_end_when_their_bytes_have_moved() {
         let mut links = Links::new(3, Rate::from_bytes_per_sec(100.0));
         let begin = Time::from_millis(1_000);
-        links.join(begin, 0, 7, [0, 2], 100);
-        links.join(begin, 1, 8, [1, 2], 50);
+        links.join(begin, 0, FlowNumber(7), [0, 2], 100);
+        links.join(begin, 1, FlowNumber(8), [1, 2], 50);
         (0..2).for_each(|at| links.want(at, f64::INFINITY));
         links.divide(begin);
         // 50 bytes per second for each: 2 s for the first, 1 s for the second.

@@ -4,6 +4,7 @@ use super::system::{Event, System, host_of, session_of};
 use std::time::Instant;
 use weir_core::agent::{BlockEntry, Crowd, Output as AgentOutput, Pacing};
 use weir_core::coordinator::{Answer, Output};
+use weir_core::ids::FlowNumber;
 use weir_model::{CoflowId, CoflowSpec, FlowSpec, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::{Message, v1};
@@ -290,7 +291,7 @@ impl System<'_> {
             }
         }
         let agent = &self.hosts[host as usize].agent;
-        let flows: Vec<(usize, u64)> = self.links.of_host(host).collect();
+        let flows: Vec<(usize, FlowNumber)> = self.links.of_host(host).collect();
         for (at, flow) in flows {
             let wanted = match agent.pacing(flow) {
                 Some(Pacing::Rated(rate)) => rate.bytes_per_sec(),
@@ -304,7 +305,7 @@ impl System<'_> {
     }
 
     /// A receiver has its last byte.
-    pub(super) fn received(&mut self, get: usize, from: u32, flow: u64) {
+    pub(super) fn received(&mut self, get: usize, from: u32, flow: FlowNumber) {
         self.later(Event::Done { host: from, flow });
         let number = self.gets[get].0;
         let job = &mut self.jobs[number];

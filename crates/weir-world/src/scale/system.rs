@@ -12,6 +12,7 @@ use weir_core::agent::{Agent, AgentConfig};
 use weir_core::coordinator::{
     Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Tuning, Wire, first_coflow,
 };
+use weir_core::ids::FlowNumber;
 use weir_model::{CoflowId, CoflowSpec, Fabric, Span, Time};
 use weir_proto::v1;
 
@@ -69,11 +70,11 @@ pub(super) enum Event {
     Received {
         get: usize,
         from: u32,
-        flow: u64,
+        flow: FlowNumber,
     },
     Done {
         host: u32,
-        flow: u64,
+        flow: FlowNumber,
     },
 }
 

@@ -32,7 +32,7 @@ impl Pair {
 }
 
 /// Three coflows of six flows that meet at uplinks and downlinks, of which some bytes were sent.
-fn busy(policy: &str) -> (Pair, Vec<(usize, u64)>) {
+fn busy(policy: &str) -> (Pair, Vec<(usize, FlowNumber)>) {
     let mut pair = Pair::under(config(4, 1), policy);
     let coflows = [pair.register(3), pair.register(2), pair.register(1)];
     let asked = [(0, 2_000_000, 0, 2), (0, 1_000_000, 1, 3), (0, 500_000, 0, 3), (1, 300_000, 0, 2)];

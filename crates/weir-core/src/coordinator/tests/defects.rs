@@ -2,8 +2,8 @@
 
 use super::*;
 
-pub(super) fn progress(flow: u64, sent: u64) -> v1::AgentMessage {
-    let progress = v1::Progress { flows: vec![v1::FlowProgress { flow, sent }] };
+pub(super) fn progress(flow: FlowNumber, sent: u64) -> v1::AgentMessage {
+    let progress = v1::Progress { flows: vec![v1::FlowProgress { flow: flow.0, sent }] };
     v1::AgentMessage {
         events: vec![v1::AgentEvent { kind: Some(v1::agent_event::Kind::Progress(progress)) }],
     }
@@ -61,7 +61,7 @@ fn a_paused_stream_whose_agent_died_goes_on() {
     let request = request(large, 0, 2, "large");
     let again = pair.agents[1].handle_request(pair.now, &request).unwrap().flow;
     pair.settle();
-    pair.agents[0].handle_closed(1, false);
+    pair.agents[0].handle_closed(FlowNumber(1), false);
     pair.settle();
     assert_rate(pair.rate(1, again), CAPACITY);
 }
@@ -100,7 +100,7 @@ fn flows_of_two_coflows_between_one_pair_of_hosts_move_at_once() {
 fn a_port_with_hundreds_of_flows_leaves_none_of_them_without_a_rate() {
     let mut pair = Pair::new(2);
     let coflow = pair.register(300);
-    let flows: Vec<u64> =
+    let flows: Vec<FlowNumber> =
         (0..300).map(|number| pair.open(coflow, &number.to_string(), 10_000, 0, 1)).collect();
     for flow in flows {
         assert_rate(pair.rate(0, flow), CAPACITY / 300.0);

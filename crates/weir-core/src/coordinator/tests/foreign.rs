@@ -37,7 +37,7 @@ impl Measured {
         measured
     }
 
-    fn look(&mut self, unacknowledged: &BTreeMap<u64, u64>) {
+    fn look(&mut self, unacknowledged: &BTreeMap<FlowNumber, u64>) {
         let now = self.pair.now;
         for (agent, passed) in self.pair.agents.iter_mut().zip(&self.passed) {
             assert!(agent.wants_interface(now));

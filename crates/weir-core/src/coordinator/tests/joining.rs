@@ -296,7 +296,7 @@ fn numbers_make_no_difference_to_a_plan() {
         }
         pair.settle();
         let of = |from: usize, flow| pair.rate(from, flow);
-        [of(0, 1), of(0, 2), of(1, 1), of(2, 1)]
+        [of(0, FlowNumber(1)), of(0, FlowNumber(2)), of(1, FlowNumber(1)), of(2, FlowNumber(1))]
     };
     let mut closed = Pair::new(3);
     let mut open = Pair::with(open_config(Some(2.0 * CAPACITY)));

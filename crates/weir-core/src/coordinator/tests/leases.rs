@@ -1,6 +1,7 @@
 //! Leases of agents: how long the coordinator's last word holds, however long it was on its way.
 
 use super::{LEASE, Pair, assert_rate};
+use crate::ids::FlowNumber;
 use std::collections::VecDeque;
 use weir_model::{Span, Time};
 use weir_proto::v1;
@@ -53,7 +54,7 @@ fn paused(pair: &mut Pair) -> u64 {
     let flow = pair.open(large, "large", 10_000_000, 0, 1);
     pair.open(small, "small", 100_000, 0, 1);
     assert_rate(pair.rate(0, flow), 0.0);
-    flow
+    flow.0
 }
 
 #[test]
@@ -64,11 +65,11 @@ fn words_that_were_long_on_their_way_renew_no_lease() {
     let lease = LEASE.nanos() / 1_000_000;
     // They arrive steadily, and each is older than a lease.
     distant.run(10 * lease, 2 * lease, 0, |pair, passed| {
-        assert!(passed < lease || pair.rate(0, flow) == f64::INFINITY, "{passed} ms");
+        assert!(passed < lease || pair.rate(0, FlowNumber(flow)) == f64::INFINITY, "{passed} ms");
     });
     // The path is good again.
     distant.run(5 * lease, 0, 0, |pair, passed| {
-        assert!(passed < 4 * lease || pair.rate(0, flow) == 0.0, "{passed} ms");
+        assert!(passed < 4 * lease || pair.rate(0, FlowNumber(flow)) == 0.0, "{passed} ms");
     });
 }
 
@@ -87,7 +88,7 @@ fn an_agent_that_was_stopped_believes_nothing_that_waited_for_it() {
     for (_, message) in waited {
         distant.pair.agents[0].handle_coordinator(now, message);
         distant.pair.agents[0].handle_timeout(now);
-        assert_eq!(distant.pair.rate(0, flow), f64::INFINITY);
+        assert_eq!(distant.pair.rate(0, FlowNumber(flow)), f64::INFINITY);
     }
     assert_eq!(distant.pair.agents[0].observe(now).leases_lost, 1);
 }
@@ -99,7 +100,7 @@ fn an_agent_keeps_its_lease_though_it_has_nothing_to_say_and_its_coordinator_is_
         let flow = paused(&mut pair);
         let mut distant = Distant::new(pair);
         distant.run(20_000, to_agent, to_coordinator, |pair, passed| {
-            assert!(pair.rate(0, flow) == 0.0, "{to_agent} and {to_coordinator} ms: {passed} ms");
+            assert!(pair.rate(0, FlowNumber(flow)) == 0.0, "{to_agent} and {to_coordinator} ms: {passed} ms");
         });
     }
 }
@@ -121,5 +122,5 @@ fn a_coordinator_that_says_nothing_of_clocks_hears_of_none_and_is_believed_from_
             assert!(!message.events.iter().any(is_clock));
         }
     }
-    assert_rate(pair.rate(0, flow), 0.0);
+    assert_rate(pair.rate(0, FlowNumber(flow)), 0.0);
 }

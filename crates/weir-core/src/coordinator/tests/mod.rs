@@ -29,6 +29,7 @@ mod witnesses;
 
 use super::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
+use crate::ids::FlowNumber;
 use weir_model::{CoflowId, Fabric, Rate, Span, Time};
 use weir_proto::data::{Identity, Request, Status};
 use weir_proto::v1;
@@ -224,20 +225,20 @@ impl Pair {
     }
 
     /// Puts a block at `from` and lets host `to` get it; returns the agent's flow id.
-    fn open(&mut self, coflow: CoflowId, name: &str, size: u64, from: usize, to: u32) -> u64 {
+    fn open(&mut self, coflow: CoflowId, name: &str, size: u64, from: usize, to: u32) -> FlowNumber {
         let flow = self.ask_block(coflow, name, size, from, to);
         self.settle();
         flow
     }
 
     /// Puts a block, and lets host `to` ask for it; nobody else hears of it yet.
-    fn ask_block(&mut self, coflow: CoflowId, name: &str, size: u64, from: usize, to: u32) -> u64 {
+    fn ask_block(&mut self, coflow: CoflowId, name: &str, size: u64, from: usize, to: u32) -> FlowNumber {
         self.agents[from].handle_put(block(coflow, name, size)).unwrap();
         self.ask(coflow, name, from, to)
     }
 
     /// Lets host `to` ask `from` for a block; returns the agent's flow id. Nobody else hears of it yet.
-    fn ask(&mut self, coflow: CoflowId, name: &str, from: usize, to: u32) -> u64 {
+    fn ask(&mut self, coflow: CoflowId, name: &str, from: usize, to: u32) -> FlowNumber {
         let request = request(coflow, 0, to, name);
         self.agents[from].handle_request(self.now, &request).unwrap().flow
     }
@@ -254,7 +255,7 @@ impl Pair {
         }
     }
 
-    fn rate(&self, host: usize, flow: u64) -> f64 {
+    fn rate(&self, host: usize, flow: FlowNumber) -> f64 {
         match self.agents[host].pacing(flow).unwrap() {
             Pacing::Rated(rate) => rate.bytes_per_sec(),
             Pacing::Paused => 0.0,
@@ -262,7 +263,7 @@ impl Pair {
         }
     }
 
-    fn finish(&mut self, host: usize, flow: u64, bytes: u64) {
+    fn finish(&mut self, host: usize, flow: FlowNumber, bytes: u64) {
         self.agents[host].handle_sent(self.now, flow, bytes);
         self.agents[host].handle_closed(flow, true);
         self.settle();

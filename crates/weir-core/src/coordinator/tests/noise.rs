@@ -318,8 +318,8 @@ fn what_a_flow_earns_stays_a_number_whatever_it_is_given() {
     let flow = agent.handle_request(pair.now, &request(CoflowId(1), 0, 1, "b")).unwrap().flow;
     for (epoch, complete, uplink) in [(1, false, 0.0), (2, false, 0.0), (3, true, 1e6), (4, false, 0.0)] {
         let coflows = vec![v1::CoflowRate { coflow: 1, drain_per_s: f64::MAX, whole: true }];
-        let grants = vec![v1::FlowGrant { flow, bytes_per_s: f64::MAX }];
-        let plan = v1::Plan { complete, coflows, grants, latest_flow: flow, uplink, ..v1::Plan::default() };
+        let grants = vec![v1::FlowGrant { flow: flow.0, bytes_per_s: f64::MAX }];
+        let plan = v1::Plan { complete, coflows, grants, latest_flow: flow.0, uplink, ..v1::Plan::default() };
         let kind = Some(v1::coordinator_message::Kind::Plan(plan));
         agent.handle_coordinator(
             pair.now,

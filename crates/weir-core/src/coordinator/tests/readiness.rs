@@ -1,5 +1,6 @@
 //! Small coflows are left to TCP; others are planned once their gets are there, or were waited for.
 
+use super::super::state::agent_flow;
 use super::*;
 
 /// Capacity is 1 MB/s, so that 0.25 s of a link are 250,000 bytes.
@@ -245,7 +246,7 @@ fn a_broadcast_is_ready_when_all_receivers_of_its_one_block_asked() {
     let mut pair = gathering(1000);
     let coflow = pair.register(3);
     pair.agents[0].handle_put(block(coflow, "b", 900_000)).unwrap();
-    let flows: Vec<u64> = (1..4)
+    let flows: Vec<FlowNumber> = (1..4)
         .map(|to| pair.agents[0].handle_request(pair.now, &request(coflow, 0, to, "b")).unwrap().flow)
         .collect();
     pair.settle();
@@ -327,7 +328,7 @@ struct History {
     pair: Pair,
     coflows: Vec<CoflowId>,
     /// Serving host, flow, bytes left.
-    flows: Vec<(usize, u64, u64)>,
+    flows: Vec<(usize, FlowNumber, u64)>,
 }
 
 impl History {
@@ -393,7 +394,7 @@ impl History {
             assert_eq!(coflow.outside.contains(key), !scheduled);
             assert_eq!(flow.at.is_some(), scheduled && flow.left() > 0);
             // The first plan follows a get within the same moment here, so nobody has waited in vain.
-            let unscheduled = self.pair.rate(flow.host as usize, key & 0xff_ffff_ffff) == TCP;
+            let unscheduled = self.pair.rate(flow.host as usize, agent_flow(*key)) == TCP;
             match coflow.stage {
                 Stage::Bypassed | Stage::Refused => assert!(unscheduled),
                 Stage::Gathering(until) => assert!(until > self.pair.now),

@@ -39,7 +39,7 @@ fn a_flow_that_came_after_the_plan_was_made_waits_for_the_next() {
     let second = pair.agents[0].handle_request(pair.now, &request).unwrap().flow;
     let plan = v1::Plan {
         coflows: vec![v1::CoflowRate { coflow: coflow.0, drain_per_s: 0.5, whole: false }],
-        latest_flow: first,
+        latest_flow: first.0,
         ..v1::Plan::default()
     };
     let kind = Some(v1::coordinator_message::Kind::Plan(plan));

@@ -16,12 +16,12 @@ impl Pair {
         (0..millis).for_each(|_| self.wait(1));
     }
 
-    fn sent(&mut self, host: usize, flow: u64, bytes: u64) {
+    fn sent(&mut self, host: usize, flow: FlowNumber, bytes: u64) {
         self.agents[host].handle_sent(self.now, flow, bytes);
     }
 
     /// A flow that only its agent knows of yet; nothing is delivered.
-    fn request(&mut self, coflow: CoflowId, name: &str, from: usize, to: u32) -> u64 {
+    fn request(&mut self, coflow: CoflowId, name: &str, from: usize, to: u32) -> FlowNumber {
         self.agents[from].handle_put(block(coflow, name, 100_000)).unwrap();
         let flow = self.ask(coflow, name, from, to);
         self.agents[from].handle_timeout(self.now);

@@ -7,12 +7,12 @@ type Taken = f64;
 
 /// Moves for `millis`: every flow of host 0 writes when it may, and its receiver takes what it takes. Returns the bytes
 /// of each flow.
-fn run(pair: &mut Pair, flows: &[(u64, Taken)], millis: u64) -> Vec<u64> {
+fn run(pair: &mut Pair, flows: &[(FlowNumber, Taken)], millis: u64) -> Vec<u64> {
     run_on(pair, flows, &mut vec![0.0; flows.len()], millis)
 }
 
 /// The same, where so many bytes are in the sockets already.
-fn run_on(pair: &mut Pair, flows: &[(u64, Taken)], held: &mut [f64], millis: u64) -> Vec<u64> {
+fn run_on(pair: &mut Pair, flows: &[(FlowNumber, Taken)], held: &mut [f64], millis: u64) -> Vec<u64> {
     // What a socket holds while its reader does not read.
     const SOCKET: f64 = 30_000.0;
     let mut sent = vec![0; flows.len()];

@@ -23,7 +23,7 @@ fn known() -> Joining {
 struct Racks {
     pair: Pair,
     coflow: CoflowId,
-    flows: Vec<(usize, u64)>,
+    flows: Vec<(usize, FlowNumber)>,
 }
 
 /// One coflow with a flow of 4 MB from a to c and one from b to d.
