@@ -32,15 +32,16 @@ build:
 	@./scripts/install-deps.sh || echo "make: going on without them"
 	$(CARGO) build --release --locked
 
+# A fetch of a hundred jars may break off once; what was fetched is kept.
 jvm:
 	@./scripts/install-deps.sh jvm
-	$(MVN) -DskipTests -Dmaven.javadoc.skip package
+	$(MVN) -DskipTests -Dmaven.javadoc.skip package || $(MVN) -DskipTests -Dmaven.javadoc.skip package
 
-# Some of them talk to real daemons.
-jvm-test:
-	@./scripts/install-deps.sh jvm
+# Some of them talk to real daemons, and what fails once and not twice is counted as a flake.
+jvm-test: jvm
 	$(CARGO) build --workspace --locked $(SOLVER)
-	WEIR_BINARY=$(abspath $(CARGO_TARGET_DIR))/debug/weir mvn -B -ntp -f jvm/pom.xml verify
+	WEIR_BINARY=$(abspath $(CARGO_TARGET_DIR))/debug/weir \
+		mvn -B -ntp -f jvm/pom.xml -Dsurefire.rerunFailingTestsCount=1 -Dfailsafe.rerunFailingTestsCount=1 verify
 
 spark: build jvm
 	$(WEIR) bench spark --spark-home "$$(./scripts/install-spark.sh)"
