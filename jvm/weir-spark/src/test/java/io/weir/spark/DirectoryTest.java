@@ -157,10 +157,15 @@ class DirectoryTest {
                 }
                 return answer;
             }).directory();
-            long start = System.nanoTime();
-            assertNull(directory.agent("1"), "" + answer);
-            assertNull(directory.coflow(0, 0), "" + answer);
-            assertTrue(millisSince(start) < 190, answer + ": " + millisSince(start) + " ms");
+            // One that never came would cost the wait each time.
+            long millis = Long.MAX_VALUE;
+            for (int time = 0; time < 5 && millis >= 100; time++) {
+                long start = System.nanoTime();
+                assertNull(directory.agent("1"), "" + answer);
+                assertNull(directory.coflow(0, 0), "" + answer);
+                millis = millisSince(start);
+            }
+            assertTrue(millis < 100, answer + ": " + millis + " ms");
             directory.close();
         }
     }
