@@ -23,7 +23,6 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskContext$;
@@ -92,7 +91,7 @@ class FetchesTest {
     }
 
     /** What the task hears, and Spark's own fetch. */
-    private static final class Heard implements BlockFetchingListener, Fetches.Vanilla {
+    private static class Heard implements BlockFetchingListener, Fetches.Vanilla {
         final String[] names;
         final Map<String, AtomicInteger> times = new ConcurrentHashMap<>();
         final Set<String> byVanilla = ConcurrentHashMap.newKeySet();
@@ -438,37 +437,24 @@ class FetchesTest {
     @Test
     void a_task_that_is_over_just_as_its_fetch_fails_has_no_other_begun() throws Exception {
         String[] names = names(SIZES.length, 1);
-        Random random = new Random(3);
-        for (int round = 0; round < 60; round++) {
-            CountDownLatch asked = new CountDownLatch(1);
-            long nanos = random.nextInt(400_000);
-            FakeAgent agent = new FakeAgent((request, in, out) -> {
-                asked.countDown();
-                for (long end = System.nanoTime() + nanos; System.nanoTime() < end;) {
-                    Thread.onSpinWait();
+        try (FakeAgent agent = saying(FakeAgent.sent(block(names)), false)) {
+            Fetches fetches = fetches(agent);
+            TaskContextImpl own = newTask();
+            CountDownLatch heard = new CountDownLatch(1);
+            Heard none = new Heard(names) {
+                @Override
+                public void onBlockFetchSuccess(String name, ManagedBuffer data) {
+                    own.markTaskCompleted(scala.Option.empty());
+                    // The fetch hears nothing of the end but this error.
+                    assertTrue(Thread.interrupted());
+                    heard.countDown();
+                    throw new IllegalStateException("at the same time");
                 }
-                throw new IllegalStateException("leaves");
-            });
-            try (agent) {
-                TaskContextImpl own = newTask();
-                AtomicInteger begun = new AtomicInteger();
-                AtomicInteger afterEnd = new AtomicInteger();
-                AtomicBoolean over = new AtomicBoolean();
-                fetches(agent).fetch("1", names, new Heard(names), rest -> {
-                    begun.incrementAndGet();
-                    if (over.get()) {
-                        afterEnd.incrementAndGet();
-                    }
-                });
-                asked.await();
-                own.markTaskCompleted(scala.Option.empty());
-                // A fetch that decided just before may begin just after.
-                Thread.sleep(1);
-                over.set(true);
-                Thread.sleep(5);
-                assertEquals(0, afterEnd.get());
-                assertTrue(begun.get() <= 1);
-            }
+            };
+            fetches.fetch("1", names, none, none);
+            assertTrue(heard.await(5, TimeUnit.SECONDS));
+            Thread.sleep(100);
+            assertEquals(0, none.vanillaCalls.get());
         }
     }
 }
