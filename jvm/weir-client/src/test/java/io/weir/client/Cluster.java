@@ -53,12 +53,20 @@ public final class Cluster implements AutoCloseable {
         this.binary = binary();
         shared = Files.createDirectory(folder.resolve("shared"));
         coordinatorPort = freePort();
-        startCoordinator();
-        for (int host = 0; host < AGENTS; host++) {
-            dataPorts[host] = freePort();
-            startAgent(host);
+        boolean started = false;
+        try {
+            startCoordinator();
+            for (int host = 0; host < AGENTS; host++) {
+                dataPorts[host] = freePort();
+                startAgent(host);
+            }
+            awaitAgents();
+            started = true;
+        } finally {
+            if (!started) {
+                close();
+            }
         }
-        awaitAgents();
     }
 
     private static int freePort() throws IOException {
