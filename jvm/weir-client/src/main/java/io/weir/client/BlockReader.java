@@ -14,7 +14,7 @@ import java.util.zip.CRC32C;
  * long as the plan says, so silence alone is no error: the holder is asked something on another connection that it answers at
  * once, and only one that does not answer is left. Time in which the caller wants nothing is no silence.
  */
-final class BlockReader implements AutoCloseable {
+final class BlockReader implements ConnectionPool.Abortable, AutoCloseable {
     /** Where a frame begins in the buffer: behind the answer of the holder, which may come with it. */
     private static final int FRAME_AT = Wire.RESPONSE_BYTES;
     private static final int PAYLOAD_AT = FRAME_AT + Wire.FRAME_HEADER_BYTES;
@@ -240,8 +240,8 @@ final class BlockReader implements AutoCloseable {
         }
     }
 
-    /** Has the thread that waits here end with an error. From any thread. */
-    void abort() {
+    @Override
+    public void abort() {
         asking.abort();
     }
 

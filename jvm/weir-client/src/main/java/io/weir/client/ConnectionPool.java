@@ -11,9 +11,15 @@ import java.util.Set;
 
 /** What ended gets leave for later ones: connections, and buffers of a frame. Bounded; what is beyond is closed or dropped. */
 final class ConnectionPool implements AutoCloseable {
+    /** What ends with the pool. */
+    interface Abortable {
+        /** Has the thread that waits in it end with an error. From any thread. */
+        void abort();
+    }
+
     private final Map<InetSocketAddress, ArrayDeque<Connection>> idle = new HashMap<>();
     private final ArrayDeque<ByteBuffer> buffers = new ArrayDeque<>();
-    private final Set<BlockReader> readers = new HashSet<>();
+    private final Set<Abortable> readers = new HashSet<>();
     private int idleCount;
     private boolean closed;
 
@@ -79,14 +85,14 @@ final class ConnectionPool implements AutoCloseable {
     }
 
     /** A get begins; it is ended with the pool. */
-    synchronized void begin(BlockReader reader) throws ClientClosedException {
+    synchronized void begin(Abortable reader) throws ClientClosedException {
         if (closed) {
             throw new ClientClosedException("the client");
         }
         readers.add(reader);
     }
 
-    synchronized void end(BlockReader reader) {
+    synchronized void end(Abortable reader) {
         readers.remove(reader);
     }
 
@@ -97,7 +103,7 @@ final class ConnectionPool implements AutoCloseable {
     /** Ends what is under way, and closes what is idle. */
     @Override
     public void close() {
-        Set<BlockReader> ended;
+        Set<Abortable> ended;
         Map<InetSocketAddress, ArrayDeque<Connection>> left;
         synchronized (this) {
             closed = true;
@@ -107,7 +113,7 @@ final class ConnectionPool implements AutoCloseable {
             buffers.clear();
             idleCount = 0;
         }
-        ended.forEach(BlockReader::abort);
+        ended.forEach(Abortable::abort);
         left.values().forEach(connections -> connections.forEach(Connection::close));
     }
 }

@@ -10,7 +10,7 @@ public final class GatherLimits {
     private final long whole;
 
     /**
-     * Limits.
+     * Limits, each more than 0.
      *
      * @param connect until the agent is connected
      * @param answer until it has answered; it answers at once, also where the flow is paused then
@@ -19,10 +19,17 @@ public final class GatherLimits {
      * @param whole of all of it
      */
     public GatherLimits(Duration connect, Duration answer, Duration silence, Duration whole) {
-        this.connect = Limits.nanos(connect);
-        this.answer = Limits.nanos(answer);
-        this.silence = Limits.nanos(silence);
-        this.whole = Limits.nanos(whole);
+        this.connect = positive(connect);
+        this.answer = positive(answer);
+        this.silence = positive(silence);
+        this.whole = positive(whole);
+    }
+
+    private static long positive(Duration limit) {
+        if (limit.isZero() || limit.isNegative()) {
+            throw new IllegalArgumentException("a time limit is more than 0, this one is " + limit);
+        }
+        return Limits.nanos(limit);
     }
 
     long connectNanos() {

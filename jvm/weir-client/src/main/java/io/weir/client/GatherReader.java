@@ -13,7 +13,7 @@ import java.util.zip.CRC32C;
  * One gather at one agent: frames are verified, and cut into ranges. There is one attempt; what arrived before an error was handed
  * out. Memory grows with what has come, not with what the agent says will come.
  */
-final class GatherReader {
+final class GatherReader implements ConnectionPool.Abortable {
     /** What a range may take before more of it has come. */
     private static final int FIRST_ROOM = 1 << 20;
 
@@ -25,7 +25,9 @@ final class GatherReader {
     private final Dialer dialer;
     private final GatherSink sink;
     private final long end;
-    private Connection link;
+    private volatile Connection link;
+    /** Errors are the sink's own. */
+    private boolean inSink;
     private ByteBuffer buffer;
     private long silence;
     /** Bytes of the made block, and of its table. */
@@ -52,6 +54,7 @@ final class GatherReader {
     }
 
     void run() throws IOException {
+        pool.begin(this);
         buffer = pool.takeBuffer();
         boolean sound = false;
         try {
@@ -59,18 +62,57 @@ final class GatherReader {
             for (long at = 0; at < size;) {
                 at += frame(at);
             }
-            if (range != gather.size()) {
-                throw new ProtocolException("it sent " + size + " bytes, which are not all ranges");
-            }
-            link.write(Wire.ack(), System.nanoTime() + Limits.WRITE_LIMIT_NANOS);
-            sound = true;
+            sound = acknowledge();
+        } catch (IOException e) {
+            throw inSink || e instanceof InterruptedIOException ? e : named(e);
         } finally {
+            pool.end(this);
             pool.giveBuffer(buffer);
             if (link != null && sound) {
                 pool.give(agent, link);
             } else if (link != null) {
                 link.close();
             }
+        }
+    }
+
+    @Override
+    public void abort() {
+        Connection used = link;
+        if (used != null) {
+            used.close();
+        }
+    }
+
+    /** An error as callers see it. */
+    private IOException named(IOException e) {
+        if (pool.isClosed()) {
+            return new ClientClosedException("the client");
+        }
+        if (e instanceof ProtocolException) {
+            return new ProtocolException("the agent at " + agent + ": " + e.getMessage());
+        }
+        if (e instanceof WeirException) {
+            return e;
+        }
+        if (e instanceof WaitExpiredException && System.nanoTime() - end >= 0) {
+            return tooLate(e);
+        }
+        return new UnreachableException("the agent at " + agent + ": " + e.getMessage(), e);
+    }
+
+    private IOException tooLate(IOException cause) {
+        return new TimeLimitException("a gather from " + gather.store() + " took longer than "
+                + TimeUnit.NANOSECONDS.toMillis(limits.wholeNanos()) + " ms", cause);
+    }
+
+    /** Where bytes never have to be waited for, no wait ends. */
+    private void checkTime() throws IOException {
+        if (Thread.currentThread().isInterrupted()) {
+            throw new InterruptedIOException("interrupted in a gather from " + gather.store());
+        }
+        if (System.nanoTime() - end >= 0) {
+            throw tooLate(null);
         }
     }
 
@@ -82,9 +124,12 @@ final class GatherReader {
             if (link == null) {
                 link = dialer.connect(agent, earlier(System.nanoTime() + limits.connectNanos()));
             }
+            if (pool.isClosed()) {
+                throw new ClientClosedException("the client");
+            }
             try {
                 link.write(gather.encode(host), earlier(System.nanoTime() + Limits.WRITE_LIMIT_NANOS));
-                read(0, Wire.RESPONSE_BYTES, limits.answerNanos());
+                readAnswer();
                 break;
             } catch (InterruptedIOException | WaitExpiredException e) {
                 throw e;
@@ -108,30 +153,30 @@ final class GatherReader {
         }
     }
 
-    /** Reads so many bytes to a place in the buffer, each part of them within a limit. */
-    private void read(int at, int count, long limit) throws IOException {
-        buffer.limit(at + count).position(at);
+    private void readAnswer() throws IOException {
+        long limit = earlier(System.nanoTime() + limits.answerNanos());
+        buffer.limit(Wire.RESPONSE_BYTES).position(0);
         while (buffer.hasRemaining()) {
-            if (link.read(buffer, earlier(System.nanoTime() + limit)) < 0) {
-                throw new IOException("the agent at " + agent + " closed the connection");
-            }
+            read(limit);
         }
     }
 
-    /** The same of a frame, which may be paused for as long as its agent shows that it is there. */
+    private void read(long limit) throws IOException {
+        if (link.read(buffer, limit) < 0) {
+            throw new IOException("it closed the connection");
+        }
+    }
+
+    /** Reads so many bytes of a frame to a place in the buffer; it may be paused for as long as its agent shows that it is there. */
     private void readPatiently(int at, int count) throws IOException {
         buffer.limit(at + count).position(at);
         while (buffer.hasRemaining()) {
+            checkTime();
             try {
-                if (link.read(buffer, earlier(System.nanoTime() + silence)) < 0) {
-                    throw new IOException("the agent at " + agent + " closed the connection");
-                }
+                read(earlier(System.nanoTime() + silence));
                 silence = limits.silenceNanos();
             } catch (WaitExpiredException e) {
-                if (System.nanoTime() - end >= 0) {
-                    throw new TimeLimitException("a gather from " + gather.store() + " took longer than "
-                            + TimeUnit.NANOSECONDS.toMillis(limits.wholeNanos()) + " ms", e);
-                }
+                checkTime();
                 askWhetherThere();
                 silence = Math.min(2 * silence, Limits.LONGEST_SILENCE_NANOS);
             }
@@ -144,17 +189,26 @@ final class GatherReader {
         try (Connection probe = dialer.connect(agent, limit)) {
             probe.write(Wire.request(0, 0, host, 0, Identity.UNKNOWN, new byte[0]), limit);
             if (probe.read(ByteBuffer.allocate(1), limit) < 0) {
-                throw silent();
+                throw new IOException("it closed the connection");
             }
         } catch (InterruptedIOException e) {
             throw e;
         } catch (IOException e) {
-            throw silent();
+            checkTime();
+            throw new IOException("it does not answer any more", e);
         }
     }
 
-    private IOException silent() {
-        return new WeirException("the agent at " + agent + " does not answer any more", null);
+    /** Says that all bytes are here; whether the connection may be used again. An agent that died after its last byte needs no word. */
+    private boolean acknowledge() throws IOException {
+        try {
+            link.write(Wire.ack(), System.nanoTime() + Limits.WRITE_LIMIT_NANOS);
+            return true;
+        } catch (InterruptedIOException e) {
+            throw e;
+        } catch (IOException e) {
+            return false;
+        }
     }
 
     /** Reads the frame at an offset of the made block; returns its length. */
@@ -172,7 +226,13 @@ final class GatherReader {
         CRC32C crc = new CRC32C();
         crc.update(buffer);
         if ((int) crc.getValue() != checksum) {
-            link.write(Wire.nak(offset / Wire.FRAME_BYTES), System.nanoTime() + Limits.WRITE_LIMIT_NANOS);
+            try {
+                link.write(Wire.nak(offset / Wire.FRAME_BYTES), System.nanoTime() + Limits.WRITE_LIMIT_NANOS);
+            } catch (InterruptedIOException e) {
+                throw e;
+            } catch (IOException e) {
+                // It is left anyway.
+            }
             throw new ProtocolException("frame " + offset / Wire.FRAME_BYTES + " does not have its checksum");
         }
         buffer.position(Wire.FRAME_HEADER_BYTES);
@@ -199,7 +259,9 @@ final class GatherReader {
             buffer.get(bytes, filled, count);
             filled += count;
             if (filled == length) {
+                inSink = true;
                 sink.range(range, ByteBuffer.wrap(bytes, 0, filled));
+                inSink = false;
                 next();
             }
         }

@@ -2,7 +2,8 @@ package io.weir.client;
 
 /**
  * A peer sent what docs/protocol.md does not allow there: another magic or version, a length out of its range, a frame
- * without its checksum. Another holder is asked then, so callers see this as the cause of a {@link TimeLimitException}.
+ * without its checksum. A get asks another holder then, so its callers see this as the cause of a {@link TimeLimitException}; a
+ * gather ends with it.
  */
 public final class ProtocolException extends WeirException {
     private static final long serialVersionUID = 1L;

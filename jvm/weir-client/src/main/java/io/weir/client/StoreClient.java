@@ -73,20 +73,19 @@ public final class StoreClient implements AutoCloseable {
      * @param gather one range at least
      * @param limits how long it may take
      * @param sink takes ranges as they are complete
-     * @throws IOException see {@link WeirClient}; {@link HolderException} if the agent refuses. What the sink was given is sound
+     * @throws IOException see {@link WeirClient}; {@link HolderException} if the agent refuses, {@link UnreachableException} if it
+     *     is not there (any more), {@link ProtocolException} if it does not keep to the protocol, {@link TimeLimitException}, and what
+     *     the sink throws. What the sink was given is sound
      */
     public void gather(InetSocketAddress address, Gather gather, GatherLimits limits, GatherSink sink)
             throws IOException {
         if (gather.size() == 0) {
             throw new IllegalArgumentException("a gather has one range at least");
         }
-        if (pool.isClosed()) {
-            throw new ClientClosedException("the client");
-        }
         new GatherReader(gather, address, host, limits, pool, SocketConnection::connect, sink).run();
     }
 
-    /** Ends it. Idempotent. */
+    /** Ends it: gathers that are under way end with a {@link ClientClosedException}. Idempotent. */
     @Override
     public void close() {
         pool.close();

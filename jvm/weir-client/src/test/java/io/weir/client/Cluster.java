@@ -18,11 +18,11 @@ import java.util.concurrent.TimeUnit;
  * A coordinator and two agents on 127.0.0.1. The binary is that of the system property {@code weir.binary} or the variable
  * {@code WEIR_BINARY}, else target/debug/weir of this repository.
  */
-final class Cluster implements AutoCloseable {
+public final class Cluster implements AutoCloseable {
     static final int AGENTS = 2;
 
     /** Files that agents may serve. */
-    final Path shared;
+    public final Path shared;
 
     private final Path folder;
     private final Path binary;
@@ -37,7 +37,7 @@ final class Cluster implements AutoCloseable {
     }
 
     /** Skips the test, and says so, where there is no binary. */
-    static void assumeBinary() {
+    public static void assumeBinary() {
         Path binary = binary();
         boolean is = Files.isExecutable(binary);
         if (!is) {
@@ -47,17 +47,26 @@ final class Cluster implements AutoCloseable {
         assumeTrue(is, binary + " is not there; WEIR_BINARY says where weir is");
     }
 
-    Cluster(Path folder) throws Exception {
+    /** Starts all of it; its files are in a folder. */
+    public Cluster(Path folder) throws Exception {
         this.folder = folder;
         this.binary = binary();
         shared = Files.createDirectory(folder.resolve("shared"));
         coordinatorPort = freePort();
-        startCoordinator();
-        for (int host = 0; host < AGENTS; host++) {
-            dataPorts[host] = freePort();
-            startAgent(host);
+        boolean started = false;
+        try {
+            startCoordinator();
+            for (int host = 0; host < AGENTS; host++) {
+                dataPorts[host] = freePort();
+                startAgent(host);
+            }
+            awaitAgents();
+            started = true;
+        } finally {
+            if (!started) {
+                close();
+            }
         }
-        awaitAgents();
     }
 
     private static int freePort() throws IOException {
@@ -74,7 +83,8 @@ final class Cluster implements AutoCloseable {
                 .redirectOutput(ProcessBuilder.Redirect.appendTo(log)).start();
     }
 
-    void startCoordinator() throws Exception {
+    /** Starts it, or starts it again. */
+    public void startCoordinator() throws Exception {
         coordinator = start("coordinator", List.of("--listen", "127.0.0.1:" + coordinatorPort, "--hosts", "" + AGENTS,
                 "--link-rate", "400mbit"));
         awaitPort(coordinatorPort);
@@ -115,21 +125,23 @@ final class Cluster implements AutoCloseable {
         }
     }
 
-    Path spool(int host) {
+    /** Where an agent has its socket. */
+    public Path spool(int host) {
         return folder.resolve("spool-" + host);
     }
 
     /** Its address. */
-    String coordinator() {
+    public String coordinator() {
         return "127.0.0.1:" + coordinatorPort;
     }
 
-    InetSocketAddress dataAddress(int host) {
+    /** Where an agent serves blocks. */
+    public InetSocketAddress dataAddress(int host) {
         return new InetSocketAddress(InetAddress.getLoopbackAddress(), dataPorts[host]);
     }
 
     /** The client of a task on a host. */
-    WeirClient client(int host) {
+    public WeirClient client(int host) {
         return WeirClient.builder().coordinator("127.0.0.1:" + coordinatorPort).agent(spool(host).resolve("agent.sock"))
                 .host(host).callLimit(Duration.ofSeconds(2)).build();
     }
@@ -152,7 +164,8 @@ final class Cluster implements AutoCloseable {
         kill(agents[host]);
     }
 
-    void killCoordinator() throws InterruptedException {
+    /** Ends it without a word. */
+    public void killCoordinator() throws InterruptedException {
         kill(coordinator);
     }
 

@@ -45,7 +45,7 @@ class WireTest {
         }
         assertThrows(ProtocolException.class, () -> Wire.status(answer(0x50545448, 2, 0, 0)));
         assertThrows(ProtocolException.class, () -> Wire.status(answer(Wire.MAGIC, 3, 0, 0)));
-        assertThrows(ProtocolException.class, () -> Wire.status(answer(Wire.MAGIC, 2, 10, 0)));
+        assertThrows(ProtocolException.class, () -> Wire.status(answer(Wire.MAGIC, 2, 11, 0)));
         assertThrows(ProtocolException.class, () -> Wire.status(answer(Wire.MAGIC, 2, 255, 0)));
     }
 

@@ -118,7 +118,7 @@ final class Directory {
             asking.execute(() -> {
                 try {
                     question.ask(made.future);
-                } catch (Exception e) {
+                } catch (Exception | Error e) {
                     made.future.complete(null);
                 }
             });

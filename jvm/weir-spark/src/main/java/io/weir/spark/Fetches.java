@@ -41,14 +41,18 @@ final class Fetches {
     private final Counter vanillaBlocks;
     private final Counter failures;
     private volatile boolean ready;
-    private final ThreadPoolExecutor pool = new ThreadPoolExecutor(0, MOST_THREADS, 30, TimeUnit.SECONDS,
-            new SynchronousQueue<>(), task -> {
-                Thread thread = new Thread(task, "weir-fetch");
-                thread.setDaemon(true);
-                return thread;
-            });
+    private final ThreadPoolExecutor pool;
 
     Fetches(StoreClient client, Directory directory, Duration patience, MetricRegistry metrics) {
+        this(client, directory, patience, metrics, MOST_THREADS);
+    }
+
+    Fetches(StoreClient client, Directory directory, Duration patience, MetricRegistry metrics, int mostThreads) {
+        this.pool = new ThreadPoolExecutor(0, mostThreads, 30, TimeUnit.SECONDS, new SynchronousQueue<>(), task -> {
+            Thread thread = new Thread(task, "weir-fetch");
+            thread.setDaemon(true);
+            return thread;
+        });
         this.client = client;
         this.directory = directory;
         this.limits = new GatherLimits(CONNECT_LIMIT, ANSWER_LIMIT, SILENCE, patience);
@@ -90,7 +94,7 @@ final class Fetches {
             one.rest();
             return;
         }
-        task.addTaskCompletionListener(new Cancelling(running));
+        task.addTaskCompletionListener(new Cancelling(one, running));
     }
 
     void close() {
@@ -101,14 +105,17 @@ final class Fetches {
 
     /** A task that is over, or killed, wants nothing more. */
     private static final class Cancelling implements TaskCompletionListener {
+        private final One one;
         private final Future<?> running;
 
-        Cancelling(Future<?> running) {
+        Cancelling(One one, Future<?> running) {
+            this.one = one;
             this.running = running;
         }
 
         @Override
         public void onTaskCompletion(TaskContext context) {
+            one.over = true;
             running.cancel(true);
         }
     }
@@ -123,6 +130,7 @@ final class Fetches {
         private final int attempt;
         private final int group;
         private int delivered;
+        private volatile boolean over;
 
         One(String executor, ShuffleBlocks blocks, BlockFetchingListener listener, Vanilla vanilla, TaskContext task) {
             this.executor = executor;
@@ -136,17 +144,22 @@ final class Fetches {
 
         @Override
         public void run() {
-            boolean wanted = true;
             try {
                 gather();
             } catch (InterruptedException | InterruptedIOException e) {
-                wanted = false;
+                return;
             } catch (RuntimeException | Error e) {
                 failures.inc();
                 LOG.warn("a fetch by Weir failed; Spark's own goes on", e);
-            } finally {
-                if (wanted && delivered < blocks.size()) {
+            }
+            if (!over && delivered < blocks.size()) {
+                try {
                     rest();
+                } catch (RuntimeException | Error e) {
+                    // On a thread of Spark the task would have heard of it.
+                    for (int at = delivered; at < blocks.size(); at++) {
+                        listener.onBlockFetchFailure(blocks.name(at), e);
+                    }
                 }
             }
         }
@@ -184,9 +197,9 @@ final class Fetches {
                 throw e;
             } catch (IOException e) {
                 failures.inc();
-                boolean isOfTheCoflow = e instanceof HolderException
-                        && ((HolderException) e).status() == HolderStatus.COFLOW_ENDED;
-                if (!isOfTheCoflow) {
+                HolderStatus status = e instanceof HolderException ? ((HolderException) e).status() : null;
+                // Others are served there all the same.
+                if (status != HolderStatus.COFLOW_ENDED && status != HolderStatus.COFLOW_REFUSED) {
                     breaker.failed(agent, System.nanoTime());
                 }
                 LOG.warn("blocks of executor {} for stage {}.{} come by Spark's own fetch: {}", executor, stage, attempt,

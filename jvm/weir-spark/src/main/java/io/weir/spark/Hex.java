@@ -15,7 +15,15 @@ final class Hex {
     static byte[] parse(String text) {
         byte[] bytes = new byte[text.length() / 2];
         for (int at = 0; at < bytes.length; at++) {
-            bytes[at] = (byte) Integer.parseInt(text.substring(2 * at, 2 * at + 2), 16);
+            int high = Character.digit(text.charAt(2 * at), 16);
+            int low = Character.digit(text.charAt(2 * at + 1), 16);
+            if (high < 0 || low < 0) {
+                throw new IllegalArgumentException("no hexadecimal digits");
+            }
+            bytes[at] = (byte) (high << 4 | low);
+        }
+        if (2 * bytes.length != text.length()) {
+            throw new IllegalArgumentException("half a byte");
         }
         return bytes;
     }

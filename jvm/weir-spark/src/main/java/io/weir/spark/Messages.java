@@ -33,6 +33,9 @@ final class Messages {
     static Object dispatch(String message, Handler handler) {
         if (message.startsWith(COFLOW)) {
             String[] parts = message.substring(COFLOW.length()).split(" ");
+            if (parts.length != 2) {
+                throw unknown(message);
+            }
             return handler.coflow(Integer.parseInt(parts[0]), Integer.parseInt(parts[1]));
         }
         if (message.startsWith(WHERE)) {
@@ -40,10 +43,17 @@ final class Messages {
         }
         if (message.startsWith(ATTACHED)) {
             String[] parts = message.substring(ATTACHED.length()).split(" ", 2);
+            if (parts.length != 2) {
+                throw unknown(message);
+            }
             handler.attached(parts[1], parts[0]);
             return null;
         }
-        throw new IllegalArgumentException("a message of another version of the plugin: " + message);
+        throw unknown(message);
+    }
+
+    private static IllegalArgumentException unknown(String message) {
+        return new IllegalArgumentException("a message of another version of the plugin: " + message);
     }
 
     /** The driver's side. */

@@ -26,7 +26,7 @@ final class ShuffleBlocks {
         ShuffleBlocks blocks = new ShuffleBlocks(names);
         try {
             for (int at = 0; at < names.length; at++) {
-                String[] parts = names[at].split("_");
+                String[] parts = names[at].split("_", -1);
                 if (!parts[0].equals("shuffle") || parts.length < 4 || parts.length > 5) {
                     return null;
                 }

@@ -5,8 +5,11 @@ import io.weir.client.Coflow;
 import io.weir.client.Pattern;
 import io.weir.client.WeirClient;
 import java.io.IOException;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
@@ -24,6 +27,8 @@ final class StageCoflows implements AutoCloseable {
     private static final long FIRST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(1);
     private static final long LONGEST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(60);
 
+    private static final int MAX_ENDED = 10_000;
+
     private final String application;
     private final WeirClient client;
     private final ExecutorService caller = Executors.newSingleThreadExecutor(task -> {
@@ -32,8 +37,18 @@ final class StageCoflows implements AutoCloseable {
         return thread;
     });
     private final Map<Long, State> stages = new HashMap<>();
+    /** Attempts that are over: tasks that go on all the same may still ask for them. */
+    private final Set<Long> ended = Collections.newSetFromMap(new LinkedHashMap<>() {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<Long, Boolean> eldest) {
+            return size() > MAX_ENDED;
+        }
+    });
     private long pause = FIRST_PAUSE_NANOS;
     private long pausedUntil = System.nanoTime();
+    private boolean closed;
 
     /** What is known of a stage's attempt. */
     private static final class State {
@@ -65,7 +80,7 @@ final class StageCoflows implements AutoCloseable {
 
     /** An attempt begins. None is registered while the coordinator is away. */
     synchronized State begin(int stage, int attempt) {
-        if (System.nanoTime() - pausedUntil < 0) {
+        if (closed || isPaused() || ended.contains(key(stage, attempt))) {
             return null;
         }
         return stages.computeIfAbsent(key(stage, attempt), key -> {
@@ -79,8 +94,20 @@ final class StageCoflows implements AutoCloseable {
         });
     }
 
+    private boolean isPaused() {
+        return System.nanoTime() - pausedUntil < 0;
+    }
+
     private void register(int stage, int attempt, State state) {
-        Coflow coflow = null;
+        synchronized (this) {
+            // What waited while another one failed would wait for the same coordinator.
+            if (state.over || isPaused()) {
+                state.failed = true;
+                stages.values().remove(state);
+                return;
+            }
+        }
+        Coflow coflow;
         try {
             coflow = client.register(CoflowOptions.named(application + "/" + stage + "." + attempt)
                     .pattern(Pattern.SHUFFLE).build());
@@ -112,6 +139,7 @@ final class StageCoflows implements AutoCloseable {
     void end(int stage, int attempt) {
         Coflow coflow;
         synchronized (this) {
+            ended.add(key(stage, attempt));
             State state = stages.remove(key(stage, attempt));
             if (state == null) {
                 return;
@@ -140,6 +168,7 @@ final class StageCoflows implements AutoCloseable {
     @Override
     public void close() {
         synchronized (this) {
+            closed = true;
             for (State state : stages.values()) {
                 state.over = true;
                 if (state.coflow != null) {

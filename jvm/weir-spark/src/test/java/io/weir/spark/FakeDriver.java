@@ -1,0 +1,76 @@
+package io.weir.spark;
+
+import com.codahale.metrics.MetricRegistry;
+import java.util.Map;
+import org.apache.spark.SparkConf;
+import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.resource.ResourceInformation;
+
+/** What an executor hears from a driver that a test plays. */
+final class FakeDriver implements PluginContext {
+    /** Answers a message. */
+    interface Answers {
+        Object answer(String message) throws Exception;
+    }
+
+    private final Answers answers;
+
+    FakeDriver(Answers answers) {
+        this.answers = answers;
+    }
+
+    /** One that knows an agent for all executors, and a coflow for all stages. */
+    static FakeDriver knowing(String agent, long coflow) {
+        return new FakeDriver(message -> Messages.dispatch(message, new Messages.Handler() {
+            @Override
+            public long coflow(int stage, int attempt) {
+                return coflow;
+            }
+
+            @Override
+            public String where(String executor) {
+                return agent;
+            }
+
+            @Override
+            public void attached(String executor, String address) {}
+        }));
+    }
+
+    Directory directory() {
+        return new Directory(this, "app-1", new byte[16]);
+    }
+
+    @Override
+    public MetricRegistry metricRegistry() {
+        return new MetricRegistry();
+    }
+
+    @Override
+    public SparkConf conf() {
+        return new SparkConf(false);
+    }
+
+    @Override
+    public String executorID() {
+        return "1";
+    }
+
+    @Override
+    public String hostname() {
+        return "localhost";
+    }
+
+    @Override
+    public Map<String, ResourceInformation> resources() {
+        return Map.of();
+    }
+
+    @Override
+    public void send(Object message) {}
+
+    @Override
+    public Object ask(Object message) throws Exception {
+        return answers.answer((String) message);
+    }
+}
