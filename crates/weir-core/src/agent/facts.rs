@@ -158,7 +158,7 @@ pub enum StoreError {
     Name,
     /// It has no directories, or too many, or they cannot be.
     #[error(
-        "a store has 1 to {max} directories, whose paths have at most {path} bytes, and 1 to 65536 subdirectories in each",
+        "a store has 1 to {max} directories, whose paths have at most {path} bytes together, and 1 to 65536 subdirectories in each",
         max = limits::MAX_STORE_DIRECTORIES,
         path = limits::MAX_PATH_BYTES
     )]
@@ -332,8 +332,8 @@ pub struct Crowd {
 /// Why a block was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PutError {
-    /// The name is empty or too long.
-    #[error("block names have 1 to {max} bytes", max = limits::MAX_BLOCK_NAME_BYTES)]
+    /// The name is empty or too long, or begins as those of blocks that are made for gathers.
+    #[error("block names have 1 to {max} bytes, and do not begin with //gather/", max = limits::MAX_BLOCK_NAME_BYTES)]
     Name,
     /// It is larger than a block may be.
     #[error("the block has {0} bytes; a block has at most {max}", max = limits::MAX_BLOCK_BYTES)]

@@ -6,6 +6,7 @@
 
 use super::facts::{BlockEntry, JournalEntry, Output, Place, PutError};
 use super::state::Agent;
+use super::stores::GATHER_PREFIX;
 use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::CoflowId;
@@ -20,7 +21,8 @@ const MAX_SPARES: usize = 15;
 impl Agent {
     /// Notes a block. Putting the same bytes under the same name again is not an error.
     pub fn handle_put(&mut self, block: BlockEntry) -> Result<(), PutError> {
-        if block.block.is_empty() || block.block.len() > limits::MAX_BLOCK_NAME_BYTES {
+        let name = &block.block;
+        if name.is_empty() || name.len() > limits::MAX_BLOCK_NAME_BYTES || name.starts_with(GATHER_PREFIX) {
             return Err(PutError::Name);
         }
         if block.size > limits::MAX_BLOCK_BYTES {

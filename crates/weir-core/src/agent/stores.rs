@@ -10,6 +10,8 @@ use weir_proto::data::Status;
 use weir_proto::gather::{GatherRequest, Token};
 use weir_proto::limits;
 
+/// What blocks that are made for gathers are called begins so; no put may have such a name, and no receiver ask for one.
+pub(super) const GATHER_PREFIX: &str = "//gather/";
 /// Most subdirectories of a directory: their names are numbers.
 const MAX_SUBDIRECTORIES: u32 = 65_536;
 
@@ -25,7 +27,7 @@ impl Agent {
         }
         let directories = &store.directories;
         let sound = (1..=limits::MAX_STORE_DIRECTORIES).contains(&directories.len())
-            && directories.iter().all(|path| path.len() <= limits::MAX_PATH_BYTES)
+            && directories.iter().map(String::len).sum::<usize>() <= limits::MAX_PATH_BYTES
             && (1..=MAX_SUBDIRECTORIES).contains(&store.subdirectories);
         if !sound {
             return Err(StoreError::Directories);
@@ -64,10 +66,10 @@ impl Agent {
         Ok(())
     }
 
-    /// The directories of a store are gone, and its executor with them.
-    pub fn handle_store_gone(&mut self, application: &str, executor: &str) {
-        let key = (application.to_owned(), executor.to_owned());
-        if self.stores.contains_key(&key) {
+    /// The directories of a store are gone, and its executor with them. One that was attached anew meanwhile, with others, stays.
+    pub fn handle_store_gone(&mut self, gone: &StoreEntry) {
+        let key = (gone.application.clone(), gone.executor.clone());
+        if self.stores.get(&key) == Some(gone) {
             self.drop_store(key);
         }
     }
@@ -115,7 +117,7 @@ impl Agent {
             return Err(Status::OtherBytes);
         }
         // One name for one list of ranges, so that a receiver that gets it again counts once.
-        let block = format!("gather-{:032x}", u128::from_be_bytes(found.identity.0));
+        let block = format!("{GATHER_PREFIX}{:032x}", u128::from_be_bytes(found.identity.0));
         let wanted = Wanted {
             coflow,
             block: &block,
@@ -137,7 +139,9 @@ fn is_token(store: &StoreEntry, token: &Token) -> bool {
 mod tests {
     use super::super::{AgentConfig, FactCursor};
     use super::*;
-    use weir_proto::data::Identity;
+    use crate::agent::{BlockEntry, PutError};
+    use weir_model::CoflowId;
+    use weir_proto::data::{Identity, Request};
     use weir_proto::gather::GatherRange;
 
     fn store(executor: &str) -> StoreEntry {
@@ -203,8 +207,10 @@ mod tests {
             assert_eq!(agent.store_of(&guess), Err(Status::Forbidden));
         }
         assert_eq!(again.handle_detach("app", "1", &[7; 16]), Ok(()));
-        again.handle_store_gone("app", "2");
-        again.handle_store_gone("app", "2");
+        again.handle_store_gone(&store("2"));
+        assert_eq!(again.stores().count(), 1, "it was attached anew with another directory");
+        again.handle_store_gone(&moved);
+        again.handle_store_gone(&moved);
         assert_eq!(journal(&mut again).len(), 2);
         assert_eq!(again.stores().count(), 0);
     }
@@ -219,6 +225,7 @@ mod tests {
             (StoreEntry { directories: Vec::new(), ..store("1") }, StoreError::Directories),
             (StoreEntry { directories: vec!["/a".to_owned(); 65], ..store("1") }, StoreError::Directories),
             (StoreEntry { directories: vec!["/".repeat(5_000)], ..store("1") }, StoreError::Directories),
+            (StoreEntry { directories: vec!["/".repeat(100); 60], ..store("1") }, StoreError::Directories),
             (StoreEntry { subdirectories: 0, ..store("1") }, StoreError::Directories),
             (StoreEntry { subdirectories: u32::MAX, ..store("1") }, StoreError::Directories),
         ] {
@@ -228,6 +235,37 @@ mod tests {
             assert_eq!(agent.handle_attach(store(&executor.to_string())), Ok(()));
         }
         assert_eq!(agent.handle_attach(store("more")), Err(StoreError::Full));
+    }
+
+    /// Else who can put would forge what others gather, and who can get would read it without a token.
+    #[test]
+    fn no_put_has_the_name_of_a_gather_and_no_get_asks_for_one() {
+        let mut agent = Agent::new(AgentConfig::default());
+        let found = Gathered { size: 600_000, identity: Identity([1; 16]) };
+        let opened = agent.handle_gather(Time::ZERO, &gather("1"), found).unwrap();
+        let put = BlockEntry {
+            coflow: CoflowId(9),
+            block: opened.block.clone(),
+            path: "/data/forged".to_owned(),
+            offset: 0,
+            size: 600_000,
+            spooled: false,
+            frame_checksums: Vec::new(),
+            stamp: None,
+            identity: Identity([1; 16]),
+            durable: false,
+        };
+        assert_eq!(agent.handle_put(put.clone()), Err(PutError::Name));
+        let request = Request {
+            coflow: 9,
+            offset: 0,
+            destination: 2,
+            group: 0,
+            identity: Identity::UNKNOWN,
+            block: opened.block,
+        };
+        assert_eq!(agent.handle_request(Time::ZERO, &request), Err(Status::NoSuchBlock));
+        assert_eq!(agent.handle_put(BlockEntry { block: "gather".to_owned(), ..put }), Ok(()));
     }
 
     /// A gather resumes like a block, is one flow, and counts once for a receiver that gets it twice.

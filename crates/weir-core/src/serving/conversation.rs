@@ -75,7 +75,7 @@ enum State {
     /// The file of one is being opened.
     Opening(Box<Opening>),
     /// The files of a gather are being found.
-    Gathering(Box<GatherRequest>),
+    Gathering { number: u64, request: Box<GatherRequest> },
     /// A block is on its way.
     Serving { flow: FlowNumber, sending: Sending },
 }
@@ -96,6 +96,8 @@ pub struct Conversation {
     active: Time,
     /// Whether its receiver ever asked for anything.
     has_spoken: bool,
+    /// Gathers that were begun: what was found for one is not for the next.
+    gathers: u64,
 }
 
 impl Conversation {
@@ -111,13 +113,14 @@ impl Conversation {
             upload: None,
             active: now,
             has_spoken: false,
+            gathers: 0,
         }
     }
 
     /// The flow that it serves, or will once its file is open.
     pub fn flow(&self) -> Option<FlowNumber> {
         match &self.state {
-            State::Idle | State::Gathering(_) => None,
+            State::Idle | State::Gathering { .. } => None,
             State::Opening(opening) => Some(opening.opened.flow),
             State::Serving { flow, .. } => Some(*flow),
         }
@@ -180,8 +183,8 @@ impl Conversation {
     fn next_input(&mut self) -> Input {
         match &self.state {
             // Nothing is to be said before the answer.
-            State::Opening(_) | State::Gathering(_) if self.input.is_empty() => Input::Nothing,
-            State::Opening(_) | State::Gathering(_) => Input::Ended,
+            State::Opening(_) | State::Gathering { .. } if self.input.is_empty() => Input::Nothing,
+            State::Opening(_) | State::Gathering { .. } => Input::Ended,
             State::Serving { .. } => match self.input.first() {
                 None => Input::Nothing,
                 Some(&ACK) if self.is_all_written() => {
@@ -246,15 +249,20 @@ impl Conversation {
         }
     }
 
-    /// The gather is accepted so far; its files are being found.
-    pub fn gather(&mut self, request: GatherRequest) {
-        self.state = State::Gathering(Box::new(request));
+    /// The gather is accepted so far; its files are being found. Returns its number on this connection.
+    pub fn gather(&mut self, request: GatherRequest) -> u64 {
+        self.gathers = self.gathers.saturating_add(1);
+        self.state = State::Gathering { number: self.gathers, request: Box::new(request) };
+        self.gathers
     }
 
-    /// The gather whose files were being found, if there is one. [`Conversation::serve`] or [`Conversation::refuse`] follows.
-    pub fn take_gather(&mut self) -> Option<GatherRequest> {
+    /// The gather of this number, if its files are still being found; without a number, whichever there is.
+    /// [`Conversation::serve`] or [`Conversation::refuse`] follows.
+    pub fn take_gather(&mut self, wanted: Option<u64>) -> Option<GatherRequest> {
         match std::mem::replace(&mut self.state, State::Idle) {
-            State::Gathering(request) => Some(*request),
+            State::Gathering { number, request } if wanted.is_none_or(|wanted| wanted == number) => {
+                Some(*request)
+            }
             state => {
                 self.state = state;
                 None
@@ -290,7 +298,7 @@ impl Conversation {
     pub fn owes_answer(&self) -> bool {
         let is_followed = match &self.state {
             State::Serving { sending, .. } => self.upload.is_none() && !sending.is_over(),
-            State::Idle | State::Opening(_) | State::Gathering(_) => false,
+            State::Idle | State::Opening(_) | State::Gathering { .. } => false,
         };
         is_followed && self.direct.left().is_some()
     }
@@ -382,7 +390,7 @@ impl Conversation {
         let quiet = now.since(self.active);
         match &self.state {
             State::Opening(opening) => (quiet > OPEN_LIMIT).then_some(Late::Opening(opening.opened.flow)),
-            State::Gathering(_) => (quiet > OPEN_LIMIT).then_some(Late::Gathering),
+            State::Gathering { .. } => (quiet > OPEN_LIMIT).then_some(Late::Gathering),
             State::Serving { sending, .. } => {
                 let waits = self.is_all_written() && now.since(sending.wrote) > ACKNOWLEDGEMENT_LIMIT;
                 waits.then_some(Late::Receiver)

@@ -453,10 +453,11 @@ fn a_gather_is_understood_however_it_comes_and_answered_like_a_block() {
             }
         }
         assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(wanted.clone()), "{cut}");
-        talk.gather(wanted.clone());
+        let number = talk.gather(wanted.clone());
+        assert_eq!(talk.take_gather(Some(number + 1)), None);
         assert!(!talk.is_idle() && talk.flow().is_none() && talk.take_opening(FlowNumber(9)).is_none());
         assert_eq!(talk.late(Time::from_millis(10_001)), Some(Late::Gathering));
-        assert_eq!(talk.take_gather(), Some(wanted.clone()));
+        assert_eq!(talk.take_gather(Some(number)), Some(wanted.clone()));
         let ranges = [Range { offset: 0, size: 300_000 }];
         talk.serve(Time::ZERO, FlowNumber(9), ranges.to_vec(), (300_000, IDENTITY), None);
         let mut sockets = Sockets::default();
@@ -469,6 +470,18 @@ fn a_gather_is_understood_however_it_comes_and_answered_like_a_block() {
         talk.handle_input(&request(0).encode());
         assert_eq!(talk.poll_input(Time::ZERO), Input::Request(request(0), None));
     }
+}
+
+/// Its files took too long, and another gather came on the same connection: what is found for the first is not for that one.
+#[test]
+fn what_is_found_late_for_one_gather_is_not_for_the_next() {
+    let mut talk = Conversation::new(Time::ZERO);
+    let first = talk.gather(gather(1));
+    assert_eq!(talk.take_gather(None), Some(gather(1)));
+    talk.refuse(Status::Unreadable);
+    let second = talk.gather(gather(2));
+    assert_eq!(talk.take_gather(Some(first)), None);
+    assert_eq!(talk.take_gather(Some(second)), Some(gather(2)));
 }
 
 #[test]

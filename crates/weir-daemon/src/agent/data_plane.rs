@@ -142,6 +142,8 @@ impl DataPlane {
             strays: Strays::default(),
             puts: [0; 2],
             next_stores: Time::ZERO,
+            stores_left: Vec::new(),
+            looks_at_store: false,
             gathering: OpenFiles::default(),
             gathers: Gathers::default(),
         }
@@ -188,6 +190,9 @@ pub(super) struct Running {
     /// How many were taken, and refused.
     puts: [u64; 2],
     next_stores: Time,
+    /// Stores that are to be looked for, and whether one is.
+    pub(super) stores_left: Vec<StoreEntry>,
+    pub(super) looks_at_store: bool,
     pub(super) gathering: OpenFiles,
     pub(super) gathers: Gathers,
 }
@@ -506,16 +511,11 @@ impl Running {
             self.next_sweep = now + SWEEP_INTERVAL;
             self.jobs.add(now, Job::Sweep(self.spool.clone()));
         }
-        if self.next_stores <= now {
+        if self.next_stores <= now && !self.looks_at_store {
             self.next_stores = now + STORES_INTERVAL;
-            let store = |store: &StoreEntry| {
-                ((store.application.clone(), store.executor.clone()), store.directories.clone())
-            };
-            let stores: Vec<_> = self.agent.stores().map(store).collect();
-            if !stores.is_empty() {
-                self.jobs.add(now, Job::Stores(stores));
-            }
+            self.stores_left = self.agent.stores().cloned().collect();
         }
+        self.look_at_store();
         let (mut over, mut late, mut slow) = (Vec::new(), Vec::new(), Vec::new());
         for (&token, connection) in &self.connections {
             match connection.talk.late(now) {

@@ -34,9 +34,6 @@ const REMOVED_AT_ONCE: usize = 64;
 /// How often it is looked at what is mounted, while there is work.
 const MOUNTS_INTERVAL: Span = Span::from_millis(1_000);
 
-/// An application, and its executor.
-pub(super) type StoreName = (String, String);
-
 /// What is to be done.
 pub(super) enum Job {
     /// Opens the file of a block for a connection.
@@ -44,9 +41,9 @@ pub(super) enum Job {
     /// Reads a frame of a block, so that its checksum is known and its bytes are in memory.
     Read { block: Key, place: Place, frame: u64, reader: FrameReader },
     /// Finds the ranges of a gather for a connection.
-    Gather { connection: u64, store: StoreEntry, request: GatherRequest, files: OpenFiles },
-    /// Looks which of these stores, each with its directories, are not there any more.
-    Stores(Vec<(StoreName, Vec<String>)>),
+    Gather { connection: u64, number: u64, store: StoreEntry, request: GatherRequest, files: OpenFiles },
+    /// Looks whether a store is there still.
+    Store(StoreEntry),
     /// Closes a file that may take its time.
     Close(PathBuf, Arc<File>),
     /// Removes files.
@@ -73,10 +70,11 @@ pub(super) enum Done {
     },
     Gathered {
         connection: u64,
+        number: u64,
         result: Result<Found, Status>,
     },
-    /// Stores that have no directory any more.
-    StoresGone(Vec<StoreName>),
+    /// A store was looked for; it has no directory any more if it is given.
+    StoreSeen(Option<StoreEntry>),
     Removed,
     /// All spooled files.
     Swept(Vec<PathBuf>),
@@ -124,13 +122,13 @@ impl Job {
             Job::Read { block, place, frame, reader } => {
                 Done::Read { block, place, frame, result: reader.read() }
             }
-            Job::Gather { connection, store, request, files } => {
+            Job::Gather { connection, number, store, request, files } => {
                 let result = super::stores::find(&store, &request, &files, closing);
-                Done::Gathered { connection, result }
+                Done::Gathered { connection, number, result }
             }
-            Job::Stores(mut stores) => {
-                stores.retain(|(_, directories)| !directories.iter().any(|path| Path::new(path).exists()));
-                Done::StoresGone(stores.into_iter().map(|(name, _)| name).collect())
+            Job::Store(store) => {
+                let is_there = store.directories.iter().any(|path| Path::new(path).exists());
+                Done::StoreSeen((!is_there).then_some(store))
             }
             Job::Close(_, file) => {
                 drop(file);
@@ -156,11 +154,8 @@ impl Job {
         match self {
             Job::Open { path, .. } | Job::Close(path, _) | Job::Sweep(path) => path,
             Job::Read { place, .. } => Path::new(&place.path),
-            Job::Gather { store, .. } => store.directories.first().map_or(Path::new("/"), Path::new),
-            Job::Stores(stores) => {
-                let first = stores.first().and_then(|(_, directories)| directories.first());
-                first.map_or(Path::new("/"), Path::new)
-            }
+            Job::Gather { store, request, .. } => super::stores::first_directory(store, request),
+            Job::Store(store) => store.directories.first().map_or(Path::new("/"), Path::new),
             Job::Remove(paths) => paths.first().map_or(Path::new("/"), PathBuf::as_path),
             Job::Mounts => Path::new("/proc"),
         }

@@ -68,15 +68,18 @@ impl Running {
                 Done::Read { block, place, frame, result } => {
                     self.frame_read(&block, &place, frame, result);
                 }
-                Done::Gathered { connection, result } => self.gathered(connection, result),
-                Done::StoresGone(stores) => {
-                    for (application, executor) in stores {
+                Done::Gathered { connection, number, result } => self.gathered(connection, number, result),
+                Done::StoreSeen(gone) => {
+                    self.looks_at_store = false;
+                    self.look_at_store();
+                    if let Some(gone) = gone {
+                        let (application, executor) = (&gone.application, &gone.executor);
                         tracing::info!(
                             application,
                             executor,
                             "an executor's directories are gone: its store is served no longer"
                         );
-                        self.agent.handle_store_gone(&application, &executor);
+                        self.agent.handle_store_gone(&gone);
                     }
                 }
                 Done::Removed | Done::Nothing | Done::Mounts(_) => {}
@@ -185,9 +188,10 @@ impl Running {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         match store {
             Ok(store) => {
-                connection.talk.gather(request.clone());
+                let number = connection.talk.gather(request.clone());
                 let files = self.gathering.clone();
-                self.jobs.add(self.clock.now(), Job::Gather { connection: token, store, request, files });
+                self.jobs
+                    .add(self.clock.now(), Job::Gather { connection: token, number, store, request, files });
             }
             Err(status) => self.refuse_gather(token, status),
         }
@@ -199,10 +203,10 @@ impl Running {
     }
 
     /// The ranges of a gather were found, or not.
-    fn gathered(&mut self, token: u64, result: Result<Found, Status>) {
+    fn gathered(&mut self, token: u64, number: u64, result: Result<Found, Status>) {
         let now = self.clock.now();
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let Some(request) = connection.talk.take_gather() else { return };
+        let Some(request) = connection.talk.take_gather(Some(number)) else { return };
         let opened = result.and_then(|found| {
             let opened = self.agent.handle_gather(now, &request, found.gathered)?;
             Ok((found, opened))
@@ -220,10 +224,20 @@ impl Running {
         }
     }
 
+    /// Looks whether the next store is there still. One at a time: one that hangs takes one place of its disk, and no more.
+    pub(super) fn look_at_store(&mut self) {
+        if !self.looks_at_store
+            && let Some(store) = self.stores_left.pop()
+        {
+            self.looks_at_store = true;
+            self.jobs.add(self.clock.now(), Job::Store(store));
+        }
+    }
+
     /// A gather whose files were not found in time.
     pub(super) fn give_up_gather(&mut self, token: u64) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        if connection.talk.take_gather().is_some() {
+        if connection.talk.take_gather(None).is_some() {
             self.refuse_gather(token, Status::Unreadable);
         }
     }

@@ -85,6 +85,14 @@ fn path_of(store: &StoreEntry, name: &str) -> PathBuf {
     Path::new(&store.directories[hash % directories]).join(format!("{subdirectory:02x}")).join(name)
 }
 
+/// The directory in which the first file of a gather is.
+pub(super) fn first_directory<'s>(store: &'s StoreEntry, request: &GatherRequest) -> &'s Path {
+    let map = request.ranges.first().map_or(0, |range| range.map);
+    let path = path_of(store, &format!("shuffle_{}_{map}_0.index", request.shuffle));
+    let directory = store.directories.iter().map(Path::new).find(|directory| path.starts_with(directory));
+    directory.unwrap_or(Path::new("/"))
+}
+
 /// Why a gather has no files, as its receiver is told.
 fn refused(path: &Path, error: &io::Error) -> Status {
     if matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE)) {
@@ -115,7 +123,8 @@ pub(super) fn find(
     let mut outputs: BTreeMap<u64, Output> = BTreeMap::new();
     let maps: BTreeSet<u64> = request.ranges.iter().map(|range| range.map).collect();
     // An index is open while ranges are looked for, and the data after that.
-    let places = files.take(2 * maps.len()).ok_or(Status::Busy)?;
+    let places = files.take(maps.len()).ok_or(Status::Busy)?;
+    let _indexes = files.take(maps.len()).ok_or(Status::Busy)?;
     let mut identity = XxHash3_128::new();
     identity.write(&request.shuffle.to_le_bytes());
     let mut table = Vec::with_capacity(LENGTH_BYTES as usize * request.ranges.len());

@@ -54,7 +54,11 @@ fn who_sends_a_frame_of_a_wrong_length_is_asked_after_all_others() {
         let mut scene = Scene::with(vec![wrong, Holder::of(content(3), 1)]);
         assert_eq!(scene.run(), Ok(()));
         assert!(scene.got == content(3));
-        assert_eq!((scene.holder(0).requests.len(), scene.holder(1).requests.len()), (1, 1), "byte {damaged}");
+        assert_eq!(
+            (scene.holder(0).requests.len(), scene.holder(1).requests.len()),
+            (1, 1),
+            "byte {damaged}"
+        );
     }
 }
 

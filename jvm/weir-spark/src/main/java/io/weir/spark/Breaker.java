@@ -1,16 +1,19 @@
 package io.weir.spark;
 
-import java.net.InetSocketAddress;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
-/** Agents that failed are left alone for a while, longer each time: what they hold is fetched as Spark does. */
-final class Breaker {
+/**
+ * What failed is left alone for a while, longer each time: it is fetched as Spark does.
+ *
+ * @param <K> what is told apart
+ */
+final class Breaker<K> {
     static final long FIRST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(1);
     static final long LONGEST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(60);
 
-    private final Map<InetSocketAddress, Rest> resting = new ConcurrentHashMap<>();
+    private final Map<K, Rest> resting = new ConcurrentHashMap<>();
 
     private static final class Rest {
         final long pause;
@@ -22,14 +25,14 @@ final class Breaker {
         }
     }
 
-    /** Whether an agent may be asked. */
-    boolean lets(InetSocketAddress agent, long now) {
+    /** Whether it may be asked. */
+    boolean lets(K agent, long now) {
         Rest rest = resting.get(agent);
         return rest == null || now - rest.until >= 0;
     }
 
     /** It failed. Those that fail at the same time count once. */
-    void failed(InetSocketAddress agent, long now) {
+    void failed(K agent, long now) {
         resting.compute(agent, (at, before) -> {
             if (before == null) {
                 return new Rest(FIRST_PAUSE_NANOS, now);
@@ -39,7 +42,7 @@ final class Breaker {
     }
 
     /** It did what it was asked for. */
-    void succeeded(InetSocketAddress agent) {
+    void succeeded(K agent) {
         resting.remove(agent);
     }
 }

@@ -131,6 +131,11 @@ final class Directory {
         }
     }
 
+    /** What was known of an executor's agent led nowhere: it is asked for anew. */
+    void forget(String executor) {
+        agents.remove(executor);
+    }
+
     void close() {
         asking.shutdownNow();
     }

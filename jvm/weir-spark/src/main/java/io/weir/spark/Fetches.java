@@ -6,9 +6,11 @@ import io.weir.client.GatherLimits;
 import io.weir.client.HolderException;
 import io.weir.client.HolderStatus;
 import io.weir.client.StoreClient;
+import io.weir.client.TimeLimitException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.concurrent.Future;
 import java.util.concurrent.FutureTask;
@@ -34,7 +36,9 @@ final class Fetches {
 
     private final StoreClient client;
     private final Directory directory;
-    private final Breaker breaker = new Breaker();
+    private final Breaker<InetSocketAddress> breaker = new Breaker<>();
+    /** Of executors whose files an agent does not serve. */
+    private final Breaker<String> stores = new Breaker<>();
     private final GatherLimits limits;
     private final Counter gatheredBytes;
     private final Counter gatheredBlocks;
@@ -90,7 +94,8 @@ final class Fetches {
         FutureTask<Void> running = new FutureTask<>(one, null);
         try {
             pool.execute(running);
-        } catch (RejectedExecutionException e) {
+        } catch (RejectedExecutionException | OutOfMemoryError e) {
+            // The pool is full, or the system gives no more threads.
             one.rest();
             return;
         }
@@ -174,9 +179,34 @@ final class Fetches {
             vanilla.fetch(rest);
         }
 
+        /** A block that its listener could not take has failed: nobody waits for it in vain. */
+        private void hand(String block, ByteBuffer bytes) {
+            try {
+                listener.onBlockFetchSuccess(block, new NioManagedBuffer(bytes));
+            } catch (RuntimeException | Error e) {
+                listener.onBlockFetchFailure(block, e);
+                throw e;
+            }
+        }
+
+        /** Leaves alone for a while what is the reason: this executor's files, or all that the agent has. */
+        private void rest(IOException reason, InetSocketAddress agent) {
+            if (reason instanceof HolderException) {
+                HolderStatus status = ((HolderException) reason).status();
+                // The agent is well, and others are served there.
+                if (status != HolderStatus.COFLOW_ENDED && status != HolderStatus.COFLOW_REFUSED) {
+                    stores.failed(executor, System.nanoTime());
+                    directory.forget(executor);
+                }
+            } else if (!(reason instanceof TimeLimitException)) {
+                breaker.failed(agent, System.nanoTime());
+                directory.forget(executor);
+            }
+        }
+
         private void gather() throws InterruptedException, InterruptedIOException {
             InetSocketAddress agent = directory.agent(executor);
-            if (agent == null || !breaker.lets(agent, System.nanoTime())) {
+            if (agent == null || !breaker.lets(agent, System.nanoTime()) || !stores.lets(executor, System.nanoTime())) {
                 return;
             }
             Long coflow = directory.coflow(stage, attempt);
@@ -189,19 +219,16 @@ final class Fetches {
                         gatheredBytes.inc(bytes.remaining());
                         gatheredBlocks.inc();
                         delivered = part.first + index + 1;
-                        listener.onBlockFetchSuccess(blocks.name(part.first + index), new NioManagedBuffer(bytes));
+                        hand(blocks.name(part.first + index), bytes);
                     });
                 }
                 breaker.succeeded(agent);
+                stores.succeeded(executor);
             } catch (InterruptedIOException e) {
                 throw e;
             } catch (IOException e) {
                 failures.inc();
-                HolderStatus status = e instanceof HolderException ? ((HolderException) e).status() : null;
-                // Others are served there all the same.
-                if (status != HolderStatus.COFLOW_ENDED && status != HolderStatus.COFLOW_REFUSED) {
-                    breaker.failed(agent, System.nanoTime());
-                }
+                rest(e, agent);
                 LOG.warn("blocks of executor {} for stage {}.{} come by Spark's own fetch: {}", executor, stage, attempt,
                         e.toString());
             }

@@ -14,6 +14,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -29,7 +30,8 @@ final class StageCoflows implements AutoCloseable {
 
     private static final int MAX_ENDED = 10_000;
 
-    private final String application;
+    /** Spark knows it a little later than plugins begin. */
+    private final Supplier<String> application;
     private final WeirClient client;
     private final ExecutorService caller = Executors.newSingleThreadExecutor(task -> {
         Thread thread = new Thread(task, "weir-coflows");
@@ -57,7 +59,7 @@ final class StageCoflows implements AutoCloseable {
         boolean over;
     }
 
-    StageCoflows(String application, WeirClient client) {
+    StageCoflows(Supplier<String> application, WeirClient client) {
         this.application = application;
         this.client = client;
     }
@@ -109,7 +111,7 @@ final class StageCoflows implements AutoCloseable {
         }
         Coflow coflow;
         try {
-            coflow = client.register(CoflowOptions.named(application + "/" + stage + "." + attempt)
+            coflow = client.register(CoflowOptions.named(application.get() + "/" + stage + "." + attempt)
                     .pattern(Pattern.SHUFFLE).build());
         } catch (IOException | RuntimeException e) {
             fail(state, e);

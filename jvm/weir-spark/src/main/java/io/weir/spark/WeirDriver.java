@@ -29,8 +29,18 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
     private final Map<String, String> agents = new ConcurrentHashMap<>();
     private volatile StageCoflows coflows;
 
+    /** Nothing that is wrong here may keep an application from starting. */
     @Override
     public Map<String, String> init(SparkContext context, PluginContext plugin) {
+        try {
+            return begin(context, plugin);
+        } catch (RuntimeException | LinkageError e) {
+            LOG.warn("Weir stands aside", e);
+            return Map.of(ASIDE, String.valueOf(e.getMessage()));
+        }
+    }
+
+    private Map<String, String> begin(SparkContext context, PluginContext plugin) {
         Settings settings = new Settings(plugin.conf());
         Optional<String> aside = settings.whyAside();
         if (aside.isPresent()) {
@@ -44,7 +54,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
             LOG.warn("Weir stands aside: {}: {}", Settings.COORDINATOR, e.getMessage());
             return Map.of(ASIDE, String.valueOf(e.getMessage()));
         }
-        coflows = new StageCoflows(context.applicationId(), client);
+        coflows = new StageCoflows(context::applicationId, client);
         context.addSparkListener(new Stages());
         return Map.of(TOKEN, Hex.of(Store.newToken()));
     }

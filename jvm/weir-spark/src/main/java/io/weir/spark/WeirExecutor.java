@@ -23,6 +23,7 @@ import org.slf4j.LoggerFactory;
 final class WeirExecutor implements ExecutorPlugin {
     private static final Logger LOG = LoggerFactory.getLogger(WeirExecutor.class);
     private static final Duration ATTACH_LIMIT = Duration.ofSeconds(5);
+    private static final long FIRST_PAUSE_MS = 250;
     private static final long LONGEST_PAUSE_MS = 30_000;
 
     private StoreClient client;
@@ -60,18 +61,27 @@ final class WeirExecutor implements ExecutorPlugin {
         field.set(blocks, new WeirBlockStoreClient(vanilla, fetches));
     }
 
-    /** Has the agent of this host serve this executor's files, and tells the driver; until then they are fetched as Spark does. */
+    /**
+     * Has the agent of this host serve this executor's files, and tells the driver; until then they are fetched as Spark does. It
+     * is said again now and then, to an agent that lost its spool, or has another address by now.
+     */
     private void attach(PluginContext plugin, Settings settings, BlockManager blocks) {
         File[] directories = blocks.diskBlockManager().localDirs();
         List<Path> paths = Stream.of(directories).map(File::toPath).collect(Collectors.toList());
         String said = null;
-        for (long pause = 250; !over; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
+        String told = null;
+        long pause = FIRST_PAUSE_MS;
+        while (!over) {
             try {
                 String address = client.attach(store, paths, settings.subdirectories(), ATTACH_LIMIT);
-                fetches.begin();
-                plugin.send(Messages.attached(plugin.executorID(), address));
-                LOG.info("Weir's agent at {} serves the shuffle files of {}", address, store);
-                return;
+                if (!address.equals(told)) {
+                    fetches.begin();
+                    plugin.send(Messages.attached(plugin.executorID(), address));
+                    LOG.info("Weir's agent at {} serves the shuffle files of {}", address, store);
+                    told = address;
+                }
+                said = null;
+                pause = LONGEST_PAUSE_MS;
             } catch (IOException | RuntimeException e) {
                 // The same reason again is no news.
                 if (!e.toString().equals(said)) {
@@ -85,6 +95,7 @@ final class WeirExecutor implements ExecutorPlugin {
             } catch (InterruptedException e) {
                 return;
             }
+            pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
         }
     }
 

@@ -123,10 +123,10 @@ class FetchesTest {
             } catch (IOException | AssertionError e) {
                 wrong = new AssertionError(e);
             }
-            heard(name);
             if (name.equals(throwsAt)) {
-                throw new IllegalStateException("the task's listener");
+                throw new IllegalStateException("the task's listener has no room for it");
             }
+            heard(name);
         }
 
         @Override
@@ -342,6 +342,8 @@ class FetchesTest {
                 heard.throwsAt = at;
                 fetches(agent).fetch("1", names, heard, heard);
                 heard.assertEachOnce("throws at " + at);
+                // Nobody waits in vain for what the listener could not take.
+                assertEquals(Set.of(at), heard.failed);
             }
         }
         try (FakeAgent agent = saying(FakeAgent.answer(HolderStatus.BUSY), false)) {

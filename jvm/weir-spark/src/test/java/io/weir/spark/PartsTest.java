@@ -79,7 +79,7 @@ class PartsTest {
     void an_agent_that_fails_rests_twice_as_long_each_time_up_to_a_bound() {
         // Times of the clock may be anything, also about to overflow.
         for (long begin : new long[] {0, -5, Long.MAX_VALUE - 10 * SECOND}) {
-            Breaker breaker = new Breaker();
+            Breaker<InetSocketAddress> breaker = new Breaker<>();
             long now = begin;
             assertTrue(breaker.lets(ONE, now));
             long pause = Breaker.FIRST_PAUSE_NANOS;
@@ -98,7 +98,7 @@ class PartsTest {
 
     @Test
     void failures_at_the_same_time_count_once_and_a_success_makes_good() {
-        Breaker breaker = new Breaker();
+        Breaker<InetSocketAddress> breaker = new Breaker<>();
         for (int time = 0; time < 100; time++) {
             breaker.failed(ONE, time);
         }

@@ -59,7 +59,7 @@ class StageCoflowsIT {
     @Test
     void each_attempt_of_a_stage_has_a_coflow_until_it_is_over() throws Exception {
         try (WeirClient other = cluster.client(1)) {
-            StageCoflows coflows = new StageCoflows("app-1", cluster.client(0));
+            StageCoflows coflows = new StageCoflows(() -> "app-1", cluster.client(0));
             coflows.begin(3, 0);
             assertEquals(Messages.NOT_YET, coflows.of(4, 0));
             long first = known(coflows, 3, 0);
@@ -88,7 +88,7 @@ class StageCoflowsIT {
 
     @Test
     void coflows_are_registered_again_once_the_coordinator_is_back() throws Exception {
-        try (StageCoflows coflows = new StageCoflows("app-1", cluster.client(0))) {
+        try (StageCoflows coflows = new StageCoflows(() -> "app-1", cluster.client(0))) {
             long before = known(coflows, 1, 0);
             cluster.killCoordinator();
             assertEquals(Messages.NOT_YET, coflows.of(2, 0));

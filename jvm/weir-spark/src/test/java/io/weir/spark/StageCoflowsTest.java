@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(value = 30, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class StageCoflowsTest {
     private static StageCoflows coflows(int port) {
-        return new StageCoflows("app-1",
+        return new StageCoflows(() -> "app-1",
                 WeirClient.builder().coordinator("127.0.0.1:" + port).callLimit(Duration.ofMillis(300)).build());
     }
 
