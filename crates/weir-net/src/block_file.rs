@@ -350,9 +350,9 @@ impl BlockFile {
             Piece::File { file, start, .. } if length >= SENT_FROM_FILE || length == count => {
                 let mut at = start.saturating_add(at);
                 let sent = rustix::fs::sendfile(&socket, file, Some(&mut at), length as usize);
-                if sent.is_ok_and(|sent| (sent as u64) < length) || sent == Err(Errno::AGAIN) {
-                    // The kernel takes more to follow at once, and keeps what is less than a segment back for 200 ms. Where little
-                    // may be unsent, nothing more is taken before that is gone.
+                if sent == Err(Errno::AGAIN) {
+                    // After a send that was cut short the kernel takes more to follow at once, and keeps what is less than a segment
+                    // back for 200 ms. Where little may be unsent, nothing more is taken before that is gone.
                     let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
                 }
                 match sent {
