@@ -1,7 +1,7 @@
 //! Capacity that is not given away yet while a plan is made.
 
 use crate::bits::BitSet;
-use weir_model::{Fabric, LinkId, LinkKind};
+use weir_model::{Fabric, HostId, LinkId, LinkKind};
 
 /// A link with less than this share of its capacity left has nothing left. It swallows the dust of
 /// floating-point sums; results do not depend on it (a test moves it by a factor of 100 either way).
@@ -21,6 +21,43 @@ pub struct Residual {
     saturated: BitSet,
     free_sources: BitSet,
     free_destinations: BitSet,
+    racks: Racks,
+}
+
+/// Which hosts can be reached as far as links of racks are concerned.
+#[derive(Clone, Debug, Default)]
+struct Racks {
+    /// Per host, its rack; the number of racks where it has none.
+    of: Vec<u32>,
+    members: Vec<BitSet>,
+    /// Per rack, whether its link to the core has something left.
+    can_leave: Vec<bool>,
+    /// Hosts without a rack, and those whose rack's link from the core has something left.
+    can_be_entered: BitSet,
+}
+
+impl Racks {
+    fn of(fabric: &Fabric) -> Racks {
+        let (racks, hosts) = (fabric.rack_count(), fabric.hosts());
+        let of: Vec<u32> = (0..hosts).map(|host| fabric.rack_of(HostId(host)).unwrap_or(racks)).collect();
+        // The last is of those that have none: nobody is in it, and it can be left at any time.
+        let mut members = vec![BitSet::new(hosts as usize); racks as usize + 1];
+        for (host, &rack) in of.iter().enumerate().filter(|&(_, &rack)| rack < racks) {
+            members[rack as usize].insert(host);
+        }
+        Racks { of, members, can_leave: Vec::new(), can_be_entered: BitSet::new(hosts as usize) }
+    }
+
+    fn reset(&mut self) {
+        self.can_leave.clear();
+        self.can_leave.resize(self.members.len(), true);
+        self.can_be_entered.fill(self.of.len());
+    }
+
+    fn cannot_enter(&mut self, rack: u32) {
+        let words = self.can_be_entered.words_mut().iter_mut();
+        words.zip(self.members[rack as usize].words()).for_each(|(word, members)| *word &= !members);
+    }
 }
 
 /// What is left of the links of a switch: of host h's uplink at 2h, of its downlink at 2h + 1.
@@ -51,6 +88,7 @@ impl Residual {
             saturated: BitSet::default(),
             free_sources: BitSet::default(),
             free_destinations: BitSet::default(),
+            racks: Racks::default(),
         }
     }
 
@@ -66,11 +104,13 @@ impl Residual {
             self.free_sources = BitSet::new(fabric.hosts() as usize);
             self.free_destinations = self.free_sources.clone();
             self.is_switch = fabric.is_switch();
+            self.racks = Racks::of(fabric);
         }
         self.left.clone_from(&self.capacity);
         self.saturated.clear();
         self.free_sources.fill(fabric.hosts() as usize);
         self.free_destinations.fill(fabric.hosts() as usize);
+        self.racks.reset();
     }
 
     /// Starts a plan, or a part of one, with so much of every link left.
@@ -118,6 +158,15 @@ impl Residual {
     #[inline]
     pub fn free_destinations(&self) -> &BitSet {
         &self.free_destinations
+    }
+
+    /// Of hosts that may still receive, those of a word of the set that a source reaches as far as links of racks are
+    /// concerned.
+    #[inline]
+    pub(super) fn reachable(&self, source: usize, word: usize) -> u64 {
+        let rack = self.racks.of[source] as usize;
+        let beyond = if self.racks.can_leave[rack] { self.racks.can_be_entered.words()[word] } else { 0 };
+        (beyond | self.racks.members[rack].words()[word]) & self.free_destinations.words()[word]
     }
 
     /// Least capacity left on a path; infinite on a path without links.
@@ -178,7 +227,9 @@ impl Residual {
         match self.kinds[link.index()] {
             LinkKind::Uplink(host) => self.free_sources.remove(host.index()),
             LinkKind::Downlink(host) => self.free_destinations.remove(host.index()),
-            LinkKind::RackUplink(_) | LinkKind::RackDownlink(_) | LinkKind::Site { .. } => {}
+            LinkKind::RackUplink(rack) => self.racks.can_leave[rack as usize] = false,
+            LinkKind::RackDownlink(rack) => self.racks.cannot_enter(rack),
+            LinkKind::Site { .. } => {}
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use weir_core::coordinator::{
     Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire,
 };
-use weir_model::{CoflowId, Fabric, Rate, Span, Time};
+use weir_model::{CoflowId, Fabric, RackSpec, Rate, Span, Time};
 use weir_policy::Chosen;
 use weir_proto::v1;
 
@@ -19,6 +19,8 @@ use weir_proto::v1;
 const ENDS_PER_ARRIVAL: usize = 4;
 /// Rate of every link; only relations matter.
 const LINK: Rate = Rate::from_bytes_per_sec(125e6);
+/// What the hosts of a rack can send over what its link to the core carries.
+const OVERSUBSCRIPTION: f64 = 4.0;
 /// Bytes of a flow of the smallest coflows.
 const LEAST_BYTES: f64 = 4e6;
 
@@ -34,6 +36,9 @@ pub(crate) struct PlanningArgs {
     /// Hosts, each with a port in and a port out
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     ports: u32,
+    /// Racks that the hosts are divided among; their links to the core carry a quarter of what the hosts can send
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    racks: Option<u32>,
     /// Live flows, when all coflows are at their beginning
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     flows: u32,
@@ -57,14 +62,30 @@ struct Cluster {
     live: VecDeque<CoflowId>,
 }
 
+/// One switch, or racks.
+fn fabric(args: &PlanningArgs) -> Result<Fabric, Failure> {
+    let fabric = match args.racks {
+        None => Fabric::big_switch(args.ports, LINK),
+        Some(racks) if args.ports.is_multiple_of(racks) => Fabric::racks(&RackSpec {
+            racks,
+            hosts_per_rack: args.ports / racks,
+            host_rate: LINK,
+            oversubscription: OVERSUBSCRIPTION,
+        }),
+        Some(racks) => {
+            return Err(Failure::Input(format!("--ports {} is no multiple of --racks {racks}", args.ports)));
+        }
+    };
+    fabric.map_err(|error| Failure::Input(error.to_string()))
+}
+
 fn session(host: usize) -> SessionId {
     SessionId(host as u64 + 1)
 }
 
 impl Cluster {
     fn start(args: &PlanningArgs, policy: &Chosen) -> Result<Cluster, Failure> {
-        let fabric =
-            Fabric::big_switch(args.ports, LINK).map_err(|error| Failure::Input(error.to_string()))?;
+        let fabric = fabric(args)?;
         let config = CoordinatorConfig {
             fabric,
             joining: None,
@@ -181,8 +202,12 @@ pub(crate) fn planning(args: &PlanningArgs) -> Result<(), Failure> {
         }
     }
     println!(
-        "{}: {} coflows, {} flows at their beginning, {} hosts; time of one plan, message contents included",
-        policy.name, args.coflows, args.flows, args.ports
+        "{}: {} coflows, {} flows at their beginning, {} hosts{}; time of one plan, message contents included",
+        policy.name,
+        args.coflows,
+        args.flows,
+        args.ports,
+        args.racks.map_or(String::new(), |racks| format!(" in {racks} racks")),
     );
     for (what, mut micros) in [("end of flows", ends), ("arrival of a coflow", arrivals)] {
         micros.sort_by(f64::total_cmp);
