@@ -116,8 +116,8 @@ struct Place {
     links: Option<[LinkId; 2]>,
     /// Its rack; without one it is attached to the core.
     rack: Option<u32>,
-    /// Its site, 0 where there are none.
-    site: u32,
+    /// Its site; without one no link between sites is on a way to it.
+    site: Option<u32>,
 }
 
 /// A network of directed links and, for every ordered pair of hosts, the paths over them.
@@ -126,17 +126,16 @@ struct Place {
 /// oversubscribed. Where there are sites each has a core of its own, and they are joined pairwise, with one-relay detours.
 ///
 /// A link keeps its id, and a host its own, whatever is added later or gets another capacity. A network that nothing was
-/// added to has the links of host h at 2h and 2h + 1, then those of racks, then those between sites.
+/// added to has the links of host h at 2h and 2h + 1, then those of racks, then those between sites. Between sites that were
+/// not joined nothing limits what is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fabric {
     links: Vec<Link>,
     hosts: Vec<Place>,
     /// Uplink and downlink of every rack.
     racks: Vec<[LinkId; 2]>,
-    /// Number of sites, none where the network is not one of sites,
-    sites: u32,
-    /// and the first of the links between them.
-    first_between: u32,
+    /// Links from every site to every other; no rows where the network is not one of sites.
+    between: Vec<Vec<Option<LinkId>>>,
     shape: u64,
 }
 
@@ -179,7 +178,7 @@ impl Fabric {
     /// A switch without hosts, to which they will be added.
     pub fn without_hosts() -> Fabric {
         let (links, hosts, racks) = (Vec::new(), Vec::new(), Vec::new());
-        Fabric { links, hosts, racks, sites: 0, first_between: 0, shape: 0 }
+        Fabric { links, hosts, racks, between: Vec::new(), shape: 0 }
     }
 
     /// One non-blocking switch: `hosts` hosts with an uplink and a downlink of `rate` each.
@@ -200,7 +199,7 @@ impl Fabric {
     pub fn racks(spec: &RackSpec) -> Result<Fabric, FabricError> {
         let mut fabric = Fabric::without_hosts();
         for host in 0..spec.hosts_per_rack * spec.racks {
-            fabric.attach(spec.host_rate, spec.host_rate, Some(host / spec.hosts_per_rack), 0)?;
+            fabric.attach(spec.host_rate, spec.host_rate, Some(host / spec.hosts_per_rack), None)?;
         }
         let capacity = spec.host_rate.scaled(f64::from(spec.hosts_per_rack) / spec.oversubscription);
         check(capacity, "the oversubscription of the racks")?;
@@ -224,16 +223,15 @@ impl Fabric {
             for _ in 0..count {
                 match spec.host_rate {
                     Some(rate) => {
-                        fabric.attach(rate, rate, None, site)?;
+                        fabric.attach(rate, rate, None, Some(site))?;
                     }
-                    None => fabric.hosts.push(Place { links: None, rack: None, site }),
+                    None => fabric.hosts.push(Place { links: None, rack: None, site: Some(site) }),
                 }
             }
         }
-        (fabric.sites, fabric.first_between) = (sites as u32, fabric.links.len() as u32);
         for (from, row) in (0u32..).zip(&spec.rates) {
             for (to, &capacity) in (0u32..).zip(row).filter(|&(to, _)| to != from) {
-                fabric.add_link(LinkKind::Site { from, to }, capacity)?;
+                fabric.join_sites(from, to, capacity)?;
             }
         }
         fabric.finish()
@@ -258,7 +256,13 @@ impl Fabric {
         Ok(LinkId(self.links.len() as u32 - 1))
     }
 
-    fn attach(&mut self, up: Rate, down: Rate, rack: Option<u32>, site: u32) -> Result<HostId, FabricError> {
+    fn attach(
+        &mut self,
+        up: Rate,
+        down: Rate,
+        rack: Option<u32>,
+        site: Option<u32>,
+    ) -> Result<HostId, FabricError> {
         let host = HostId(self.hosts.len() as u32);
         let uplink = self.add_link(LinkKind::Uplink(host), up)?;
         let links = match self.add_link(LinkKind::Downlink(host), down) {
@@ -273,11 +277,25 @@ impl Fabric {
         Ok(host)
     }
 
-    /// Adds a host with links of its own, below a rack or at the core; of several sites at the first. Panics if there is
-    /// no such rack.
+    /// Adds a host with links of its own, below a rack or at the core, and of no site. Panics if there is no such rack.
     pub fn add_host(&mut self, up: Rate, down: Rate, rack: Option<u32>) -> Result<HostId, FabricError> {
         assert!(rack.is_none_or(|rack| (rack as usize) < self.racks.len()), "a rack of the fabric");
-        self.attach(up, down, rack, 0)
+        self.attach(up, down, rack, None)
+    }
+
+    /// Adds the link from one site to another, or gives it another capacity if there is one. Panics if both are the same.
+    pub fn join_sites(&mut self, from: u32, to: u32, capacity: Rate) -> Result<LinkId, FabricError> {
+        assert_ne!(from, to, "no link joins a site to itself");
+        if let Some(link) = self.between(from, to) {
+            return self.set_capacity(link, capacity).map(|()| link);
+        }
+        let link = self.add_link(LinkKind::Site { from, to }, capacity)?;
+        let sites = self.between.len().max(from.max(to) as usize + 1);
+        self.between.resize_with(sites, Vec::new);
+        self.between.iter_mut().for_each(|row| row.resize(sites, None));
+        self.between[from as usize][to as usize] = Some(link);
+        self.shape += 1;
+        Ok(link)
     }
 
     /// Adds a rack with links of its own to the core, and says which it is.
@@ -295,10 +313,13 @@ impl Fabric {
         Ok(rack)
     }
 
-    /// Puts a host below another rack, or at the core. Panics if there is no such host or rack.
-    pub fn move_host(&mut self, host: HostId, rack: Option<u32>) {
+    /// Puts a host below another rack, or at the core, and into another site, or none. Panics if there is no such host or
+    /// rack.
+    pub fn move_host(&mut self, host: HostId, rack: Option<u32>, site: Option<u32>) {
         assert!(rack.is_none_or(|rack| (rack as usize) < self.racks.len()), "a rack of the fabric");
-        if std::mem::replace(&mut self.hosts[host.index()].rack, rack) != rack {
+        let place = &mut self.hosts[host.index()];
+        if (place.rack, place.site) != (rack, site) {
+            (place.rack, place.site) = (rack, site);
             self.shape += 1;
         }
     }
@@ -341,19 +362,17 @@ impl Fabric {
 
     /// Number of sites; none where the fabric is not one of sites.
     pub fn site_count(&self) -> u32 {
-        self.sites
+        self.between.len() as u32
     }
 
-    /// The site that a host is in; `None` where the fabric is not one of sites. Panics if the host is not of this
-    /// fabric.
+    /// The site that a host is in; `None` where it is in none. Panics if the host is not of this fabric.
     pub fn site_of(&self, host: HostId) -> Option<u32> {
-        let site = self.hosts[host.index()].site;
-        (self.sites > 0).then_some(site)
+        self.hosts[host.index()].site
     }
 
-    /// The link from one site to another; `None` between a site and itself, and where there are no such sites.
+    /// The link from one site to another; `None` between a site and itself, and between sites that are not joined.
     pub fn between(&self, from: u32, to: u32) -> Option<LinkId> {
-        (from != to && from.max(to) < self.sites).then(|| self.site_link(from, to))
+        *self.between.get(from as usize)?.get(to as usize)?
     }
 
     /// The link from a host into the fabric; `None` where hosts are not constrained, or there is no such host.
@@ -373,7 +392,7 @@ impl Fabric {
             let links = [LinkId(2 * host as u32), LinkId(2 * host as u32 + 1)];
             place.links == Some(links) && place.rack.is_none()
         };
-        self.sites == 0
+        self.between.is_empty()
             && self.links.len() == 2 * self.hosts.len()
             && self.hosts.iter().enumerate().all(in_place)
     }
@@ -400,7 +419,7 @@ impl Fabric {
     /// of one site). Panics if a host is not of this fabric.
     pub fn path(&self, source: HostId, destination: HostId) -> Option<Path> {
         let (from, to) = self.ends(source, destination);
-        let between = (from.site != to.site).then(|| self.site_link(from.site, to.site));
+        let between = from.site.zip(to.site).and_then(|(from, to)| self.between(from, to));
         Path::through(self.core_links(from, to, [between, None]))
     }
 
@@ -409,12 +428,10 @@ impl Fabric {
     pub fn paths(&self, source: HostId, destination: HostId) -> Vec<Path> {
         let mut paths: Vec<Path> = self.path(source, destination).into_iter().collect();
         let (from, to) = self.ends(source, destination);
-        let relays =
-            (0..self.sites).filter(|&relay| from.site != to.site && relay != from.site && relay != to.site);
-        paths.extend(relays.filter_map(|relay| {
-            let detour =
-                [(from.site, relay), (relay, to.site)].map(|(from, to)| Some(self.site_link(from, to)));
-            Path::through(self.core_links(from, to, detour))
+        let Some(sites) = from.site.zip(to.site).filter(|(from, to)| from != to) else { return paths };
+        paths.extend((0..self.site_count()).filter_map(|relay| {
+            let detour = [self.between(sites.0, relay)?, self.between(relay, sites.1)?];
+            Path::through(self.core_links(from, to, detour.map(Some)))
         }));
         paths
     }
@@ -442,10 +459,6 @@ impl Fabric {
             of_rack(to).map(|[_, down]| down),
             to.links.map(|[_, down]| down),
         ]
-    }
-
-    fn site_link(&self, from: u32, to: u32) -> LinkId {
-        LinkId(self.first_between + from * (self.sites - 1) + if to > from { to - 1 } else { to })
     }
 }
 
@@ -504,6 +517,33 @@ mod tests {
             (fabric.between(0, 2), fabric.between(2, 2), fabric.between(0, 3)),
             (Some(paths[0][0]), None, None)
         );
+    }
+
+    #[test]
+    fn racks_of_sites_send_through_both_and_hosts_without_a_site_through_none() {
+        let mut fabric = Fabric::without_hosts();
+        for _ in 0..4 {
+            fabric.add_host(rate(1.0), rate(1.0), None).unwrap();
+        }
+        let rack = fabric.add_rack(rate(2.0), rate(2.0)).unwrap();
+        fabric.move_host(HostId(0), Some(rack), Some(0));
+        fabric.move_host(HostId(1), None, Some(1));
+        fabric.move_host(HostId(2), Some(rack), Some(0));
+        let shape = fabric.shape();
+        let there = fabric.join_sites(0, 1, rate(3.0)).unwrap();
+        assert_ne!(fabric.shape(), shape);
+        assert_eq!(fabric.join_sites(0, 1, rate(4.0)), Ok(there), "the link keeps its id");
+        assert_eq!(fabric.capacity(there), rate(4.0));
+        let between = |from, to| kinds(&fabric, &fabric.path(HostId(from), HostId(to)).unwrap());
+        let up = [LinkKind::Uplink(HostId(0)), LinkKind::RackUplink(0)];
+        assert_eq!(
+            between(0, 1),
+            [up[0], up[1], LinkKind::Site { from: 0, to: 1 }, LinkKind::Downlink(HostId(1))]
+        );
+        assert_eq!(between(0, 2), [up[0], LinkKind::Downlink(HostId(2))], "inside the rack");
+        assert_eq!(between(0, 3), [up[0], up[1], LinkKind::Downlink(HostId(3))], "no site");
+        assert_eq!(between(1, 2).len(), 3, "no link leads back");
+        assert!(!fabric.is_switch());
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod coflow;
 mod dependencies;
 mod fabric;
 mod ids;
+pub mod label;
 mod names;
 mod units;
 

@@ -20,7 +20,20 @@ fn fabrics() -> impl Strategy<Value = Fabric> {
             let rates = rates.chunks(3).map(<[Rate]>::to_vec).collect();
             Fabric::sites(&SiteSpec { hosts_per_site: vec![2, 1, 2], host_rate, rates })
         });
-    prop_oneof![switch, racks, sites].prop_map(|fabric| fabric.expect("a fabric that can be built"))
+    let in_sites = (racks.clone(), rate_between()).prop_map(|(racks, between)| {
+        let mut fabric = racks?;
+        for (from, to) in [(0, 1), (1, 0)] {
+            fabric.join_sites(from, to, between)?;
+        }
+        // The last rack is a site of its own.
+        (0..6).for_each(|host| fabric.move_host(HostId(host), Some(host / 2), Some(host / 4)));
+        Ok(fabric)
+    });
+    prop_oneof![switch, racks, sites, in_sites].prop_map(|fabric| fabric.expect("a fabric that can be built"))
+}
+
+fn rate_between() -> impl Strategy<Value = Rate> {
+    (1u32..20).prop_map(|tenth| Rate::from_bytes_per_sec(f64::from(tenth) * 1.25e7))
 }
 
 fn workloads() -> impl Strategy<Value = Vec<CoflowSpec>> {
@@ -333,9 +346,11 @@ proptest! {
                     if grown {
                         let rack = host.fabric.add_rack(rate(4e7), rate(9e7)).expect("a rack");
                         joined = host.fabric.add_host(rate(5e7), rate(2e8), Some(rack)).expect("a host");
-                        host.fabric.move_host(HostId(moved), Some(rack));
+                        host.fabric.join_sites(0, 1, rate(6e7)).expect("a link");
+                        host.fabric.move_host(joined, Some(rack), Some(0));
+                        host.fabric.move_host(HostId(moved), Some(rack), Some(1));
                     } else {
-                        host.fabric.move_host(HostId(moved), (racked > 0 && moved > 1).then_some(0));
+                        host.fabric.move_host(HostId(moved), (racked > 0 && moved > 1).then_some(0), None);
                     }
                     host.table.refit(&host.fabric);
                     for (before, after) in before.iter().zip(left(&host)) {

@@ -61,6 +61,8 @@ pub const MAX_HOSTS: u32 = 10_000;
 pub const MAX_HOST_NUMBER: u32 = 1 << 24;
 /// Longest name of a host in bytes of UTF-8.
 pub const MAX_HOST_NAME_BYTES: usize = 255;
+/// Most labels of a host.
+pub const MAX_LABELS: usize = 32;
 /// Longest name of a coflow, a tenant or an address in bytes of UTF-8.
 pub const MAX_NAME_BYTES: usize = 1_024;
 /// Longest path of a file in bytes.

@@ -34,7 +34,7 @@ mod topology;
 
 pub use bed::{Bed, LinkCounters};
 pub use error::{BedError, RightsError};
-pub use links::{BedLinks, HostLinks, MAX_RACKS, Rates};
+pub use links::{BedLinks, HostLinks, MAX_RACKS, RackLinks, Rates};
 pub use places::Place;
 pub use rights::{Rights, enter_user_namespace, give_user_namespace, has_rights};
 pub use shape::{DSCP_CONTROL_TOS, MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, QUEUE_DELAY_MS, queue_limit_bytes};

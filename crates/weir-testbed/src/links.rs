@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::error::BedError;
 use crate::places::Place;
 use crate::shape::{MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS};
+use crate::sites::MAX_SITES;
 use crate::topology::MAX_HOSTS;
 
 /// Most racks of a bed: names of devices have their number, and set-up work grows with hosts times racks.
@@ -28,38 +29,57 @@ impl Rates {
     }
 }
 
-/// A host's link, and which of the racks it is below; without one it is attached to the core.
+/// A host's link, and where it is attached: below a rack, or to the core of a site, or to the one of no site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostLinks {
     /// Its rates.
     pub rates: Rates,
     /// An index into [`BedLinks::racks`].
     pub rack: Option<usize>,
+    /// The site of a host without a rack, below [`BedLinks::sites`].
+    pub site: Option<usize>,
 }
 
-/// What a [`crate::Bed`] should be. The core carries whatever racks and hosts send.
+/// A rack's links to and from the core of its site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RackLinks {
+    /// Their rates.
+    pub rates: Rates,
+    /// Below [`BedLinks::sites`].
+    pub site: Option<usize>,
+}
+
+/// What a [`crate::Bed`] should be. Each core carries whatever its racks and hosts send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BedLinks {
     /// Of hosts 0 and up, 1 to [`MAX_HOSTS`] of them, the control host not counted.
     pub hosts: Vec<HostLinks>,
     /// Of racks 0 and up, to the core; [`MAX_RACKS`] at most.
-    pub racks: Vec<Rates>,
+    pub racks: Vec<RackLinks>,
+    /// `between[from][to]`: bits per second on the wire from one site to another; as many rows as there are sites,
+    /// [`MAX_SITES`] at most. Between a site and what is in none nothing is shaped.
+    pub between: Vec<Vec<u64>>,
 }
 
 impl BedLinks {
     /// Hosts around one switch, all links alike.
     #[must_use]
     pub fn equal(hosts: usize, link_rate_bps: u64) -> BedLinks {
-        let host = HostLinks { rates: Rates::both(link_rate_bps), rack: None };
-        BedLinks { hosts: vec![host; hosts], racks: Vec::new() }
+        let host = HostLinks { rates: Rates::both(link_rate_bps), rack: None, site: None };
+        BedLinks { hosts: vec![host; hosts], racks: Vec::new(), between: Vec::new() }
     }
 
-    /// The rate of all links, if they are alike and there are no racks.
+    /// Number of sites.
+    #[must_use]
+    pub fn sites(&self) -> usize {
+        self.between.len()
+    }
+
+    /// The rate of all links, if they are alike and there are no racks and sites.
     #[must_use]
     pub fn one_rate_bps(&self) -> Option<u64> {
         let first = self.hosts.first()?;
-        (self.racks.is_empty() && *self == BedLinks::equal(self.hosts.len(), first.rates.up_bps))
-            .then_some(first.rates.up_bps)
+        (*self == BedLinks::equal(self.hosts.len(), first.rates.up_bps)).then_some(first.rates.up_bps)
     }
 
     /// The same as a topology for the coordinator, where hosts are called by their numbers.
@@ -69,9 +89,25 @@ impl BedLinks {
         let rates = |text: &mut String, rates: &Rates| {
             let _ = writeln!(text, "rate = \"{}bit\"\ndown_rate = \"{}bit\"", rates.up_bps, rates.down_bps);
         };
+        let site = |text: &mut String, site: Option<usize>| {
+            site.into_iter().for_each(|site| {
+                let _ = writeln!(text, "site = \"site-{site}\"");
+            });
+        };
+        for (from, row) in self.between.iter().enumerate() {
+            let _ = writeln!(text, "[[site]]\nname = \"site-{from}\"");
+            for (to, rate) in row.iter().enumerate().take(from) {
+                let back = self.between[to][from];
+                let _ = writeln!(
+                    text,
+                    "[[link]]\nfrom = \"site-{from}\"\nto = \"site-{to}\"\nrate = \"{rate}bit\"\nback_rate = \"{back}bit\""
+                );
+            }
+        }
         for (number, rack) in self.racks.iter().enumerate() {
             let _ = writeln!(text, "[[rack]]\nname = \"rack-{number}\"");
-            rates(&mut text, rack);
+            rates(&mut text, &rack.rates);
+            site(&mut text, rack.site);
         }
         for (number, host) in self.hosts.iter().enumerate() {
             let _ = writeln!(text, "[[host]]\nname = \"{number}\"");
@@ -79,6 +115,7 @@ impl BedLinks {
             if let Some(rack) = host.rack {
                 let _ = writeln!(text, "rack = \"rack-{rack}\"");
             }
+            site(&mut text, host.site.filter(|_| host.rack.is_none()));
         }
         text
     }
@@ -86,6 +123,16 @@ impl BedLinks {
     pub(crate) fn rack_of(&self, place: Place) -> Option<usize> {
         match place {
             Place::Host(host) => self.hosts[host].rack,
+            Place::Control => None,
+        }
+    }
+
+    pub(crate) fn site_of(&self, place: Place) -> Option<usize> {
+        match place {
+            Place::Host(host) => match self.hosts[host].rack {
+                Some(rack) => self.racks[rack].site,
+                None => self.hosts[host].site,
+            },
             Place::Control => None,
         }
     }
@@ -104,8 +151,23 @@ impl BedLinks {
                 return Err(BedError::Config(format!("host {number} is in rack {rack} of {racks}")));
             }
         }
-        let all = self.hosts.iter().map(|host| host.rates).chain(self.racks.iter().copied());
-        all.flat_map(|rates| [rates.up_bps, rates.down_bps]).try_for_each(check_rate)
+        let sites = self.sites();
+        if sites > MAX_SITES {
+            return Err(BedError::Config(format!("{sites} sites; {MAX_SITES} at most are possible")));
+        }
+        if self.between.iter().any(|row| row.len() != sites) {
+            return Err(BedError::Config(format!("links between {sites} sites are as many rows as columns")));
+        }
+        let of = self.hosts.iter().map(|host| host.site).chain(self.racks.iter().map(|rack| rack.site));
+        if let Some(site) = of.flatten().find(|&site| site >= sites) {
+            return Err(BedError::Config(format!("a host or a rack is in site {site} of {sites}")));
+        }
+        let rows = self.between.iter().enumerate();
+        let between = rows.flat_map(|(from, row)| {
+            row.iter().enumerate().filter(move |&(to, _)| to != from).map(|(_, &rate)| rate)
+        });
+        let all = self.hosts.iter().map(|host| host.rates).chain(self.racks.iter().map(|rack| rack.rates));
+        all.flat_map(|rates| [rates.up_bps, rates.down_bps]).chain(between).try_for_each(check_rate)
     }
 }
 
@@ -132,19 +194,33 @@ mod tests {
         let mut racks = BedLinks::equal(2, RATE_BPS);
         racks.hosts[1].rack = Some(0);
         assert!(racks.check().is_err(), "there is no rack 0");
-        racks.racks = vec![Rates { up_bps: RATE_BPS, down_bps: 999 }];
+        let rack = |up_bps, down_bps, site| RackLinks { rates: Rates { up_bps, down_bps }, site };
+        racks.racks = vec![rack(RATE_BPS, 999, None)];
         assert!(racks.check().is_err());
-        racks.racks = vec![Rates::both(RATE_BPS); MAX_RACKS + 1];
+        racks.racks = vec![rack(RATE_BPS, RATE_BPS, None); MAX_RACKS + 1];
         assert!(racks.check().is_err());
+        racks.racks = vec![rack(RATE_BPS, RATE_BPS, Some(0))];
+        assert!(racks.check().is_err(), "there is no site 0");
+        racks.between = vec![vec![0, RATE_BPS], vec![RATE_BPS, 0]];
+        assert!(racks.check().is_ok());
+        racks.between[0][1] = 999;
+        assert!(racks.check().is_err());
+        racks.between = vec![vec![RATE_BPS; MAX_SITES + 1]; MAX_SITES + 1];
+        assert!(racks.check().is_err());
+        racks.between = vec![vec![0, RATE_BPS]];
+        assert!(racks.check().is_err(), "not square");
     }
 
     #[test]
-    fn only_equal_links_without_racks_have_one_rate() {
+    fn only_equal_links_without_racks_and_sites_have_one_rate() {
         let mut links = BedLinks::equal(3, RATE_BPS);
         assert_eq!(links.one_rate_bps(), Some(RATE_BPS));
         links.hosts[2].rates.down_bps += 1;
         assert_eq!(links.one_rate_bps(), None);
-        let racks = BedLinks { racks: vec![Rates::both(RATE_BPS)], ..BedLinks::equal(3, RATE_BPS) };
+        let rack = RackLinks { rates: Rates::both(RATE_BPS), site: None };
+        let racks = BedLinks { racks: vec![rack], ..BedLinks::equal(3, RATE_BPS) };
         assert_eq!(racks.one_rate_bps(), None);
+        let sites = BedLinks { between: vec![vec![0]], ..BedLinks::equal(3, RATE_BPS) };
+        assert_eq!(sites.one_rate_bps(), None);
     }
 }

@@ -1,18 +1,16 @@
 //! Addresses and links of a bed, as lines for `ip` and `bridge`. Pure: nothing here touches the system.
 //!
-//! The core, and the switch of each rack, are bridges in one namespace; a pair of devices joins each rack to the core.
+//! The core of each site, that of no site, and the switch of each rack are bridges in one namespace. A pair of devices joins
+//! each rack to its core, and each core to every other.
 
 use std::net::Ipv4Addr;
 
-use crate::links::{BedLinks, Rates};
+use crate::links::BedLinks;
 use crate::places::Place;
 use crate::shape::{queue_limit_bytes, shape};
 
 /// Most hosts a bed may have: every host knows every other one, so set-up work grows with the square.
 pub const MAX_HOSTS: usize = 250;
-
-/// Name of the core's bridge.
-const CORE: &str = "sw0";
 
 /// Name of the link inside every host.
 pub(crate) const HOST_LINK: &str = "eth0";
@@ -55,9 +53,60 @@ fn core_port(rack: usize) -> String {
     format!("u{rack}")
 }
 
-/// Name of the bridge that a host hangs on.
-fn bridge(rack: Option<usize>) -> String {
-    rack.map_or_else(|| CORE.to_owned(), |rack| format!("r{rack}"))
+/// Name of a core's port to another core: of a site, or of none.
+fn between_port(from: Option<usize>, to: Option<usize>) -> String {
+    let name = |site: Option<usize>| site.map_or_else(|| "n".to_owned(), |site| site.to_string());
+    format!("x{}-{}", name(from), name(to))
+}
+
+/// A switch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bridge {
+    /// Of a rack.
+    Rack(usize),
+    /// The core of a site, or of none.
+    Core(Option<usize>),
+}
+
+impl Bridge {
+    fn all(links: &BedLinks) -> impl Iterator<Item = Bridge> + Clone + use<> {
+        (0..links.racks.len()).map(Bridge::Rack).chain(cores(links).map(Bridge::Core))
+    }
+
+    /// The one that a place hangs on.
+    fn of(links: &BedLinks, place: Place) -> Bridge {
+        links.rack_of(place).map_or_else(|| Bridge::Core(links.site_of(place)), Bridge::Rack)
+    }
+
+    fn name(self) -> String {
+        match self {
+            Bridge::Rack(rack) => format!("r{rack}"),
+            Bridge::Core(None) => "sw0".to_owned(),
+            Bridge::Core(Some(site)) => format!("s{site}"),
+        }
+    }
+
+    /// Its port to a place.
+    fn way(self, links: &BedLinks, place: Place) -> String {
+        let (rack, site) = (links.rack_of(place), links.site_of(place));
+        match self {
+            Bridge::Rack(own) if rack != Some(own) => core_port(own),
+            Bridge::Core(own) if site != own => between_port(own, site),
+            Bridge::Core(_) => rack.map_or_else(|| port(place), rack_port),
+            Bridge::Rack(_) => port(place),
+        }
+    }
+}
+
+/// The core of no site, and those of sites.
+fn cores(links: &BedLinks) -> impl Iterator<Item = Option<usize>> + Clone + use<> {
+    [None].into_iter().chain((0..links.sites()).map(Some))
+}
+
+/// Every two of the cores.
+fn pairs_of_cores(links: &BedLinks) -> Vec<[Option<usize>; 2]> {
+    let before = |to: Option<usize>| cores(links).take_while(move |from| *from != to);
+    cores(links).flat_map(|to| before(to).map(move |from| [from, to])).collect()
 }
 
 /// All places of a bed, hosts first.
@@ -74,7 +123,7 @@ pub(crate) fn switch_links<'a>(
     namespaces: impl Iterator<Item = (Place, &'a str)>,
 ) -> Vec<String> {
     let mut lines = vec!["link set lo up".to_owned()];
-    let bridges = || (0..links.racks.len()).map(Some).chain([None]).map(bridge);
+    let bridges = || Bridge::all(links).map(Bridge::name);
     lines.extend(bridges().map(|name| format!("link add {name} type bridge stp_state 0 mcast_snooping 0")));
     let join = |port: &str, bridge: &str| {
         [
@@ -90,13 +139,19 @@ pub(crate) fn switch_links<'a>(
             "link add {port} type veth \
              peer name {HOST_LINK} address {mac} netns {namespace}"
         ));
-        lines.extend(join(&port, &bridge(links.rack_of(place))));
+        lines.extend(join(&port, &Bridge::of(links, place).name()));
     }
-    for rack in 0..links.racks.len() {
+    for (rack, of) in links.racks.iter().enumerate() {
         let (up, down) = (core_port(rack), rack_port(rack));
         lines.push(format!("link add {up} type veth peer name {down}"));
-        lines.extend(join(&up, &bridge(Some(rack))));
-        lines.extend(join(&down, CORE));
+        lines.extend(join(&up, &Bridge::Rack(rack).name()));
+        lines.extend(join(&down, &Bridge::Core(of.site).name()));
+    }
+    for [from, to] in pairs_of_cores(links) {
+        let (there, back) = (between_port(from, to), between_port(to, from));
+        lines.push(format!("link add {there} type veth peer name {back}"));
+        lines.extend(join(&there, &Bridge::Core(from).name()));
+        lines.extend(join(&back, &Bridge::Core(to).name()));
     }
     lines.extend(bridges().map(|name| format!("link set {name} up")));
     lines
@@ -104,28 +159,28 @@ pub(crate) fn switch_links<'a>(
 
 /// `bridge` lines, run in the switch: behind which port of each bridge a hardware address is.
 pub(crate) fn switch_addresses(links: &BedLinks) -> Vec<String> {
-    let mut lines = Vec::new();
-    for place in places(links.hosts.len()) {
-        let (mac, own) = (hardware_address(place), links.rack_of(place));
-        let mut behind = |port: String| lines.push(format!("fdb add {mac} dev {port} master static"));
-        behind(port(place));
-        if let Some(rack) = own {
-            behind(rack_port(rack));
-        }
-        (0..links.racks.len()).filter(|&rack| own != Some(rack)).map(core_port).for_each(behind);
-    }
-    lines
+    let line = |place: Place, bridge: Bridge| {
+        let (mac, port) = (hardware_address(place), bridge.way(links, place));
+        format!("fdb add {mac} dev {port} master static")
+    };
+    let all = places(links.hosts.len());
+    all.flat_map(|place| Bridge::all(links).map(move |bridge| line(place, bridge))).collect()
 }
 
-/// `tc` lines, run in the switch: the links to the hosts, and those between racks and core.
+/// `tc` lines, run in the switch: the links to the hosts, those between racks and cores, and those between sites.
 pub(crate) fn switch_shapes(links: &BedLinks) -> Vec<String> {
     let line = |port: String, rate: u64| shape(&port, rate, queue_limit_bytes(rate));
     let hosts = links.hosts.iter().enumerate();
     let hosts = hosts.flat_map(|(host, links)| line(port(Place::Host(host)), links.rates.down_bps));
-    let racks = links.racks.iter().enumerate().flat_map(|(rack, &Rates { up_bps, down_bps })| {
-        [line(core_port(rack), up_bps), line(rack_port(rack), down_bps)].concat()
+    let racks = links.racks.iter().enumerate().flat_map(|(rack, of)| {
+        [line(core_port(rack), of.rates.up_bps), line(rack_port(rack), of.rates.down_bps)].concat()
     });
-    hosts.chain(racks).collect()
+    let of_sites = pairs_of_cores(links).into_iter().flat_map(|[from, to]| [[from, to], [to, from]]);
+    let between = of_sites.flat_map(|[from, to]| match (from, to) {
+        (Some(a), Some(b)) => line(between_port(from, to), links.between[a][b]),
+        _ => Vec::new(),
+    });
+    hosts.chain(racks).chain(between).collect()
 }
 
 /// `ip` lines, run in `place`: its address, and the hardware address of everyone else (nobody needs ARP,
@@ -149,30 +204,59 @@ pub(crate) fn host_links(place: Place, hosts: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::links::{RackLinks, Rates};
     use std::collections::BTreeSet;
 
+    /// From bridge to bridge by the ports of the other end, every frame comes to its host, through the links it should.
     #[test]
-    fn every_bridge_knows_one_way_to_every_place() {
-        let mut links = BedLinks::equal(5, 100_000_000);
-        links.racks = vec![Rates::both(50_000_000); 2];
+    fn every_bridge_knows_the_way_to_every_place() {
+        let mut links = BedLinks::equal(7, 100_000_000);
+        let rack = |site| RackLinks { rates: Rates::both(50_000_000), site };
+        links.racks = vec![rack(None), rack(Some(1))];
+        links.between = vec![vec![0, 2_000_000], vec![3_000_000, 0]];
         for (host, rack) in [(0, 0), (1, 1), (3, 1)] {
             links.hosts[host].rack = Some(rack);
         }
+        (links.hosts[4].site, links.hosts[5].site) = (Some(0), Some(1));
         let known = switch_addresses(&links);
-        let on = |bridge: Option<usize>| -> Vec<String> {
-            let hosts = places(5).filter(|place| links.rack_of(*place) == bridge).map(port);
-            hosts
-                .chain(bridge.map_or_else(|| vec![rack_port(0), rack_port(1)], |rack| vec![core_port(rack)]))
-                .collect()
+        assert_eq!(known.len(), 8 * Bridge::all(&links).count());
+        // Which bridge is behind a port.
+        let behind = |port: &str| match port {
+            "u0" => Bridge::Core(None),
+            "u1" => Bridge::Core(Some(1)),
+            "d0" => Bridge::Rack(0),
+            "d1" => Bridge::Rack(1),
+            between => {
+                let (_, to) =
+                    between.strip_prefix('x').and_then(|ends| ends.split_once('-')).expect("a port");
+                Bridge::Core(to.parse().ok())
+            }
         };
-        for bridge in [None, Some(0), Some(1)] {
-            for place in places(5) {
-                let ways = on(bridge).into_iter().filter(|port| {
-                    known.contains(&format!("fdb add {} dev {port} master static", hardware_address(place)))
-                });
-                assert_eq!(ways.count(), 1, "{place} from {bridge:?}");
+        for start in Bridge::all(&links) {
+            for place in places(7) {
+                let (mut at, mut through) = (start, Vec::new());
+                loop {
+                    let way = at.way(&links, place);
+                    assert!(
+                        known.contains(&format!(
+                            "fdb add {} dev {way} master static",
+                            hardware_address(place)
+                        ))
+                    );
+                    if way == port(place) {
+                        break;
+                    }
+                    at = behind(&way);
+                    through.push(way);
+                    assert!(through.len() <= 3, "{start:?} to {place}: {through:?}");
+                }
+                assert_eq!(at, Bridge::of(&links, place));
             }
         }
+        assert_eq!(Bridge::Rack(0).way(&links, Place::Host(1)), "u0");
+        assert_eq!(Bridge::Core(Some(0)).way(&links, Place::Host(1)), "x0-1");
+        let shapes = switch_shapes(&links).join("\n");
+        assert!(shapes.contains("x0-1") && shapes.contains("x1-0") && !shapes.contains("xn-"), "{shapes}");
     }
 
     #[test]

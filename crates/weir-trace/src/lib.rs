@@ -30,5 +30,5 @@ pub use load::{LoadError, PUBLIC_TRACE, SYNTHETIC, Source, find_public_trace, lo
 pub use scenario::{Expected, ScaleError, Scenario, ScenarioError};
 pub use slice::Slice;
 pub use text::{MAX_FLOWS_PER_COFLOW, MAX_HOSTS, MAX_LINE_BYTES, MAX_TOTAL_BYTES, ReadError, read_text};
-pub use topology::{Rack, Topology, TopologyError, TopologyHost};
+pub use topology::{Rack, Site, Topology, TopologyError, TopologyHost};
 pub use workload::{Job, Stage, Workload};

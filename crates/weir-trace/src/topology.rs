@@ -1,4 +1,4 @@
-//! Topology files: which hosts there are, how fast their links are, and which racks they are below.
+//! Topology files: which hosts there are, how fast their links are, and which racks and sites they are in.
 //!
 //! ```toml
 //! link_rate = "10gbit"        # of hosts that say none
@@ -7,10 +7,23 @@
 //! name = "r1"
 //! rate = "40gbit"             # of its link to the core, each direction; or, in its place,
 //! # oversubscription = 4      # what its hosts can send together over what the link carries
+//! site = "east"               # where there are sites
+//! label = "rack=r1"           # hosts whose agents say this label are in it, unless the file says where they are
+//!
+//! [[site]]
+//! name = "east"
+//! # label = "region=east"
+//!
+//! [[link]]                    # between sites; each pair has one
+//! from = "east"
+//! to = "west"
+//! rate = "500mbit"
+//! back_rate = "300mbit"       # from west to east, where that is another one
 //!
 //! [[host]]
 //! name = "web-[1-20]"         # or a name without a range
-//! rack = "r1"                 # without one, it is attached to the core
+//! rack = "r1"                 # without one, it is attached to the core of its site
+//! # site = "west"             # of a host without a rack
 //! rate = "25gbit"             # headers included, each direction
 //! down_rate = "10gbit"        # towards the host, where that is another one
 //! ```
@@ -26,6 +39,9 @@ use weir_model::{Fabric, HostId, Rate};
 /// Most hosts of a file.
 const MAX_HOSTS: u32 = 100_000;
 
+/// Most sites of a file: each is joined to every other.
+const MAX_SITES: usize = 64;
+
 /// A rack's links to and from the core, headers included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rack {
@@ -33,6 +49,19 @@ pub struct Rack {
     pub name: String,
     /// Rates from the rack and towards it.
     pub rates: [Rate; 2],
+    /// Which of the sites it is in.
+    pub site: Option<usize>,
+    /// Hosts that say this label, `key=value`, are in it.
+    pub label: Option<String>,
+}
+
+/// A site: hosts and racks with a core of their own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Site {
+    /// Its name.
+    pub name: String,
+    /// Hosts that say this label, `key=value`, are in it.
+    pub label: Option<String>,
 }
 
 /// A host.
@@ -44,15 +73,21 @@ pub struct TopologyHost {
     pub rates: [Option<Rate>; 2],
     /// Which of the racks it is below.
     pub rack: Option<usize>,
+    /// Which of the sites it is in, its rack's if it has one.
+    pub site: Option<usize>,
 }
 
-/// Hosts and racks, as a file has them.
+/// Hosts, racks and sites, as a file has them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
     /// Rate of the links of hosts that say none.
     pub link_rate: Option<Rate>,
     /// Racks, in the order of the file.
     pub racks: Vec<Rack>,
+    /// Sites, in the order of the file.
+    pub sites: Vec<Site>,
+    /// `between[from][to]`: what links between sites carry, headers included; nothing of a site to itself.
+    pub between: Vec<Vec<Option<Rate>>>,
     /// Hosts, in the order of the file.
     pub hosts: Vec<TopologyHost>,
 }
@@ -87,6 +122,10 @@ struct File {
     #[serde(default)]
     rack: Vec<RackFile>,
     #[serde(default)]
+    site: Vec<SiteFile>,
+    #[serde(default)]
+    link: Vec<LinkFile>,
+    #[serde(default)]
     host: Vec<HostFile>,
 }
 
@@ -97,6 +136,24 @@ struct RackFile {
     rate: Option<Spanned<String>>,
     down_rate: Option<Spanned<String>>,
     oversubscription: Option<Spanned<f64>>,
+    site: Option<Spanned<String>>,
+    label: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SiteFile {
+    name: Spanned<String>,
+    label: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkFile {
+    from: Spanned<String>,
+    to: Spanned<String>,
+    rate: Spanned<String>,
+    back_rate: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -104,6 +161,7 @@ struct RackFile {
 struct HostFile {
     name: Spanned<String>,
     rack: Option<Spanned<String>>,
+    site: Option<Spanned<String>>,
     rate: Option<Spanned<String>>,
     down_rate: Option<Spanned<String>>,
 }
@@ -116,8 +174,38 @@ fn at<T>(place: &Spanned<T>, reason: impl Into<String>) -> Wrong {
 }
 
 fn rate(text: &Option<Spanned<String>>) -> Result<Option<Rate>, Wrong> {
+    text.as_ref().map(rate_of).transpose()
+}
+
+fn rate_of(text: &Spanned<String>) -> Result<Rate, Wrong> {
+    text.get_ref().parse().map_err(|error| at(text, format!("{error}")))
+}
+
+/// The place of a name among those that there are.
+fn find<'a>(
+    what: &str,
+    name: &Spanned<String>,
+    mut among: impl Iterator<Item = &'a Spanned<String>>,
+) -> Result<usize, Wrong> {
+    let found = among.position(|other| other.get_ref() == name.get_ref());
+    found.ok_or_else(|| at(name, format!("there is no {what} {}", quote(name.get_ref()))))
+}
+
+/// Refuses a name that is there twice.
+fn no_two<'a>(what: &str, names: impl Iterator<Item = &'a Spanned<String>>) -> Result<(), Wrong> {
+    let mut known = BTreeSet::new();
+    for name in names {
+        if !known.insert(name.get_ref()) {
+            return Err(at(name, format!("there are two {what} {}", quote(name.get_ref()))));
+        }
+    }
+    Ok(())
+}
+
+fn label(text: &Option<Spanned<String>>) -> Result<Option<String>, Wrong> {
     let Some(text) = text else { return Ok(None) };
-    text.get_ref().parse().map(Some).map_err(|error| at(text, format!("{error}")))
+    weir_model::label::check(text.get_ref()).map_err(|reason| at(text, reason))?;
+    Ok(Some(text.get_ref().clone()))
 }
 
 /// The names that a name with at most one range, `[first-last]`, stands for.
@@ -200,31 +288,38 @@ impl Topology {
 
     fn of(file: &File) -> Result<Topology, Wrong> {
         let mut topology = Topology { link_rate: rate(&file.link_rate)?, ..Topology::default() };
-        for (number, rack) in file.rack.iter().enumerate() {
-            let same = |other: &RackFile| other.name.get_ref() == rack.name.get_ref();
-            if file.rack[..number].iter().any(same) {
-                return Err(at(&rack.name, format!("there are two racks {}", quote(rack.name.get_ref()))));
-            }
-        }
+        no_two("racks", file.rack.iter().map(|rack| &rack.name))?;
+        no_two("sites", file.site.iter().map(|site| &site.name))?;
+        no_two("labels of racks", file.rack.iter().filter_map(|rack| rack.label.as_ref()))?;
+        no_two("labels of sites", file.site.iter().filter_map(|site| site.label.as_ref()))?;
+        topology.add_sites(file)?;
+        let site_of = |name: &Option<Spanned<String>>| {
+            let find = |name| find("site", name, file.site.iter().map(|site| &site.name));
+            name.as_ref().map(find).transpose()
+        };
+        let of_racks: Vec<_> = file.rack.iter().map(|rack| site_of(&rack.site)).collect::<Result<_, _>>()?;
         let mut names = BTreeSet::new();
         for host in &file.host {
             let up = rate(&host.rate)?.or(topology.link_rate);
             let down = rate(&host.down_rate)?.or(up);
-            let rack = match &host.rack {
-                None => None,
-                Some(name) => {
-                    let found = file.rack.iter().position(|rack| rack.name.get_ref() == name.get_ref());
-                    Some(
-                        found
-                            .ok_or_else(|| at(name, format!("there is no rack {}", quote(name.get_ref()))))?,
-                    )
+            let find = |name| find("rack", name, file.rack.iter().map(|rack| &rack.name));
+            let rack = host.rack.as_ref().map(find).transpose()?;
+            let site = match (rack.map(|rack| of_racks[rack]), &host.site) {
+                (None, site) => site_of(site)?,
+                (Some(of_rack), None) => of_rack,
+                (Some(of_rack), Some(said)) if site_of(&host.site)? != of_rack => {
+                    return Err(at(
+                        said,
+                        "the host's rack is not in this site; the site of a rack is that of its hosts",
+                    ));
                 }
+                (Some(of_rack), Some(_)) => of_rack,
             };
             for name in expand(&host.name)? {
                 if !names.insert(name.clone()) {
                     return Err(at(&host.name, format!("there are two hosts {}", quote(&name))));
                 }
-                topology.hosts.push(TopologyHost { name, rates: [up, down], rack });
+                topology.hosts.push(TopologyHost { name, rates: [up, down], rack, site });
             }
             if topology.hosts.len() > MAX_HOSTS as usize {
                 return Err(at(&host.name, format!("there are more than {MAX_HOSTS} hosts")));
@@ -232,9 +327,44 @@ impl Topology {
         }
         for (number, rack) in file.rack.iter().enumerate() {
             let rates = topology.rack_rates(number, rack)?;
-            topology.racks.push(Rack { name: rack.name.get_ref().clone(), rates });
+            let (name, site, label) = (rack.name.get_ref().clone(), of_racks[number], label(&rack.label)?);
+            topology.racks.push(Rack { name, rates, site, label });
         }
         Ok(topology)
+    }
+
+    /// Sites, and what joins them.
+    fn add_sites(&mut self, file: &File) -> Result<(), Wrong> {
+        if let Some(site) = file.site.get(MAX_SITES) {
+            return Err(at(&site.name, format!("there are more than {MAX_SITES} sites")));
+        }
+        let count = file.site.len();
+        self.between = vec![vec![None; count]; count];
+        for link in &file.link {
+            let find = |name| find("site", name, file.site.iter().map(|site| &site.name));
+            let (from, to) = (find(&link.from)?, find(&link.to)?);
+            if from == to {
+                return Err(at(&link.to, "a link joins a site to another one"));
+            }
+            if self.between[from][to].is_some() {
+                return Err(at(
+                    &link.from,
+                    "there are two links between these sites; one has both directions",
+                ));
+            }
+            let there = rate_of(&link.rate)?;
+            self.between[from][to] = Some(there);
+            self.between[to][from] = Some(rate(&link.back_rate)?.unwrap_or(there));
+        }
+        for (from, site) in file.site.iter().enumerate() {
+            if let Some(to) = (0..from).find(|&to| self.between[from][to].is_none()) {
+                let names = [site, &file.site[to]].map(|site| quote(site.name.get_ref()));
+                return Err(at(&site.name, format!("no [[link]] joins {} and {}", names[0], names[1])));
+            }
+            let label = label(&site.label)?;
+            self.sites.push(Site { name: site.name.get_ref().clone(), label });
+        }
+        Ok(())
     }
 
     fn rack_rates(&self, number: usize, rack: &RackFile) -> Result<[Rate; 2], Wrong> {
@@ -284,8 +414,14 @@ impl Topology {
             let [up, down] = rack.rates.map(|rate| rate.scaled(share));
             fabric.add_rack(up, down).map_err(|error| error.to_string())?;
         }
+        for (from, row) in (0u32..).zip(&self.between) {
+            for (to, rate) in (0u32..).zip(row) {
+                let Some(rate) = rate else { continue };
+                fabric.join_sites(from, to, rate.scaled(share)).map_err(|error| error.to_string())?;
+            }
+        }
         for (host, of) in (0u32..).zip(&self.hosts) {
-            fabric.move_host(HostId(host), of.rack.map(|rack| rack as u32));
+            fabric.move_host(HostId(host), of.rack.map(|rack| rack as u32), of.site.map(|site| site as u32));
         }
         if self.hosts.is_empty() { Err("there is no host".to_owned()) } else { Ok(fabric) }
     }
@@ -337,6 +473,86 @@ name = "c"
         let paths =
             [(0, 2), (0, 3), (4, 4), (4, 1)].map(|(a, b)| fabric.path(HostId(a), HostId(b)).unwrap().len());
         assert_eq!(paths, [2, 4, 2, 3]);
+    }
+
+    const SITES: &str = r#"
+link_rate = "1gbit"
+
+[[site]]
+name = "east"
+label = "region=east"
+
+[[site]]
+name = "west"
+
+[[link]]
+from = "east"
+to = "west"
+rate = "500mbit"
+back_rate = "300mbit"
+
+[[rack]]
+name = "r1"
+rate = "2gbit"
+site = "west"
+label = "rack=r1"
+
+[[host]]
+name = "e"
+site = "east"
+
+[[host]]
+name = "w"
+rack = "r1"
+
+[[host]]
+name = "n"
+"#;
+
+    #[test]
+    fn sites_are_joined_and_a_rack_takes_its_hosts_with_it() {
+        let topology = Topology::parse(SITES).unwrap();
+        let labels = [topology.sites[0].label.as_deref(), topology.racks[0].label.as_deref()];
+        assert_eq!(labels, [Some("region=east"), Some("rack=r1")]);
+        let fabric = topology.fabric(1.0).unwrap();
+        assert_eq!([0, 1, 2].map(|host| fabric.site_of(HostId(host))), [Some(0), Some(1), None]);
+        let capacity = |from, to| fabric.capacity(fabric.between(from, to).unwrap()).bytes_per_sec();
+        assert_eq!([capacity(0, 1), capacity(1, 0)], [500e6 / 8.0, 300e6 / 8.0]);
+        // Up, between, into the rack, down.
+        assert_eq!(fabric.path(HostId(0), HostId(1)).unwrap().len(), 4);
+        assert_eq!(fabric.path(HostId(0), HostId(2)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn sites_that_cannot_be_are_told_with_their_line() {
+        for (from, to, line, reason) in [
+            ("name = \"west\"", "name = \"east\"", 9, "two sites"),
+            ("name = \"west\"", "name = \"west\"\nlabel = \"region=east\"", 10, "two labels"),
+            ("label = \"region=east\"", "label = \"region\"", 6, "KEY=VALUE"),
+            ("label = \"rack=r1\"", "label = \"=r1\"", 21, "KEY=VALUE"),
+            ("from = \"east\"", "from = \"north\"", 12, "no site `north`"),
+            ("to = \"west\"", "to = \"east\"", 13, "to another one"),
+            ("rate = \"500mbit\"", "rate = \"0bit\"", 14, "is not a rate"),
+            ("rate = \"500mbit\"", "", 11, "rate"),
+            (
+                "[[rack]]",
+                "[[link]]\nfrom = \"west\"\nto = \"east\"\nrate = \"1gbit\"\n[[rack]]",
+                18,
+                "two links",
+            ),
+            ("[[rack]]", "[[site]]\nname = \"south\"\n[[rack]]", 18, "no [[link]] joins"),
+            ("site = \"west\"", "site = \"south\"", 20, "no site"),
+            ("rack = \"r1\"\n", "rack = \"r1\"\nsite = \"east\"\n", 30, "not in this site"),
+        ] {
+            let text = SITES.replacen(from, to, 1);
+            assert_ne!(text, SITES, "{from}");
+            let (found, said) = Topology::parse(&text).unwrap_err();
+            assert!(said.contains(reason), "{to}: {said}");
+            assert!(found.abs_diff(line) <= 1, "{to}: line {found}, not {line}: {said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+        let many: String = (0..65).map(|site| format!("[[site]]\nname = \"s{site}\"\n")).collect();
+        assert!(Topology::parse(&many).unwrap_err().1.contains("more than 64"));
     }
 
     #[test]

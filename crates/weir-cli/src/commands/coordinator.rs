@@ -13,12 +13,13 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use weir_daemon::coordinator::{
-    Change, ChangeCall, Control, CoordinatorOptions, DeadlineMargin, Joining, KnownHost, Tuning, Wire,
+    Change, ChangeCall, Control, CoordinatorOptions, DeadlineMargin, Joining, KnownHost, KnownRack, Tuning,
+    Wire,
 };
 use weir_model::{Fabric, Rate, Span};
 use weir_proto::limits::{MAX_COFLOW_LEASE_MS, MIN_COFLOW_LEASE_MS};
 use weir_proto::v1;
-use weir_trace::{Topology, TopologyHost};
+use weir_trace::{Rack, Topology, TopologyHost};
 
 #[derive(Args, Clone)]
 pub(crate) struct CoordinatorArgs {
@@ -35,7 +36,7 @@ pub(crate) struct CoordinatorArgs {
     /// Rate of each host's link, each direction, headers included; without --hosts, of hosts whose agents do not say it
     #[arg(long, value_name = "RATE")]
     link_rate: Option<Rate>,
-    /// File of hosts, their links and racks (docs/hosts.md)
+    /// File of hosts, their links, racks and sites (docs/hosts.md)
     #[arg(long, value_name = "FILE", conflicts_with = "hosts")]
     topology: Option<PathBuf>,
     /// Let hosts of --topology join, and no others
@@ -192,12 +193,25 @@ fn topology_of(args: &CoordinatorArgs) -> Result<Topology, Failure> {
 
 /// What is known of the network before its hosts come.
 fn joining(args: &CoordinatorArgs, topology: &Topology) -> Joining {
-    let rack_of = |host: &TopologyHost| host.rack.map(|rack| topology.racks[rack].name.clone());
-    let known = |host: &TopologyHost| KnownHost { rates: host.rates, rack: rack_of(host) };
+    let site = |site: Option<usize>| site.map(|site| topology.sites[site].name.clone());
+    let known = |host: &TopologyHost| {
+        let rack = host.rack.map(|rack| topology.racks[rack].name.clone());
+        KnownHost { rates: host.rates, rack, site: site(host.site) }
+    };
+    let known_rack =
+        |rack: &Rack| KnownRack { rates: rack.rates, site: site(rack.site), label: rack.label.clone() };
+    let name = |site: usize| topology.sites[site].name.clone();
+    let rows = topology.between.iter().enumerate();
+    let between = rows.flat_map(|(from, row)| {
+        let rate = move |(to, rate): (usize, &Option<Rate>)| Some(((name(from), name(to)), (*rate)?));
+        row.iter().enumerate().filter_map(rate)
+    });
     Joining {
         link_rate: args.link_rate.or(topology.link_rate),
         share: Rate::PAYLOAD_SHARE * args.plan_share,
-        racks: topology.racks.iter().map(|rack| (rack.name.clone(), rack.rates)).collect(),
+        racks: topology.racks.iter().map(|rack| (rack.name.clone(), known_rack(rack))).collect(),
+        sites: topology.sites.iter().map(|site| (site.name.clone(), site.label.clone())).collect(),
+        between: between.collect(),
         hosts: topology.hosts.iter().map(|host| (host.name.clone(), known(host))).collect(),
         is_closed: args.known_hosts_only,
     }
@@ -281,8 +295,8 @@ impl InForce {
         let is_told = again.changed.iter().any(|one| OF_NETWORK.contains(&one.name.as_str()));
         if options.joining != self.joining && !is_told {
             let path = again.value("topology").to_owned();
-            let (hosts, racks) = (topology.hosts.len(), topology.racks.len());
-            let now = format!("{path}, read again: {hosts} hosts, {racks} racks");
+            let [hosts, racks, sites] = [topology.hosts.len(), topology.racks.len(), topology.sites.len()];
+            let now = format!("{path}, read again: {hosts} hosts, {racks} racks, {sites} sites");
             again.changed.push(Changed { name: "topology".to_owned(), before: path, now });
         }
         let change = Change { policy: options.policy, tuning: options.tuning, joining: options.joining };

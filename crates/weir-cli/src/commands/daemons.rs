@@ -13,6 +13,7 @@ use weir_daemon::agent::{AgentOptions, Durability, InterfaceChoice, SiteRelays};
 use weir_model::{Rate, Span};
 use weir_net::Address;
 use weir_proto::host::{FIRST_MADE, Host};
+use weir_proto::limits::MAX_LABELS;
 use weir_testbed::live::UnfinishedFile;
 
 /// Bytes of a Unix socket's path (`sun_path`), without the zero at its end.
@@ -61,6 +62,9 @@ pub(crate) struct AgentArgs {
     /// The host's rack, as the coordinator's --topology calls it, where that does not say the host's
     #[arg(long, value_name = "NAME")]
     rack: Option<String>,
+    /// What the host is like, each KEY=VALUE; racks and sites of the coordinator's --topology take hosts in by them
+    #[arg(long, value_name = "KEY=VALUE[,KEY=VALUE...]", value_delimiter = ',', value_parser = label)]
+    label: Vec<String>,
     /// Rate of the host's link, headers included, each direction. Without it, what the driver of --interface says if that is
     /// a physical one, else as the coordinator says
     #[arg(long, value_name = "RATE")]
@@ -93,6 +97,10 @@ pub(crate) struct AgentArgs {
 enum DurableArg {
     Process,
     Machine,
+}
+
+fn label(text: &str) -> Result<String, String> {
+    weir_model::label::check(text).map(|()| text.to_owned())
 }
 
 /// A group's number.
@@ -136,6 +144,12 @@ fn agent_options(args: AgentArgs) -> Result<AgentOptions, Failure> {
             "--host {number}: numbers from {FIRST_MADE} on are made from names"
         )));
     }
+    if args.label.len() > MAX_LABELS {
+        return Err(Failure::Input(format!(
+            "--label: a host has at most {MAX_LABELS} labels, not {}",
+            args.label.len()
+        )));
+    }
     let mut options = AgentOptions::new(host, args.spool);
     options.advertise = args.advertise;
     options.coordinator = args.coordinator;
@@ -145,6 +159,7 @@ fn agent_options(args: AgentArgs) -> Result<AgentOptions, Failure> {
     options.report_interval = Span::from_millis(args.report_interval_ms);
     options.batch = args.batch_window;
     options.rack = args.rack.unwrap_or_default();
+    options.labels = args.label;
     options.link_rates = [args.link_rate, args.downlink_rate.or(args.link_rate)];
     options.durability = match args.durable {
         DurableArg::Process => Durability::Process,

@@ -22,6 +22,9 @@ const MOST_SECONDS: u64 = 365 * 24 * 3600;
 pub(crate) struct HostsArgs {
     #[command(flatten)]
     peers: Peers,
+    /// Only hosts that have this label; with several, all of them
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
 }
 
 #[derive(Args)]
@@ -71,6 +74,10 @@ struct HostRow {
     down_bytes_per_s: f64,
     blocks: u64,
     flows: u64,
+    /// Empty: it is in none.
+    rack: String,
+    site: String,
+    labels: Vec<String>,
 }
 
 impl HostRow {
@@ -90,6 +97,9 @@ impl HostRow {
             down_bytes_per_s: agent.down_bytes_per_s,
             blocks: agent.blocks,
             flows: agent.flows,
+            rack: agent.rack.clone(),
+            site: agent.site.clone(),
+            labels: agent.labels.clone(),
         });
         let away = reply.away.iter().map(|away| HostRow {
             name: away.name.clone(),
@@ -101,17 +111,22 @@ impl HostRow {
             down_bytes_per_s: 0.0,
             blocks: 0,
             flows: 0,
+            rack: String::new(),
+            site: String::new(),
+            labels: Vec::new(),
         });
         let mut rows: Vec<HostRow> = present.chain(away).collect();
         rows.sort_by(|a, b| (&a.name, a.host).cmp(&(&b.name, b.host)));
         rows
     }
 
-    fn cells(&self) -> [String; 7] {
+    fn cells(&self) -> [String; 8] {
         let rate = |bytes_per_s: f64| match bytes_per_s {
             0.0 => String::new(),
             _ => Rate::from_bytes_per_sec(bytes_per_s).to_string(),
         };
+        let names = [self.site.as_str(), self.rack.as_str()].into_iter().filter(|name| !name.is_empty());
+        let place = names.collect::<Vec<_>>().join(", ");
         let state = match self.away_s {
             Some(secs) => format!("away for {secs:.0} s"),
             None => self.state.to_owned(),
@@ -120,6 +135,7 @@ impl HostRow {
             printable(&self.name),
             state,
             printable(&self.data_address),
+            printable(&place),
             rate(self.up_bytes_per_s),
             rate(self.down_bytes_per_s),
             self.blocks.to_string(),
@@ -131,16 +147,21 @@ impl HostRow {
 pub(crate) fn hosts(args: HostsArgs) -> Result<(), Failure> {
     run(async {
         let client = args.peers.with_coordinator().await?;
-        let hosts = HostRow::all(&client.status().await.map_err(said)?);
+        let mut hosts = HostRow::all(&client.status().await.map_err(said)?);
+        let has_all = |host: &HostRow| args.label.iter().all(|label| host.labels.contains(label));
+        hosts.retain(has_all);
         if args.peers.json {
             return print_json(&Hosts { hosts });
         }
         if hosts.is_empty() {
-            println!("no host has come yet");
+            println!(
+                "{}",
+                if args.label.is_empty() { "no host has come yet" } else { "no host has such labels" }
+            );
             return Ok(());
         }
-        let heads = ["host", "state", "data address", "up", "down", "blocks", "flows"];
-        println!("{}", plain_table(heads, &[3, 4, 5, 6], hosts.iter().map(HostRow::cells)));
+        let heads = ["host", "state", "data address", "site, rack", "up", "down", "blocks", "flows"];
+        println!("{}", plain_table(heads, &[4, 5, 6, 7], hosts.iter().map(HostRow::cells)));
         Ok(())
     })
 }

@@ -51,7 +51,7 @@ pub(crate) struct SimArgs {
     /// Number of hosts: host h of the trace becomes h modulo N, and flows inside a host are left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_HOSTS))]
     hosts: Option<u32>,
-    /// File of hosts, their links and racks (docs/hosts.md), in place of --link-rate: host h of the trace becomes the host of
+    /// File of hosts, their links, racks and sites (docs/hosts.md), in place of --link-rate: host h of the trace becomes the host of
     /// the file that is number h modulo their number, from 0
     #[arg(long, value_name = "FILE", conflicts_with_all = ["hosts", "scenario"])]
     topology: Option<PathBuf>,

@@ -5,8 +5,8 @@ use crate::{Failure, progress};
 use clap::Args;
 use std::path::Path;
 use weir_model::{CoflowSpec, Fabric, Rate, Span};
-use weir_testbed::{BedLinks, HostLinks, MAX_HOSTS, Rates};
-use weir_trace::{SYNTHETIC, Slice, Topology, TopologyHost, Workload};
+use weir_testbed::{BedLinks, HostLinks, MAX_HOSTS, RackLinks, Rates};
+use weir_trace::{Rack, SYNTHETIC, Slice, Topology, TopologyHost, Workload};
 
 /// Cuts a piece out of a workload, small enough to be moved live.
 #[derive(Args, Clone, Debug)]
@@ -170,23 +170,33 @@ pub(crate) fn bed_links(path: &Path) -> Result<(BedLinks, Fabric), Failure> {
     };
     let host = |host: &TopologyHost| {
         let [up, down] = host.rates.map(|rate| rate.unwrap_or(Rate::ZERO));
-        HostLinks { rates: rates([up, down]), rack: host.rack }
+        HostLinks { rates: rates([up, down]), rack: host.rack, site: host.site }
     };
+    let rack = |rack: &Rack| RackLinks { rates: rates(rack.rates), site: rack.site };
+    let between = |rate: &Option<Rate>| rate.map_or(0, |rate| rate.bits_per_sec() as u64);
     let links = BedLinks {
         hosts: topology.hosts.iter().map(host).collect(),
-        racks: topology.racks.iter().map(|rack| rates(rack.rates)).collect(),
+        racks: topology.racks.iter().map(rack).collect(),
+        between: topology.between.iter().map(|row| row.iter().map(between).collect()).collect(),
     };
     Ok((links, fabric))
 }
 
-/// The least that a host of these links can always send or receive: its own rate, or its part of its rack's.
+/// The least that a host of these links can always send or receive: its own rate, its part of its rack's, or its part of
+/// that from its site to another or back.
 pub(crate) fn least_rate(links: &BedLinks) -> Rate {
     let mut in_rack = vec![0u64; links.racks.len()];
     links.hosts.iter().filter_map(|host| host.rack).for_each(|rack| in_rack[rack] += 1);
     let racks = links.racks.iter().zip(in_rack).filter(|&(_, hosts)| hosts > 0);
-    let racks = racks.map(|(rack, hosts)| rack.up_bps.min(rack.down_bps) / hosts);
+    let racks = racks.map(|(rack, hosts)| rack.rates.up_bps.min(rack.rates.down_bps) / hosts);
+    let mut in_site = vec![0u64; links.sites()];
+    let site_of = |host: &HostLinks| host.rack.map_or(host.site, |rack| links.racks[rack].site);
+    links.hosts.iter().filter_map(site_of).for_each(|site| in_site[site] += 1);
+    let pairs = (0..links.sites()).flat_map(|from| (0..links.sites()).map(move |to| (from, to)));
+    let between = pairs.filter(|(from, to)| from != to && in_site[*from].min(in_site[*to]) > 0);
+    let between = between.map(|(from, to)| links.between[from][to] / in_site[from].max(in_site[to]));
     let hosts = links.hosts.iter().map(|host| host.rates.up_bps.min(host.rates.down_bps));
-    Rate::from_bits_per_sec(hosts.chain(racks).min().unwrap_or(0) as f64)
+    Rate::from_bits_per_sec(hosts.chain(racks).chain(between).min().unwrap_or(0) as f64)
 }
 
 /// Longest time that a simulation may take, in seconds, as arrivals have it: 31 years, beyond which nanoseconds are not told

@@ -62,11 +62,6 @@ impl Agent {
         self.draining
     }
 
-    /// The host is in this rack from the next session on.
-    pub fn set_rack(&mut self, rack: &str) {
-        rack.clone_into(&mut self.config.rack);
-    }
-
     /// The number of this host.
     pub fn host(&self) -> u32 {
         self.config.host

@@ -16,6 +16,8 @@ pub struct AgentConfig {
     pub name: String,
     /// Its rack; empty if nobody said one.
     pub rack: String,
+    /// What it is like, each `key=value`.
+    pub labels: Vec<String>,
     /// What its links carry, up and down, headers included, as far as that is known.
     pub links: [Option<Rate>; 2],
     /// ip:port of the data plane, as receivers reach it.

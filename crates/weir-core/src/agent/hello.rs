@@ -59,6 +59,7 @@ impl Agent {
             name: self.config.name.clone(),
             draining: self.draining,
             rack: self.config.rack.clone(),
+            labels: self.config.labels.clone(),
             terms: self.terms(),
             up_bytes_per_s: said(self.config.links[0]),
             down_bytes_per_s: said(self.config.links[1]),

@@ -16,7 +16,7 @@
 //! * A change that changes nothing does nothing.
 
 use super::admission::DeadlineMargin;
-use super::network::Joining;
+use super::known::Joining;
 use super::readiness::{Demand, Stage};
 use super::senders::Senders;
 use super::state::{Coordinator, SessionId};

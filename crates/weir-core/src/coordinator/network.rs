@@ -8,35 +8,12 @@
 //! A place stays with its host's number while the host is away. Once there are [`limits::MAX_HOSTS`], places of hosts
 //! without an agent and without flows go to others.
 
+use super::known::{Joining, KnownRack, Said, Where, wrong_label};
 use super::refused::{ForgetError, HelloError};
 use super::state::{Coordinator, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Fabric, FabricError, HostId, LinkId, Path, Rate, Span, Time};
 use weir_proto::{limits, v1};
-
-/// What an open network is known to be like before its hosts come.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Joining {
-    /// Link rate of a host whose agent says none, headers included; without one such an agent is refused.
-    pub link_rate: Option<Rate>,
-    /// The share of a link's rate that is planned with: what is left after headers, and what is set aside.
-    pub share: f64,
-    /// Racks by name, and the rates of their links from them and towards them, headers included.
-    pub racks: BTreeMap<String, [Rate; 2]>,
-    /// Hosts by name. What is known of them counts, whatever their agents say.
-    pub hosts: BTreeMap<String, KnownHost>,
-    /// Whether hosts that are not known may join.
-    pub is_closed: bool,
-}
-
-/// What is known of a host before its agent comes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct KnownHost {
-    /// Link rates, up and down, headers included.
-    pub rates: [Option<Rate>; 2],
-    /// Its rack, one of those known; without one it is attached to the core.
-    pub rack: Option<String>,
-}
 
 /// The network grows by this part of what there is, so that few joins make the table of live coflows anew,
 const GROWTH: f64 = 0.25;
@@ -63,26 +40,13 @@ struct Member {
     said: Said,
 }
 
-/// What an agent says of its host.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Said {
-    /// Link rates, up and down, headers included; 0 where it does not say.
-    rates: [f64; 2],
-    rack: String,
-}
-
-impl Said {
-    fn of(hello: &v1::Hello) -> Said {
-        Said { rates: [hello.up_bytes_per_s, hello.down_bytes_per_s], rack: hello.rack.clone() }
-    }
-}
-
 /// How a host is planned with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Planned {
     /// Payload rates, up and down.
     rates: [Rate; 2],
     rack: Option<u32>,
+    site: Option<u32>,
 }
 
 /// Hosts by number, and their links.
@@ -100,6 +64,8 @@ pub(super) struct Network {
     expected: usize,
     /// Racks of the fabric by name.
     racks: BTreeMap<String, u32>,
+    /// And sites.
+    sites: BTreeMap<String, u32>,
     searched: Option<Time>,
     /// None: no other hosts than those given.
     joining: Option<Joining>,
@@ -117,18 +83,20 @@ impl Network {
             free: Vec::new(),
             expected: 0,
             racks: BTreeMap::new(),
+            sites: BTreeMap::new(),
             searched: None,
             joining: joining.cloned(),
         };
         if let Some(joining) = joining {
             network.set_racks(joining);
+            network.set_sites(joining);
         }
         network
     }
 
     /// Gives the racks that there are to be their links.
     fn set_racks(&mut self, joining: &Joining) {
-        for (name, rates) in &joining.racks {
+        for (name, KnownRack { rates, .. }) in &joining.racks {
             let [up, down] = rates.map(|rate| rate.scaled(joining.share));
             let links = self.racks.get(name).map(|&rack| self.whole.rack_links(rack));
             match links {
@@ -147,25 +115,27 @@ impl Network {
         }
     }
 
+    /// Gives the links between sites that there are to be what they carry.
+    fn set_sites(&mut self, joining: &Joining) {
+        for name in joining.sites.keys() {
+            let next = self.sites.len() as u32;
+            self.sites.entry(name.clone()).or_insert(next);
+        }
+        for ((from, to), rate) in &joining.between {
+            let (Some(&from), Some(&to)) = (self.sites.get(from), self.sites.get(to)) else { continue };
+            let rate = rate.scaled(joining.share);
+            let joined = self.whole.join_sites(from, to, rate).and(self.left.join_sites(from, to, rate));
+            debug_assert!(joined.is_ok(), "rates are above 0");
+        }
+    }
+
     /// How a host of that name is planned with whose agent says this. None: nobody says how fast its links are.
     fn planned_of(&self, name: &str, said: &Said) -> Option<Planned> {
         let joining = self.joining.as_ref()?;
-        let known = joining.hosts.get(name);
-        let sound = |rate: f64| rate.is_finite() && rate > 0.0;
-        let of = |side: usize| {
-            let said = sound(said.rates[side]).then(|| Rate::from_bytes_per_sec(said.rates[side]));
-            let known = known.and_then(|known| known.rates[side]);
-            let rate = known.or(said).or(joining.link_rate)?.scaled(joining.share);
-            sound(rate.bytes_per_sec()).then_some(rate)
-        };
-        let rack = match known {
-            Some(known) => known.rack.as_deref(),
-            None => Some(said.rack.as_str()),
-        };
-        // A rack that nobody knows limits nothing.
-        let rack =
-            rack.filter(|&rack| joining.racks.contains_key(rack)).and_then(|rack| self.racks.get(rack));
-        Some(Planned { rates: [of(0)?, of(1)?], rack: rack.copied() })
+        let Where { rack, site } = joining.place(name, said);
+        let number = |of: &BTreeMap<String, u32>, name: Option<&str>| of.get(name?).copied();
+        let (rack, site) = (number(&self.racks, rack), number(&self.sites, site));
+        Some(Planned { rates: joining.rates(name, said)?, rack, site })
     }
 
     /// The same of a host that has a place; none of one whose agent never came.
@@ -179,13 +149,26 @@ impl Network {
         let of = |link: Option<LinkId>| link.map(|link| self.whole.capacity(link));
         let number = self.members.get(place.index())?.number;
         let rates = [of(self.uplink(number))?, of(self.downlink(number))?];
-        Some(Planned { rates, rack: self.whole.rack_of(place) })
+        Some(Planned { rates, rack: self.whole.rack_of(place), site: self.whole.site_of(place) })
     }
 
     /// Puts a host where it belongs.
-    fn set_rack(&mut self, place: HostId, rack: Option<u32>) {
-        self.whole.move_host(place, rack);
-        self.left.move_host(place, rack);
+    fn move_host(&mut self, place: HostId, Planned { rack, site, .. }: Planned) {
+        self.whole.move_host(place, rack, site);
+        self.left.move_host(place, rack, site);
+    }
+
+    /// The rack and the site that a host is planned in, by name; empty where it is in none.
+    pub(super) fn place_names(&self, host: u32) -> [String; 2] {
+        let Some(place) = self.place(host) else { return Default::default() };
+        let rack = self.whole.rack_of(place).map(|rack| name_of(&self.racks, rack));
+        let site = self.whole.site_of(place).map(|site| name_of(&self.sites, site));
+        [rack, site].map(Option::unwrap_or_default)
+    }
+
+    /// What a host's agent says that it is like.
+    pub(super) fn labels(&self, host: u32) -> &[String] {
+        self.place(host).map_or(&[], |place| &self.members[place.index()].said.labels)
     }
 
     /// Every link as it would be without foreign traffic.
@@ -230,15 +213,12 @@ impl Network {
         match kind {
             LinkKind::Uplink(place) => format!("host {} up", self.name(number(place))),
             LinkKind::Downlink(place) => format!("host {} down", self.name(number(place))),
-            LinkKind::RackUplink(rack) => format!("rack {} up", self.rack_name(rack)),
-            LinkKind::RackDownlink(rack) => format!("rack {} down", self.rack_name(rack)),
-            other => other.to_string(),
+            LinkKind::RackUplink(rack) => format!("rack {} up", name_of(&self.racks, rack)),
+            LinkKind::RackDownlink(rack) => format!("rack {} down", name_of(&self.racks, rack)),
+            LinkKind::Site { from, to } => {
+                format!("site {} to site {}", name_of(&self.sites, from), name_of(&self.sites, to))
+            }
         }
-    }
-
-    fn rack_name(&self, rack: u32) -> String {
-        let named = self.racks.iter().find(|(_, number)| **number == rack);
-        named.map_or_else(|| rack.to_string(), |(name, _)| name.clone())
     }
 
     pub(super) fn uplink(&self, host: u32) -> Option<LinkId> {
@@ -335,6 +315,9 @@ impl Coordinator {
         }
         if hello.rack.len() > limits::MAX_HOST_NAME_BYTES {
             return Err(HelloError::Rack(hello.rack.len()));
+        }
+        if let Some(reason) = wrong_label(&hello.labels) {
+            return Err(HelloError::Label(reason));
         }
         let Some(joining) = &self.network.joining else {
             let hosts = self.network.whole().hosts();
@@ -440,6 +423,7 @@ impl Coordinator {
         self.advance(now);
         let shape = self.network.whole.shape();
         self.network.set_racks(&joining);
+        self.network.set_sites(&joining);
         self.network.joining = Some(joining);
         let places = (0..self.network.members.len() as u32).map(HostId);
         // A host of which nobody says a rate any more keeps the one it has.
@@ -456,7 +440,7 @@ impl Coordinator {
         let mut changed = false;
         for &(place, planned) in hosts {
             changed |= self.network.set_rates(place, planned.rates);
-            self.network.set_rack(place, planned.rack);
+            self.network.move_host(place, planned);
         }
         if changed {
             self.disturb_senders();
@@ -491,7 +475,7 @@ impl Coordinator {
         }
         let of_sender = self.network.uplink(sender).map(|link| self.network.whole().capacity(link));
         let usual = self.network.planned_of(&host.to_string(), &Said::default());
-        let planned = usual.or(of_sender.map(|rate| Planned { rates: [rate; 2], rack: None }));
+        let planned = usual.or(of_sender.map(|rate| Planned { rates: [rate; 2], rack: None, site: None }));
         let Some(planned) = planned else { return false };
         let Some(place) = self.place_for(now, host) else { return false };
         self.plan_with(now, self.network.whole.shape(), &[(place, planned)]);
@@ -526,6 +510,12 @@ impl Coordinator {
         self.network.expected = self.network.expected.saturating_add(1);
         Some(place)
     }
+}
+
+/// The name of a rack or a site.
+fn name_of(named: &BTreeMap<String, u32>, number: u32) -> String {
+    let found = named.iter().find(|(_, other)| **other == number);
+    found.map_or_else(|| number.to_string(), |(name, _)| name.clone())
 }
 
 /// What a host is called in messages.

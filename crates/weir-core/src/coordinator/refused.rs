@@ -47,6 +47,9 @@ pub enum HelloError {
     /// The name of its rack is too long.
     #[error("the name of a rack has at most {max} bytes, not {0}", max = limits::MAX_HOST_NAME_BYTES)]
     Rack(usize),
+    /// One of its labels is none, or there are too many.
+    #[error("{0}")]
+    Label(String),
     /// Its links have no rate.
     #[error(
         "nobody says how fast the links of host {0} are; give its agent --link-rate, or the coordinator one for all"

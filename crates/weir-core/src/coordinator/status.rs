@@ -84,6 +84,7 @@ impl Coordinator {
                 .values()
                 .filter_map(|session| self.agents.get(session))
                 .map(|agent| {
+                    let [rack, site] = self.network.place_names(agent.host);
                     let (foreign_sent_per_s, foreign_received_per_s) = self.foreign(agent.host);
                     v1::AgentStatus {
                         host: agent.host,
@@ -96,6 +97,9 @@ impl Coordinator {
                         up_bytes_per_s: self.network.planned(self.network.uplink(agent.host)),
                         down_bytes_per_s: self.network.planned(self.network.downlink(agent.host)),
                         draining: agent.draining,
+                        rack,
+                        site,
+                        labels: self.network.labels(agent.host).to_vec(),
                     }
                 })
                 .collect(),

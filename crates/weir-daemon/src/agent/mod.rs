@@ -63,6 +63,8 @@ pub struct AgentOptions {
     pub batch: Span,
     /// Its rack, as the coordinator's topology calls it; empty if it is in none, or the topology says which.
     pub rack: String,
+    /// What the host is like, each `key=value`.
+    pub labels: Vec<String>,
     /// What the host's links carry, up and down, headers included. Where it is not said it is what a physical interface
     /// says, or as the coordinator has it.
     pub link_rates: [Option<Rate>; 2],
@@ -141,6 +143,7 @@ impl AgentOptions {
             report_interval: Span::from_millis(20),
             batch: Span::from_millis(1),
             rack: String::new(),
+            labels: Vec::new(),
             link_rates: [None; 2],
             interface: InterfaceChoice::None,
             relays: None,
@@ -265,6 +268,7 @@ pub async fn serve(
         host: naming.number(),
         name: naming.name(),
         rack: options.rack.clone(),
+        labels: options.labels.clone(),
         links,
         data_address: data_address.to_string(),
         incarnation: clock.now().nanos(),

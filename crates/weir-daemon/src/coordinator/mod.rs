@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-pub use weir_core::coordinator::{Change, DeadlineMargin, Joining, KnownHost, Tuning, Wire};
+pub use weir_core::coordinator::{Change, DeadlineMargin, Joining, KnownHost, KnownRack, Tuning, Wire};
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, OfferError, Output, SessionId, first_coflow};
 use weir_model::{CoflowId, Fabric, Span, Time};
 use weir_net::{Alarm, Clock};

@@ -84,7 +84,7 @@ mod tests {
 
         let joined = fabric.add_host(rate(100.0), rate(100.0), None).unwrap();
         let rack = fabric.add_rack(rate(50.0), rate(50.0)).unwrap();
-        fabric.move_host(HostId(1), Some(rack));
+        fabric.move_host(HostId(1), Some(rack), None);
         table.refit(&fabric);
         let left = |table: &CoflowTable, flow| table.remaining(FlowRef { coflow: slot, flow });
         assert_eq!([0, 1].map(|flow| left(&table, flow).round()), [800.0, 400.0]);

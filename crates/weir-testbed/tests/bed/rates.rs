@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use weir_testbed::{Bed, BedError, BedLinks, Place, Rates};
+use weir_testbed::{Bed, BedError, BedLinks, Place, RackLinks, Rates};
 
 use crate::rights::with_rights;
 use crate::say;
@@ -183,7 +183,7 @@ fn racks_share_their_links_to_the_core_and_nothing_inside() {
         const DOWN: u64 = 30_000_000;
         // 0 and 1 in the first rack, 2 and 3 in the second, 4 attached to the core.
         let mut links = BedLinks::equal(5, RATE_BPS);
-        links.racks = vec![Rates { up_bps: UP, down_bps: DOWN }; 2];
+        links.racks = vec![RackLinks { rates: Rates { up_bps: UP, down_bps: DOWN }, site: None }; 2];
         for (host, rack) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
             links.hosts[host].rack = Some(rack);
         }
@@ -206,6 +206,36 @@ fn racks_share_their_links_to_the_core_and_nothing_inside() {
         let received: u64 = into.iter().map(|flow| flow.bytes).sum();
         ensure!(bed.rack_counters(1)?.received_bytes >= received);
         ensure!(matches!(bed.rack_counters(2), Err(BedError::Config(_))));
+        Ok(())
+    });
+}
+
+#[test]
+fn sites_share_the_links_between_them_and_nothing_inside() {
+    with_rights("rates::sites_share_the_links_between_them_and_nothing_inside", || {
+        const THERE: u64 = 40_000_000;
+        const BACK: u64 = 20_000_000;
+        // 0 and 1 in the first site, 2 in the second, 3 below a rack of the second, 4 in none.
+        let mut links = BedLinks::equal(5, RATE_BPS);
+        links.between = vec![vec![0, THERE], vec![BACK, 0]];
+        links.racks = vec![RackLinks { rates: Rates::both(RATE_BPS), site: Some(1) }];
+        for (host, site) in [(0, 0), (1, 0), (2, 1)] {
+            links.hosts[host].site = Some(site);
+        }
+        links.hosts[3].rack = Some(0);
+        let bed = Bed::create(&links)?;
+        let span = Duration::from_secs(1);
+        let beyond = |flows: &[Received], limit: u64| {
+            let sent: u64 = flows.iter().map(|flow| flow.bytes).sum();
+            sent as f64 > limit as f64 / 8.0 * flows[0].elapsed.as_secs_f64() + BURST_BYTES
+        };
+        ensure!(beyond(&incast(&bed, &[(0, Class::Data)], 1, span)?, THERE), "inside a site");
+        ensure!(beyond(&incast(&bed, &[(2, Class::Data)], 3, span)?, THERE), "into a rack of the same site");
+        ensure!(beyond(&incast(&bed, &[(0, Class::Data)], 4, span)?, THERE), "to a host without a site");
+        let there = incast(&bed, &[(0, Class::Data), (1, Class::Data)], 3, span)?;
+        say(&format!("from site to site: {:.1} % of the link", share_of_link(&there, THERE)? * 100.0));
+        let back = incast(&bed, &[(2, Class::Data), (3, Class::Data)], 0, span)?;
+        say(&format!("and back: {:.1} %", share_of_link(&back, BACK)? * 100.0));
         Ok(())
     });
 }

@@ -12,7 +12,11 @@ fn open_config(link_rate: Option<f64>) -> CoordinatorConfig {
 }
 
 pub(super) fn named(number: u32, name: &str, links: [f64; 2]) -> Agent {
-    Agent::new(AgentConfig {
+    Agent::new(named_config(number, name, links))
+}
+
+pub(super) fn named_config(number: u32, name: &str, links: [f64; 2]) -> AgentConfig {
+    AgentConfig {
         host: number,
         name: name.to_owned(),
         links: links.map(|rate| (rate > 0.0).then(|| Rate::from_bytes_per_sec(rate))),
@@ -22,7 +26,7 @@ pub(super) fn named(number: u32, name: &str, links: [f64; 2]) -> Agent {
         first_plan_wait: Span::from_millis(100),
         report_interval: Span::from_millis(20),
         ..AgentConfig::default()
-    })
+    }
 }
 
 impl Pair {

@@ -1,22 +1,26 @@
-//! Racks, and a network that is told to be another one while coflows move.
+//! Racks, sites, and a network that is told to be another one while coflows move.
 
-use super::joining::named;
+use super::joining::{named, named_config};
 use super::*;
-use crate::coordinator::{HelloError, Joining, KnownHost};
+use crate::coordinator::{HelloError, Joining, KnownHost, KnownRack};
 
 fn rates(up: f64, down: f64) -> [Rate; 2] {
     [up, down].map(Rate::from_bytes_per_sec)
 }
 
+fn rack(up: f64, down: f64) -> KnownRack {
+    KnownRack { rates: rates(up, down), site: None, label: None }
+}
+
 /// Hosts a and b below a rack whose link to the core carries as much as one of them; others where they say.
 fn known() -> Joining {
-    let below = |rack: &str| KnownHost { rates: [None; 2], rack: Some(rack.to_owned()) };
+    let below = |rack: &str| KnownHost { rack: Some(rack.to_owned()), ..KnownHost::default() };
     Joining {
         link_rate: Some(Rate::from_bytes_per_sec(1e6)),
         share: 1.0,
-        racks: [("r1".to_owned(), rates(1e6, 1e6)), ("r2".to_owned(), rates(3e6, 3e6))].into(),
+        racks: [("r1".to_owned(), rack(1e6, 1e6)), ("r2".to_owned(), rack(3e6, 3e6))].into(),
         hosts: ["a", "b"].map(|name| (name.to_owned(), below("r1"))).into(),
-        is_closed: false,
+        ..Joining::default()
     }
 }
 
@@ -59,7 +63,7 @@ fn what_leaves_a_rack_shares_its_link_under_every_policy_and_follows_when_that_c
         racks.pair.wait(20);
         let sum: f64 = racks.rates().iter().sum();
         assert!((sum - 1e6).abs() < 1e4, "{}: {:?}", info.name, racks.rates());
-        let faster = Joining { racks: [("r1".to_owned(), rates(2e6, 1e6))].into(), ..known() };
+        let faster = Joining { racks: [("r1".to_owned(), rack(2e6, 1e6))].into(), ..known() };
         racks.become_known(faster);
         racks.pair.wait(20);
         assert_eq!(racks.rates(), [1e6, 1e6], "{}", info.name);
@@ -78,7 +82,8 @@ fn a_host_that_is_put_below_another_rack_takes_its_flows_with_it() {
     let mut slow = Joining { racks: [].into(), hosts: [].into(), ..known() };
     racks.become_known(slow.clone());
     assert_eq!(racks.rates(), [1e6, 1e6]);
-    slow.hosts.insert("a".to_owned(), KnownHost { rates: rates(25e4, 1e6).map(Some), rack: None });
+    slow.hosts
+        .insert("a".to_owned(), KnownHost { rates: rates(25e4, 1e6).map(Some), ..KnownHost::default() });
     racks.become_known(slow);
     // MADD: both end with the first.
     assert_eq!(racks.rates()[0], 25e4);
@@ -101,9 +106,7 @@ fn what_is_known_of_a_host_counts_and_else_what_its_agent_says() {
     joining.hosts.get_mut("a").unwrap().rates = rates(7e6, 8e6).map(Some);
     let mut pair = Pair::with(config(joining.clone()));
     let in_rack = |number: u32, name: &str, rack: &str| {
-        let mut agent = named(number, name, [5e6, 6e6]);
-        agent.set_rack(rack);
-        agent
+        Agent::new(AgentConfig { rack: rack.to_owned(), ..named_config(number, name, [5e6, 6e6]) })
     };
     for agent in
         [in_rack(1, "a", "r2"), in_rack(2, "x", "r2"), in_rack(3, "y", "nowhere"), in_rack(4, "z", "")]
@@ -132,4 +135,113 @@ fn what_is_known_of_a_host_counts_and_else_what_its_agent_says() {
         !Coordinator::new(super::config(2, 1), &weir_policy::find("varys").unwrap())
             .handle_network(pair.now, known())
     );
+}
+
+/// Sites east and west, west with a rack; hosts find their places by what they say.
+fn sites() -> Joining {
+    let label = |text: &str| Some(text.to_owned());
+    let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+    let rate = Rate::from_bytes_per_sec;
+    Joining {
+        racks: [(
+            "r1".to_owned(),
+            KnownRack { site: label("west"), label: label("rack=1"), ..rack(2e6, 3e6) },
+        )]
+        .into(),
+        sites: [("east".to_owned(), label("region=east")), ("west".to_owned(), label("region=west"))].into(),
+        between: [(pair("east", "west"), rate(5e5)), (pair("west", "east"), rate(25e4))].into(),
+        hosts: [("a".to_owned(), KnownHost { site: label("east"), ..KnownHost::default() })].into(),
+        ..known()
+    }
+}
+
+#[test]
+fn hosts_are_where_the_topology_says_and_else_where_their_labels_say() {
+    let config =
+        CoordinatorConfig { fabric: Fabric::without_hosts(), joining: Some(sites()), ..config(1, 1) };
+    let mut pair = Pair::with(config);
+    let labelled = |number: u32, name: &str, rack: &str, labels: &[&str]| {
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        Agent::new(AgentConfig { rack: rack.to_owned(), labels, ..named_config(number, name, [0.0; 2]) })
+    };
+    for agent in [
+        labelled(1, "a", "r1", &["region=west"]),
+        labelled(2, "b", "", &["os=linux", "region=east"]),
+        labelled(3, "c", "", &["rack=1", "region=east"]),
+        labelled(4, "d", "r1", &[]),
+        labelled(5, "e", "nowhere", &["region=west"]),
+        labelled(6, "f", "", &["region=north"]),
+    ] {
+        pair.join(agent);
+    }
+    let status = pair.coordinator.status(pair.now);
+    let of = |name: &str| {
+        let agent = status.agents.iter().find(|agent| agent.name == name).unwrap();
+        (agent.rack.clone(), agent.site.clone())
+    };
+    let place = |rack: &str, site: &str| (rack.to_owned(), site.to_owned());
+    let places = ["a", "b", "c", "d", "e", "f"].map(of);
+    assert_eq!(
+        places,
+        [
+            place("", "east"),
+            place("", "east"),
+            place("r1", "west"),
+            place("r1", "west"),
+            place("", "west"),
+            place("", "")
+        ]
+    );
+    let labels = |name: &str| status.agents.iter().find(|agent| agent.name == name).unwrap().labels.clone();
+    assert_eq!(labels("b"), ["os=linux", "region=east"]);
+}
+
+/// From a, in the east, to c and d in the west: what leaves shares the link between.
+#[test]
+fn flows_between_sites_share_the_link_under_every_policy_and_follow_when_it_changes() {
+    for info in weir_policy::registry().iter().filter(|info| !info.between_sites) {
+        let known = |joining: &mut Joining| {
+            joining
+                .hosts
+                .insert("b".to_owned(), KnownHost { site: Some("east".to_owned()), ..KnownHost::default() });
+            for name in ["c", "d"] {
+                let west = KnownHost { site: Some("west".to_owned()), ..KnownHost::default() };
+                joining.hosts.insert(name.to_owned(), west);
+            }
+        };
+        let mut joining = sites();
+        known(&mut joining);
+        let mut moving = racks(joining.clone(), info.name);
+        moving.pair.wait(20);
+        let sum: f64 = moving.rates().iter().sum();
+        assert!((sum - 5e5).abs() < 1e4, "{}: {:?}", info.name, moving.rates());
+        joining.between.insert(("east".to_owned(), "west".to_owned()), Rate::from_bytes_per_sec(4e6));
+        moving.become_known(joining.clone());
+        moving.pair.wait(20);
+        assert_eq!(moving.rates(), [1e6, 1e6], "{}", info.name);
+        // Without sites, too.
+        moving.become_known(super::topology::known());
+        moving.pair.wait(20);
+        let sum: f64 = moving.rates().iter().sum();
+        assert!((sum - 1e6).abs() < 1e4, "{}: {:?}", info.name, moving.rates());
+    }
+}
+
+#[test]
+fn labels_that_are_none_are_refused_with_the_reason() {
+    let policy = weir_policy::find("varys").unwrap();
+    let config =
+        CoordinatorConfig { fabric: Fabric::without_hosts(), joining: Some(sites()), ..config(1, 1) };
+    let mut coordinator = Coordinator::new(config, &policy);
+    let many: Vec<String> = (0..33).map(|number| format!("a{number}=b")).collect();
+    for (labels, reason) in [
+        (many, "at most 32 labels, not 33"),
+        (vec!["alone".to_owned()], "KEY=VALUE"),
+        (vec![format!("a={}", "b".repeat(1 << 20))], "255 bytes at most"),
+        (vec!["a=\u{1b}[2J".to_owned()], "KEY=VALUE"),
+    ] {
+        let hello = v1::Hello { version: 1, host: 9, name: "x".to_owned(), labels, ..v1::Hello::default() };
+        let refused = coordinator.handle_hello(Time::ZERO, SessionId(1), hello).unwrap_err().to_string();
+        assert!(refused.contains(reason) && refused.len() < 300, "{refused}");
+    }
 }
