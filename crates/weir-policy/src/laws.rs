@@ -377,6 +377,25 @@ proptest! {
         }
     }
 
+    /// Rates are for flows that are open: a coflow alone moves as it would if nothing more were to come.
+    #[test]
+    fn what_is_to_come_is_given_nothing(
+        fabric in fabrics(), coflows in workloads(), link in 0usize..64, bytes in 1.0..1e12f64
+    ) {
+        for info in registry() {
+            let (mut alone, mut expecting) = (Host::new(&fabric, info), Host::new(&fabric, info));
+            for host in [&mut alone, &mut expecting] {
+                host.insert(&CoflowSpec { deadline: None, ..coflows[0].clone() });
+            }
+            if let Some(&slot) = expecting.table.slots().first() {
+                expecting.table.expect(slot, vec![(LinkId((link % fabric.links().len()) as u32), bytes)]);
+            }
+            let rates = expecting.plan();
+            capacity_is_kept_and_claims_hold(&expecting, info, &rates);
+            assert_same_rates(info.name, "nothing for what is to come", &rates, &alone.plan(), ROUNDING);
+        }
+    }
+
     /// At every event of a run on a switch, where plans only say what changes.
     #[test]
     fn plans_that_go_on_are_plans_from_the_beginning((fabric, coflows) in busy_switch()) {

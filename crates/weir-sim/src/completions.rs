@@ -27,6 +27,15 @@ impl Ord for Key {
     }
 }
 
+/// What came since the last plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New<'a> {
+    /// Coflows, with their flows.
+    pub(crate) coflows: &'a [Slot],
+    /// Flows of coflows that were there, or came with some of theirs; some may have ended.
+    pub(crate) flows: &'a [FlowRef],
+}
+
 /// What is due at an instant.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Due {
@@ -43,20 +52,19 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Takes over a plan that the table has just adopted. `arrived` are the coflows inserted since the
-    /// last plan, `touched` the classes whose flows changed since then.
+    /// Takes over a plan that the table has just adopted. `touched` are the classes whose flows changed since the last one.
     pub(crate) fn adopt(
         &mut self,
         now: Time,
         table: &CoflowTable,
         plan: &Plan,
-        arrived: &[Slot],
+        new: &New<'_>,
         touched: &[ClassId],
     ) {
         if plan.levels.is_empty() {
             self.levels.forget();
         } else {
-            self.levels.adopt(now, table, plan, arrived, touched);
+            self.levels.adopt(now, table, plan, new, touched);
         }
     }
 
@@ -124,7 +132,7 @@ impl LevelCompletions {
         }
     }
 
-    fn adopt(&mut self, now: Time, table: &CoflowTable, plan: &Plan, arrived: &[Slot], touched: &[ClassId]) {
+    fn adopt(&mut self, now: Time, table: &CoflowTable, plan: &Plan, new: &New<'_>, touched: &[ClassId]) {
         let links = plan.levels.len();
         self.classes.resize_with(links, BinaryHeap::new);
         self.heads.resize(links, f64::INFINITY);
@@ -139,9 +147,11 @@ impl LevelCompletions {
                 self.announce(table, ClassId(class));
             }
         } else {
-            for &slot in arrived {
+            for &slot in new.coflows {
                 self.add_coflow(table, slot);
             }
+            let joined = new.flows.iter().filter(|at| !new.coflows.contains(&at.coflow));
+            joined.for_each(|&at| self.add_flow(table, at));
             for &class in touched {
                 self.announce(table, class);
             }
@@ -161,11 +171,15 @@ impl LevelCompletions {
     }
 
     fn add_coflow(&mut self, table: &CoflowTable, coflow: Slot) {
-        for (index, flow) in (0u32..).zip(table.coflow(coflow).flows()) {
-            if let Some(class) = flow.class().filter(|_| flow.live()) {
-                let at = FlowRef { coflow, flow: index };
-                self.flows[class.index()].push(Reverse((Key(table.target(at)), at)));
-            }
+        for flow in 0..table.coflow(coflow).flows().len() as u32 {
+            self.add_flow(table, FlowRef { coflow, flow });
+        }
+    }
+
+    fn add_flow(&mut self, table: &CoflowTable, at: FlowRef) {
+        let flow = table.flow(at);
+        if let Some(class) = flow.class().filter(|_| flow.live()) {
+            self.flows[class.index()].push(Reverse((Key(table.target(at)), at)));
         }
     }
 

@@ -1,10 +1,11 @@
 //! The event loop.
 
-use crate::completions::{Completions, Due};
+use crate::completions::{Completions, Due, New};
 use crate::jobs::{Jobs, set_tails};
+use crate::windows::{Request, Windows, request_bytes};
 use crate::{CoflowRecord, FlowRecord, Observer, Outcome, RefusedCoflow};
 use weir_model::{
-    Arrivals, Bytes, CapacityChange, CoflowId, CoflowSpec, Fabric, FabricError, FlowId, Span, Time,
+    Arrivals, Bytes, CapacityChange, CoflowId, CoflowSpec, Fabric, FabricError, FlowId, FlowSpec, Span, Time,
 };
 use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Policy, Refusal, Slot};
 
@@ -29,11 +30,30 @@ pub struct Options {
     pub offline: bool,
     /// Arrival times are multiplied by this: 0.5 compresses a trace twofold. Finite, not negative.
     pub arrival_scale: f64,
+    /// What receivers ask for at a time; without it, all flows of a coflow open as it arrives.
+    pub window: Option<Window>,
+}
+
+/// Receivers ask for a part of their data at a time, as tasks of Spark do: in requests of a fifth of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Bytes that a receiver has asked for and not got, at most. At least 1.
+    pub bytes: Bytes,
+    /// Whether the policy is told what is to come, by source ([`CoflowTable::expect`]).
+    pub expected: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { replan: Replan::default(), offline: false, arrival_scale: 1.0 }
+        Options { replan: Replan::default(), offline: false, arrival_scale: 1.0, window: None }
+    }
+}
+
+impl Window {
+    /// Number of requests that the receivers of a coflow make with windows of so many bytes.
+    pub fn requests(bytes: Bytes, coflow: &CoflowSpec) -> u64 {
+        let request = request_bytes(bytes);
+        coflow.flows.iter().map(|flow| flow.size.0.div_ceil(request)).fold(0, u64::saturating_add)
     }
 }
 
@@ -138,12 +158,21 @@ pub fn simulate_changing(
     Ok(outcome)
 }
 
+/// A coflow whose receivers ask for a part at a time.
+#[derive(Clone, Debug)]
+struct Windowed {
+    windows: Windows,
+    /// Which flow of the coflow each request in the table is of.
+    flows: Vec<usize>,
+}
+
 struct Engine<'a> {
     fabric: Fabric,
     /// Changes of capacities to come, the next one last.
     changes: Vec<CapacityChange>,
     policy: &'a mut dyn Policy,
     replan: Replan,
+    window: Option<Window>,
     observer: &'a mut dyn Observer,
     arrivals: Arrivals,
     table: CoflowTable,
@@ -154,6 +183,10 @@ struct Engine<'a> {
     /// What is known of live coflows besides the table, by slot.
     live: Vec<Option<CoflowRecord>>,
     arrived: Vec<Slot>,
+    /// By slot, what is not asked for yet.
+    windows: Vec<Option<Windowed>>,
+    /// Flows that joined live coflows since the last plan.
+    joined: Vec<FlowRef>,
     touched: Vec<ClassId>,
     /// Whether something happened after which the policy plans.
     stale: bool,
@@ -175,6 +208,7 @@ impl<'a> Engine<'a> {
             changes: Vec::new(),
             policy,
             replan: options.replan,
+            window: options.window,
             observer,
             arrivals,
             plan: Plan::default(),
@@ -183,6 +217,8 @@ impl<'a> Engine<'a> {
             wakeup: Time::MAX,
             live: Vec::new(),
             arrived: Vec::new(),
+            windows: Vec::new(),
+            joined: Vec::new(),
             touched: Vec::new(),
             stale: false,
             next_flow: 0,
@@ -254,6 +290,10 @@ impl<'a> Engine<'a> {
 
     fn complete(&mut self, due: &Due) {
         for &slot in &due.coflows {
+            if self.is_windowed(slot) {
+                self.complete_requests(slot);
+                continue;
+            }
             for flow in 0..self.table.coflow(slot).flows().len() as u32 {
                 if self.table.coflow(slot).flows()[flow as usize].live() {
                     self.record_flow(FlowRef { coflow: slot, flow });
@@ -265,6 +305,7 @@ impl<'a> Engine<'a> {
         for &flow in &due.flows {
             self.record_flow(flow);
             self.table.finish_flow(flow);
+            self.ask_for_more(flow);
             self.stale |= self.replan == Replan::FlowCompletions;
             if self.table.coflow(flow.coflow).live_flows() == 0 {
                 self.table.remove(flow.coflow);
@@ -276,12 +317,14 @@ impl<'a> Engine<'a> {
     fn record_flow(&mut self, at: FlowRef) {
         let coflow = self.table.coflow(at.coflow);
         let flow = &coflow.flows()[at.flow as usize];
+        let windowed = self.windows.get(at.coflow.0 as usize).and_then(Option::as_ref);
+        let index = windowed.map_or(at.flow as usize, |windowed| windowed.flows[at.flow as usize]);
         self.outcome.delivered += flow.size();
         self.outcome.counters.flows += 1;
         self.observer.flow_completed(FlowRecord {
             id: flow.id(),
             coflow: coflow.id(),
-            index: at.flow as usize,
+            index,
             completed: self.now,
             size: flow.size(),
         });
@@ -299,9 +342,10 @@ impl<'a> Engine<'a> {
     }
 
     fn arrive(&mut self, coflow: &CoflowSpec) {
-        let first = FlowId(self.next_flow);
-        self.next_flow += coflow.flows.len() as u64;
-        let slot = self.table.insert(coflow, first, &self.fabric);
+        let slot = match self.window {
+            None => self.insert(coflow),
+            Some(window) => self.insert_windowed(coflow, window),
+        };
         self.live.resize(self.table.slot_bound(), None);
         self.live[slot.0 as usize] = Some(self.record_of(coflow));
         self.arrived.push(slot);
@@ -310,6 +354,84 @@ impl<'a> Engine<'a> {
         let counters = &mut self.outcome.counters;
         counters.most_coflows = counters.most_coflows.max(self.table.slots().len());
         counters.most_flows = counters.most_flows.max(self.table.live_flows());
+    }
+
+    fn insert(&mut self, coflow: &CoflowSpec) -> Slot {
+        let first = FlowId(self.next_flow);
+        self.next_flow += coflow.flows.len() as u64;
+        self.table.insert(coflow, first, &self.fabric)
+    }
+
+    /// Puts in what receivers ask for first.
+    fn insert_windowed(&mut self, coflow: &CoflowSpec, window: Window) -> Slot {
+        let mut windows = Windows::new(coflow, &self.fabric, window.bytes);
+        let crosses = |flow: &FlowSpec| self.fabric.path(flow.source, flow.destination).is_some();
+        let linkless = coflow.flows.iter().enumerate().filter(|(_, flow)| !crosses(flow));
+        let linkless = linkless.map(|(flow, spec)| Request { flow, spec: spec.clone() });
+        let first: Vec<Request> = linkless.chain(windows.begin()).collect();
+        let flows = first.iter().map(|request| request.flow).collect();
+        let open = first.into_iter().map(|request| request.spec).collect();
+        let slot = self.insert(&CoflowSpec { flows: open, ..coflow.clone() });
+        self.windows.resize(self.table.slot_bound(), None);
+        self.windows[slot.0 as usize] = Some(Windowed { windows, flows });
+        self.tell_expected(slot);
+        slot
+    }
+
+    fn is_windowed(&self, slot: Slot) -> bool {
+        self.window.is_some() && self.windows[slot.0 as usize].is_some()
+    }
+
+    /// All requests of a coflow that were open have ended together.
+    fn complete_requests(&mut self, slot: Slot) {
+        for flow in 0..self.table.coflow(slot).flows().len() as u32 {
+            let at = FlowRef { coflow: slot, flow };
+            if self.table.flow(at).live() {
+                self.record_flow(at);
+                self.table.finish_flow(at);
+                self.ask_for_more(at);
+            }
+        }
+        self.stale = true;
+        if self.table.coflow(slot).live_flows() == 0 {
+            self.table.remove(slot);
+            self.record_coflow(slot);
+        }
+    }
+
+    /// A request has ended; its receiver asks for what fits into its window.
+    fn ask_for_more(&mut self, ended: FlowRef) {
+        let slot = ended.coflow;
+        let windowed = self.windows.get_mut(slot.0 as usize).and_then(Option::as_mut);
+        let Some((windowed, class)) = windowed.zip(self.table.flow(ended).class()) else { return };
+        let class = &self.table.classes()[class.index()];
+        let flow = self.table.flow(ended);
+        let spec = FlowSpec {
+            source: class.source(),
+            destination: class.destination(),
+            size: flow.size(),
+            group: flow.group(),
+        };
+        let next = windowed.windows.next(&spec);
+        if next.is_empty() {
+            return;
+        }
+        for request in next {
+            windowed.flows.push(request.flow);
+            let id = FlowId(self.next_flow);
+            self.next_flow += 1;
+            self.joined.push(self.table.add_flow(slot, id, &request.spec, &self.fabric));
+        }
+        self.stale = true;
+        self.tell_expected(slot);
+    }
+
+    fn tell_expected(&mut self, slot: Slot) {
+        if self.window.is_some_and(|window| window.expected)
+            && let Some(windowed) = &self.windows[slot.0 as usize]
+        {
+            self.table.expect(slot, windowed.windows.to_come(&self.fabric));
+        }
     }
 
     fn record_of(&self, coflow: &CoflowSpec) -> CoflowRecord {
@@ -345,7 +467,9 @@ impl<'a> Engine<'a> {
         self.policy.plan(self.now, &self.fabric, &self.table, &mut self.plan);
         self.touched.clone_from(&self.table.changes().classes);
         self.table.adopt(&self.plan);
-        self.completions.adopt(self.now, &self.table, &self.plan, &self.arrived, &self.touched);
+        let new = New { coflows: &self.arrived, flows: &self.joined };
+        self.completions.adopt(self.now, &self.table, &self.plan, &new, &self.touched);
+        self.joined.clear();
         self.observer.planned(&self.table, &self.plan, &self.arrived);
         self.arrived.clear();
         self.wakeup = self.policy.next_wakeup(self.now, &self.table).unwrap_or(Time::MAX);

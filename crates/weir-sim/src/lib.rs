@@ -30,6 +30,8 @@
 //! * **Stages**: a stage begins at its coflow's `arrival`, or when the last of the coflows it waits for is complete if
 //!   that is later, and its coflow arrives when it has computed: at once if it computes nothing. Coflows that are not
 //!   part of the run are not waited for. How long stages compute is not scaled with arrivals.
+//! * **Windows** ([`Window`]): all flows of a coflow open as it arrives, unless receivers ask for a part at a time; then the
+//!   policy sees what was asked for, and what is to come if it is told so.
 //! * A coflow that the policy refuses ([`weir_policy::Plan::refused`]) leaves at once and moves nothing.
 //!   Stages that wait for it never begin: their coflows are refused with it, and their job has no completion time.
 //!
@@ -41,8 +43,11 @@ mod engine;
 mod jobs;
 mod outcome;
 mod statistics;
+mod windows;
 
-pub use engine::{Options, Replan, SimError, isolation, simulate, simulate_changing, simulate_observed};
+pub use engine::{
+    Options, Replan, SimError, Window, isolation, simulate, simulate_changing, simulate_observed,
+};
 pub use jobs::{JobRecord, Jobs, set_tails};
 pub use outcome::{CoflowRecord, Counters, FlowRecord, Observer, Outcome, RefusedCoflow};
 pub use statistics::{mean, percentile};

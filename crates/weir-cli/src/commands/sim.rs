@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
 use weir_policy::{Chosen, CoflowTable, Plan, Slot};
-use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError};
+use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError, Window};
 use weir_trace::{SYNTHETIC, Topology};
 
 /// As of synthetic workloads. Every host costs two links of a simulator's tables, whether it sends or not.
@@ -24,7 +24,7 @@ pub(crate) struct SimArgs {
     /// A scenario file: run it and compare with the completion times it expects
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "trace", "arrival_scale", "offline", "hosts", "first", "count", "bytes_divisor", "time_divisor",
-        "isolation_cap", "deadlines",
+        "isolation_cap", "deadlines", "window",
     ])]
     scenario: Option<PathBuf>,
     /// Policies (see `weir policies`); the first is the one others are compared with
@@ -48,6 +48,13 @@ pub(crate) struct SimArgs {
     /// Plan again at every flow completion, or at coflow arrivals and completions only
     #[arg(long, value_enum, default_value_t = ReplanAt::Every)]
     replan: ReplanAt,
+    /// Have receivers ask for a part of their data at a time, in requests of a fifth of this, as tasks of Spark do (48mb there):
+    /// the policy sees what was asked for
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["flows", "deadlines"])]
+    window: Option<Bytes>,
+    /// Tell the policy what is to come, by source
+    #[arg(long, requires = "window")]
+    expect: bool,
     /// Number of hosts: host h of the trace becomes h modulo N, and flows inside a host are left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_HOSTS))]
     hosts: Option<u32>,
@@ -96,7 +103,8 @@ pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
         ReplanAt::Every => Replan::FlowCompletions,
         ReplanAt::Coflow => Replan::CoflowEvents,
     };
-    let options = Options { replan, offline: args.offline, arrival_scale: args.arrival_scale };
+    let window = args.window.map(|bytes| Window { bytes, expected: args.expect });
+    let options = Options { replan, offline: args.offline, arrival_scale: args.arrival_scale, window };
     if let Some(path) = &args.scenario {
         let (scenario, simulation, unit_secs) =
             super::scenario::prepare(path, &args.policy, args.link_rate, options)?;
@@ -150,6 +158,7 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     }
     let changes = Vec::new();
     let seed = workload::draws(trace, args.deadlines).then_some(seed);
+    check_window(args.window, &coflows)?;
     let topology = args.topology.clone();
     Ok(Simulation { name, seed, cut, fabric, link_rate, topology, coflows, changes, policies, options })
 }
@@ -175,6 +184,26 @@ pub(crate) fn setting(simulation: &Simulation) -> String {
             None => format!("at {}", simulation.link_rate),
         },
     )
+}
+
+/// Most requests of a simulation with windows: each is a flow.
+const MOST_REQUESTS: u64 = 20_000_000;
+
+/// Refuses a window that makes more requests than can be simulated.
+fn check_window(window: Option<Bytes>, coflows: &[CoflowSpec]) -> Result<(), Failure> {
+    let Some(window) = window else { return Ok(()) };
+    if window.0 == 0 {
+        return Err(Failure::Input("--window 0 asks for nothing; 48MB is that of Spark".to_owned()));
+    }
+    let requests = |coflow: &CoflowSpec| Window::requests(window, coflow);
+    let all = coflows.iter().map(requests).fold(0u64, u64::saturating_add);
+    if all <= MOST_REQUESTS {
+        return Ok(());
+    }
+    Err(Failure::Input(format!(
+        "--window {window} makes {all} requests of these coflows, more than the {MOST_REQUESTS} that can be simulated; take a \
+         larger window, or smaller sizes (--bytes-divisor)"
+    )))
 }
 
 /// A sentence on workload and network, and one on what was cut.

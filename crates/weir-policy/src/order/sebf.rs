@@ -8,7 +8,8 @@
 //! Sort by Gamma, the time the coflow would still need if the whole network were its own.
 //!
 //! # Terminology
-//! * Gamma: `max over links of (bytes left on the link / capacity of the link)`, equation 1.
+//! * Gamma: `max over links of (bytes left on the link / capacity of the link)`, equation 1; bytes left are those of open
+//!   flows, and those that are known to come ([`Coflow::expected`]).
 //! * effective bottleneck: the link that attains it.
 //!
 //! # Pseudo-code
@@ -104,7 +105,10 @@ impl Bottlenecks {
         if !peak.holds(view, coflow, &self.inverse_capacity) {
             *peak = Peak::of(view, coflow, &self.inverse_capacity);
         }
-        peak.time * coflow.scale()
+        let open = peak.time * coflow.scale();
+        let inverse = |link: LinkId| self.inverse_capacity[link.index()];
+        let expected = coflow.expected().iter();
+        expected.map(|&(link, bytes)| (view.demand(slot, link) + bytes) * inverse(link)).fold(open, f64::max)
     }
 }
 

@@ -136,6 +136,7 @@ pub struct Coflow {
     pub(super) paced: Option<Box<Paced>>,
     /// While it does not: bytes sent by flows that have ended.
     pub(super) sent: f64,
+    pub(super) expected: Vec<(LinkId, f64)>,
     /// Keys of this coflow's entries in the table of flow ids.
     pub(super) id_ranges: Vec<u64>,
     stay: u64,
@@ -176,6 +177,7 @@ impl Coflow {
             drain: None,
             paced: None,
             sent: 0.0,
+            expected: Vec::new(),
             id_ranges: Vec::new(),
             stay,
             raises: stay,

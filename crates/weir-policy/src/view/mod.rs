@@ -20,6 +20,7 @@ mod class;
 mod coflow;
 mod corrected;
 mod crossing;
+mod expected;
 mod load;
 mod moving;
 mod paced;
