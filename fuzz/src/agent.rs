@@ -2,7 +2,7 @@
 
 use crate::input::Input;
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, Crowd, JournalEntry, Output};
-use weir_core::ids::FlowNumber;
+use weir_core::ids::{FlowNumber, HostNumber};
 use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
@@ -12,7 +12,7 @@ pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let Some(choice) = input.byte() else { return };
     let mut agent = Agent::new(AgentConfig {
-        host: 0,
+        host: HostNumber(0),
         data_address: "10.0.0.1:7071".to_owned(),
         incarnation: 1,
         spool_identity: 1,

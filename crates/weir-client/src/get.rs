@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Sleep;
+use weir_core::ids::HostNumber;
 use weir_core::receiver::{Located, Output, Receiver, ReceiverConfig, ReceiverError};
 use weir_model::{CoflowId, Span, Time};
 
@@ -79,7 +80,7 @@ impl Client {
         let config = ReceiverConfig {
             coflow: CoflowId(coflow),
             block: block.to_owned(),
-            host: self.config.host,
+            host: HostNumber(self.config.host),
             group: options.group,
             holders: options.holders,
             verify_whole: options.verify_whole,

@@ -4,8 +4,22 @@
 //! A coflow has one id everywhere, [`CoflowId`]: that of messages is also the one in the coordinator's table of live coflows.
 //! A flow has several: its agent gives it a [`FlowNumber`], which is the one in messages, and the coordinator, which hears of
 //! flows of many agents, gives it a `FlowId` of its own in that table.
+//! A host has two: its [`HostNumber`], which is the one in messages, and its place in the coordinator's fabric, a `HostId`.
+//! Both meet in the coordinator's `network.rs` alone.
 
 use weir_model::CoflowId;
+
+/// The number that stands for a host in messages. A closed network has those from 0 to the number of its hosts less 1, an open
+/// one any below [`MAX_HOST_NUMBER`](weir_proto::limits::MAX_HOST_NUMBER), of which the upper half are made from names
+/// ([`FIRST_MADE`](weir_proto::host::FIRST_MADE)). What a peer says may be any until the coordinator has a place for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostNumber(pub u32);
+
+impl std::fmt::Display for HostNumber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A flow as its agent counts it, and as messages name it. Those of two agents may be the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,7 +13,7 @@ use weir_core::agent::{
     journal_lines,
 };
 use weir_core::coordinator::SessionId;
-use weir_core::ids::FlowNumber;
+use weir_core::ids::{FlowNumber, HostNumber};
 use weir_core::serving::{Conversation, Relays};
 use weir_model::{Rate, Span, Time};
 
@@ -101,7 +101,7 @@ impl World {
         let now = side.now(self.now);
         let rate = side.link_rate.unwrap_or(link);
         let mut agent = Agent::new(AgentConfig {
-            host,
+            host: HostNumber(host),
             name: if is_open { format!("host-{host}") } else { String::new() },
             links: [is_open.then_some(rate); 2],
             data_address: address_of(host).to_string(),

@@ -6,6 +6,7 @@ use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use weir_core::ids::HostNumber;
 use weir_core::receiver::{Link, Located, Output, Receiver, ReceiverConfig, ReceiverError};
 use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::v1;
@@ -92,7 +93,7 @@ impl World {
         let config = ReceiverConfig {
             coflow: CoflowId(coflow),
             block: job.blocks[get.block].name.clone(),
-            host: get.host,
+            host: HostNumber(get.host),
             group: 0,
             holders: Vec::new(),
             verify_whole: false,

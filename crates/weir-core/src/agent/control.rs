@@ -5,7 +5,7 @@ use super::flow::Flow;
 use super::hello::said;
 use super::pacer::Pacing;
 use super::state::{Agent, FirstByte, Treatment};
-use crate::ids::FlowNumber;
+use crate::ids::{FlowNumber, HostNumber};
 use std::collections::BTreeSet;
 use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::{limits, v1};
@@ -63,12 +63,12 @@ impl Agent {
     }
 
     /// The number of this host.
-    pub fn host(&self) -> u32 {
+    pub fn host(&self) -> HostNumber {
         self.config.host
     }
 
     /// The coordinator has another host with this one's number: this one has another number from the next session on.
-    pub fn renumber(&mut self, host: u32) {
+    pub fn renumber(&mut self, host: HostNumber) {
         self.config.host = host;
     }
 
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn ends_of_flows_wait_for_what_is_said_next_but_not_that_of_the_last_one() {
         let mut agent = Agent::new(AgentConfig {
-            host: 0,
+            host: HostNumber(0),
             data_address: String::new(),
             incarnation: 1,
             spool_identity: 1,

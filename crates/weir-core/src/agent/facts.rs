@@ -1,6 +1,6 @@
 //! What goes into and comes out of an agent, besides messages.
 
-use crate::ids::{FlowNumber, coflow_in_journal};
+use crate::ids::{FlowNumber, HostNumber, coflow_in_journal};
 use serde::{Deserialize, Serialize};
 use weir_model::{CoflowId, Rate, Span};
 use weir_proto::data::Identity;
@@ -11,7 +11,7 @@ use weir_proto::{limits, v1};
 #[derive(Clone, Debug, Default)]
 pub struct AgentConfig {
     /// The number of this host.
-    pub host: u32,
+    pub host: HostNumber,
     /// And its name; empty if it is called by its number.
     pub name: String,
     /// Its rack; empty if nobody said one.

@@ -1,6 +1,6 @@
 //! A flow that an agent serves, and what its plan says.
 
-use crate::ids::FlowNumber;
+use crate::ids::{FlowNumber, HostNumber};
 use weir_model::{CoflowId, Rate, Time};
 use weir_proto::v1;
 
@@ -9,7 +9,7 @@ use weir_proto::v1;
 pub(super) struct Flow {
     pub(super) coflow: CoflowId,
     pub(super) block: String,
-    pub(super) destination: u32,
+    pub(super) destination: HostNumber,
     pub(super) group: u32,
     pub(super) size: u64,
     pub(super) sent: u64,
@@ -37,7 +37,7 @@ impl Flow {
             flow: id.0,
             coflow: self.coflow.0,
             block: self.block.clone(),
-            destination: self.destination,
+            destination: self.destination.0,
             size,
             offset: self.sent,
             group: self.group,

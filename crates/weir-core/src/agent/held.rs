@@ -301,12 +301,13 @@ mod tests {
     use super::super::facts::FileStamp;
     use super::super::{AgentConfig, FactCursor};
     use super::*;
+    use crate::ids::HostNumber;
     use weir_model::Span;
     use weir_proto::data::Identity;
 
     fn agent() -> Agent {
         Agent::new(AgentConfig {
-            host: 0,
+            host: HostNumber(0),
             data_address: String::new(),
             incarnation: 1,
             spool_identity: 1,

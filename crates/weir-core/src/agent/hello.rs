@@ -49,7 +49,7 @@ impl Agent {
         let ended: Vec<_> = self.ended.ranges().collect();
         let hello = v1::Hello {
             version: 1,
-            host: self.config.host,
+            host: self.config.host.0,
             data_address: self.config.data_address.clone(),
             incarnation: self.config.incarnation,
             spool_identity: self.config.spool_identity,

@@ -5,7 +5,7 @@
 //! after it passed the interface.
 
 use super::state::Agent;
-use crate::ids::FlowNumber;
+use crate::ids::{FlowNumber, HostNumber};
 use std::collections::BTreeMap;
 use weir_model::{Span, Time};
 use weir_proto::v1;
@@ -26,9 +26,9 @@ pub struct InterfaceBytes {
 pub(super) struct Meter {
     last: Option<(Time, InterfaceBytes)>,
     /// By destination, payload bytes handed to sockets since the last look,
-    handed: BTreeMap<u32, u64>,
+    handed: BTreeMap<HostNumber, u64>,
     /// and those that were not acknowledged at the last look.
-    under_way: BTreeMap<u32, u64>,
+    under_way: BTreeMap<HostNumber, u64>,
 }
 
 impl Agent {
@@ -52,7 +52,7 @@ impl Agent {
         bytes: InterfaceBytes,
         unacknowledged: &BTreeMap<FlowNumber, u64>,
     ) {
-        let mut under_way: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut under_way: BTreeMap<HostNumber, u64> = BTreeMap::new();
         for (flow, bytes) in unacknowledged {
             if let Some(flow) = self.flows.get(flow) {
                 let sum = under_way.entry(flow.destination).or_default();
@@ -76,12 +76,12 @@ impl Agent {
             interval_ns: now.since(at).nanos(),
             sent: bytes.sent.saturating_sub(before.sent),
             received: bytes.received.saturating_sub(before.received),
-            own: own.into_iter().map(|(host, bytes)| v1::HostBytes { host, bytes }).collect(),
+            own: own.into_iter().map(|(host, bytes)| v1::HostBytes { host: host.0, bytes }).collect(),
         }));
     }
 
     /// `bytes` payload bytes were handed to a socket.
-    pub(super) fn meter_handed(&mut self, destination: u32, bytes: u64) {
+    pub(super) fn meter_handed(&mut self, destination: HostNumber, bytes: u64) {
         if self.config.measures_interface && bytes > 0 {
             let sum = self.meter.handed.entry(destination).or_default();
             *sum = sum.saturating_add(bytes);

@@ -27,7 +27,7 @@ use super::flow::Flow;
 use super::offer::{Judge, LOOK_INTERVAL, Offer};
 use super::pacer::Pacing;
 use super::state::{Agent, Treatment};
-use crate::ids::FlowNumber;
+use crate::ids::{FlowNumber, HostNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Bytes, CoflowId, Rate, Span, Time};
 use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
@@ -94,10 +94,10 @@ impl Sender {
     }
 
     /// What the receiver's link has for a flow, as last heard.
-    fn limit(&self, coflow: CoflowId, receiver: u32) -> f64 {
+    fn limit(&self, coflow: CoflowId, receiver: HostNumber) -> f64 {
         let limits = self.heard.get(&coflow).map_or(&[][..], |heard| &heard.limits);
-        let at = limits.partition_point(|limit| limit.host < receiver);
-        let limit = limits.get(at).filter(|limit| limit.host == receiver).map(|limit| limit.bytes_per_s);
+        let at = limits.partition_point(|limit| limit.host < receiver.0);
+        let limit = limits.get(at).filter(|limit| limit.host == receiver.0).map(|limit| limit.bytes_per_s);
         limit.filter(|limit| *limit >= 0.0).unwrap_or(f64::INFINITY)
     }
 }
@@ -290,10 +290,10 @@ mod tests {
         let limits = [7, 2, 9, 4].map(limit).to_vec();
         let coflows = vec![v1::CoflowQueue { coflow: 1, limits, ..v1::CoflowQueue::default() }];
         sender.hear(v1::Queues { coflows, ..v1::Queues::default() });
-        let told = [2, 4, 7, 9].map(|host| sender.limit(CoflowId(1), host));
+        let told = [2, 4, 7, 9].map(|host| sender.limit(CoflowId(1), HostNumber(host)));
         assert_eq!(told, [20.0, 40.0, 70.0, 90.0]);
         assert_eq!(
-            (sender.limit(CoflowId(1), 5), sender.limit(CoflowId(2), 4)),
+            (sender.limit(CoflowId(1), HostNumber(5)), sender.limit(CoflowId(2), HostNumber(4))),
             (f64::INFINITY, f64::INFINITY)
         );
     }

@@ -11,7 +11,7 @@ use super::offer::Offer;
 use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
 use crate::id_set::IdSet;
-use crate::ids::FlowNumber;
+use crate::ids::{FlowNumber, HostNumber};
 use crate::marks::receiver_mark;
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
@@ -78,7 +78,7 @@ pub(super) struct Wanted<'r> {
     pub(super) coflow: CoflowId,
     pub(super) block: &'r str,
     /// Its host and its group.
-    pub(super) receiver: (u32, u32),
+    pub(super) receiver: (HostNumber, u32),
     pub(super) size: u64,
     pub(super) offset: u64,
 }
@@ -169,7 +169,7 @@ impl Agent {
             ended: IdSet::default(),
             flows: BTreeMap::new(),
             waiting: BTreeSet::new(),
-            pacer: Pacer::new(config.host.into()),
+            pacer: Pacer::new(config.host.0.into()),
             config,
             next_flow: FlowNumber(1),
             session: false,
@@ -267,7 +267,7 @@ impl Agent {
         let wanted = Wanted {
             coflow,
             block: &request.block,
-            receiver: (request.destination, request.group),
+            receiver: (HostNumber(request.destination), request.group),
             size: block.size,
             offset,
         };

@@ -5,6 +5,7 @@
 
 use super::facts::{Gathered, JournalEntry, OpenedGather, StoreEntry, StoreError};
 use super::state::{Agent, Wanted};
+use crate::ids::HostNumber;
 use weir_model::{CoflowId, Time};
 use weir_proto::data::Status;
 use weir_proto::gather::{GatherRequest, Token};
@@ -121,7 +122,7 @@ impl Agent {
         let wanted = Wanted {
             coflow,
             block: &block,
-            receiver: (request.destination, request.group),
+            receiver: (HostNumber(request.destination), request.group),
             size: found.size,
             offset: request.offset,
         };

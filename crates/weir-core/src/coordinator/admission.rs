@@ -36,6 +36,7 @@
 use super::callers::Callers;
 use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator, FlowKey};
+use crate::ids::HostNumber;
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::{CoflowId, Span, Time};
 use weir_policy::Slot;
@@ -210,7 +211,7 @@ impl Coordinator {
             coflow.verdict = Verdict::Refused(reason);
         }
         let stops = !coflow.stopped().is_empty();
-        let hosts: Vec<u32> = coflow.live.keys().copied().collect();
+        let hosts: Vec<HostNumber> = coflow.live.keys().copied().collect();
         self.count(if was_admitted { "admitted_coflows_given_up" } else { "coflows_refused" });
         for host in hosts.into_iter().filter(|_| !stops) {
             self.tell_bypassed(host, id);

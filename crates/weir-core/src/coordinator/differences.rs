@@ -32,6 +32,7 @@
 //! * What is not sent keeps its old value here too, so that small changes cannot add up unsent.
 
 use super::state::{CoflowEntry, Coordinator, FlowKey, SessionId, agent_flow, host_of};
+use crate::ids::HostNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{CoflowId, Time};
 use weir_policy::{FlowRef, Slot};
@@ -123,13 +124,13 @@ impl Places {
 /// Messages in the making, by host.
 #[derive(Default)]
 struct Outgoing {
-    plans: BTreeMap<u32, v1::Plan>,
+    plans: BTreeMap<HostNumber, v1::Plan>,
     /// Coflows that single hosts were told of.
-    anew: BTreeSet<(CoflowId, u32)>,
+    anew: BTreeSet<(CoflowId, HostNumber)>,
 }
 
 impl Outgoing {
-    fn drain(&mut self, host: u32, coflow: CoflowId, drain: f64, whole: bool) {
+    fn drain(&mut self, host: HostNumber, coflow: CoflowId, drain: f64, whole: bool) {
         let rate = v1::CoflowRate { coflow: coflow.0, drain_per_s: drain, whole };
         self.plans.entry(host).or_default().coflows.push(rate);
     }

@@ -1,6 +1,7 @@
 //! Coflows and blocks: registration, location, the end of a coflow.
 
 use super::state::{CoflowEntry, Coordinator, SessionId};
+use crate::ids::HostNumber;
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ pub(super) type Blocks = BTreeMap<Box<str>, Vec<Held>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) session: SessionId,
-    pub(super) host: u32,
+    pub(super) host: HostNumber,
     pub(super) size: u64,
     pub(super) identity: Identity,
 }
@@ -181,7 +182,7 @@ impl Coordinator {
         let hidden = holders.len().saturating_sub(limits::MAX_HOLDERS_LISTED);
         holders.truncate(limits::MAX_HOLDERS_LISTED);
         let listed = holders.into_iter().map(|(held, agent)| v1::Holder {
-            host: held.host,
+            host: held.host.0,
             data_address: agent.data_address.clone(),
             size: held.size,
             identity: held.identity.to_wire(),
@@ -197,7 +198,7 @@ impl Coordinator {
 
     /// Where a block is; answered through [`Coordinator::poll_output`] now or when it is put.
     pub fn handle_locate(&mut self, now: Time, token: u64, request: v1::LocateRequest) {
-        let key = (CoflowId(request.coflow), request.block);
+        let (key, host) = ((CoflowId(request.coflow), request.block), HostNumber(request.host));
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
         let full = self.waiting.len() >= limits::MAX_WAITING_LOCATES;
         if full {
@@ -207,9 +208,9 @@ impl Coordinator {
         // An id that was never given never gets blocks: whoever waited for one would wait in vain.
         let known = stopped || self.is_held(&key) || self.has_ended(key.0) || self.was_never_given(key.0);
         if known || full || wait == Span::ZERO {
-            self.answer(now, &key, [(token, request.host)]);
+            self.answer(now, &key, [(token, host)]);
         } else {
-            self.waiting.add(key, token, now + wait, request.host);
+            self.waiting.add(key, token, now + wait, host);
         }
     }
 
@@ -250,7 +251,12 @@ impl Coordinator {
     }
 
     /// Answers calls, by token and host of the receiver, for a block.
-    fn answer(&mut self, now: Time, key: &(CoflowId, String), calls: impl IntoIterator<Item = (u64, u32)>) {
+    fn answer(
+        &mut self,
+        now: Time,
+        key: &(CoflowId, String),
+        calls: impl IntoIterator<Item = (u64, HostNumber)>,
+    ) {
         self.advance(now);
         let ended = self.has_ended(key.0) || self.was_never_given(key.0);
         let refused = self.coflows.get(&key.0).map(CoflowEntry::stopped).unwrap_or_default();

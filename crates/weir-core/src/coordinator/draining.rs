@@ -6,6 +6,7 @@
 use super::callers::Callers;
 use super::network::label;
 use super::state::{Coordinator, SessionId};
+use crate::ids::HostNumber;
 use std::collections::VecDeque;
 use weir_model::{Span, Time};
 use weir_proto::v1::coordinator_message::Kind;
@@ -48,9 +49,10 @@ impl Coordinator {
     /// Has a host take no more blocks, or takes that back; answered through [`Coordinator::poll_output`].
     pub fn handle_drain(&mut self, now: Time, token: u64, request: &v1::DrainRequest) {
         let v1::DrainRequest { host, host_name, undo } = request;
-        let number = if host_name.is_empty() { Some(*host) } else { self.network.number_of(host_name) };
+        let host = HostNumber(*host);
+        let number = if host_name.is_empty() { Some(host) } else { self.network.number_of(host_name) };
         let Some(&session) = number.and_then(|number| self.hosts.get(&number)) else {
-            let host = label(*host, host_name);
+            let host = label(host, host_name);
             return self.drains.refuse(token, format!("host {host} has no agent at this coordinator"));
         };
         if self.drains.waiting.len() >= limits::MAX_WAITING_OFFERS {

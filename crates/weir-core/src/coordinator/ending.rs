@@ -6,6 +6,7 @@
 //! them a quarter of a second at most.
 
 use super::state::{Coordinator, SessionId, host_of};
+use crate::ids::HostNumber;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use weir_model::{CoflowId, Span, Time};
@@ -37,7 +38,7 @@ struct Ending {
     tokens: Vec<u64>,
     until: Time,
     /// Hosts that have not settled yet.
-    awaited: BTreeSet<u32>,
+    awaited: BTreeSet<HostNumber>,
 }
 
 impl Endings {
@@ -61,7 +62,7 @@ impl Coordinator {
             return;
         }
         let knowing = self.coflows.get(&id).map(|coflow| coflow.knowing.clone()).unwrap_or_default();
-        let sessions: BTreeMap<u32, SessionId> =
+        let sessions: BTreeMap<HostNumber, SessionId> =
             knowing.into_iter().filter_map(|host| Some((host, *self.hosts.get(&host)?))).collect();
         let awaited = sessions.keys().copied().collect();
         for session in sessions.into_values() {
@@ -88,7 +89,7 @@ impl Coordinator {
     }
 
     /// A host's agent is gone: nobody waits for what it would say.
-    pub(super) fn nobody_settles_at(&mut self, now: Time, host: u32) {
+    pub(super) fn nobody_settles_at(&mut self, now: Time, host: HostNumber) {
         for ending in self.endings.by_coflow.values_mut() {
             ending.awaited.remove(&host);
         }

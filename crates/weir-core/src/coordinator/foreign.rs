@@ -28,6 +28,7 @@
 //! Varys, section 4.2, Rem(.): the bandwidth that is left on a port. How it is measured is not in the paper.
 
 use super::state::{Coordinator, SessionId};
+use crate::ids::HostNumber;
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{LinkId, Rate, Span, Time};
 use weir_proto::v1;
@@ -83,7 +84,7 @@ pub(super) struct HostTraffic {
     down: Direction,
 }
 
-pub(super) type Traffic = BTreeMap<u32, HostTraffic>;
+pub(super) type Traffic = BTreeMap<HostNumber, HostTraffic>;
 
 impl Coordinator {
     /// What passed an agent's interface.
@@ -91,9 +92,9 @@ impl Coordinator {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
         let wire = self.config.wire;
         let interval = Span::from_nanos(report.interval_ns);
-        let known = |own: &&v1::HostBytes| self.network.place(own.host).is_some();
+        let known = |own: &&v1::HostBytes| self.network.place(HostNumber(own.host)).is_some();
         for own in report.own.iter().filter(known) {
-            let down = &mut self.traffic.entry(own.host).or_default().down;
+            let down = &mut self.traffic.entry(HostNumber(own.host)).or_default().down;
             down.own = down.own.saturating_add(own.bytes);
         }
         let own = report.own.iter().fold(0, |sum: u64, own| sum.saturating_add(own.bytes));
@@ -110,12 +111,12 @@ impl Coordinator {
     }
 
     /// Foreign bytes per second on a host's uplink and downlink, headers included.
-    pub(super) fn foreign(&self, host: u32) -> (f64, f64) {
+    pub(super) fn foreign(&self, host: HostNumber) -> (f64, f64) {
         self.traffic.get(&host).map_or((0.0, 0.0), |traffic| (traffic.up.foreign(), traffic.down.foreign()))
     }
 
     /// Nobody measures a host's links any more: they count as free.
-    pub(super) fn forget_traffic(&mut self, now: Time, host: u32) {
+    pub(super) fn forget_traffic(&mut self, now: Time, host: HostNumber) {
         if self.traffic.remove(&host).is_some() {
             self.leave(now, self.network.uplink(host), 0.0);
             self.leave(now, self.network.downlink(host), 0.0);

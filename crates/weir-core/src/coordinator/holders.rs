@@ -29,6 +29,7 @@
 
 use super::directory::Held;
 use super::state::{Coordinator, SessionId};
+use crate::ids::HostNumber;
 use std::collections::BTreeMap;
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::{limits, v1};
@@ -41,11 +42,11 @@ const PROMISE_LIMIT: Span = Span::from_millis(1000);
 pub(super) struct Promises(BTreeMap<Promised, Promise>);
 
 /// Receiver, coflow, block.
-type Promised = (u32, CoflowId, String);
+type Promised = (HostNumber, CoflowId, String);
 
 #[derive(Debug)]
 struct Promise {
-    holder: u32,
+    holder: HostNumber,
     bytes: u64,
     until: Time,
 }
@@ -55,21 +56,21 @@ impl Promises {
         self.0.retain(|_, promise| promise.until > now);
     }
 
-    fn make(&mut self, promised: Promised, holder: u32, bytes: u64, now: Time) {
+    fn make(&mut self, promised: Promised, holder: HostNumber, bytes: u64, now: Time) {
         if self.0.len() < limits::MAX_PROMISED_BLOCKS {
             self.0.insert(promised, Promise { holder, bytes, until: now + PROMISE_LIMIT });
         }
     }
 
     /// The receiver asked for the block, wherever.
-    pub(super) fn keep(&mut self, receiver: u32, coflow: CoflowId, block: &str) {
+    pub(super) fn keep(&mut self, receiver: HostNumber, coflow: CoflowId, block: &str) {
         if !self.0.is_empty() {
             self.0.remove(&(receiver, coflow, block.to_owned()));
         }
     }
 
     /// Bytes that a holder will be asked for by others than this receiver for this block.
-    fn owed_by(&self, holder: u32, except: &Promised) -> u64 {
+    fn owed_by(&self, holder: HostNumber, except: &Promised) -> u64 {
         let of_holder = self.0.iter().filter(|(key, promise)| promise.holder == holder && *key != except);
         of_holder.map(|(_, promise)| promise.bytes).sum()
     }
@@ -81,30 +82,27 @@ impl Coordinator {
         &mut self,
         now: Time,
         key: &(CoflowId, String),
-        receiver: u32,
+        receiver: HostNumber,
     ) -> Vec<v1::Holder> {
         let blocks = self.directory.get(&key.0);
         let known = blocks.and_then(|blocks| blocks.get(key.1.as_str())).into_iter().flatten();
-        let mut holders: Vec<(SessionId, v1::Holder)> = known
-            .filter_map(|&Held { session, host, size, identity }| {
-                let data_address = self.agents.get(&session)?.data_address.clone();
-                Some((
-                    session,
-                    v1::Holder {
-                        host,
-                        data_address,
-                        size,
-                        identity: identity.to_wire(),
-                        ..v1::Holder::default()
-                    },
-                ))
+        let mut holders: Vec<(Held, v1::Holder)> = known
+            .filter_map(|&held| {
+                let holder = v1::Holder {
+                    host: held.host.0,
+                    data_address: self.agents.get(&held.session)?.data_address.clone(),
+                    size: held.size,
+                    identity: held.identity.to_wire(),
+                    ..v1::Holder::default()
+                };
+                Some((held, holder))
             })
             .collect();
         if holders.len() > 1 {
             self.promises.expire(now);
             let promised = (receiver, key.0, key.1.clone());
-            holders.sort_by_cached_key(|(session, holder)| self.rank(*session, holder.host, &promised));
-            let best = &holders[0].1;
+            holders.sort_by_cached_key(|(held, _)| self.rank(held.session, held.host, &promised));
+            let best = holders[0].0;
             if best.host != receiver {
                 self.promises.make(promised, best.host, best.size, now);
             }
@@ -113,7 +111,12 @@ impl Coordinator {
     }
 
     /// The smaller, the sooner a block of this holder would be at the receiver.
-    fn rank(&self, session: SessionId, holder: u32, promised: &Promised) -> (bool, bool, Span, u64, u32) {
+    fn rank(
+        &self,
+        session: SessionId,
+        holder: HostNumber,
+        promised: &Promised,
+    ) -> (bool, bool, Span, u64, HostNumber) {
         let receiver = promised.0;
         let (mut owed, mut between) = (self.promises.owed_by(holder, promised) as f64, 0.0);
         for flow in self.agents.get(&session).into_iter().flat_map(|agent| &agent.flows) {

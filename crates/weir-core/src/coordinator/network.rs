@@ -11,6 +11,7 @@
 use super::known::{Joining, KnownRack, Said, Where, wrong_label};
 use super::refused::{ForgetError, HelloError};
 use super::state::{Coordinator, SessionId};
+use crate::ids::HostNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Fabric, FabricError, HostId, LinkId, Path, Rate, Span, Time};
 use weir_proto::{limits, v1};
@@ -29,7 +30,7 @@ const SEARCH_INTERVAL: Span = Span::from_millis(1_000);
 /// A host of the network.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Member {
-    number: u32,
+    number: HostNumber,
     /// As its agent said; empty if that said none, or never came.
     name: String,
     /// Whether its agent ever came, or it was given.
@@ -58,7 +59,7 @@ pub(super) struct Network {
     left: Fabric,
     /// By place; places beyond it are not used yet.
     members: Vec<Member>,
-    places: BTreeMap<u32, HostId>,
+    places: BTreeMap<HostNumber, HostId>,
     /// Places whose hosts were forgotten.
     free: Vec<HostId>,
     expected: usize,
@@ -74,12 +75,12 @@ pub(super) struct Network {
 impl Network {
     /// The hosts of a fabric, numbered in a row, and those that may join.
     pub(super) fn new(fabric: &Fabric, joining: Option<&Joining>) -> Network {
-        let member = |number: u32| Member { number, is_known: true, ..Member::default() };
+        let member = |number: HostNumber| Member { number, is_known: true, ..Member::default() };
         let mut network = Network {
             whole: fabric.clone(),
             left: fabric.clone(),
-            members: (0..fabric.hosts()).map(member).collect(),
-            places: (0..fabric.hosts()).map(|number| (number, HostId(number))).collect(),
+            members: (0..fabric.hosts()).map(HostNumber).map(member).collect(),
+            places: (0..fabric.hosts()).map(|host| (HostNumber(host), HostId(host))).collect(),
             free: Vec::new(),
             expected: 0,
             racks: BTreeMap::new(),
@@ -159,7 +160,7 @@ impl Network {
     }
 
     /// The rack and the site that a host is planned in, by name; empty where it is in none.
-    pub(super) fn place_names(&self, host: u32) -> [String; 2] {
+    pub(super) fn place_names(&self, host: HostNumber) -> [String; 2] {
         let Some(place) = self.place(host) else { return Default::default() };
         let rack = self.whole.rack_of(place).map(|rack| name_of(&self.racks, rack));
         let site = self.whole.site_of(place).map(|site| name_of(&self.sites, site));
@@ -167,7 +168,7 @@ impl Network {
     }
 
     /// What a host's agent says that it is like.
-    pub(super) fn labels(&self, host: u32) -> &[String] {
+    pub(super) fn labels(&self, host: HostNumber) -> &[String] {
         self.place(host).map_or(&[], |place| &self.members[place.index()].said.labels)
     }
 
@@ -182,26 +183,26 @@ impl Network {
     }
 
     /// Where a host is in the fabric; `None` if its number is not known.
-    pub(super) fn place(&self, host: u32) -> Option<HostId> {
+    pub(super) fn place(&self, host: HostNumber) -> Option<HostId> {
         self.places.get(&host).copied()
     }
 
     /// The name that a host's agent said; its number if it said none.
-    pub(super) fn name(&self, host: u32) -> String {
+    pub(super) fn name(&self, host: HostNumber) -> String {
         let name = self.place(host).map_or("", |place| &self.members[place.index()].name);
         if name.is_empty() { host.to_string() } else { name.to_owned() }
     }
 
     /// The agent of a host has no session from now on.
-    pub(super) fn note_away(&mut self, now: Time, host: u32) {
+    pub(super) fn note_away(&mut self, now: Time, host: HostNumber) {
         if let Some(place) = self.place(host) {
             self.members[place.index()].away = Some(now);
         }
     }
 
     /// Hosts that had an agent, and when that went.
-    pub(super) fn away(&self) -> impl Iterator<Item = (u32, Time)> + '_ {
-        let of = |(&number, place): (&u32, &HostId)| Some((number, self.members[place.index()].away?));
+    pub(super) fn away(&self) -> impl Iterator<Item = (HostNumber, Time)> + '_ {
+        let of = |(&number, place): (&HostNumber, &HostId)| Some((number, self.members[place.index()].away?));
         self.places.iter().filter_map(of)
     }
 
@@ -209,7 +210,8 @@ impl Network {
     pub(super) fn link_name(&self, link: LinkId) -> String {
         use weir_model::LinkKind;
         let kind = self.whole.links()[link.index()].kind;
-        let number = |place: HostId| self.members.get(place.index()).map_or(0, |member| member.number);
+        let number =
+            |place: HostId| self.members.get(place.index()).map_or(HostNumber(0), |member| member.number);
         match kind {
             LinkKind::Uplink(place) => format!("host {} up", self.name(number(place))),
             LinkKind::Downlink(place) => format!("host {} down", self.name(number(place))),
@@ -221,11 +223,11 @@ impl Network {
         }
     }
 
-    pub(super) fn uplink(&self, host: u32) -> Option<LinkId> {
+    pub(super) fn uplink(&self, host: HostNumber) -> Option<LinkId> {
         self.whole.uplink(self.place(host)?)
     }
 
-    pub(super) fn downlink(&self, host: u32) -> Option<LinkId> {
+    pub(super) fn downlink(&self, host: HostNumber) -> Option<LinkId> {
         self.whole.downlink(self.place(host)?)
     }
 
@@ -234,7 +236,7 @@ impl Network {
         link.map_or(0.0, |link| self.whole.capacity(link).bytes_per_sec())
     }
 
-    pub(super) fn path(&self, source: u32, destination: u32) -> Option<Path> {
+    pub(super) fn path(&self, source: HostNumber, destination: HostNumber) -> Option<Path> {
         self.whole.path(self.place(source)?, self.place(destination)?)
     }
 
@@ -244,7 +246,7 @@ impl Network {
     }
 
     /// The number under which a host of that name is known.
-    pub(super) fn number_of(&self, name: &str) -> Option<u32> {
+    pub(super) fn number_of(&self, name: &str) -> Option<HostNumber> {
         let named = |member: &&Member| member.name == name && self.places.contains_key(&member.number);
         self.members.iter().find(named).map(|member| member.number)
     }
@@ -290,12 +292,12 @@ impl Network {
     }
 
     /// Forgets hosts that nobody uses, or those alone whose agents never came.
-    fn forget_unused(&mut self, used: &BTreeSet<u32>, expected_alone: bool) {
-        let may_go = |(number, place): (&u32, &HostId)| {
+    fn forget_unused(&mut self, used: &BTreeSet<HostNumber>, expected_alone: bool) {
+        let may_go = |(number, place): (&HostNumber, &HostId)| {
             let stays = used.contains(number) || (expected_alone && self.members[place.index()].is_known);
             (!stays).then_some(*number)
         };
-        let unused: Vec<u32> = self.places.iter().filter_map(may_go).collect();
+        let unused: Vec<HostNumber> = self.places.iter().filter_map(may_go).collect();
         for number in unused {
             let Some(place) = self.places.remove(&number) else { continue };
             self.expected = self.expected.saturating_sub(usize::from(!self.members[place.index()].is_known));
@@ -309,7 +311,7 @@ impl Coordinator {
     /// Whether a host whose agent comes may be of the network, and with which links. Refuses a number or a name that is
     /// another host's.
     pub(super) fn may_join(&self, hello: &v1::Hello) -> Result<Option<Planned>, HelloError> {
-        let (host, name) = (hello.host, hello.name.as_str());
+        let (host, name) = (HostNumber(hello.host), hello.name.as_str());
         if name.len() > limits::MAX_HOST_NAME_BYTES || name.chars().any(char::is_control) {
             return Err(HelloError::Name(name.chars().filter(|c| !c.is_control()).take(64).collect()));
         }
@@ -335,13 +337,13 @@ impl Coordinator {
         if joining.is_closed && !joining.hosts.contains_key(&label(host, name)) && here.is_none() {
             return Err(HelloError::Unknown(label(host, name)));
         }
-        if host >= limits::MAX_HOST_NUMBER {
+        if host.0 >= limits::MAX_HOST_NUMBER {
             return Err(HelloError::Number(host));
         }
         let planned = self.network.planned_of(&label(host, name), &Said::of(hello));
         let planned = planned.or_else(|| self.network.planned_before(here?));
         let planned = planned.ok_or_else(|| HelloError::LinkRate(label(host, name)))?;
-        let is_here = |number: &u32| self.hosts.contains_key(number);
+        let is_here = |number: &HostNumber| self.hosts.contains_key(number);
         if let Some(place) = self.network.place(host) {
             let other = &self.network.members[place.index()];
             if other.is_known && other.name != name && is_here(&host) {
@@ -360,7 +362,7 @@ impl Coordinator {
 
     /// Gives a host that may join its place, name and links.
     pub(super) fn join(&mut self, now: Time, hello: &v1::Hello, planned: Planned) -> Result<(), HelloError> {
-        let (host, name) = (hello.host, hello.name.as_str());
+        let (host, name) = (HostNumber(hello.host), hello.name.as_str());
         let before = self.network.number_of(name).filter(|&number| !name.is_empty() && number != host);
         let place = self.place_for(now, host).ok_or(HelloError::TooManyHosts)?;
         if let Some(before) = before.and_then(|number| self.network.place(number)) {
@@ -391,9 +393,9 @@ impl Coordinator {
     /// # Errors
     /// There is no such host, or its agent is there.
     pub fn handle_forget(&mut self, request: &v1::ForgetRequest) -> Result<String, ForgetError> {
-        let v1::ForgetRequest { host, host_name } = request;
-        let number = if host_name.is_empty() { Some(*host) } else { self.network.number_of(host_name) };
-        let unknown = || ForgetError::Unknown(label(*host, host_name));
+        let (host, host_name) = (HostNumber(request.host), &request.host_name);
+        let number = if host_name.is_empty() { Some(host) } else { self.network.number_of(host_name) };
+        let unknown = || ForgetError::Unknown(label(host, host_name));
         let number = number.ok_or_else(unknown)?;
         let place = self.network.place(number).ok_or_else(unknown)?;
         let name = self.network.name(number);
@@ -462,11 +464,11 @@ impl Coordinator {
 
     /// Whether flows to a host can be planned: its place is known, or made for an agent that is not back yet, or that is yet
     /// to come. Until that says more, the host has links as fast as the sender's or as the default says.
-    pub(super) fn expect(&mut self, now: Time, sender: u32, host: u32) -> bool {
+    pub(super) fn expect(&mut self, now: Time, sender: HostNumber, host: HostNumber) -> bool {
         if self.network.place(host).is_some() {
             return true;
         }
-        let is_open = self.network.joining.is_some() && host < limits::MAX_HOST_NUMBER;
+        let is_open = self.network.joining.is_some() && host.0 < limits::MAX_HOST_NUMBER;
         if is_open && self.network.expected >= MAX_EXPECTED {
             self.forget_unused(now, true);
         }
@@ -489,12 +491,12 @@ impl Coordinator {
         }
         self.network.searched = Some(now);
         let ends = self.flows.values().flat_map(|flow| [flow.host, flow.destination]);
-        let used: BTreeSet<u32> = ends.chain(self.hosts.keys().copied()).collect();
+        let used: BTreeSet<HostNumber> = ends.chain(self.hosts.keys().copied()).collect();
         self.network.forget_unused(&used, expected_alone);
     }
 
     /// The place of a host, made if it has none; `None` if there are too many. Coflows go on where the network grows for it.
-    fn place_for(&mut self, now: Time, host: u32) -> Option<HostId> {
+    fn place_for(&mut self, now: Time, host: HostNumber) -> Option<HostId> {
         if let Some(place) = self.network.place(host) {
             return Some(place);
         }
@@ -519,6 +521,6 @@ fn name_of(named: &BTreeMap<String, u32>, number: u32) -> String {
 }
 
 /// What a host is called in messages.
-pub(super) fn label(host: u32, name: &str) -> String {
+pub(super) fn label(host: HostNumber, name: &str) -> String {
     if name.is_empty() { host.to_string() } else { name.to_owned() }
 }

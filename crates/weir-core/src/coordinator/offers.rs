@@ -5,6 +5,7 @@
 use super::callers::Callers;
 use super::network::label;
 use super::state::{Coordinator, SessionId};
+use crate::ids::HostNumber;
 use std::collections::VecDeque;
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::v1::coordinator_message::Kind;
@@ -36,7 +37,7 @@ pub enum OfferError {
 /// Questions that wait for their agents, and answers.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
-    waiting: Callers<SessionId, u32>,
+    waiting: Callers<SessionId, HostNumber>,
     answers: VecDeque<Offered>,
 }
 
@@ -58,6 +59,7 @@ impl Coordinator {
     /// Asks the agent of a host to put one of its files as a block; answered through [`Coordinator::poll_output`].
     pub fn handle_offer(&mut self, now: Time, token: u64, request: v1::OfferRequest) {
         let v1::OfferRequest { coflow, block, host, path, identity, host_name } = request;
+        let host = HostNumber(host);
         let called = label(host, &host_name);
         let host = if host_name.is_empty() { Some(host) } else { self.network.number_of(&host_name) };
         if self.has_ended(CoflowId(coflow)) || self.was_never_given(CoflowId(coflow)) {

@@ -12,6 +12,7 @@
 
 use super::state::{CoflowEntry, Coordinator, SessionId};
 use crate::id_set::IdSet;
+use crate::ids::HostNumber;
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::collections::{BTreeSet, VecDeque};
@@ -69,14 +70,14 @@ impl EndedLog {
 
 impl Coordinator {
     /// A host is to have the note of a coflow from now on.
-    pub(super) fn takes_part(&mut self, host: u32, id: CoflowId) {
+    pub(super) fn takes_part(&mut self, host: HostNumber, id: CoflowId) {
         if self.note_knowing(host, id) {
             self.tell_host(host, id);
         }
     }
 
     /// A host hears what a later coordinator would need to know of a coflow. Of an adopted one nothing is known.
-    pub(super) fn tell_host(&mut self, host: u32, id: CoflowId) {
+    pub(super) fn tell_host(&mut self, host: HostNumber, id: CoflowId) {
         if self.coflows.get(&id).is_none_or(|coflow| coflow.adopted) {
             return;
         }
@@ -125,7 +126,7 @@ impl Coordinator {
     }
 
     /// A host's agent leaves a coflow to TCP.
-    pub(super) fn tell_bypassed(&mut self, host: u32, id: CoflowId) {
+    pub(super) fn tell_bypassed(&mut self, host: HostNumber, id: CoflowId) {
         if let Some(&session) = self.hosts.get(&host)
             && let Some(agent) = self.agents.get_mut(&session)
             && agent.bypassed.insert(id)

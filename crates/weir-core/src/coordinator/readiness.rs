@@ -41,6 +41,7 @@
 //! Varys, section 5.1 plans once all `numFlows` gets are there, however long that takes; the limit is ours.
 
 use super::state::{Coordinator, FlowKey};
+use crate::ids::HostNumber;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, CoflowId, CoflowSpec, FlowSpec, LinkId, Span, Time};
 use weir_policy::Slot;
@@ -136,7 +137,7 @@ impl Coordinator {
     }
 
     /// Bytes of one host's coflow below which its agent need not ask: the bound at the host's own link.
-    pub(super) fn bypass_bytes(&self, host: u32) -> u64 {
+    pub(super) fn bypass_bytes(&self, host: HostNumber) -> u64 {
         let uplink = self.network.uplink(host);
         let rate = uplink.map_or(0.0, |link| self.network.whole().capacity(link).bytes_per_sec());
         (self.bypass().as_secs() * rate) as u64
@@ -247,7 +248,7 @@ impl Coordinator {
     }
 
     /// Counts what a host served of a coflow before this process knew it.
-    pub(super) fn note_served(&mut self, host: u32, id: CoflowId, bytes: u64) {
+    pub(super) fn note_served(&mut self, host: HostNumber, id: CoflowId, bytes: u64) {
         let link = self.network.uplink(host);
         if let (Some(link), Some(coflow)) = (link, self.coflows.get_mut(&id)) {
             coflow.demand.add(&[link], bytes);

@@ -1,5 +1,6 @@
 //! Why an agent's session is refused, in words for whoever runs it.
 
+use crate::ids::HostNumber;
 use weir_proto::limits;
 
 /// Why a host was not forgotten.
@@ -28,13 +29,13 @@ pub enum HelloError {
     )]
     Host {
         /// What the agent said.
-        host: u32,
+        host: HostNumber,
         /// Hosts of the fabric.
         hosts: u32,
     },
     /// Its number is too large for one.
     #[error("the number of a host is less than {max}, not {0}", max = limits::MAX_HOST_NUMBER)]
-    Number(u32),
+    Number(HostNumber),
     /// Its name is too long, or has control characters.
     #[error(
         "the name of a host has at most {max} bytes and no control characters; {0:?} is refused",
@@ -62,7 +63,7 @@ pub enum HelloError {
     #[error("host {name} has number {number}, and so has host {other}")]
     NumberTaken {
         /// The number.
-        number: u32,
+        number: HostNumber,
         /// The host that came with it,
         name: String,
         /// and the one that has it.

@@ -36,7 +36,7 @@
 
 use super::changes::Tuning;
 use super::state::{Coordinator, SessionId, flow_key};
-use crate::ids::FlowNumber;
+use crate::ids::{FlowNumber, HostNumber};
 use std::collections::BTreeMap;
 use weir_model::{CoflowId, LinkId, Span, Time};
 use weir_policy::order::attained::QueueSettings;
@@ -153,7 +153,7 @@ impl Coordinator {
     }
 
     /// Counts what a host sent of a coflow; it is never less than what was said before.
-    pub(super) fn note_attained(&mut self, host: u32, id: CoflowId, bytes: u64) {
+    pub(super) fn note_attained(&mut self, host: HostNumber, id: CoflowId, bytes: u64) {
         if let Some(coflow) = self.coflows.get_mut(&id) {
             let known = coflow.attained.entry(host).or_default();
             *known = bytes.max(*known);
@@ -257,7 +257,7 @@ impl Coordinator {
     }
 
     /// Bytes per second that a host's uplink has for Weir; 0 outside the fabric.
-    pub(super) fn uplink_of(&self, host: u32) -> f64 {
+    pub(super) fn uplink_of(&self, host: HostNumber) -> f64 {
         let uplink = self.network.uplink(host);
         uplink.map_or(0.0, |link| self.network.left().capacity(link).bytes_per_sec())
     }
@@ -269,7 +269,7 @@ impl Coordinator {
         };
         let flows = agent.flows.iter().filter_map(|key| self.flows.get(key));
         // With what they have besides, of what other flows do not take.
-        let mut pairs: BTreeMap<(CoflowId, u32), f64> = BTreeMap::new();
+        let mut pairs: BTreeMap<(CoflowId, HostNumber), f64> = BTreeMap::new();
         for flow in flows {
             let Some(at) = flow.at else { continue };
             let gift = pairs.entry((flow.coflow, flow.destination)).or_default();
@@ -280,14 +280,14 @@ impl Coordinator {
             let Some(path) = self.network.path(agent.host, host) else { continue };
             let bytes_per_s = senders.limit(coflow, &path) + gift;
             if bytes_per_s.is_finite() {
-                limits.entry(coflow).or_default().push(v1::ReceiverLimit { host, bytes_per_s });
+                limits.entry(coflow).or_default().push(v1::ReceiverLimit { host: host.0, bytes_per_s });
             }
         }
         limits
     }
 
     /// Ends a flow of unknown size: what was sent of it is its size.
-    pub(super) fn note_size(&mut self, host: u32, closed: &v1::FlowClosed) {
+    pub(super) fn note_size(&mut self, host: HostNumber, closed: &v1::FlowClosed) {
         if self.senders.is_some()
             && let Some(flow) = self.flows.get_mut(&flow_key(host, FlowNumber(closed.flow)))
         {

@@ -21,7 +21,7 @@ use super::refused::HelloError;
 use super::state::{AgentEntry, CoflowEntry, Coordinator, SessionId};
 use super::{admission::Verdict, senders::Heard};
 use crate::id_set::IdSet;
-use crate::ids::FlowNumber;
+use crate::ids::{FlowNumber, HostNumber};
 use crate::planted::{Defect, is_planted};
 use std::collections::BTreeSet;
 use weir_model::{CoflowId, Span, Time};
@@ -56,7 +56,7 @@ pub(super) struct Arrival {
 
 /// What the host of a Hello is called.
 fn called(hello: &v1::Hello) -> String {
-    label(hello.host, &hello.name)
+    label(HostNumber(hello.host), &hello.name)
 }
 
 impl Coordinator {
@@ -84,9 +84,10 @@ impl Coordinator {
         if let Some(planned) = planned {
             self.join(now, &hello, planned)?;
         }
-        self.hosts.insert(hello.host, session);
+        let host = HostNumber(hello.host);
+        self.hosts.insert(host, session);
         let entry = AgentEntry {
-            host: hello.host,
+            host,
             data_address: hello.data_address,
             spool_identity: hello.spool_identity,
             incarnation: hello.incarnation,
@@ -124,8 +125,8 @@ impl Coordinator {
     /// Ends the session that an agent which is back had before; refuses one that is not the host's.
     fn make_room_for(&mut self, now: Time, hello: &v1::Hello) -> Result<(), HelloError> {
         let started = self.started(now);
-        let Some((&old, agent)) = self.hosts.get(&hello.host).and_then(|old| self.agents.get_key_value(old))
-        else {
+        let old = self.hosts.get(&HostNumber(hello.host));
+        let Some((&old, agent)) = old.and_then(|old| self.agents.get_key_value(old)) else {
             // Nobody else is here; but one may be on its way.
             let awaited = hello.refused && now < started + REFUSED_WAIT;
             return if awaited { Err(HelloError::Awaited { host: called(hello) }) } else { Ok(()) };
@@ -319,7 +320,7 @@ impl Coordinator {
     }
 
     /// Takes over what an agent kept of a coflow that an earlier process, or this one, registered.
-    fn restore_coflow(&mut self, now: Time, host: u32, note: v1::CoflowNote) {
+    fn restore_coflow(&mut self, now: Time, host: HostNumber, note: v1::CoflowNote) {
         let (id, key) = (CoflowId(note.coflow), note.request_key);
         // An agent that serves flows of a coflow, and never heard its note, names it all the same.
         let is_noted = note.options.is_some();

@@ -22,7 +22,7 @@ use super::sessions::Arrival;
 use super::sweeping::Sweep;
 use super::witnesses::Witnesses;
 use crate::id_set::IdSet;
-use crate::ids::FlowNumber;
+use crate::ids::{FlowNumber, HostNumber};
 use crate::marks::receiver_mark;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{CoflowId, Fabric, FlowId, JobId, Span, Time};
@@ -55,7 +55,7 @@ pub struct CoordinatorConfig {
 
 #[derive(Debug)]
 pub(super) struct AgentEntry {
-    pub(super) host: u32,
+    pub(super) host: HostNumber,
     pub(super) data_address: String,
     /// Of the spool that the agent keeps its blocks in; 0 if it did not say.
     pub(super) spool_identity: u64,
@@ -101,7 +101,7 @@ pub(super) struct CoflowEntry {
     /// Nobody told how it was registered: its options are not known.
     pub(super) adopted: bool,
     /// Hosts that have its note.
-    pub(super) knowing: BTreeSet<u32>,
+    pub(super) knowing: BTreeSet<HostNumber>,
     /// When something last showed that somebody cares for it,
     pub(super) renewed: Time,
     /// and when it is looked at next whether its lease has ended.
@@ -113,11 +113,11 @@ pub(super) struct CoflowEntry {
     /// Its open flows, by key.
     pub(super) flows: BTreeSet<FlowKey>,
     /// Per serving host, flows done and their bytes.
-    pub(super) done: BTreeMap<u32, (u64, u64)>,
+    pub(super) done: BTreeMap<HostNumber, (u64, u64)>,
     /// Bytes of the largest of them.
     pub(super) longest: u64,
     /// Where senders decide: per serving host, bytes sent.
-    pub(super) attained: BTreeMap<u32, u64>,
+    pub(super) attained: BTreeMap<HostNumber, u64>,
     /// Where senders decide: what orders it within a queue, once it has arrived,
     pub(super) place: Option<Time>,
     /// and what its ancestors had of that when it was registered.
@@ -125,7 +125,7 @@ pub(super) struct CoflowEntry {
     /// The first coflow that it descends from, as known when it was registered.
     pub(super) root: Option<JobId>,
     /// Live flows (scheduled or all sent but not yet acknowledged), by serving host.
-    pub(super) live: BTreeMap<u32, u64>,
+    pub(super) live: BTreeMap<HostNumber, u64>,
     pub(super) last_done: Option<Time>,
     pub(super) complete: bool,
     pub(super) stage: Stage,
@@ -137,7 +137,7 @@ pub(super) struct CoflowEntry {
     /// What its agents do by the last plans, all of them but those in `news`.
     pub(super) told: Option<Told>,
     /// Hosts that must hear of it again even if nothing changed.
-    pub(super) news: BTreeSet<u32>,
+    pub(super) news: BTreeSet<HostNumber>,
 }
 
 impl CoflowEntry {
@@ -158,8 +158,8 @@ impl CoflowEntry {
 #[derive(Debug)]
 pub(super) struct FlowEntry {
     pub(super) coflow: CoflowId,
-    pub(super) host: u32,
-    pub(super) destination: u32,
+    pub(super) host: HostNumber,
+    pub(super) destination: HostNumber,
     pub(super) group: u32,
     pub(super) size: u64,
     /// Offset reached, as last reported.
@@ -197,9 +197,9 @@ pub struct Coordinator {
     pub(super) plan_due: Option<Time>,
     pub(super) epoch: u64,
     pub(super) agents: BTreeMap<SessionId, AgentEntry>,
-    pub(super) hosts: BTreeMap<u32, SessionId>,
+    pub(super) hosts: BTreeMap<HostNumber, SessionId>,
     /// Hosts whose sessions a change ended, and that have not introduced themselves since.
-    pub(super) returning: BTreeSet<u32>,
+    pub(super) returning: BTreeSet<HostNumber>,
     pub(super) dues: Dues,
     pub(super) coflows: BTreeMap<CoflowId, CoflowEntry>,
     /// Coflows that wait for announced flows, by the end of their wait.
@@ -235,7 +235,7 @@ pub struct Coordinator {
     /// Sessions that newer ones of the same agents replaced.
     pub(super) closed: VecDeque<SessionId>,
     /// Receivers that wait for blocks, with their hosts.
-    pub(super) waiting: Callers<(CoflowId, String), u32>,
+    pub(super) waiting: Callers<(CoflowId, String), HostNumber>,
     pub(super) answers: VecDeque<Answer>,
     pub(super) awaited: Awaited,
     pub(super) offers: Offers,
@@ -259,13 +259,13 @@ const FLOW_BITS: u32 = 40;
 pub(super) struct FlowKey(u64);
 
 /// The key of a flow.
-pub(super) fn flow_key(host: u32, flow: FlowNumber) -> FlowKey {
-    FlowKey((u64::from(host) << FLOW_BITS) | (flow.0 & ((1 << FLOW_BITS) - 1)))
+pub(super) fn flow_key(host: HostNumber, flow: FlowNumber) -> FlowKey {
+    FlowKey((u64::from(host.0) << FLOW_BITS) | (flow.0 & ((1 << FLOW_BITS) - 1)))
 }
 
 /// The serving host in a flow's key.
-pub(super) fn host_of(key: FlowKey) -> u32 {
-    (key.0 >> FLOW_BITS) as u32
+pub(super) fn host_of(key: FlowKey) -> HostNumber {
+    HostNumber((key.0 >> FLOW_BITS) as u32)
 }
 
 /// The agent's own id of a flow.
@@ -332,7 +332,7 @@ impl Coordinator {
     /// A receiver began, or goes on, to read a block.
     pub(super) fn handle_opened(&mut self, now: Time, session: SessionId, mut flow: v1::FlowOpened) {
         let Some(host) = self.agents.get(&session).map(|agent| agent.host) else { return };
-        let id = CoflowId(flow.coflow);
+        let (id, destination) = (CoflowId(flow.coflow), HostNumber(flow.destination));
         if self.has_ended(id) {
             self.tell_of_end(session, id);
             return self.count("flows_of_ended_coflows");
@@ -341,7 +341,7 @@ impl Coordinator {
             flow.size = UNKNOWN_SIZE;
         }
         let sound = flow.offset <= flow.size && flow.size <= limits::MAX_BLOCK_BYTES;
-        let inside = sound && self.expect(now, host, flow.destination);
+        let inside = sound && self.expect(now, host, destination);
         let full = self.flows.len() >= limits::MAX_LIVE_FLOWS;
         if !inside || full || self.was_never_given(id) || !self.adopt(now, id) {
             self.count("flows_not_scheduled");
@@ -350,7 +350,7 @@ impl Coordinator {
         self.advance(now);
         let key = flow_key(host, FlowNumber(flow.flow));
         self.drop_flow(key);
-        let mark = receiver_mark(&flow.block, flow.destination, flow.group);
+        let mark = receiver_mark(&flow.block, destination, flow.group);
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         coflow.opened = coflow.opened.saturating_add(u64::from(coflow.marks.insert(mark)));
         coflow.flows.insert(key);
@@ -367,8 +367,8 @@ impl Coordinator {
         }
         let in_table = self.next_flow;
         self.next_flow.0 = self.next_flow.0.saturating_add(1);
-        self.promises.keep(flow.destination, id, &flow.block);
-        let v1::FlowOpened { destination, group, size, offset, .. } = flow;
+        self.promises.keep(destination, id, &flow.block);
+        let v1::FlowOpened { group, size, offset, .. } = flow;
         let entry =
             FlowEntry { coflow: id, host, destination, group, size, sent: offset, id: in_table, at: None };
         self.flows.insert(key, entry);

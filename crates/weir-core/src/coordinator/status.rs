@@ -2,6 +2,7 @@
 
 use super::readiness::Stage;
 use super::state::{CoflowEntry, Coordinator};
+use crate::ids::HostNumber;
 use crate::portions::Portion;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{CoflowId, LinkId, Span, Time};
@@ -87,7 +88,7 @@ impl Coordinator {
                     let [rack, site] = self.network.place_names(agent.host);
                     let (foreign_sent_per_s, foreign_received_per_s) = self.foreign(agent.host);
                     v1::AgentStatus {
-                        host: agent.host,
+                        host: agent.host.0,
                         data_address: agent.data_address.clone(),
                         blocks: agent.blocks,
                         flows: agent.flows.len() as u64,
@@ -117,8 +118,8 @@ impl Coordinator {
 
     fn hosts_away(&self, now: Time) -> Vec<v1::HostAway> {
         let away = self.network.away().filter(|(host, _)| !self.hosts.contains_key(host));
-        let of = |(host, since): (u32, Time)| v1::HostAway {
-            host,
+        let of = |(host, since): (HostNumber, Time)| v1::HostAway {
+            host: host.0,
             name: self.network.name(host),
             for_s: now.since(since).as_secs(),
         };

@@ -18,6 +18,7 @@
 //! * Hosts that are exchanged one after another lose no note, as long as one of three that had it lives.
 
 use super::state::{Coordinator, SessionId};
+use crate::ids::HostNumber;
 use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{CoflowId, Span, Time};
@@ -39,9 +40,9 @@ pub(super) struct Witnesses {
     /// When witnesses are chosen for those that others registered, and when at the latest.
     due: Option<(Time, Time)>,
     /// Coflows whose notes a host has, as in their `knowing`.
-    notes: BTreeMap<u32, BTreeSet<CoflowId>>,
+    notes: BTreeMap<HostNumber, BTreeSet<CoflowId>>,
     /// Hosts with notes that have no agent, and since when.
-    away: BTreeMap<u32, Time>,
+    away: BTreeMap<HostNumber, Time>,
 }
 
 impl Witnesses {
@@ -51,7 +52,7 @@ impl Witnesses {
     }
 
     /// A coflow has ended, of which these hosts had the note.
-    pub(super) fn forget<'a>(&mut self, id: CoflowId, knowing: impl Iterator<Item = &'a u32>) {
+    pub(super) fn forget<'a>(&mut self, id: CoflowId, knowing: impl Iterator<Item = &'a HostNumber>) {
         self.lacking.remove(&id);
         for host in knowing {
             if let Some(notes) = self.notes.get_mut(host) {
@@ -63,7 +64,7 @@ impl Witnesses {
 
 impl Coordinator {
     /// A host has the note of a coflow, or will have it soon. False if that was known.
-    pub(super) fn note_knowing(&mut self, host: u32, id: CoflowId) -> bool {
+    pub(super) fn note_knowing(&mut self, host: HostNumber, id: CoflowId) -> bool {
         let Some(coflow) = self.coflows.get_mut(&id) else { return false };
         if !coflow.knowing.insert(host) {
             return false;
@@ -126,7 +127,7 @@ impl Coordinator {
     }
 
     /// A host has no agent any more.
-    pub(super) fn note_away(&mut self, now: Time, host: u32) {
+    pub(super) fn note_away(&mut self, now: Time, host: HostNumber) {
         self.witnesses.away.insert(host, now);
     }
 

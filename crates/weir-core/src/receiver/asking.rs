@@ -186,7 +186,7 @@ impl Receiver {
         let request = Request {
             coflow: self.config.coflow.0,
             offset,
-            destination: self.config.host,
+            destination: self.config.host.0,
             group: self.config.group,
             identity,
             block: self.config.block.clone(),

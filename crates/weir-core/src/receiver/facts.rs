@@ -1,5 +1,6 @@
 //! What a receiver is told, and what it has its driver do.
 
+use crate::ids::HostNumber;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use weir_model::{CoflowId, Span, Time};
@@ -12,7 +13,7 @@ pub struct ReceiverConfig {
     /// The block's name.
     pub block: String,
     /// The receiver's host.
-    pub host: u32,
+    pub host: HostNumber,
     /// The receiving task within the coflow.
     pub group: u32,
     /// Data-plane addresses of agents known to hold the block. Empty: the coordinator is asked.

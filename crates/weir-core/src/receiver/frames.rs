@@ -164,7 +164,7 @@ impl Receiver {
         let request = Request {
             coflow: self.config.coflow.0,
             offset: 0,
-            destination: self.config.host,
+            destination: self.config.host.0,
             group: self.config.group,
             identity: Identity::UNKNOWN,
             block: String::new(),

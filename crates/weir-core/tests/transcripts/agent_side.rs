@@ -5,7 +5,7 @@ use crate::play::{Side, message_line};
 use crate::text::{Cuts, Event, Line, Who};
 use std::collections::{BTreeSet, VecDeque};
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, Output, PutError};
-use weir_core::ids::FlowNumber;
+use weir_core::ids::{FlowNumber, HostNumber};
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
@@ -29,7 +29,7 @@ impl AgentSide {
     /// Another agent that was given the host of one.
     pub(crate) fn with(number: u8, host: u8) -> AgentSide {
         let agent = Agent::new(AgentConfig {
-            host: host.into(),
+            host: HostNumber(host.into()),
             data_address: format!("10.0.0.{}:7071", number + 1),
             incarnation: u64::from(number) + 1,
             spool_identity: u64::from(number) + 1,

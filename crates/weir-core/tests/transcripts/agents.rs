@@ -5,6 +5,7 @@ use crate::play::NOW;
 use crate::relay_side;
 use crate::text::{Cuts, bytes};
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, JournalEntry};
+use weir_core::ids::HostNumber;
 use weir_core::serving::{Conversation, Input, Opening, Outlet, Range, Relays, Write};
 use weir_model::{CoflowId, Span};
 use weir_proto::data::{Status, checksum, frame_length};
@@ -47,7 +48,7 @@ pub(crate) fn sides(case: &Case) -> Vec<Side> {
 impl Side {
     fn new(case: &Case, number: usize, holds: &[Held], fault: Fault) -> Side {
         let mut agent = Agent::new(AgentConfig {
-            host: number as u32,
+            host: HostNumber(number as u32),
             data_address: cases::agent(number).to_string(),
             incarnation: 1,
             spool_identity: 1,

@@ -7,6 +7,7 @@ use crate::relay_side::{self, RelaySide};
 use crate::text::{self, Cuts, Line, Who};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use weir_core::ids::HostNumber;
 use weir_core::receiver::{Link, Output, Receiver, ReceiverConfig, ReceiverError, RelaysOfHost};
 use weir_core::serving::Outlet;
 use weir_model::{CoflowId, Span, Time};
@@ -19,7 +20,7 @@ pub(crate) fn receiver(case: &Case, block: &str, now: Time) -> Receiver {
     let config = ReceiverConfig {
         coflow: CoflowId(COFLOW),
         block: block.to_owned(),
-        host: 3,
+        host: HostNumber(3),
         group: 0,
         holders: (0..case.agents.len()).map(cases::agent).collect(),
         verify_whole: false,

@@ -34,6 +34,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError, StoreEntry, StoreError};
+use weir_core::ids::HostNumber;
 use weir_model::{CoflowId, Rate, Span};
 use weir_net::{Address, Clock, Interface, Poller, Waker};
 use weir_proto::gather::Token;
@@ -188,7 +189,7 @@ pub(crate) enum Command {
     /// The host has another agent.
     Refused,
     /// Another host has this one's number: it has another one from now on.
-    Renumber(u32),
+    Renumber(HostNumber),
     /// What the host's links carry has become another rate.
     LinkRates([Option<Rate>; 2]),
     Coordinator(v1::CoordinatorMessage),

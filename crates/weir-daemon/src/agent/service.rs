@@ -271,7 +271,7 @@ impl Agent for Service {
         self.commands.send(Command::Attach(Box::new(store), reply)).await;
         let ended = |_| Status::unavailable("the agent is shutting down");
         answer.await.map_err(ended)?.map_err(|error| refused_store(&error))?;
-        let (host, data_address) = (self.naming.number(), self.data_address.to_string());
+        let (host, data_address) = (self.naming.number().0, self.data_address.to_string());
         Ok(Response::new(v1::AttachStoreReply { host, data_address }))
     }
 
@@ -293,7 +293,7 @@ impl Agent for Service {
         self.commands.send(Command::Latencies(reply)).await;
         let latencies = answer.await.map_err(|_| Status::unavailable("the agent is shutting down"))?;
         Ok(Response::new(v1::DescribeReply {
-            host: self.naming.number(),
+            host: self.naming.number().0,
             spool: self.places.spool.blocks.display().to_string(),
             data_address: self.data_address.to_string(),
             first_bytes: latencies

@@ -50,7 +50,10 @@ impl Attach for Sessions {
         }
         if matches!(&result, Err(status) if status.code() == tonic::Code::Aborted) {
             let number = self.naming.draw_another();
-            tracing::info!(number, "another host has the number of this one's name; it draws the next");
+            tracing::info!(
+                number = number.0,
+                "another host has the number of this one's name; it draws the next"
+            );
             self.commands.send(Command::Renumber(number)).await;
         }
         self.commands.send(Command::SessionLost).await;

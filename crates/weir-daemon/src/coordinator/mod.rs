@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 pub use weir_core::coordinator::{Change, DeadlineMargin, Joining, KnownHost, KnownRack, Tuning, Wire};
 use weir_core::coordinator::{Coordinator, CoordinatorConfig, OfferError, Output, SessionId, first_coflow};
+use weir_core::ids::HostNumber;
 use weir_model::{CoflowId, Fabric, Span, Time};
 use weir_net::{Alarm, Clock};
 use weir_policy::Chosen;
@@ -153,7 +154,7 @@ struct Owner {
     clock: Clock,
     core: Coordinator,
     /// With the host of each.
-    sessions: BTreeMap<SessionId, (u32, mpsc::Sender<v1::CoordinatorMessage>)>,
+    sessions: BTreeMap<SessionId, (HostNumber, mpsc::Sender<v1::CoordinatorMessage>)>,
     /// Calls that are answered later, by their tokens.
     callers: BTreeMap<u64, Caller>,
     snapshots: Snapshots,
@@ -285,17 +286,17 @@ impl Owner {
                 let _ = reply.send(self.core.terms());
             }
             Event::SessionUp(session, hello, sender, reply) => {
-                let (host, address) = (hello.host, hello.data_address.clone());
+                let (host, address) = (HostNumber(hello.host), hello.data_address.clone());
                 let result = self.core.handle_hello(now, session, *hello);
                 match &result {
                     Ok(()) => {
-                        tracing::info!(host, address, session = session.0, "agent attached");
+                        tracing::info!(host = host.0, address, session = session.0, "agent attached");
                         self.refusals.forget(host, &address);
                         self.sessions.insert(session, (host, sender));
                     }
                     Err(error) => {
                         if let Some(times) = self.refusals.note(host, &address) {
-                            tracing::warn!(host, address, times, %error, "agent refused");
+                            tracing::warn!(host = host.0, address, times, %error, "agent refused");
                         }
                     }
                 }
@@ -307,7 +308,7 @@ impl Owner {
             Event::Message(session, message, _room) => self.core.handle_agent(now, session, message),
             Event::SessionLost(session) => {
                 if let Some((host, _)) = self.sessions.remove(&session) {
-                    tracing::info!(host, session = session.0, "agent detached");
+                    tracing::info!(host = host.0, session = session.0, "agent detached");
                 }
                 self.core.handle_session_lost(now, session);
             }
@@ -362,7 +363,7 @@ impl Owner {
                     // It lags beyond the bound or is gone. Closing makes the agent come back and start from
                     // a complete plan.
                     tracing::warn!(
-                        host,
+                        host = host.0,
                         session = session.0,
                         "agent does not keep up; its session is closed"
                     );
@@ -373,7 +374,7 @@ impl Owner {
             Output::Close(session) => {
                 if let Some((host, _)) = self.sessions.remove(&session) {
                     tracing::info!(
-                        host,
+                        host = host.0,
                         session = session.0,
                         "a session is closed: its host's agent has a newer one or is another, or it is to come again, under another policy"
                     );

@@ -12,7 +12,7 @@ use weir_core::agent::{Agent, AgentConfig};
 use weir_core::coordinator::{
     Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Tuning, Wire, first_coflow,
 };
-use weir_core::ids::FlowNumber;
+use weir_core::ids::{FlowNumber, HostNumber};
 use weir_model::{CoflowId, CoflowSpec, Fabric, Span, Time};
 use weir_proto::v1;
 
@@ -345,7 +345,7 @@ pub(super) fn host_of(session: SessionId) -> u32 {
 
 fn agent_config(settings: &ScaleSettings, host: u32) -> AgentConfig {
     AgentConfig {
-        host,
+        host: HostNumber(host),
         data_address: format!("10.{}.{}.{}:7071", host >> 16, (host >> 8) & 0xff, host & 0xff),
         incarnation: BEGIN.nanos(),
         spool_identity: u64::from(host) + 1,

@@ -409,8 +409,8 @@ fn ends_of_more_foreign_coflows_than_are_remembered_end_none_that_lives() {
 fn hosts_that_came_before_a_coflows_note_hear_it_when_it_comes() {
     let mut pair = Pair::new(5);
     let coflow = pair.register(1);
-    let holder =
-        (0..5).find(|host| !pair.coordinator.coflows[&coflow].knowing.contains(host)).unwrap() as usize;
+    let knowing = &pair.coordinator.coflows[&coflow].knowing;
+    let holder = (0..5).find(|&host| !knowing.contains(&HostNumber(host))).unwrap() as usize;
     // A block is put, and the coordinator gone before it hears of it. The holder comes first to the next one.
     pair.agents[holder].handle_put(block(coflow, "b", 1000)).unwrap();
     pair.agents.iter_mut().for_each(Agent::handle_session_lost);

@@ -14,7 +14,7 @@ struct Rival {
 impl Rival {
     fn new(spool_identity: u64, incarnation: u64) -> Rival {
         let agent = Agent::new(AgentConfig {
-            host: 0,
+            host: HostNumber(0),
             data_address: format!("10.0.0.{spool_identity}:{incarnation}"),
             incarnation,
             spool_identity,
@@ -91,7 +91,7 @@ fn after_a_restart_the_agent_that_was_attached_before_wins_whichever_comes_first
         right.come(now, &mut coordinator).unwrap();
         assert!(wrong.come(now, &mut coordinator).is_err());
         assert!(!right.hear(now, &said(&mut coordinator)));
-        assert_eq!(coordinator.hosts.get(&0), Some(&right.session));
+        assert_eq!(coordinator.hosts.get(&HostNumber(0)), Some(&right.session));
     }
 }
 
@@ -117,7 +117,7 @@ fn an_agent_that_was_refused_is_taken_if_the_other_does_not_come_back_and_gives_
     assert!(wrong.agent.poll_notice().unwrap().contains("10.0.0.7"), "by whom it was replaced");
     assert_eq!(coordinator.poll_closed(), Some(wrong.session));
     assert!(matches!(wrong.come(now, &mut coordinator), Err(HelloError::Taken { .. })));
-    assert_eq!(coordinator.hosts.get(&0), Some(&right.session));
+    assert_eq!(coordinator.hosts.get(&HostNumber(0)), Some(&right.session));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_hello_that_comes_late_replaces_no_newer_session() {
     agent.come(now, &mut coordinator).unwrap();
     // The coordinator was stopped, and reads the Hello of a connection that was given up after that of the next one.
     assert_eq!(coordinator.handle_hello(now, SessionId(1), early), Err(HelloError::Late("0".to_owned())));
-    assert_eq!(coordinator.hosts.get(&0), Some(&agent.session));
+    assert_eq!(coordinator.hosts.get(&HostNumber(0)), Some(&agent.session));
 }
 
 /// A Hello of a stranger for host 0, of which the rest is to follow.

@@ -60,7 +60,7 @@ impl Told {
             .flat_map(|host| self.rates[host as usize].keys().map(move |&flow| (host, flow)))
             .collect();
         let Some(&(host, flow)) = live.get(number % live.len().max(1)) else { return };
-        let size = self.coordinator.flows[&flow_key(host, FlowNumber(flow))].size;
+        let size = self.coordinator.flows[&flow_key(HostNumber(host), FlowNumber(flow))].size;
         let progress = v1::FlowProgress { flow, sent: size };
         self.tell(host, Kind::Progress(v1::Progress { flows: vec![progress] }));
         self.tell(host, Kind::FlowClosed(v1::FlowClosed { flow, sent: size, done: true, again: false }));
@@ -87,7 +87,7 @@ impl Told {
         }
         for told in &plan.coflows {
             for (&flow, rate) in rates.range_mut(..=plan.latest_flow) {
-                let known = &coordinator.flows[&flow_key(host, FlowNumber(flow))];
+                let known = &coordinator.flows[&flow_key(HostNumber(host), FlowNumber(flow))];
                 if known.coflow == CoflowId(told.coflow) {
                     let left = known.at.map_or(0.0, |at| coordinator.table.remaining(at));
                     rate.0 = told.drain_per_s * left;
@@ -105,7 +105,10 @@ impl Told {
     fn check(&self) {
         for (host, rates) in (0..).zip(&self.rates) {
             for (&flow, &(base, grant)) in rates {
-                let Some(at) = self.coordinator.flows[&flow_key(host, FlowNumber(flow))].at else { continue };
+                let Some(at) = self.coordinator.flows[&flow_key(HostNumber(host), FlowNumber(flow))].at
+                else {
+                    continue;
+                };
                 // What is about to end is told to end no sooner than in 2 ms.
                 let table = &self.coordinator.table;
                 if table.drain(at.coflow) > 400.0 || table.remaining(at) < 0.0025 * CAPACITY {

@@ -20,7 +20,7 @@ impl Measured {
         pair.coordinator = Coordinator::new(config, &weir_policy::find(policy).unwrap());
         for (host, agent) in (0..).zip(&mut pair.agents) {
             *agent = Agent::new(AgentConfig {
-                host,
+                host: HostNumber(host),
                 data_address: format!("10.0.0.{host}:7071"),
                 incarnation: 1,
                 spool_identity: 0,

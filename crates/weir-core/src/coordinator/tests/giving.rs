@@ -160,14 +160,14 @@ impl Heard {
 
     /// A flow sent all but this part of its size.
     fn report(&mut self, (host, flow): (u32, u64), part_left: f64) {
-        let size = self.coordinator.flows[&flow_key(host, FlowNumber(flow))].size;
+        let size = self.coordinator.flows[&flow_key(HostNumber(host), FlowNumber(flow))].size;
         let sent = size - (size as f64 * part_left) as u64;
         self.tell(host, Kind::Progress(v1::Progress { flows: vec![v1::FlowProgress { flow, sent }] }));
     }
 
     fn end(&mut self, index: usize) {
         let (host, flow) = self.flows.remove(index);
-        let sent = self.coordinator.flows[&flow_key(host, FlowNumber(flow))].size;
+        let sent = self.coordinator.flows[&flow_key(HostNumber(host), FlowNumber(flow))].size;
         self.tell(host, Kind::FlowClosed(v1::FlowClosed { flow, sent, done: true, again: false }));
     }
 
@@ -324,7 +324,7 @@ fn time_of_gifts() {
         let without = plan(&mut heard);
         let rate = |at: FlowRef| heard.coordinator.plan.rate(&heard.coordinator.table, at).bytes_per_sec();
         let known = |&(host, flow): &(u32, u64)| {
-            heard.coordinator.flows[&flow_key(host, FlowNumber(flow))].at.unwrap()
+            heard.coordinator.flows[&flow_key(HostNumber(host), FlowNumber(flow))].at.unwrap()
         };
         let moving = heard.flows.iter().copied().find(|flow| rate(known(flow)) > 0.0);
         heard.limit(moving.unwrap(), 0.0);

@@ -17,7 +17,7 @@ pub(super) fn named(number: u32, name: &str, links: [f64; 2]) -> Agent {
 
 pub(super) fn named_config(number: u32, name: &str, links: [f64; 2]) -> AgentConfig {
     AgentConfig {
-        host: number,
+        host: HostNumber(number),
         name: name.to_owned(),
         links: links.map(|rate| (rate > 0.0).then(|| Rate::from_bytes_per_sec(rate))),
         data_address: format!("10.0.0.1:{}", number % 65_536),
@@ -101,7 +101,7 @@ fn a_coflow_goes_on_while_the_network_grows_under_every_policy() {
         assert!((rate(&pair) - before).abs() < 1.0 && pair.rate(a, flow).is_finite(), "{}", info.name);
         // Two flows of another coflow share no link with it, and one waits for it or shares.
         let other = pair.register(1);
-        let at = pair.agents.iter().position(|agent| agent.host() == 59).unwrap();
+        let at = pair.agents.iter().position(|agent| agent.host() == HostNumber(59)).unwrap();
         let flow_of_new = pair.open(other, "y", 4_000_000, at, 58);
         pair.wait(20);
         let rate = pair.rate(at, flow_of_new);
@@ -221,12 +221,12 @@ fn a_host_that_says_what_cannot_be_is_refused_with_a_reason_and_changes_nothing(
         assert!(said.contains(reason) && !said.contains('\u{1b}') && said.len() < 300, "{said}");
     }
     assert!(coordinator.status(now).agents.is_empty());
-    assert_eq!(coordinator.network.place(1), None);
+    assert_eq!(coordinator.network.place(HostNumber(1)), None);
 
     come(&mut coordinator, hello(5, "a")).unwrap();
     // Two names that make the same number: the second one is to draw another.
     let said = coordinator.handle_hello(now, SessionId(90), hello(5, "b"));
-    assert!(matches!(said, Err(HelloError::NumberTaken { number: 5, .. })), "{said:?}");
+    assert!(matches!(said, Err(HelloError::NumberTaken { number: HostNumber(5), .. })), "{said:?}");
     // The same name at another machine, under another number.
     let said = coordinator.handle_hello(now, SessionId(91), hello(6, "a")).unwrap_err();
     assert!(matches!(said, HelloError::Taken { .. }), "{said}");
@@ -234,7 +234,7 @@ fn a_host_that_says_what_cannot_be_is_refused_with_a_reason_and_changes_nothing(
     let faster = v1::Hello { up_bytes_per_s: 9e9, spool_identity: 77, ..hello(5, "a") };
     assert!(matches!(coordinator.handle_hello(now, SessionId(92), faster), Err(HelloError::Taken { .. })));
     assert_eq!(coordinator.status(now).agents[0].up_bytes_per_s, 1e6);
-    assert_eq!(coordinator.network.place(6), None);
+    assert_eq!(coordinator.network.place(HostNumber(6)), None);
     // Once it has gone its number may be another's, and its name may come with another number.
     coordinator.handle_session_lost(now, SessionId(10));
     coordinator.handle_hello(now, SessionId(93), hello(5, "b")).unwrap();
@@ -284,7 +284,10 @@ fn at_the_bound_places_that_nobody_uses_go_to_others() {
     coordinator.handle_session_lost(now, SessionId(4_321));
     now = now + Span::from_millis(1_001);
     one_more(&mut coordinator, now, 1_000_001).unwrap();
-    assert_eq!((coordinator.network.place(4_321), coordinator.status(now).agents.len()), (None, 10_000));
+    assert_eq!(
+        (coordinator.network.place(HostNumber(4_321)), coordinator.status(now).agents.len()),
+        (None, 10_000)
+    );
     // The one that is back has no place, and is told so.
     let back = coordinator.handle_hello(now, SessionId(1_000_002), hello(4_321, "")).unwrap_err();
     assert_eq!(back.to_string(), "there are 10000 hosts, which is the bound");

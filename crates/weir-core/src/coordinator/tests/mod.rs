@@ -29,7 +29,7 @@ mod witnesses;
 
 use super::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire};
 use crate::agent::{Agent, AgentConfig, BlockEntry, Pacing};
-use crate::ids::FlowNumber;
+use crate::ids::{FlowNumber, HostNumber};
 use weir_model::{CoflowId, Fabric, Rate, Span, Time};
 use weir_proto::data::{Identity, Request, Status};
 use weir_proto::v1;
@@ -106,7 +106,7 @@ fn request(coflow: CoflowId, offset: u64, destination: u32, name: &str) -> Reque
 /// An agent as a host's new process has it.
 fn agent(host: u32, incarnation: u64) -> Agent {
     Agent::new(AgentConfig {
-        host,
+        host: HostNumber(host),
         data_address: format!("10.0.0.{host}:7071"),
         incarnation,
         spool_identity: 0,

@@ -114,7 +114,7 @@ fn what_is_known_of_a_host_counts_and_else_what_its_agent_says() {
         pair.join(agent);
     }
     let network = &pair.coordinator.network;
-    let rack = |number| network.place(number).and_then(|place| network.whole().rack_of(place));
+    let rack = |number| network.place(HostNumber(number)).and_then(|place| network.whole().rack_of(place));
     assert_eq!([1, 2, 3, 4].map(rack), [Some(0), Some(1), None, None]);
     let of = |name: &str, pair: &mut Pair| {
         let status = pair.coordinator.status(pair.now);

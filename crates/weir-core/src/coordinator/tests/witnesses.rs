@@ -4,7 +4,7 @@ use super::attacks::{journalled, restart};
 use super::*;
 
 fn witnesses(pair: &Pair, coflow: CoflowId) -> Vec<usize> {
-    pair.coordinator.coflows[&coflow].knowing.iter().map(|&host| host as usize).collect()
+    pair.coordinator.coflows[&coflow].knowing.iter().map(|&host| host.0 as usize).collect()
 }
 
 fn named(pair: &mut Pair, name: &str) -> CoflowId {
@@ -152,7 +152,7 @@ fn witnesses_that_take_long_to_introduce_themselves_are_waited_for() {
         }
         anew.handle_timeout(now);
         let others: Vec<_> =
-            anew.coflows[&coflow].knowing.iter().filter(|&&host| host as usize != hosts[0]).collect();
+            anew.coflows[&coflow].knowing.iter().filter(|&&host| host.0 as usize != hosts[0]).collect();
         assert!(others.is_empty(), "after {second} s it was given to {others:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! A receiver among holders and relays, in virtual time: what is due happens at once, and time jumps where nothing is.
 
 use super::peers::{Connection, Holder, Relay};
+use crate::ids::HostNumber;
 use crate::receiver::{Link, Located, Output, Receiver, ReceiverConfig, ReceiverError, RelaysOfHost};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,7 +28,7 @@ pub(super) fn config(holders: usize) -> ReceiverConfig {
     ReceiverConfig {
         coflow: CoflowId(7),
         block: "block".to_owned(),
-        host: 3,
+        host: HostNumber(3),
         group: 0,
         holders: (0..holders as u16).map(holder).collect(),
         verify_whole: false,

@@ -1,6 +1,7 @@
 use super::*;
 use weir_core::agent::JOURNAL_HEADER_1;
 use weir_core::agent::{AgentConfig, BlockEntry};
+use weir_core::ids::HostNumber;
 use weir_model::{CoflowId, Span};
 
 fn put(coflow: u64, name: &str) -> JournalEntry {
@@ -20,7 +21,7 @@ fn put(coflow: u64, name: &str) -> JournalEntry {
 
 fn agent() -> Agent {
     Agent::new(AgentConfig {
-        host: 0,
+        host: HostNumber(0),
         data_address: String::new(),
         incarnation: 1,
         spool_identity: 1,
