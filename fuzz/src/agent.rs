@@ -2,7 +2,7 @@
 
 use crate::input::Input;
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, Crowd, JournalEntry, Output};
-use weir_core::ids::{FlowNumber, HostNumber};
+use weir_core::ids::{BlockKey, FlowNumber, HostNumber};
 use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
@@ -111,7 +111,7 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
             if coflow.0 & 1 == 0 {
                 agent.handle_changed(coflow, &block, &place);
             } else {
-                agent.handle_unwritten(coflow, &block, &place);
+                agent.handle_unwritten(&BlockKey { coflow, name: block }, &place);
             }
         }
         10 => {

@@ -6,6 +6,7 @@
 //! flows of many agents, gives it a `FlowId` of its own in that table.
 //! A host has two: its [`HostNumber`], which is the one in messages, and its place in the coordinator's fabric, a `HostId`.
 //! Both meet in the coordinator's `network.rs` alone.
+//! A block has no number: its [`BlockKey`] is its coflow's id and its name.
 
 use weir_model::CoflowId;
 
@@ -28,6 +29,23 @@ pub struct FlowNumber(pub u64);
 impl std::fmt::Display for FlowNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// A block: what messages name by coflow and name. Keys are in the order of their coflows, then of their names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockKey {
+    /// The block's coflow.
+    pub coflow: CoflowId,
+    /// Its name, unique within the coflow: 1 to [`MAX_BLOCK_NAME_BYTES`](weir_proto::limits::MAX_BLOCK_NAME_BYTES) bytes of one
+    /// that was put. What a peer asks for may have any.
+    pub name: String,
+}
+
+impl BlockKey {
+    /// Before the keys of all blocks of a coflow.
+    pub fn first_of(coflow: CoflowId) -> BlockKey {
+        BlockKey { coflow, name: String::new() }
     }
 }
 

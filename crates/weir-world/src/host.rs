@@ -206,7 +206,7 @@ impl World {
         {
             match output {
                 Output::Journal(entry) => _ = self.hosts[host as usize].batches.add(now, [entry]),
-                Output::Cut { coflow, block, place } => self.cut_off(host, coflow, &block, place.as_ref()),
+                Output::Cut { key, place } => self.cut_off(host, &key, place.as_ref()),
                 Output::Ended(..) | Output::Notice(_) | Output::Offer(_) => {}
                 Output::Abort(flow) => {
                     let number = self.hosts[host as usize].flows.get(&flow).copied();
@@ -296,9 +296,9 @@ impl World {
         let Answers { kept, refused } = side.batches.handle_over(false);
         let is_put = |entry: &JournalEntry| matches!(entry, JournalEntry::Put(_));
         side.no_room.extend(side.writing.drain(..).filter(|entry| !is_put(entry)));
-        for WaitingPut { coflow, block, place, .. } in refused {
+        for WaitingPut { key, place, .. } in refused {
             if let Some(agent) = &mut side.agent {
-                agent.handle_unwritten(coflow, &block, &place);
+                agent.handle_unwritten(&key, &place);
             }
         }
         kept.into_iter().for_each(|(job, block)| self.is_put(job, block));

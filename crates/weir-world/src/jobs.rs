@@ -320,8 +320,7 @@ impl World {
             identity: *identity,
             durable: self.settings.durable,
         };
-        let waiting =
-            WaitingPut { coflow, block: name.clone(), place: entry.place(), caller: (number, block) };
+        let waiting = WaitingPut { key: entry.key(), place: entry.place(), caller: (number, block) };
         let side = &mut self.hosts[host as usize];
         let Some(agent) = &mut side.agent else {
             return self.put_later(number, block);

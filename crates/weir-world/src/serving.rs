@@ -6,7 +6,7 @@ use crate::events::Event;
 use crate::relays::relay_address;
 use crate::world::World;
 use weir_core::agent::Place;
-use weir_core::ids::FlowNumber;
+use weir_core::ids::{BlockKey, FlowNumber};
 use weir_core::serving::{Conversation, Input, Late, Opening, Outlet, Range, Write};
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{FRAME_BYTES, Request, Status};
@@ -343,12 +343,12 @@ impl World {
     }
 
     /// Whoever reads a block of an agent asks again.
-    pub(crate) fn cut_off(&mut self, host: u32, coflow: CoflowId, block: &str, place: Option<&Place>) {
+    pub(crate) fn cut_off(&mut self, host: u32, key: &BlockKey, place: Option<&Place>) {
         let reads = |number: &&u64| {
             let served = self.connections.get(number).and_then(|connection| connection.served.as_ref());
             served.is_some_and(|served| {
                 let is_there = place.is_none_or(|place| served.place == *place);
-                served.coflow == coflow && served.block == block && is_there
+                served.coflow == key.coflow && served.block == key.name && is_there
             })
         };
         let readers: Vec<u64> = self.hosts[host as usize].flows.values().filter(reads).copied().collect();

@@ -10,7 +10,8 @@
 //! first. A put whose file was written before loses nothing.
 
 use super::facts::{JournalEntry, Place};
-use weir_model::{CoflowId, Span, Time};
+use crate::ids::BlockKey;
+use weir_model::{Span, Time};
 
 /// Entries that may wait while a batch is under way; beyond them puts are refused.
 pub const MAX_WAITING: usize = 65_536;
@@ -22,10 +23,8 @@ pub const GATHER: Span = Span::from_millis(5);
 /// A put that waits: its block, the file, and who is to be answered.
 #[derive(Debug)]
 pub struct WaitingPut<T> {
-    /// Of this coflow.
-    pub coflow: CoflowId,
-    /// Its name.
-    pub block: String,
+    /// The block.
+    pub key: BlockKey,
     /// The file that it named.
     pub place: Place,
     /// Who waits.
@@ -54,7 +53,7 @@ pub struct Answers<T> {
 #[derive(Debug)]
 struct UnderWay<T> {
     puts: Vec<WaitingPut<T>>,
-    new: Vec<(CoflowId, String, Place)>,
+    new: Vec<(BlockKey, Place)>,
 }
 
 /// What waits, and what is under way.
@@ -125,7 +124,7 @@ impl<T> Batches<T> {
         let entries = std::mem::take(&mut self.entries);
         let puts = std::mem::take(&mut self.puts);
         let file = |entry: &JournalEntry| match entry {
-            JournalEntry::Put(block) => Some((block.coflow, block.block.clone(), block.place())),
+            JournalEntry::Put(block) => Some((block.key(), block.place())),
             _ => None,
         };
         let has_puts = !puts.is_empty();
@@ -140,10 +139,8 @@ impl<T> Batches<T> {
             Some(batch) => batch,
             None => UnderWay { puts: Vec::new(), new: Vec::new() },
         };
-        let is_new = |put: &WaitingPut<T>| {
-            new.iter()
-                .any(|(coflow, block, place)| (*coflow, block, place) == (put.coflow, &put.block, &put.place))
-        };
+        let is_new =
+            |put: &WaitingPut<T>| new.iter().any(|(key, place)| (key, place) == (&put.key, &put.place));
         let mut refused = Vec::new();
         if !is_written {
             refused.extend(puts.extract_if(.., |put| is_new(put)));
@@ -157,6 +154,7 @@ impl<T> Batches<T> {
 mod tests {
     use super::*;
     use crate::agent::BlockEntry;
+    use weir_model::CoflowId;
 
     fn ms(millis: u64) -> Time {
         Time::from_millis(millis)
@@ -178,8 +176,7 @@ mod tests {
     }
 
     fn put(name: &str, caller: u64) -> WaitingPut<u64> {
-        let BlockEntry { coflow, block, .. } = entry(name);
-        WaitingPut { coflow, block, place: entry(name).place(), caller }
+        WaitingPut { key: entry(name).key(), place: entry(name).place(), caller }
     }
 
     #[test]

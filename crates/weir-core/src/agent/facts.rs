@@ -1,6 +1,6 @@
 //! What goes into and comes out of an agent, besides messages.
 
-use crate::ids::{FlowNumber, HostNumber, coflow_in_journal};
+use crate::ids::{BlockKey, FlowNumber, HostNumber, coflow_in_journal};
 use serde::{Deserialize, Serialize};
 use weir_model::{CoflowId, Rate, Span};
 use weir_proto::data::Identity;
@@ -70,6 +70,11 @@ pub struct BlockEntry {
 }
 
 impl BlockEntry {
+    /// What it is found by.
+    pub fn key(&self) -> BlockKey {
+        BlockKey { coflow: self.coflow, name: self.block.clone() }
+    }
+
     /// The file that holds it.
     pub fn place(&self) -> Place {
         Place { path: self.path.clone(), stamp: self.stamp }
@@ -275,10 +280,8 @@ pub enum Output {
     /// A block is not to be served from this file any more, or from none: who reads it asks again, and hears why or gets it
     /// from another file.
     Cut {
-        /// Its coflow.
-        coflow: CoflowId,
-        /// Its name.
-        block: String,
+        /// The block.
+        key: BlockKey,
         /// The file.
         place: Option<Place>,
     },

@@ -7,6 +7,7 @@
 use super::facts::{BlockEntry, JournalEntry, Output, Place, PutError};
 use super::state::Agent;
 use super::stores::GATHER_PREFIX;
+use crate::ids::BlockKey;
 use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeSet, VecDeque};
 use weir_model::CoflowId;
@@ -35,7 +36,7 @@ impl Agent {
         if self.ended.contains(block.coflow) {
             return Err(PutError::Ended(block.coflow));
         }
-        let key = (block.coflow, block.block.clone());
+        let key = block.key();
         if block.spooled && self.owners.get(&block.path).is_some_and(|owner| *owner != key) {
             return Err(PutError::Owned(block.path));
         }
@@ -76,20 +77,20 @@ impl Agent {
 
     /// Holds a block, in place of what was under its name.
     pub(super) fn hold(&mut self, block: BlockEntry) {
-        let (key, size) = ((block.coflow, block.block.clone()), block.size);
+        let (key, size) = (block.key(), block.size);
         if block.spooled {
             self.owners.insert(block.path.clone(), key.clone());
         }
         self.changed.remove(&key);
         if self.blocks.insert(key.clone(), block).is_none() {
-            let held = self.held.entry(key.0).or_default();
+            let held = self.held.entry(key.coflow).or_default();
             *held = held.saturating_add(size);
         }
     }
 
     /// Holds a block of which a journal says that it was put: another file of one that is held, or a block of its own.
     pub(super) fn restore_put(&mut self, block: BlockEntry) {
-        let key = (block.coflow, block.block.clone());
+        let key = block.key();
         match self.blocks.get(&key) {
             Some(held) if held.has_bytes_of(&block) => {
                 self.is_safer_now(&block);
@@ -101,7 +102,7 @@ impl Agent {
 
     /// Notes that a file of a block is on the disk by now. False if that was known, or the file is not one of the block's.
     pub(super) fn is_safer_now(&mut self, block: &BlockEntry) -> bool {
-        let key = (block.coflow, block.block.clone());
+        let key = block.key();
         let spares = self.spares.get_mut(&key).into_iter().flatten();
         let mut places = self.blocks.get_mut(&key).into_iter().chain(spares);
         let held = places.find(|held| held.place() == block.place() && block.durable && !held.durable);
@@ -139,7 +140,7 @@ impl Agent {
     /// Keeps another file of a block that is held; false if it is not needed. The block's own memory is as safe as the
     /// agent's journal, so no second copy of it is kept.
     pub(super) fn keep_also(&mut self, block: BlockEntry) -> bool {
-        let key = (block.coflow, block.block.clone());
+        let key = block.key();
         let Some(held) = self.blocks.get(&key) else { return false };
         let spares = self.spares.get(&key).into_iter().flatten();
         let mut places = std::iter::once(held).chain(spares);
@@ -161,7 +162,7 @@ impl Agent {
     /// A file of a block changed or is gone. True if the block is held all the same: it has another file, or was put again
     /// meanwhile. If not, who asks for it is told so, until it is put again.
     pub fn handle_changed(&mut self, coflow: CoflowId, block: &str, place: &Place) -> bool {
-        let key = (coflow, block.to_owned());
+        let key = BlockKey { coflow, name: block.to_owned() };
         if self.drop_places(&key, |held| held.place() == *place) {
             self.note_changed(key.clone());
         }
@@ -169,7 +170,7 @@ impl Agent {
     }
 
     /// Whoever asks for a block is told that it changed, after a restart too.
-    pub(super) fn note_changed(&mut self, key: (CoflowId, String)) {
+    pub(super) fn note_changed(&mut self, key: BlockKey) {
         self.changed.insert(key);
         if self.changed.len() > MAX_CHANGED {
             self.changed.pop_first();
@@ -179,12 +180,12 @@ impl Agent {
     /// The coordinator has been told which coflows are known: of others their end is not heard, so nothing of them stays.
     pub(super) fn forget_changed(&mut self) {
         let coflows = &self.coflows;
-        self.changed.retain(|(coflow, _)| coflows.contains_key(coflow));
+        self.changed.retain(|key| coflows.contains_key(&key.coflow));
     }
 
     /// The files of a block, the one that is served first.
     pub fn places(&self, coflow: CoflowId, block: &str) -> impl Iterator<Item = &BlockEntry> {
-        let key = (coflow, block.to_owned());
+        let key = BlockKey { coflow, name: block.to_owned() };
         let spares = self.spares.get(&key).into_iter().flatten();
         self.blocks.get(&key).into_iter().chain(spares)
     }
@@ -196,14 +197,10 @@ impl Agent {
 
     /// Some files of a block count no more, and it may be put again if no other one is left. True if that is so and it was
     /// held.
-    pub(super) fn drop_places(
-        &mut self,
-        key: &(CoflowId, String),
-        is_gone: impl Fn(&BlockEntry) -> bool,
-    ) -> bool {
+    pub(super) fn drop_places(&mut self, key: &BlockKey, is_gone: impl Fn(&BlockEntry) -> bool) -> bool {
         let gone = self.take_places(key, is_gone);
         let is_over = !gone.is_empty() && !self.blocks.contains_key(key);
-        let (coflow, block) = (key.0, &key.1);
+        let (coflow, block) = (key.coflow, &key.name);
         for gone in &gone {
             if !is_over {
                 let (block, place) = (block.clone(), gone.place());
@@ -218,28 +215,26 @@ impl Agent {
     }
 
     /// A put of a block in this file, which has not been answered for, could not be written down: it is as if it had not been.
-    pub fn handle_unwritten(&mut self, coflow: CoflowId, block: &str, place: &Place) {
-        let key = (coflow, block.to_owned());
-        let gone = self.take_places(&key, |held| held.place() == *place);
-        let is_over = !gone.is_empty() && !self.blocks.contains_key(&key);
-        self.let_go(&key, gone, is_over);
+    pub fn handle_unwritten(&mut self, key: &BlockKey, place: &Place) {
+        let gone = self.take_places(key, |held| held.place() == *place);
+        let is_over = !gone.is_empty() && !self.blocks.contains_key(key);
+        self.let_go(key, gone, is_over);
     }
 
     /// What follows from it that some files of a block, or the block, are not held any more.
-    fn let_go(&mut self, key: &(CoflowId, String), gone: Vec<BlockEntry>, is_over: bool) {
-        let (coflow, block) = (key.0, &key.1);
+    fn let_go(&mut self, key: &BlockKey, gone: Vec<BlockEntry>, is_over: bool) {
         for gone in gone {
             let (place, spooled) = (gone.place(), gone.spooled);
             let place = (!is_over).then_some(place);
-            self.outputs.push_back(Output::Cut { coflow, block: block.clone(), place });
+            self.outputs.push_back(Output::Cut { key: key.clone(), place });
             if spooled && !is_planted(Defect::FileKept) {
                 self.outputs.push_back(Output::Discard(gone.path));
             }
         }
         if is_over {
             self.send(v1::agent_event::Kind::BlockGone(v1::BlockGone {
-                coflow: coflow.0,
-                block: block.clone(),
+                coflow: key.coflow.0,
+                block: key.name.clone(),
             }));
         }
     }
@@ -247,7 +242,7 @@ impl Agent {
     /// Takes files of a block out; the oldest that stays is served from now on.
     pub(super) fn take_places(
         &mut self,
-        key: &(CoflowId, String),
+        key: &BlockKey,
         is_gone: impl Fn(&BlockEntry) -> bool,
     ) -> Vec<BlockEntry> {
         let Some(main) = self.blocks.remove(key) else { return Vec::new() };
@@ -258,7 +253,7 @@ impl Agent {
             Some(main) => _ = self.blocks.insert(key.clone(), main),
             None => {
                 let size = gone.first().map_or(0, |gone| gone.size);
-                if let Some(held) = self.held.get_mut(&key.0) {
+                if let Some(held) = self.held.get_mut(&key.coflow) {
                     *held = held.saturating_sub(size);
                 }
             }
@@ -272,21 +267,21 @@ impl Agent {
 
     /// The blocks of all coflows from the first id to the last go, and spooled files with them.
     pub(super) fn drop_blocks(&mut self, first: CoflowId, last: CoflowId) {
-        let from = self.blocks.range((first, String::new())..);
-        let gone: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.0 <= last).cloned().collect();
+        let from = self.blocks.range(BlockKey::first_of(first)..);
+        let gone: Vec<_> = from.map(|(key, _)| key).take_while(|key| key.coflow <= last).cloned().collect();
         for key in gone {
             let places = self.take_places(&key, |_| true);
             let spooled = places.into_iter().filter(|place| place.spooled && !is_planted(Defect::FileKept));
             self.outputs.extend(spooled.map(|place| Output::Discard(place.path)));
-            self.held.remove(&key.0);
+            self.held.remove(&key.coflow);
         }
-        let from = self.changed.range((first, String::new())..);
-        let gone: BTreeSet<_> = from.take_while(|key| key.0 <= last).cloned().collect();
+        let from = self.changed.range(BlockKey::first_of(first)..);
+        let gone: BTreeSet<_> = from.take_while(|key| key.coflow <= last).cloned().collect();
         gone.iter().for_each(|key| _ = self.changed.remove(key));
     }
 
     /// What whoever asks for a block that is not held is told.
-    pub(super) fn missing(&self, key: &(CoflowId, String)) -> Status {
+    pub(super) fn missing(&self, key: &BlockKey) -> Status {
         if self.changed.contains(key) { Status::Changed } else { Status::NoSuchBlock }
     }
 
@@ -380,7 +375,7 @@ mod tests {
         let facts = two.facts(&mut FactCursor::default(), 100);
         assert_eq!((facts.len(), two.most_facts()), (1, 1));
         facts.into_iter().for_each(|entry| three.restore(entry));
-        let key = (CoflowId(1), "b".to_owned());
+        let key = BlockKey { coflow: CoflowId(1), name: "b".to_owned() };
         for agent in [&one, &two, &three] {
             assert_eq!(agent.missing(&key), Status::Changed);
         }
@@ -465,7 +460,10 @@ mod tests {
         let mut other = agent();
         entries.iter().cloned().for_each(|entry| other.restore(entry));
         assert_eq!((other.handle_boot("tuesday", false), other.blocks.len()), (1, 3));
-        assert_eq!(other.missing(&(CoflowId(1), "uncertain".to_owned())), Status::Changed);
+        assert_eq!(
+            other.missing(&BlockKey { coflow: CoflowId(1), name: "uncertain".to_owned() }),
+            Status::Changed
+        );
         // What was dropped stays so, in whatever order the machine starts.
         entries.extend(journal(&mut other));
         let mut third = agent();

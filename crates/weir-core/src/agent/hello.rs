@@ -5,6 +5,7 @@
 //! Whatever happens meanwhile waits and is told afterwards: a block that was put then may be told twice.
 
 use super::state::{Agent, CoflowEntry};
+use crate::ids::BlockKey;
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::ops::Bound;
@@ -24,7 +25,7 @@ pub(super) struct Introduction {
     flows: std::vec::IntoIter<v1::FlowOpened>,
     ended: std::vec::IntoIter<v1::IdRange>,
     /// The last block that was told of.
-    block: Option<(CoflowId, String)>,
+    block: Option<BlockKey>,
     blocks_told: bool,
 }
 
@@ -120,8 +121,8 @@ impl Agent {
             for (key, block) in blocks {
                 introduction.block = Some(key.clone());
                 part.blocks.push(v1::BlockAdded {
-                    coflow: key.0.0,
-                    block: key.1.clone(),
+                    coflow: key.coflow.0,
+                    block: key.name.clone(),
                     size: self.told_size(block.size),
                     identity: block.identity.to_wire(),
                 });

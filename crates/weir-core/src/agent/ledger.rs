@@ -5,6 +5,7 @@
 
 use super::facts::JournalEntry;
 use super::state::Agent;
+use crate::ids::BlockKey;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use weir_model::CoflowId;
@@ -20,7 +21,7 @@ enum Stage {
     /// Coflows after this one.
     Coflows(Option<CoflowId>),
     /// Blocks after this one.
-    Blocks(Option<(CoflowId, String)>),
+    Blocks(Option<BlockKey>),
     Over,
 }
 
@@ -37,7 +38,9 @@ impl Agent {
                     let ended = ended.map(|range| (CoflowId(range.first), CoflowId(range.last)));
                     facts.extend(ended.map(|(first, last)| JournalEntry::EndedRange(first, last)));
                     let changed = self.changed.iter().cloned();
-                    facts.extend(changed.map(|(coflow, block)| JournalEntry::Gone { coflow, block }));
+                    facts.extend(
+                        changed.map(|BlockKey { coflow, name: block }| JournalEntry::Gone { coflow, block }),
+                    );
                     facts.extend(self.stores.values().cloned().map(JournalEntry::Store));
                     Stage::Coflows(None)
                 }
@@ -77,12 +80,7 @@ impl Agent {
         if last.is_none() { Stage::Blocks(None) } else { Stage::Coflows(last) }
     }
 
-    fn block_facts(
-        &self,
-        after: Option<(CoflowId, String)>,
-        most: usize,
-        facts: &mut Vec<JournalEntry>,
-    ) -> Stage {
+    fn block_facts(&self, after: Option<BlockKey>, most: usize, facts: &mut Vec<JournalEntry>) -> Stage {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut last = None;
         for (key, block) in self.blocks.range((after, Bound::Unbounded)).take(most) {

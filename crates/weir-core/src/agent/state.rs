@@ -11,7 +11,7 @@ use super::offer::Offer;
 use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
 use crate::id_set::IdSet;
-use crate::ids::{FlowNumber, HostNumber};
+use crate::ids::{BlockKey, FlowNumber, HostNumber};
 use crate::marks::receiver_mark;
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
@@ -87,19 +87,19 @@ pub(super) struct Wanted<'r> {
 #[derive(Debug)]
 pub struct Agent {
     pub(super) config: AgentConfig,
-    pub(super) blocks: BTreeMap<(CoflowId, String), BlockEntry>,
+    pub(super) blocks: BTreeMap<BlockKey, BlockEntry>,
     /// Other files with the bytes of a block, in the order of their puts; never empty.
-    pub(super) spares: BTreeMap<(CoflowId, String), VecDeque<BlockEntry>>,
+    pub(super) spares: BTreeMap<BlockKey, VecDeque<BlockEntry>>,
     /// Bytes of all blocks of a coflow.
     pub(super) held: BTreeMap<CoflowId, u64>,
     /// Blocks of the spooled files, by path.
-    pub(super) owners: BTreeMap<String, (CoflowId, String)>,
+    pub(super) owners: BTreeMap<String, BlockKey>,
     /// The name of the machine's start in which the journal was written last.
     pub(super) boot: Option<String>,
     /// Whether it takes no more blocks, for the host is to be stopped.
     pub(super) draining: bool,
     /// Blocks whose files changed since they were put.
-    pub(super) changed: BTreeSet<(CoflowId, String)>,
+    pub(super) changed: BTreeSet<BlockKey>,
     /// Stores of executors, by application and executor.
     pub(super) stores: BTreeMap<(String, String), StoreEntry>,
     pub(super) coflows: BTreeMap<CoflowId, CoflowEntry>,
@@ -231,12 +231,12 @@ impl Agent {
                 entry.done.extend(marks);
             }
             JournalEntry::Gone { coflow, block } => {
-                let key = (coflow, block);
+                let key = BlockKey { coflow, name: block };
                 self.take_places(&key, |_| true);
                 self.note_changed(key);
             }
             JournalEntry::PlaceGone { coflow, block, place } => {
-                self.take_places(&(coflow, block), |held| held.place() == place);
+                self.take_places(&BlockKey { coflow, name: block }, |held| held.place() == place);
             }
             JournalEntry::Ended(coflow) => self.forget(coflow, coflow),
             JournalEntry::EndedRange(first, last) => self.forget(first, last),
@@ -258,7 +258,7 @@ impl Agent {
     pub fn handle_request(&mut self, now: Time, request: &Request) -> Result<OpenedFlow, Status> {
         let coflow = CoflowId(request.coflow);
         self.may_move(coflow)?;
-        let key = (coflow, request.block.clone());
+        let key = BlockKey { coflow, name: request.block.clone() };
         let block = self.blocks.get(&key).ok_or_else(|| self.missing(&key))?.clone();
         if request.identity.is_known() && request.identity != block.identity {
             return Err(Status::OtherBytes);

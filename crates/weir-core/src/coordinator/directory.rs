@@ -1,7 +1,7 @@
 //! Coflows and blocks: registration, location, the end of a coflow.
 
 use super::state::{CoflowEntry, Coordinator, SessionId};
-use crate::ids::HostNumber;
+use crate::ids::{BlockKey, HostNumber};
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::collections::BTreeMap;
@@ -143,12 +143,13 @@ impl Coordinator {
 
     /// Whether anybody waits for a block of a coflow.
     pub(super) fn is_waited_for(&self, coflow: CoflowId) -> bool {
-        self.waiting.things_from(&(coflow, String::new())).next().is_some_and(|key| key.0 == coflow)
+        let first = BlockKey::first_of(coflow);
+        self.waiting.things_from(&first).next().is_some_and(|key| key.coflow == coflow)
     }
 
     /// Whether an agent with a session holds a block.
-    fn is_held(&self, key: &(CoflowId, String)) -> bool {
-        let holders = self.directory.get(&key.0).and_then(|blocks| blocks.get(key.1.as_str()));
+    fn is_held(&self, key: &BlockKey) -> bool {
+        let holders = self.directory.get(&key.coflow).and_then(|blocks| blocks.get(key.name.as_str()));
         holders.is_some_and(|holders| holders.iter().any(|held| self.agents.contains_key(&held.session)))
     }
 
@@ -198,15 +199,16 @@ impl Coordinator {
 
     /// Where a block is; answered through [`Coordinator::poll_output`] now or when it is put.
     pub fn handle_locate(&mut self, now: Time, token: u64, request: v1::LocateRequest) {
-        let (key, host) = ((CoflowId(request.coflow), request.block), HostNumber(request.host));
+        let (coflow, host) = (CoflowId(request.coflow), HostNumber(request.host));
+        let key = BlockKey { coflow, name: request.block };
         let wait = Span::from_millis(request.wait_ms.min(limits::MAX_LOCATE_WAIT_MS));
         let full = self.waiting.len() >= limits::MAX_WAITING_LOCATES;
         if full {
             self.count("locates_not_waited_for");
         }
-        let stopped = self.coflows.get(&key.0).is_some_and(|coflow| !coflow.stopped().is_empty());
+        let stopped = self.coflows.get(&coflow).is_some_and(|coflow| !coflow.stopped().is_empty());
         // An id that was never given never gets blocks: whoever waited for one would wait in vain.
-        let known = stopped || self.is_held(&key) || self.has_ended(key.0) || self.was_never_given(key.0);
+        let known = stopped || self.is_held(&key) || self.has_ended(coflow) || self.was_never_given(coflow);
         if known || full || wait == Span::ZERO {
             self.answer(now, &key, [(token, host)]);
         } else {
@@ -227,7 +229,7 @@ impl Coordinator {
         self.answers.pop_front()
     }
 
-    pub(super) fn answer_waiting(&mut self, now: Time, key: &(CoflowId, String)) {
+    pub(super) fn answer_waiting(&mut self, now: Time, key: &BlockKey) {
         let waiting = self.waiting.take(key);
         if !waiting.is_empty() && !is_planted(Defect::AnswerLost) {
             self.answer(now, key, waiting);
@@ -243,23 +245,18 @@ impl Coordinator {
 
     /// Answers all who wait for any block of a coflow.
     pub(super) fn answer_all_waiting(&mut self, now: Time, coflow: CoflowId) {
-        let first = (coflow, String::new());
-        let waited = self.waiting.things_from(&first).take_while(|key| key.0 == coflow);
+        let first = BlockKey::first_of(coflow);
+        let waited = self.waiting.things_from(&first).take_while(|key| key.coflow == coflow);
         for key in waited.cloned().collect::<Vec<_>>() {
             self.answer_waiting(now, &key);
         }
     }
 
     /// Answers calls, by token and host of the receiver, for a block.
-    fn answer(
-        &mut self,
-        now: Time,
-        key: &(CoflowId, String),
-        calls: impl IntoIterator<Item = (u64, HostNumber)>,
-    ) {
+    fn answer(&mut self, now: Time, key: &BlockKey, calls: impl IntoIterator<Item = (u64, HostNumber)>) {
         self.advance(now);
-        let ended = self.has_ended(key.0) || self.was_never_given(key.0);
-        let refused = self.coflows.get(&key.0).map(CoflowEntry::stopped).unwrap_or_default();
+        let ended = self.has_ended(key.coflow) || self.was_never_given(key.coflow);
+        let refused = self.coflows.get(&key.coflow).map(CoflowEntry::stopped).unwrap_or_default();
         for (token, receiver) in calls {
             let holders = if refused.is_empty() { self.holders_for(now, key, receiver) } else { Vec::new() };
             let reply = v1::LocateReply { holders, ended, refused: refused.clone() };

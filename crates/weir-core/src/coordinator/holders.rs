@@ -29,7 +29,7 @@
 
 use super::directory::Held;
 use super::state::{Coordinator, SessionId};
-use crate::ids::HostNumber;
+use crate::ids::{BlockKey, HostNumber};
 use std::collections::BTreeMap;
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::{limits, v1};
@@ -41,8 +41,8 @@ const PROMISE_LIMIT: Span = Span::from_millis(1000);
 #[derive(Debug, Default)]
 pub(super) struct Promises(BTreeMap<Promised, Promise>);
 
-/// Receiver, coflow, block.
-type Promised = (HostNumber, CoflowId, String);
+/// Receiver, block.
+type Promised = (HostNumber, BlockKey);
 
 #[derive(Debug)]
 struct Promise {
@@ -65,7 +65,7 @@ impl Promises {
     /// The receiver asked for the block, wherever.
     pub(super) fn keep(&mut self, receiver: HostNumber, coflow: CoflowId, block: &str) {
         if !self.0.is_empty() {
-            self.0.remove(&(receiver, coflow, block.to_owned()));
+            self.0.remove(&(receiver, BlockKey { coflow, name: block.to_owned() }));
         }
     }
 
@@ -78,14 +78,9 @@ impl Promises {
 
 impl Coordinator {
     /// Who holds a block, the best for this receiver first.
-    pub(super) fn holders_for(
-        &mut self,
-        now: Time,
-        key: &(CoflowId, String),
-        receiver: HostNumber,
-    ) -> Vec<v1::Holder> {
-        let blocks = self.directory.get(&key.0);
-        let known = blocks.and_then(|blocks| blocks.get(key.1.as_str())).into_iter().flatten();
+    pub(super) fn holders_for(&mut self, now: Time, key: &BlockKey, receiver: HostNumber) -> Vec<v1::Holder> {
+        let blocks = self.directory.get(&key.coflow);
+        let known = blocks.and_then(|blocks| blocks.get(key.name.as_str())).into_iter().flatten();
         let mut holders: Vec<(Held, v1::Holder)> = known
             .filter_map(|&held| {
                 let holder = v1::Holder {
@@ -100,7 +95,7 @@ impl Coordinator {
             .collect();
         if holders.len() > 1 {
             self.promises.expire(now);
-            let promised = (receiver, key.0, key.1.clone());
+            let promised = (receiver, key.clone());
             holders.sort_by_cached_key(|(held, _)| self.rank(held.session, held.host, &promised));
             let best = holders[0].0;
             if best.host != receiver {

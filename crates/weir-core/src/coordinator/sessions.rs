@@ -21,7 +21,7 @@ use super::refused::HelloError;
 use super::state::{AgentEntry, CoflowEntry, Coordinator, SessionId};
 use super::{admission::Verdict, senders::Heard};
 use crate::id_set::IdSet;
-use crate::ids::{FlowNumber, HostNumber};
+use crate::ids::{BlockKey, FlowNumber, HostNumber};
 use crate::planted::{Defect, is_planted};
 use std::collections::BTreeSet;
 use weir_model::{CoflowId, Span, Time};
@@ -413,7 +413,7 @@ impl Coordinator {
         }
         self.takes_part(host, coflow);
         self.renew(now, coflow);
-        self.answer_waiting(now, &(coflow, block.block));
+        self.answer_waiting(now, &BlockKey { coflow, name: block.block });
     }
 
     /// An agent does not hold a block any more.

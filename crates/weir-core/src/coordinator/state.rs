@@ -22,7 +22,7 @@ use super::sessions::Arrival;
 use super::sweeping::Sweep;
 use super::witnesses::Witnesses;
 use crate::id_set::IdSet;
-use crate::ids::{FlowNumber, HostNumber};
+use crate::ids::{BlockKey, FlowNumber, HostNumber};
 use crate::marks::receiver_mark;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{CoflowId, Fabric, FlowId, JobId, Span, Time};
@@ -235,7 +235,7 @@ pub struct Coordinator {
     /// Sessions that newer ones of the same agents replaced.
     pub(super) closed: VecDeque<SessionId>,
     /// Receivers that wait for blocks, with their hosts.
-    pub(super) waiting: Callers<(CoflowId, String), HostNumber>,
+    pub(super) waiting: Callers<BlockKey, HostNumber>,
     pub(super) answers: VecDeque<Answer>,
     pub(super) awaited: Awaited,
     pub(super) offers: Offers,

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::{Rc, Weak};
 use weir_core::agent::{BlockEntry, FileStamp, Place};
+use weir_core::ids::BlockKey;
 use weir_model::CoflowId;
 use weir_net::{BlockFile, FrameChecksums, FrameRead};
 use weir_proto::data::{FRAME_BYTES, frame_count, frame_length};
@@ -21,13 +22,10 @@ const COPIES: usize = 6;
 /// A frame that is no longer goes in one write with what leads it, from memory: to copy it costs less than another call.
 const COPIED_BYTES: u64 = 16 << 10;
 
-/// A block of this name within this coflow.
-pub(super) type Key = (CoflowId, String);
-
 /// An open block, as its readers share it.
 #[derive(Debug)]
 pub(super) struct Served {
-    pub(super) key: Key,
+    pub(super) key: BlockKey,
     /// The file that it is in.
     pub(super) place: Place,
     pub(super) file: BlockFile,
@@ -51,7 +49,7 @@ enum Opened {
 }
 
 impl Served {
-    fn new(key: Key, place: Place, file: BlockFile, open: Opened) -> Rc<Served> {
+    fn new(key: BlockKey, place: Place, file: BlockFile, open: Opened) -> Rc<Served> {
         Rc::new(Served {
             key,
             place,
@@ -186,7 +184,7 @@ pub(super) struct Frame {
 
 /// All blocks that anybody asked for.
 #[derive(Default)]
-pub(super) struct Blocks(BTreeMap<Key, Asked>);
+pub(super) struct Blocks(BTreeMap<BlockKey, Asked>);
 
 struct Asked {
     /// The file that its checksums are of.
@@ -198,18 +196,18 @@ struct Asked {
 
 impl Blocks {
     /// A block that somebody reads already.
-    pub(super) fn open_now(&self, key: &Key) -> Option<Rc<Served>> {
+    pub(super) fn open_now(&self, key: &BlockKey) -> Option<Rc<Served>> {
         self.0.get(key)?.served.upgrade()
     }
 
     /// What is known of the frames of a block in this file.
-    pub(super) fn checksums(&self, key: &Key, place: &Place) -> Option<FrameChecksums> {
+    pub(super) fn checksums(&self, key: &BlockKey, place: &Place) -> Option<FrameChecksums> {
         self.0.get(key).filter(|asked| asked.place == *place).map(|asked| asked.checksums.clone())
     }
 
     /// Takes a file that was opened for a block.
     pub(super) fn opened(&mut self, block: &BlockEntry, open: Rc<Open>) -> Rc<Served> {
-        let key = (block.coflow, block.block.clone());
+        let key = block.key();
         if let Some(served) = self.open_now(&key) {
             return served;
         }
@@ -230,13 +228,13 @@ impl Blocks {
     }
 
     /// Takes what was found for a gather. Another receiver may have asked for the same.
-    pub(super) fn gathered(&mut self, key: Key, found: Found) -> Rc<Served> {
+    pub(super) fn gathered(&mut self, key: BlockKey, found: Found) -> Rc<Served> {
         if let Some(served) = self.open_now(&key) {
             return served;
         }
         let Found { gathered, pieces, open } = found;
         let checksums = FrameChecksums::new(gathered.size, &[]);
-        let place = Place { path: key.1.clone(), stamp: None };
+        let place = Place { path: key.name.clone(), stamp: None };
         let file = BlockFile::of_pieces(pieces, checksums.clone());
         let served = Served::new(key.clone(), place.clone(), file, Opened::Gathered(open));
         self.0.insert(key, Asked { place, served: Rc::downgrade(&served), checksums });
@@ -251,14 +249,14 @@ impl Blocks {
     }
 
     /// What is known of a block counts no more.
-    pub(super) fn forget(&mut self, key: &Key) {
+    pub(super) fn forget(&mut self, key: &BlockKey) {
         self.0.remove(key);
     }
 
     /// The same for all blocks of coflows, from the first to the last.
     pub(super) fn forget_coflows(&mut self, first: CoflowId, last: CoflowId) {
-        let from = self.0.range((first, String::new())..).map(|(key, _)| key);
-        for key in from.take_while(|key| key.0 <= last).cloned().collect::<Vec<_>>() {
+        let from = self.0.range(BlockKey::first_of(first)..).map(|(key, _)| key);
+        for key in from.take_while(|key| key.coflow <= last).cloned().collect::<Vec<_>>() {
             self.0.remove(&key);
         }
     }

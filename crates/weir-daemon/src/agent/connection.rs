@@ -1,13 +1,13 @@
 //! One data connection at the serving side: the sockets of a [`Conversation`], and the block that it is about.
 
-use super::blocks::{Frame, Key, Served};
+use super::blocks::{Frame, Served};
 use super::jobs::Jobs;
 use super::upload::Upload;
 use std::io::{self, Read};
 use std::net::TcpStream;
 use std::rc::Rc;
 use weir_core::agent::Crowd;
-use weir_core::ids::FlowNumber;
+use weir_core::ids::{BlockKey, FlowNumber};
 use weir_core::serving::{Conversation, Input, Outlet, Range, Write};
 use weir_model::{Span, Time};
 use weir_net::{SendOutcome, TcpPath};
@@ -77,7 +77,7 @@ impl Connection {
     }
 
     /// Whether it serves a block.
-    pub(super) fn serves(&self, key: &Key) -> bool {
+    pub(super) fn serves(&self, key: &BlockKey) -> bool {
         self.block.as_ref().is_some_and(|block| block.key == *key)
     }
 

@@ -1,7 +1,7 @@
 //! The data-plane thread: sockets on one side, the agent's state machine on the other. It waits for nobody: files are
 //! opened, read, closed and removed by others ([`Jobs`]), and the journal is written by another ([`Scribe`]).
 
-use super::blocks::{Blocks, Key};
+use super::blocks::Blocks;
 use super::connection::Connection;
 use super::files::Files;
 use super::jobs::{Job, Jobs};
@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use weir_core::agent::{
     Agent, AgentConfig, FactCursor, InterfaceBytes, Output, Place, PutError, StoreEntry, WaitingPut,
 };
-use weir_core::ids::FlowNumber;
+use weir_core::ids::{BlockKey, FlowNumber};
 use weir_core::serving::{Answers, Input, Late};
 use weir_model::{Span, Time};
 use weir_net::{Clock, Event, Interface, InterfaceCounters, Poller};
@@ -247,7 +247,7 @@ impl Running {
             let now = self.clock.now();
             match self.inbox.try_recv() {
                 Ok(Command::Put(block, reply)) => {
-                    let (coflow, name, place) = (block.coflow, block.block.clone(), block.place());
+                    let (key, place) = (block.key(), block.place());
                     let noted = if self.scribe.is_behind() {
                         Err(PutError::NoSpace("its disk does not answer".to_owned()))
                     } else {
@@ -255,7 +255,7 @@ impl Running {
                     };
                     match noted {
                         Ok(()) => {
-                            self.scribe.add_put(WaitingPut { coflow, block: name, place, caller: reply });
+                            self.scribe.add_put(WaitingPut { key, place, caller: reply });
                         }
                         refused => {
                             self.puts[1] += 1;
@@ -270,11 +270,11 @@ impl Running {
                 Ok(Command::HasEnded(coflow, reply)) => {
                     let _ = reply.send(self.agent.has_ended(coflow));
                 }
-                Ok(Command::Places(coflow, block, reply)) => {
-                    let _ = reply.send(self.agent.places(coflow, &block).cloned().collect());
+                Ok(Command::Places(key, reply)) => {
+                    let _ = reply.send(self.agent.places(key.coflow, &key.name).cloned().collect());
                 }
-                Ok(Command::PlaceGone(coflow, block, place)) => {
-                    self.agent.handle_changed(coflow, &block, &place);
+                Ok(Command::PlaceGone(key, place)) => {
+                    self.agent.handle_changed(key.coflow, &key.name, &place);
                 }
                 Ok(Command::Observe(reply)) => {
                     let _ = reply.send(Said {
@@ -317,8 +317,8 @@ impl Running {
             self.puts[1] += refused.len() as u64;
             kept.into_iter().for_each(|reply| _ = reply.send(Ok(())));
             // What happened before is to be written down; that these files are dropped is not, for they never were.
-            for WaitingPut { coflow, block, place, caller } in refused {
-                self.agent.handle_unwritten(coflow, &block, &place);
+            for WaitingPut { key, place, caller } in refused {
+                self.agent.handle_unwritten(&key, &place);
                 let _ = caller.send(Err(PutError::NoSpace(reason.clone())));
             }
         }
@@ -344,7 +344,7 @@ impl Running {
         while let Some(output) = self.agent.poll_output(now) {
             match output {
                 Output::Journal(entry) => entries.push(entry),
-                Output::Cut { coflow, block, place } => self.cut_off((coflow, block), place.as_ref()),
+                Output::Cut { key, place } => self.cut_off(&key, place.as_ref()),
                 Output::Ended(first, last) => self.blocks.forget_coflows(first, last),
                 Output::Abort(flow) => {
                     if let Some(token) = self.by_flow.get(&flow).copied() {
@@ -384,14 +384,14 @@ impl Running {
 
     /// A block is gone, or one of its files: its readers ask again, and hear why or get it from another file. What was read of
     /// it for them would come too late.
-    fn cut_off(&mut self, key: Key, place: Option<&Place>) {
+    fn cut_off(&mut self, key: &BlockKey, place: Option<&Place>) {
         let is_served =
-            |place: &Place| self.blocks.open_now(&key).is_some_and(|served| served.place == *place);
+            |place: &Place| self.blocks.open_now(key).is_some_and(|served| served.place == *place);
         if place.is_some_and(|place| !is_served(place)) {
             return;
         }
-        self.blocks.forget(&key);
-        let readers = self.connections.iter().filter(|(_, connection)| connection.serves(&key));
+        self.blocks.forget(key);
+        let readers = self.connections.iter().filter(|(_, connection)| connection.serves(key));
         for token in readers.map(|(&token, _)| token).collect::<Vec<_>>() {
             self.close(token);
         }

@@ -5,7 +5,7 @@
 //! that takes long does not count among them, so that one file that hangs does not stop the others beside it; but no more
 //! than [`MOST_OF_ONE`] hang on one file system, and [`MOST_THREADS`] in all.
 
-use super::blocks::{Key, is_unchanged};
+use super::blocks::is_unchanged;
 use super::stores::{Found, OpenFiles};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio::runtime::Handle;
 use weir_core::agent::{BlockEntry, Place, StoreEntry};
-use weir_core::ids::FlowNumber;
+use weir_core::ids::{BlockKey, FlowNumber};
 use weir_model::{Span, Time};
 use weir_net::{FileSystem, FrameRead, FrameReader, Medium, Mounts, OpenedFile, Waker};
 use weir_proto::data::Status;
@@ -39,7 +39,7 @@ pub(super) enum Job {
     /// Opens the file of a block for a connection.
     Open { connection: u64, flow: FlowNumber, path: PathBuf },
     /// Reads a frame of a block, so that its checksum is known and its bytes are in memory.
-    Read { block: Key, place: Place, frame: u64, reader: FrameReader },
+    Read { block: BlockKey, place: Place, frame: u64, reader: FrameReader },
     /// Finds the ranges of a gather for a connection.
     Gather { connection: u64, number: u64, store: StoreEntry, request: GatherRequest, files: OpenFiles },
     /// Looks whether a store is there still.
@@ -63,7 +63,7 @@ pub(super) enum Done {
         result: io::Result<Open>,
     },
     Read {
-        block: Key,
+        block: BlockKey,
         place: Place,
         frame: u64,
         result: io::Result<FrameRead>,

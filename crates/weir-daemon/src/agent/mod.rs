@@ -34,7 +34,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError, StoreEntry, StoreError};
-use weir_core::ids::HostNumber;
+use weir_core::ids::{BlockKey, HostNumber};
 use weir_model::{CoflowId, Rate, Span};
 use weir_net::{Address, Clock, Interface, Poller, Waker};
 use weir_proto::gather::Token;
@@ -173,9 +173,9 @@ const MAX_QUEUED_COMMANDS: usize = 4_096;
 pub(crate) enum Command {
     Put(Box<BlockEntry>, oneshot::Sender<Result<(), PutError>>),
     /// The files of a block.
-    Places(CoflowId, String, oneshot::Sender<Vec<BlockEntry>>),
+    Places(BlockKey, oneshot::Sender<Vec<BlockEntry>>),
     /// A file of a block is not what was put any more.
-    PlaceGone(CoflowId, String, Place),
+    PlaceGone(BlockKey, Place),
     /// An executor's files are to be served, or no longer.
     Attach(Box<StoreEntry>, oneshot::Sender<Result<(), StoreError>>),
     Detach(String, String, Token, oneshot::Sender<Result<(), StoreError>>),

@@ -353,12 +353,7 @@ mod tests {
             let name = round.to_string();
             scribe.add(now + GATHER, vec![JournalEntry::Put(put(&name))]);
             let (reply, _answer) = oneshot::channel();
-            scribe.add_put(WaitingPut {
-                coflow: CoflowId(1),
-                block: name.clone(),
-                place: put(&name).place(),
-                caller: reply,
-            });
+            scribe.add_put(WaitingPut { key: put(&name).key(), place: put(&name).place(), caller: reply });
             // As the data plane does: it waits for its waker or the next timeout, and for nothing else.
             let mut answered = 0;
             while answered == 0 {

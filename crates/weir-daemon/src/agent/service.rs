@@ -109,7 +109,7 @@ impl Service {
     /// there were any.
     async fn lost_places(&self, entry: &BlockEntry) -> bool {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(Command::Places(entry.coflow, entry.block.clone(), reply)).await;
+        self.commands.send(Command::Places(entry.key(), reply)).await;
         let places = answer.await.unwrap_or_default();
         let mut any = false;
         for place in places {
@@ -127,7 +127,7 @@ impl Service {
                     coflow = place.coflow.0,
                     "a block's file is not what was put"
                 );
-                let gone = Command::PlaceGone(place.coflow, place.block.clone(), place.place());
+                let gone = Command::PlaceGone(place.key(), place.place());
                 self.commands.send(gone).await;
                 any = true;
             }

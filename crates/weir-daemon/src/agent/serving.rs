@@ -1,7 +1,7 @@
 //! What the data-plane thread does with requests: has the block's file opened, writes frames when flows may, and says
 //! no where it must.
 
-use super::blocks::{Key, is_of_the_file};
+use super::blocks::is_of_the_file;
 use super::connection::{Connection, Reading, Wrote};
 use super::data_plane::Running;
 use super::jobs::{Done, Job, Open};
@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use weir_core::agent::{OpenedGather, Pacing, Place};
-use weir_core::ids::FlowNumber;
+use weir_core::ids::{BlockKey, FlowNumber};
 use weir_core::serving::Opening;
 use weir_model::CoflowId;
 use weir_net::FrameRead;
@@ -34,7 +34,7 @@ impl Running {
         };
         let (flow, block) = (opened.flow, &opened.block);
         self.by_flow.insert(flow, token);
-        let known = self.blocks.open_now(&(block.coflow, block.block.clone()));
+        let known = self.blocks.open_now(&block.key());
         // Whoever resumes may do so because a frame was not what its checksum says: the file is looked at again.
         let known = known.filter(|served| opened.offset == 0 && served.is_unchanged());
         let is_shared = opened.offset == 0 && !block.spooled;
@@ -154,7 +154,7 @@ impl Running {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some(opening) = connection.talk.take_opening(flow) else { return };
         let block = &opening.opened.block;
-        let key = (block.coflow, block.block.clone());
+        let key = block.key();
         let served = match file {
             Some(file) => Some(self.blocks.opened(block, file)),
             None => self.blocks.open_now(&key),
@@ -215,7 +215,8 @@ impl Running {
             Ok((found, OpenedGather { flow, block })) => {
                 self.gathers.note(Ok(()));
                 let identity = found.gathered.identity;
-                let served = self.blocks.gathered((CoflowId(request.coflow), block), found);
+                let served =
+                    self.blocks.gathered(BlockKey { coflow: CoflowId(request.coflow), name: block }, found);
                 self.by_flow.insert(flow, token);
                 connection.serve(now, (flow, request.offset), identity, served, None);
                 self.answer_soon(token);
@@ -256,7 +257,7 @@ impl Running {
     /// A receiver got a frame that does not have its checksum: the file is looked at. What came of it is in `frame_read`.
     pub(super) fn doubt(&mut self, token: u64, frame: u64) {
         let Some(served) = self.connections.get(&token).and_then(Connection::block) else { return };
-        let (coflow, block) = &served.key;
+        let BlockKey { coflow, name: block } = &served.key;
         tracing::warn!(
             coflow = coflow.0,
             block,
@@ -271,7 +272,7 @@ impl Running {
     }
 
     /// A frame's checksum is known: whoever waited for it goes on.
-    fn frame_read(&mut self, key: &Key, place: &Place, frame: u64, result: io::Result<FrameRead>) {
+    fn frame_read(&mut self, key: &BlockKey, place: &Place, frame: u64, result: io::Result<FrameRead>) {
         // What was read of a file that counts no more says nothing of the one that does.
         let Some(known) = self.blocks.checksums(key, place) else { return };
         // Nobody reads it any more where its receiver left because of this frame.
@@ -279,7 +280,7 @@ impl Running {
         let changed = match &result {
             Ok(read) => !known.note(frame, read.checksum),
             Err(error) => {
-                tracing::warn!(coflow = key.0.0, block = key.1, %error, "a block's file cannot be read now");
+                tracing::warn!(coflow = key.coflow.0, block = key.name, %error, "a block's file cannot be read now");
                 error.kind() == io::ErrorKind::UnexpectedEof
             }
         };
@@ -287,8 +288,12 @@ impl Running {
         let read = result.ok().filter(|_| sound);
         let waiting = served.map(|served| served.settle(frame, read)).unwrap_or_default();
         if changed {
-            tracing::warn!(coflow = key.0.0, block = key.1, "the file of a block changed while it was read");
-            self.agent.handle_changed(key.0, &key.1, place);
+            tracing::warn!(
+                coflow = key.coflow.0,
+                block = key.name,
+                "the file of a block changed while it was read"
+            );
+            self.agent.handle_changed(key.coflow, &key.name, place);
         }
         let now = self.clock.now();
         for token in waiting {
