@@ -367,7 +367,7 @@ impl<'a> Engine<'a> {
         let mut windows = Windows::new(coflow, &self.fabric, window.bytes);
         let crosses = |flow: &FlowSpec| self.fabric.path(flow.source, flow.destination).is_some();
         let linkless = coflow.flows.iter().enumerate().filter(|(_, flow)| !crosses(flow));
-        let linkless = linkless.map(|(flow, spec)| Request { flow, spec: spec.clone() });
+        let linkless = linkless.map(|(flow, spec)| Request { flow, spec: *spec });
         let first: Vec<Request> = linkless.chain(windows.begin()).collect();
         let flows = first.iter().map(|request| request.flow).collect();
         let open = first.into_iter().map(|request| request.spec).collect();

@@ -57,7 +57,7 @@ impl Windows {
         for (flow, spec) in coflow.flows.iter().enumerate() {
             if fabric.path(spec.source, spec.destination).is_some() {
                 let of = flows.entry((spec.destination, spec.group)).or_default();
-                of.push_back(Request { flow, spec: spec.clone() });
+                of.push_back(Request { flow, spec: *spec });
                 *to_come.entry(spec.source).or_default() += spec.size.0;
             }
         }
@@ -69,7 +69,7 @@ impl Windows {
                 let size = left.spec.size.0.min(request);
                 waiting.push_back(Request {
                     flow: left.flow,
-                    spec: FlowSpec { size: Bytes(size), ..left.spec.clone() },
+                    spec: FlowSpec { size: Bytes(size), ..left.spec },
                 });
                 left.spec.size.0 -= size;
                 if left.spec.size.0 > 0 {
@@ -155,7 +155,7 @@ mod tests {
     fn a_window_smaller_than_a_request_holds_one() {
         let fabric = Fabric::big_switch(2, Rate::from_bytes_per_sec(1.0)).unwrap();
         let flow = FlowSpec { source: HostId(0), destination: HostId(1), size: Bytes(3), group: 7 };
-        let coflow = CoflowSpec::new(CoflowId(1), Time::ZERO, vec![flow.clone()]);
+        let coflow = CoflowSpec::new(CoflowId(1), Time::ZERO, vec![flow]);
         let mut windows = Windows::new(&coflow, &fabric, Bytes(1));
         let mut opened = 0;
         let mut next = windows.begin();
