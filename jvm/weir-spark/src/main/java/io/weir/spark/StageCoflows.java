@@ -1,18 +1,27 @@
 package io.weir.spark;
 
-import io.weir.client.CoflowOptions;
+import com.codahale.metrics.Counter;
+import io.weir.client.Admission;
 import io.weir.client.Coflow;
+import io.weir.client.CoflowOptions;
+import io.weir.client.CoflowRecord;
 import io.weir.client.Pattern;
+import io.weir.client.RefusedException;
 import io.weir.client.WeirClient;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.Collections;
-import java.util.HashMap;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.slf4j.Logger;
@@ -27,18 +36,33 @@ final class StageCoflows implements AutoCloseable {
     /** After a failure no coflow is registered for so long, twice as long each time. */
     private static final long FIRST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(1);
     private static final long LONGEST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(60);
-
+    /**
+     * How long the coflow of a stage that wrote a shuffle outlives it. A coordinator gives a coflow the place of those parents that it
+     * still knows, and Spark submits a stage only when all that it waits for are over.
+     */
+    static final long KEEP_MS = 5_000;
+    /** Coflows that are kept so; of more, the eldest ends. */
+    private static final int MAX_KEPT = 200;
     private static final int MAX_ENDED = 10_000;
+    /** Attempts that go on, as far as is known: the end of one may never be heard of. Beyond, the eldest counts as over. */
+    private static final int MAX_STAGES = 10_000;
 
+    final Counter registered = new Counter();
+    final Counter failed = new Counter();
+    final Counter deadlinesRefused = new Counter();
     /** Spark knows it a little later than plugins begin. */
     private final Supplier<String> application;
     private final WeirClient client;
+    private final Ancestry ancestry;
+    private final ScheduledExecutorService clock;
+    private final long keepMs;
     private final ExecutorService caller = Executors.newSingleThreadExecutor(task -> {
         Thread thread = new Thread(task, "weir-coflows");
         thread.setDaemon(true);
         return thread;
     });
-    private final Map<Long, State> stages = new HashMap<>();
+    private final Map<Long, State> stages = new LinkedHashMap<>();
+    private final Set<Coflow> kept = new LinkedHashSet<>();
     /** Attempts that are over: tasks that go on all the same may still ask for them. */
     private final Set<Long> ended = Collections.newSetFromMap(new LinkedHashMap<>() {
         private static final long serialVersionUID = 1L;
@@ -51,17 +75,43 @@ final class StageCoflows implements AutoCloseable {
     private long pause = FIRST_PAUSE_NANOS;
     private long pausedUntil = System.nanoTime();
     private boolean closed;
+    private boolean saidRefused;
 
     /** What is known of a stage's attempt. */
     private static final class State {
+        final Life life = new Life();
+        Terms terms;
+        boolean isKept;
         Coflow coflow;
         boolean failed;
         boolean over;
     }
 
-    StageCoflows(Supplier<String> application, WeirClient client) {
+    /** What can be told of the coflow of an attempt. */
+    static final class Life {
+        /** 0 if it never had one. */
+        volatile long coflow;
+        /** 0 if it stands for its job itself. */
+        volatile long job;
+        volatile List<Long> parents = List.of();
+        volatile boolean hasDeadline;
+        /** Of its deadline; null as long as that is not known. */
+        volatile Admission admission;
+        volatile boolean metDeadline;
+    }
+
+    /**
+     * None yet.
+     *
+     * @param clock has things done later; it is the caller's
+     * @param keepMs how long the coflow of a stage that wrote a shuffle outlives it
+     */
+    StageCoflows(Supplier<String> application, WeirClient client, Ancestry ancestry, ScheduledExecutorService clock, long keepMs) {
         this.application = application;
         this.client = client;
+        this.ancestry = ancestry;
+        this.clock = clock;
+        this.keepMs = keepMs;
     }
 
     private static long key(int stage, int attempt) {
@@ -72,7 +122,8 @@ final class StageCoflows implements AutoCloseable {
     synchronized long of(int stage, int attempt) {
         State state = stages.get(key(stage, attempt));
         if (state == null) {
-            state = begin(stage, attempt);
+            // The driver's own listener has not heard of it yet.
+            state = begin(stage, attempt, Terms.PLAIN, false);
         }
         if (state == null || state.failed || state.over) {
             return Messages.NONE;
@@ -80,20 +131,35 @@ final class StageCoflows implements AutoCloseable {
         return state.coflow == null ? Messages.NOT_YET : state.coflow.id();
     }
 
-    /** An attempt begins. None is registered while the coordinator is away. */
-    synchronized State begin(int stage, int attempt) {
+    /**
+     * An attempt begins. None is registered while the coordinator is away.
+     *
+     * @param writes whether others may follow on it
+     */
+    synchronized State begin(int stage, int attempt, Terms terms, boolean writes) {
         if (closed || isPaused() || ended.contains(key(stage, attempt))) {
             return null;
         }
-        return stages.computeIfAbsent(key(stage, attempt), key -> {
-            State state = new State();
-            try {
-                caller.execute(() -> register(stage, attempt, state));
-            } catch (RejectedExecutionException e) {
-                state.failed = true;
-            }
-            return state;
-        });
+        State known = stages.get(key(stage, attempt));
+        State state = known == null ? new State() : known;
+        if (known == null || terms != Terms.PLAIN) {
+            state.terms = terms;
+        }
+        state.isKept |= writes;
+        if (known != null) {
+            return known;
+        }
+        stages.put(key(stage, attempt), state);
+        try {
+            caller.execute(() -> register(stage, attempt, state));
+        } catch (RejectedExecutionException e) {
+            state.failed = true;
+        }
+        if (stages.size() > MAX_STAGES) {
+            long eldest = stages.keySet().iterator().next();
+            end((int) (eldest >> 32), (int) eldest);
+        }
+        return state;
     }
 
     private boolean isPaused() {
@@ -101,6 +167,7 @@ final class StageCoflows implements AutoCloseable {
     }
 
     private void register(int stage, int attempt, State state) {
+        Terms terms;
         synchronized (this) {
             // What waited while another one failed would wait for the same coordinator.
             if (state.over || isPaused()) {
@@ -108,77 +175,176 @@ final class StageCoflows implements AutoCloseable {
                 stages.values().remove(state);
                 return;
             }
+            terms = state.terms;
         }
         Coflow coflow;
         try {
-            coflow = client.register(CoflowOptions.named(application.get() + "/" + stage + "." + attempt)
-                    .pattern(Pattern.SHUFFLE).build());
-        } catch (IOException | RuntimeException e) {
+            state.life.job = ancestry.job(stage);
+            state.life.parents = ancestry.parents(stage);
+            coflow = register(application.get() + "/" + stage + "." + attempt, terms, state.life);
+            ancestry.registered(stage, coflow.id());
+            registered.inc();
+        } catch (IOException | RuntimeException | Error e) {
             fail(state, e);
             return;
         }
         boolean over;
         synchronized (this) {
             state.coflow = coflow;
+            state.life.coflow = coflow.id();
             over = state.over;
             pause = FIRST_PAUSE_NANOS;
         }
         if (over) {
-            unregister(coflow);
+            finish(coflow, state);
         }
     }
 
-    private synchronized void fail(State state, Exception e) {
+    private Coflow register(String name, Terms terms, Life life) throws IOException {
+        CoflowOptions.Builder options = CoflowOptions.named(name).pattern(Pattern.SHUFFLE).weight(terms.weight).tenant(terms.tenant);
+        if (life.job != 0) {
+            options.job(life.job);
+        }
+        life.parents.forEach(options::parent);
+        if (terms.deadline != null) {
+            options.deadline(terms.deadline);
+        }
+        try {
+            Coflow coflow = client.register(options.build());
+            life.hasDeadline = terms.deadline != null;
+            return coflow;
+        } catch (RefusedException e) {
+            // Of another version, which has other bounds. A coordinator that has no room for any refuses the second call, too.
+            if (!saidRefused) {
+                saidRefused = true;
+                LOG.warn("Weir's coordinator refused a coflow with its parents, pool and deadline; it is registered without: {}",
+                        e.getMessage());
+            }
+            life.job = 0;
+            life.parents = List.of();
+            return client.register(CoflowOptions.named(name).pattern(Pattern.SHUFFLE).build());
+        }
+    }
+
+    private synchronized void fail(State state, Throwable e) {
         state.failed = true;
         stages.values().remove(state);
+        failed.inc();
         pausedUntil = System.nanoTime() + pause;
         LOG.warn("Weir's coordinator is away; Spark moves its shuffles itself, for {} s at least: {}",
                 TimeUnit.NANOSECONDS.toSeconds(pause), e.toString());
         pause = Math.min(2 * pause, LONGEST_PAUSE_NANOS);
     }
 
-    /** An attempt is over, and so is its coflow. */
-    void end(int stage, int attempt) {
+    /**
+     * An attempt is over, and so is its coflow; one that others may follow on goes on for a moment, and nobody is told of it any more.
+     *
+     * @return what can be told of it; what is not known yet comes later; null if nothing is known of it
+     */
+    Life end(int stage, int attempt) {
+        State state;
         Coflow coflow;
         synchronized (this) {
             ended.add(key(stage, attempt));
-            State state = stages.remove(key(stage, attempt));
+            state = stages.remove(key(stage, attempt));
             if (state == null) {
-                return;
+                return null;
             }
             state.over = true;
             coflow = state.coflow;
         }
         if (coflow != null) {
-            try {
-                caller.execute(() -> unregister(coflow));
-            } catch (RejectedExecutionException e) {
-                // The application ends; the coflow does with its lease.
-            }
+            finish(coflow, state);
+        }
+        return state.life;
+    }
+
+    private void finish(Coflow coflow, State state) {
+        // What became of a deadline is known when the coflow has ended.
+        if (state.isKept && !state.life.hasDeadline) {
+            keep(coflow);
+        } else {
+            later(() -> unregister(coflow, state.life));
         }
     }
 
-    private void unregister(Coflow coflow) {
+    private void keep(Coflow coflow) {
+        Coflow eldest = null;
+        synchronized (this) {
+            if (closed) {
+                eldest = coflow;
+            } else {
+                kept.add(coflow);
+            }
+            if (kept.size() > MAX_KEPT) {
+                Iterator<Coflow> all = kept.iterator();
+                eldest = all.next();
+                all.remove();
+            }
+        }
+        if (eldest != null) {
+            Coflow gone = eldest;
+            later(() -> unregister(gone, null));
+        }
         try {
-            coflow.unregister();
+            clock.schedule(() -> {
+                synchronized (this) {
+                    if (!kept.remove(coflow)) {
+                        return;
+                    }
+                }
+                later(() -> unregister(coflow, null));
+            }, keepMs, TimeUnit.MILLISECONDS);
+        } catch (RejectedExecutionException e) {
+            // The application ends.
+        }
+    }
+
+    private void later(Runnable call) {
+        try {
+            caller.execute(call);
+        } catch (RejectedExecutionException e) {
+            // The application ends; the coflow does with its lease.
+        }
+    }
+
+    private void unregister(Coflow coflow, Life life) {
+        try {
+            if (life != null && life.hasDeadline) {
+                // A coflow that more flows may join has met nothing yet.
+                coflow.seal();
+            }
+            Optional<CoflowRecord> record = coflow.unregister();
+            if (life != null && life.hasDeadline && record.isPresent()) {
+                life.metDeadline = record.get().metDeadline();
+                life.admission = record.get().admission();
+                if (life.admission == Admission.REFUSED) {
+                    deadlinesRefused.inc();
+                }
+            }
         } catch (IOException | RuntimeException e) {
             LOG.debug("coflow {} ends with its lease: {}", coflow.id(), e.toString());
         }
         coflow.close();
     }
 
+    /** No more coflows; those that are there end, as far as the coordinator answers in two seconds. */
     @Override
     public void close() {
+        List<Coflow> live = new ArrayList<>();
         synchronized (this) {
             closed = true;
             for (State state : stages.values()) {
                 state.over = true;
                 if (state.coflow != null) {
-                    caller.execute(() -> unregister(state.coflow));
+                    live.add(state.coflow);
                 }
             }
+            live.addAll(kept);
             stages.clear();
+            kept.clear();
         }
+        live.forEach(coflow -> later(() -> unregister(coflow, null)));
         caller.shutdown();
         try {
             if (!caller.awaitTermination(2, TimeUnit.SECONDS)) {

@@ -5,15 +5,14 @@ import io.weir.client.WeirClient;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.PluginContext;
-import org.apache.spark.scheduler.SparkListener;
-import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
-import org.apache.spark.scheduler.SparkListenerStageCompleted;
-import org.apache.spark.scheduler.SparkListenerStageSubmitted;
-import org.apache.spark.scheduler.StageInfo;
+import org.apache.spark.scheduler.Schedulable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -27,6 +26,11 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
     private static final Duration CALL_LIMIT = Duration.ofSeconds(2);
 
     private final Map<String, String> agents = new ConcurrentHashMap<>();
+    private final ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor(task -> {
+        Thread thread = new Thread(task, "weir-clock");
+        thread.setDaemon(true);
+        return thread;
+    });
     private volatile StageCoflows coflows;
 
     /** Nothing that is wrong here may keep an application from starting. */
@@ -54,8 +58,14 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
             LOG.warn("Weir stands aside: {}: {}", Settings.COORDINATOR, e.getMessage());
             return Map.of(ASIDE, String.valueOf(e.getMessage()));
         }
-        coflows = new StageCoflows(context::applicationId, client);
-        context.addSparkListener(new Stages());
+        Ancestry ancestry = new Ancestry();
+        StageCoflows coflows = new StageCoflows(context::applicationId, client, ancestry, clock, StageCoflows.KEEP_MS);
+        Terms.Reader terms = new Terms.Reader(plugin.conf(), pool -> {
+            Schedulable found = ScalaBridge.pool(context, pool);
+            return found == null ? OptionalInt.empty() : OptionalInt.of(found.weight());
+        });
+        this.coflows = coflows;
+        context.addSparkListener(new StageListener(coflows, ancestry, terms));
         return Map.of(TOKEN, Hex.of(Store.newToken()));
     }
 
@@ -86,27 +96,6 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         if (known != null) {
             known.close();
         }
-    }
-
-    /** Stages begin and end. */
-    private final class Stages extends SparkListener {
-        @Override
-        public void onStageSubmitted(SparkListenerStageSubmitted submitted) {
-            StageInfo stage = submitted.stageInfo();
-            if (ScalaBridge.hasParents(stage)) {
-                coflows.begin(stage.stageId(), stage.attemptNumber());
-            }
-        }
-
-        @Override
-        public void onStageCompleted(SparkListenerStageCompleted completed) {
-            coflows.end(completed.stageInfo().stageId(), completed.stageInfo().attemptNumber());
-        }
-
-        @Override
-        public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
-            // Its files are served all the same where they are still there: an external shuffle service does so, too.
-            LOG.debug("executor {} is gone", removed.executorId());
-        }
+        clock.shutdownNow();
     }
 }
