@@ -6,6 +6,7 @@ import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.scheduler.SparkListenerStageCompleted;
 import org.apache.spark.scheduler.SparkListenerStageSubmitted;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.StageInfo;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -21,12 +22,14 @@ final class StageListener extends SparkListener {
     private final StageCoflows coflows;
     private final Ancestry ancestry;
     private final Terms.Reader terms;
+    private final StageLines lines;
     private boolean said;
 
-    StageListener(StageCoflows coflows, Ancestry ancestry, Terms.Reader terms) {
+    StageListener(StageCoflows coflows, Ancestry ancestry, Terms.Reader terms, StageLines lines) {
         this.coflows = coflows;
         this.ancestry = ancestry;
         this.terms = terms;
+        this.lines = lines;
     }
 
     @Override
@@ -54,6 +57,7 @@ final class StageListener extends SparkListener {
             ancestry.ran(stage.stageId());
             int[] parents = ScalaBridge.parents(stage);
             if (parents == null || parents.length > 0) {
+                lines.begin(stage.stageId(), stage.attemptNumber());
                 coflows.begin(stage.stageId(), stage.attemptNumber(), terms.of(submitted.properties()), ScalaBridge.shuffle(stage) >= 0);
             }
         });
@@ -61,7 +65,15 @@ final class StageListener extends SparkListener {
 
     @Override
     public void onStageCompleted(SparkListenerStageCompleted completed) {
-        guarded(() -> coflows.end(completed.stageInfo().stageId(), completed.stageInfo().attemptNumber()));
+        guarded(() -> {
+            StageInfo stage = completed.stageInfo();
+            lines.end(stage.stageId(), stage.attemptNumber(), coflows.end(stage.stageId(), stage.attemptNumber()));
+        });
+    }
+
+    @Override
+    public void onTaskEnd(SparkListenerTaskEnd over) {
+        guarded(() -> lines.ran(over.stageId(), over.stageAttemptId(), over.taskInfo().executorId()));
     }
 
     private void add(StageInfo stage, String job) {

@@ -32,6 +32,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         return thread;
     });
     private volatile StageCoflows coflows;
+    private volatile StageLines lines;
 
     /** Nothing that is wrong here may keep an application from starting. */
     @Override
@@ -64,9 +65,22 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
             Schedulable found = ScalaBridge.pool(context, pool);
             return found == null ? OptionalInt.empty() : OptionalInt.of(found.weight());
         });
+        StageLines lines = new StageLines(clock, StageLines.DELAY_MS, LOG::info);
         this.coflows = coflows;
-        context.addSparkListener(new StageListener(coflows, ancestry, terms));
+        this.lines = lines;
+        context.addSparkListener(new StageListener(coflows, ancestry, terms, lines));
         return Map.of(TOKEN, Hex.of(Store.newToken()));
+    }
+
+    /** Nothing to count where the plugin stands aside. */
+    @Override
+    public void registerMetrics(String application, PluginContext plugin) {
+        if (coflows != null) {
+            plugin.metricRegistry().register("coflows", coflows.registered);
+            plugin.metricRegistry().register("coflowsFailed", coflows.failed);
+            plugin.metricRegistry().register("deadlinesRefused", coflows.deadlinesRefused);
+            plugin.metricRegistry().register("sumsLost", lines.sumsLost);
+        }
     }
 
     @Override
@@ -91,10 +105,20 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
     }
 
     @Override
-    public void shutdown() {
-        StageCoflows known = coflows;
+    public void moved(int stage, int attempt, String executor, Moved moved) {
+        StageLines known = lines;
         if (known != null) {
-            known.close();
+            known.heard(stage, attempt, executor, moved);
+        }
+    }
+
+    @Override
+    public void shutdown() {
+        if (coflows != null) {
+            coflows.close();
+        }
+        if (lines != null) {
+            lines.close();
         }
         clock.shutdownNow();
     }

@@ -1,7 +1,10 @@
 package io.weir.spark;
 
 import com.codahale.metrics.MetricRegistry;
+import java.io.IOException;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.resource.ResourceInformation;
@@ -13,6 +16,9 @@ final class FakeDriver implements PluginContext {
         Object answer(String message) throws Exception;
     }
 
+    /** What the driver was told. */
+    final List<String> sent = new CopyOnWriteArrayList<>();
+    volatile boolean sendsInVain;
     private final Answers answers;
 
     FakeDriver(Answers answers) {
@@ -34,11 +40,23 @@ final class FakeDriver implements PluginContext {
 
             @Override
             public void attached(String executor, String address) {}
+
+            @Override
+            public void moved(int stage, int attempt, String executor, Moved moved) {}
         }));
     }
 
     Directory directory() {
         return new Directory(this, "app-1", new byte[16]);
+    }
+
+    /** Of all that it was told. */
+    Moved moved() {
+        Moved all = new Moved();
+        for (String message : sent) {
+            all.add(Moved.parse(message.split(" ")[3]));
+        }
+        return all;
     }
 
     @Override
@@ -67,7 +85,12 @@ final class FakeDriver implements PluginContext {
     }
 
     @Override
-    public void send(Object message) {}
+    public void send(Object message) throws IOException {
+        if (sendsInVain) {
+            throw new IOException("the driver is away");
+        }
+        sent.add((String) message);
+    }
 
     @Override
     public Object ask(Object message) throws Exception {

@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalInt;
 import java.util.Properties;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import org.apache.spark.SparkConf;
@@ -34,6 +35,8 @@ class StageListenerTest {
     private FakeCoordinator coordinator;
     private StageCoflows coflows;
     private StageListener listener;
+    private final List<String> said = new CopyOnWriteArrayList<>();
+    private final StageLines lines = new StageLines(clock, 50, said::add);
 
     @BeforeEach
     void start() throws Exception {
@@ -41,7 +44,7 @@ class StageListenerTest {
         Ancestry ancestry = new Ancestry();
         WeirClient client = WeirClient.builder().coordinator(coordinator.address()).callLimit(Duration.ofSeconds(5)).build();
         coflows = new StageCoflows(() -> "app-1", client, ancestry, clock, 2_000);
-        listener = new StageListener(coflows, ancestry, new Terms.Reader(conf, pool -> OptionalInt.empty()));
+        listener = new StageListener(coflows, ancestry, new Terms.Reader(conf, pool -> OptionalInt.empty()), lines);
     }
 
     @AfterEach
@@ -105,6 +108,10 @@ class StageListenerTest {
             assertEquals("gold", all.get(at).getTenant());
             assertEquals(5_000, all.get(at).getDeadlineMs());
         }
+        while (said.size() < 3) {
+            Thread.sleep(5);
+        }
+        assertTrue(said.get(2).startsWith("Stage 3.0: coflow 3 of the job of coflow 1, after 2. 0 B by Weir, 0 B by Spark. "), said.get(2));
     }
 
     @Test
