@@ -12,6 +12,7 @@ final class Messages {
     private static final String WHERE = "where ";
     private static final String ATTACHED = "attached ";
     private static final String MOVED = "moved ";
+    private static final String ENDS = "ends ";
 
     private Messages() {}
 
@@ -33,6 +34,11 @@ final class Messages {
     /** What an executor fetched for a stage's attempt since it last told. */
     static String moved(int stage, int attempt, String executor, Moved moved) {
         return MOVED + stage + " " + attempt + " " + moved.encode() + " " + executor;
+    }
+
+    /** An executor ends, and has told all. */
+    static String ends(String executor) {
+        return ENDS + executor;
     }
 
     /** Takes a message apart. */
@@ -63,6 +69,10 @@ final class Messages {
             handler.moved(Integer.parseInt(parts[0]), Integer.parseInt(parts[1]), parts[3], Moved.parse(parts[2]));
             return null;
         }
+        if (message.startsWith(ENDS)) {
+            handler.ends(message.substring(ENDS.length()));
+            return null;
+        }
         throw unknown(message);
     }
 
@@ -79,5 +89,7 @@ final class Messages {
         void attached(String executor, String address);
 
         void moved(int stage, int attempt, String executor, Moved moved);
+
+        void ends(String executor);
     }
 }

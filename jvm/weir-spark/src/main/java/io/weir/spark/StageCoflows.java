@@ -114,6 +114,17 @@ final class StageCoflows implements AutoCloseable {
         this.keepMs = keepMs;
     }
 
+    /** Calls the coordinator once: a first call loads classes and connects, for longer than the fetches of a first stage wait. */
+    void greet() {
+        later(() -> {
+            try {
+                client.status(1);
+            } catch (IOException | RuntimeException | Error e) {
+                LOG.debug("Weir's coordinator does not answer yet: {}", e.toString());
+            }
+        });
+    }
+
     private static long key(int stage, int attempt) {
         return (long) stage << 32 | attempt;
     }

@@ -31,6 +31,8 @@ final class StageLines {
     private final Consumer<String> log;
     private final long delayMs;
     private final Map<Long, Attempt> attempts = new LinkedHashMap<>();
+    /** Executors that have told all. */
+    private final Set<String> ended = new HashSet<>();
 
     /** What is known of an attempt. */
     private static final class Attempt {
@@ -40,10 +42,6 @@ final class StageLines {
         final Set<String> ran = new HashSet<>();
         StageCoflows.Life life;
         boolean over;
-
-        boolean isComplete() {
-            return !over || heard.containsAll(ran);
-        }
     }
 
     StageLines(ScheduledExecutorService clock, long delayMs, Consumer<String> log) {
@@ -83,7 +81,19 @@ final class StageLines {
         if (known.heard.size() < MAX_EXECUTORS) {
             known.heard.add(executor);
         }
+    }
+
+    /** An executor has told all that it will. */
+    synchronized void ends(String executor) {
+        if (ended.size() < MAX_EXECUTORS) {
+            ended.add(executor);
+        }
         notifyAll();
+    }
+
+    /** Whether nothing more comes of the attempts that are over. */
+    private boolean isComplete() {
+        return attempts.values().stream().allMatch(attempt -> !attempt.over || ended.containsAll(attempt.ran));
     }
 
     /**
@@ -123,7 +133,7 @@ final class StageLines {
         synchronized (this) {
             long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(END_MS);
             try {
-                for (long ms = END_MS; ms > 0 && !attempts.values().stream().allMatch(Attempt::isComplete);
+                for (long ms = END_MS; ms > 0 && !isComplete();
                         ms = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime())) {
                     wait(ms);
                 }

@@ -143,10 +143,15 @@ final class Tally implements AutoCloseable {
         }
     }
 
-    /** Tells what is left. */
+    /** Tells what is left, and that it is all. */
     @Override
     public void close() {
         teller.interrupt();
         tellNews();
+        try {
+            plugin.send(Messages.ends(plugin.executorID()));
+        } catch (Exception | Error e) {
+            LOG.debug("the driver is not told that this executor ends: {}", e.toString());
+        }
     }
 }

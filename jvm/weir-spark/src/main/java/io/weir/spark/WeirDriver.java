@@ -68,6 +68,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         StageLines lines = new StageLines(clock, StageLines.DELAY_MS, LOG::info);
         this.coflows = coflows;
         this.lines = lines;
+        coflows.greet();
         context.addSparkListener(new StageListener(coflows, ancestry, terms, lines));
         return Map.of(TOKEN, Hex.of(Store.newToken()));
     }
@@ -109,6 +110,14 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         StageLines known = lines;
         if (known != null) {
             known.heard(stage, attempt, executor, moved);
+        }
+    }
+
+    @Override
+    public void ends(String executor) {
+        StageLines known = lines;
+        if (known != null) {
+            known.ends(executor);
         }
     }
 

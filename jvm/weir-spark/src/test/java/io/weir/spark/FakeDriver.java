@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.stream.Collectors;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.resource.ResourceInformation;
@@ -43,6 +44,9 @@ final class FakeDriver implements PluginContext {
 
             @Override
             public void moved(int stage, int attempt, String executor, Moved moved) {}
+
+            @Override
+            public void ends(String executor) {}
         }));
     }
 
@@ -50,10 +54,15 @@ final class FakeDriver implements PluginContext {
         return new Directory(this, "app-1", new byte[16]);
     }
 
+    /** What it was told of fetches. */
+    List<String> moves() {
+        return sent.stream().filter(message -> message.startsWith("moved ")).collect(Collectors.toList());
+    }
+
     /** Of all that it was told. */
     Moved moved() {
         Moved all = new Moved();
-        for (String message : sent) {
+        for (String message : moves()) {
             all.add(Moved.parse(message.split(" ")[3]));
         }
         return all;

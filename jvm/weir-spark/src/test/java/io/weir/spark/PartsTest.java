@@ -138,6 +138,11 @@ class PartsTest {
             public void moved(int stage, int attempt, String executor, Moved moved) {
                 heard.add("moved " + stage + "/" + attempt + " " + executor + " " + moved.encode());
             }
+
+            @Override
+            public void ends(String executor) {
+                heard.add("ends " + executor);
+            }
         };
         assertEquals((Object) Long.MIN_VALUE, Messages.dispatch(Messages.coflow(Integer.MAX_VALUE, 3), handler));
         for (String executor : new String[] {"1", "driver", "an executor of  mine", " ", "", "coflow 1 2"}) {
@@ -147,6 +152,8 @@ class PartsTest {
             assertEquals("attached " + executor + " at [::1]:7071", heard.get(heard.size() - 1));
             assertNull(Messages.dispatch(Messages.moved(7, 2, executor, new Moved()), handler));
             assertEquals("moved 7/2 " + executor + " 0,0,0", heard.get(heard.size() - 1));
+            assertNull(Messages.dispatch(Messages.ends(executor), handler));
+            assertEquals("ends " + executor, heard.get(heard.size() - 1));
         }
         assertEquals("coflow 2147483647/3", heard.get(0));
         int count = heard.size();

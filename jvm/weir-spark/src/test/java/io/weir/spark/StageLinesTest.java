@@ -11,6 +11,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
@@ -155,6 +156,7 @@ class StageLinesTest {
             lines.ran(49_999, 0, "e" + executor);
         }
         lines.end(49_999, 0, null);
+        IntStream.range(0, 2 * StageLines.MAX_EXECUTORS).forEach(executor -> lines.ends("e" + executor));
         lines.close();
         assertEquals(1, said.size(), "of those that are not over nothing is said");
         assertTrue(said.get(0).endsWith("20000 fetches waited 0.00 s in all for the driver's answers. Heard from 10000 of 10000 executors."));
@@ -174,14 +176,17 @@ class StageLinesTest {
                 return;
             }
             lines.heard(1, 0, "1", moved(1, 0, 7));
+            lines.heard(1, 0, "1", moved(1, 0, 8));
+            lines.ends("1");
         });
         executor.start();
         lines.close();
         assertEquals(1, said.size());
-        assertTrue(said.get(0).contains(" 7 B by Weir"));
+        assertTrue(said.get(0).contains(" 15 B by Weir"));
         executor.join();
+        // One that never tells that it ends, as one that was killed.
         lines.begin(2, 0);
-        lines.ran(2, 0, "1");
+        lines.ran(2, 0, "2");
         lines.end(2, 0, null);
         clock.shutdownNow();
         lines.begin(3, 0);
