@@ -62,6 +62,15 @@ final class StageCoflows implements AutoCloseable {
         return thread;
     });
     private final Map<Long, State> stages = new LinkedHashMap<>();
+    /** What Spark said of attempts, also of those that were submitted while the coordinator was away. */
+    private final Map<Long, Submitted> submitted = new LinkedHashMap<>() {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        protected boolean removeEldestEntry(Map.Entry<Long, Submitted> eldest) {
+            return size() > MAX_STAGES;
+        }
+    };
     private final Set<Coflow> kept = new LinkedHashSet<>();
     /** Attempts that are over: tasks that go on all the same may still ask for them. */
     private final Set<Long> ended = Collections.newSetFromMap(new LinkedHashMap<>() {
@@ -77,10 +86,23 @@ final class StageCoflows implements AutoCloseable {
     private boolean closed;
     private boolean saidRefused;
 
+    /** What Spark said of an attempt. */
+    private static final class Submitted {
+        /** Where an executor asks before the driver's own listener heard of it. */
+        static final Submitted NOT = new Submitted(Terms.PLAIN, false);
+
+        final Terms terms;
+        final boolean writes;
+
+        Submitted(Terms terms, boolean writes) {
+            this.terms = terms;
+            this.writes = writes;
+        }
+    }
+
     /** What is known of a stage's attempt. */
     private static final class State {
         final Life life = new Life();
-        Terms terms;
         boolean isKept;
         Coflow coflow;
         boolean failed;
@@ -133,8 +155,7 @@ final class StageCoflows implements AutoCloseable {
     synchronized long of(int stage, int attempt) {
         State state = stages.get(key(stage, attempt));
         if (state == null) {
-            // The driver's own listener has not heard of it yet.
-            state = begin(stage, attempt, Terms.PLAIN, false);
+            state = begin(stage, attempt);
         }
         if (state == null || state.failed || state.over) {
             return Messages.NONE;
@@ -147,19 +168,21 @@ final class StageCoflows implements AutoCloseable {
      *
      * @param writes whether others may follow on it
      */
-    synchronized State begin(int stage, int attempt, Terms terms, boolean writes) {
+    synchronized void begin(int stage, int attempt, Terms terms, boolean writes) {
+        if (closed || ended.contains(key(stage, attempt))) {
+            return;
+        }
+        submitted.put(key(stage, attempt), new Submitted(terms, writes));
+        if (!stages.containsKey(key(stage, attempt))) {
+            begin(stage, attempt);
+        }
+    }
+
+    private State begin(int stage, int attempt) {
         if (closed || isPaused() || ended.contains(key(stage, attempt))) {
             return null;
         }
-        State known = stages.get(key(stage, attempt));
-        State state = known == null ? new State() : known;
-        if (known == null || terms != Terms.PLAIN) {
-            state.terms = terms;
-        }
-        state.isKept |= writes;
-        if (known != null) {
-            return known;
-        }
+        State state = new State();
         stages.put(key(stage, attempt), state);
         try {
             caller.execute(() -> register(stage, attempt, state));
@@ -178,7 +201,7 @@ final class StageCoflows implements AutoCloseable {
     }
 
     private void register(int stage, int attempt, State state) {
-        Terms terms;
+        Submitted known;
         synchronized (this) {
             // What waited while another one failed would wait for the same coordinator.
             if (state.over || isPaused()) {
@@ -186,13 +209,14 @@ final class StageCoflows implements AutoCloseable {
                 stages.values().remove(state);
                 return;
             }
-            terms = state.terms;
+            known = submitted.getOrDefault(key(stage, attempt), Submitted.NOT);
+            state.isKept = known.writes;
         }
         Coflow coflow;
         try {
             state.life.job = ancestry.job(stage);
             state.life.parents = ancestry.parents(stage);
-            coflow = register(application.get() + "/" + stage + "." + attempt, terms, state.life);
+            coflow = register(application.get() + "/" + stage + "." + attempt, known.terms, state.life);
             ancestry.registered(stage, coflow.id());
             registered.inc();
         } catch (IOException | RuntimeException | Error e) {
@@ -257,6 +281,7 @@ final class StageCoflows implements AutoCloseable {
         Coflow coflow;
         synchronized (this) {
             ended.add(key(stage, attempt));
+            submitted.remove(key(stage, attempt));
             state = stages.remove(key(stage, attempt));
             if (state == null) {
                 return null;
@@ -319,11 +344,19 @@ final class StageCoflows implements AutoCloseable {
         }
     }
 
+    /** A coflow that more flows may join has met nothing yet. */
+    private void seal(Coflow coflow) {
+        try {
+            coflow.seal();
+        } catch (IOException | RuntimeException e) {
+            LOG.debug("coflow {} is not sealed: {}", coflow.id(), e.toString());
+        }
+    }
+
     private void unregister(Coflow coflow, Life life) {
         try {
             if (life != null && life.hasDeadline) {
-                // A coflow that more flows may join has met nothing yet.
-                coflow.seal();
+                seal(coflow);
             }
             Optional<CoflowRecord> record = coflow.unregister();
             if (life != null && life.hasDeadline && record.isPresent()) {
@@ -353,6 +386,7 @@ final class StageCoflows implements AutoCloseable {
             }
             live.addAll(kept);
             stages.clear();
+            submitted.clear();
             kept.clear();
         }
         live.forEach(coflow -> later(() -> unregister(coflow, null)));

@@ -23,6 +23,7 @@ final class FakeCoordinator extends CoordinatorGrpc.CoordinatorImplBase implemen
     /** Coflows in the order in which they ended. */
     final List<Long> ended = new CopyOnWriteArrayList<>();
     volatile Predicate<Control.CoflowOptions> refuses = options -> false;
+    volatile boolean sealsNone;
     private final Server server;
 
     FakeCoordinator() throws IOException {
@@ -55,6 +56,10 @@ final class FakeCoordinator extends CoordinatorGrpc.CoordinatorImplBase implemen
 
     @Override
     public void seal(Control.SealRequest request, StreamObserver<Control.SealReply> to) {
+        if (sealsNone) {
+            to.onError(Status.NOT_FOUND.asRuntimeException());
+            return;
+        }
         to.onNext(Control.SealReply.getDefaultInstance());
         to.onCompleted();
     }

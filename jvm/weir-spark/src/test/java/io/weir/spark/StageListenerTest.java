@@ -203,6 +203,36 @@ class StageListenerTest {
     }
 
     @Test
+    void what_was_said_of_a_stage_is_not_lost_while_the_coordinator_is_away() throws Exception {
+        coordinator.refuses = options -> true;
+        job(0, null, stage(1, 0, 0), stage(-2, 0, 1));
+        begins(stage(1, 0, 0), properties("spark.scheduler.pool", "gold", "spark.weir.deadline", "9s"));
+        while (coflows.failed.getCount() == 0) {
+            Thread.sleep(5);
+        }
+        // Nobody asks for the second stage before the pause is over.
+        begins(stage(-2, 0, 1), properties("spark.scheduler.pool", "silver"));
+        coordinator.refuses = options -> false;
+        while (coflows.of(1, 0) < 0 || coflows.of(2, 0) < 0) {
+            Thread.sleep(5);
+        }
+        List<Control.CoflowOptions> all = coordinator.await(2);
+        assertEquals("gold", all.get(0).getTenant());
+        assertEquals(9_000, all.get(0).getDeadlineMs());
+        assertEquals("silver", all.get(1).getTenant());
+        assertEquals(List.of(1L), all.get(1).getParentsList());
+    }
+
+    @Test
+    void a_coflow_that_cannot_be_sealed_ends_all_the_same() throws Exception {
+        coordinator.sealsNone = true;
+        begins(stage(1, 0, 0), properties("spark.weir.deadline", "9s"));
+        coordinator.await(1);
+        ends(stage(1, 0, 0));
+        coordinator.awaitEnd(1);
+    }
+
+    @Test
     void nonsense_of_spark_does_not_reach_spark() throws Exception {
         begins(null, null);
         ends(null);
