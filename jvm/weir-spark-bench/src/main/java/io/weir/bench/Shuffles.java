@@ -24,8 +24,8 @@ import scala.Tuple2;
  * came is compared with what was written.
  *
  * <p>Settings: {@code spark.bench.chain} is how many shuffles more each record goes through when a shuffle is read (0), so that a
- * read is a job of several stages; {@code spark.bench.deadline} is the deadline of the first shuffle's coflows (none). Each shuffle
- * is read in a pool of its own, {@code shuffle-0} and so on.
+ * read is a job of several stages; {@code spark.bench.deadline} is the deadline of the first shuffle's coflows (none);
+ * {@code spark.bench.pools} has each shuffle read in a pool of its own, {@code shuffle-0} and so on (false).
  */
 public final class Shuffles {
     private static final int RECORD_BYTES = 10_000;
@@ -55,6 +55,7 @@ public final class Shuffles {
                 shuffles.add(shuffle);
             }
             int chain = context.getConf().getInt("spark.bench.chain", 0);
+            boolean pools = context.getConf().getBoolean("spark.bench.pools", false);
             String deadline = context.getConf().get("spark.bench.deadline", null);
             ExecutorService threads = Executors.newFixedThreadPool(sizes.size());
             for (int round = 0; round < rounds; round++) {
@@ -63,7 +64,7 @@ public final class Shuffles {
                 for (int number = 0; number < sizes.size(); number++) {
                     JavaPairRDD<Integer, byte[]> shuffle = shuffles.get(number);
                     long expected = sums.get(number);
-                    String pool = "shuffle-" + number;
+                    String pool = pools ? "shuffle-" + number : null;
                     String due = number == 0 ? deadline : null;
                     running.add(threads.submit((Callable<Double>) () -> {
                         context.setLocalProperty("spark.scheduler.pool", pool);
