@@ -4,19 +4,15 @@ import com.codahale.metrics.Counter;
 import io.weir.client.Admission;
 import io.weir.client.Coflow;
 import io.weir.client.CoflowOptions;
-import io.weir.client.CoflowRecord;
 import io.weir.client.Pattern;
 import io.weir.client.RefusedException;
 import io.weir.client.WeirClient;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.Iterator;
 import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -29,33 +25,25 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The coflows of the stages that read shuffles: one for each attempt of a stage, from when it is submitted or first asked for to when
- * it completes. The coordinator is called by a thread of its own; whoever asks is answered at once with what is known.
+ * it completes. The coordinator is called by threads of their own; whoever asks is answered at once with what is known.
  */
 final class StageCoflows implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(StageCoflows.class);
     /** After a failure no coflow is registered for so long, twice as long each time. */
     private static final long FIRST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(1);
     private static final long LONGEST_PAUSE_NANOS = TimeUnit.SECONDS.toNanos(60);
-    /**
-     * How long the coflow of a stage that wrote a shuffle outlives it. A coordinator gives a coflow the place of those parents that it
-     * still knows, and Spark submits a stage only when all that it waits for are over.
-     */
-    static final long KEEP_MS = 5_000;
-    /** Coflows that are kept so; of more, the eldest ends. */
-    private static final int MAX_KEPT = 200;
+    private static final long CLOSE_NANOS = TimeUnit.SECONDS.toNanos(2);
     private static final int MAX_ENDED = 10_000;
     /** Attempts that go on, as far as is known: the end of one may never be heard of. Beyond, the eldest counts as over. */
     private static final int MAX_STAGES = 10_000;
 
     final Counter registered = new Counter();
     final Counter failed = new Counter();
-    final Counter deadlinesRefused = new Counter();
     /** Spark knows it a little later than plugins begin. */
     private final Supplier<String> application;
     private final WeirClient client;
     private final Ancestry ancestry;
-    private final ScheduledExecutorService clock;
-    private final long keepMs;
+    final Endings endings;
     private final ExecutorService caller = Executors.newSingleThreadExecutor(task -> {
         Thread thread = new Thread(task, "weir-coflows");
         thread.setDaemon(true);
@@ -71,7 +59,6 @@ final class StageCoflows implements AutoCloseable {
             return size() > MAX_STAGES;
         }
     };
-    private final Set<Coflow> kept = new LinkedHashSet<>();
     /** Attempts that are over: tasks that go on all the same may still ask for them. */
     private final Set<Long> ended = Collections.newSetFromMap(new LinkedHashMap<>() {
         private static final long serialVersionUID = 1L;
@@ -132,13 +119,12 @@ final class StageCoflows implements AutoCloseable {
         this.application = application;
         this.client = client;
         this.ancestry = ancestry;
-        this.clock = clock;
-        this.keepMs = keepMs;
+        this.endings = new Endings(clock, keepMs);
     }
 
     /** Calls the coordinator once: a first call loads classes and connects, for longer than the fetches of a first stage wait. */
     void greet() {
-        later(() -> {
+        caller.execute(() -> {
             try {
                 client.status(1);
             } catch (IOException | RuntimeException | Error e) {
@@ -231,7 +217,7 @@ final class StageCoflows implements AutoCloseable {
             pause = FIRST_PAUSE_NANOS;
         }
         if (over) {
-            finish(coflow, state);
+            endings.finish(coflow, state.life, state.isKept);
         }
     }
 
@@ -290,86 +276,9 @@ final class StageCoflows implements AutoCloseable {
             coflow = state.coflow;
         }
         if (coflow != null) {
-            finish(coflow, state);
+            endings.finish(coflow, state.life, state.isKept);
         }
         return state.life;
-    }
-
-    private void finish(Coflow coflow, State state) {
-        // What became of a deadline is known when the coflow has ended.
-        if (state.isKept && !state.life.hasDeadline) {
-            keep(coflow);
-        } else {
-            later(() -> unregister(coflow, state.life));
-        }
-    }
-
-    private void keep(Coflow coflow) {
-        Coflow eldest = null;
-        synchronized (this) {
-            if (closed) {
-                eldest = coflow;
-            } else {
-                kept.add(coflow);
-            }
-            if (kept.size() > MAX_KEPT) {
-                Iterator<Coflow> all = kept.iterator();
-                eldest = all.next();
-                all.remove();
-            }
-        }
-        if (eldest != null) {
-            Coflow gone = eldest;
-            later(() -> unregister(gone, null));
-        }
-        try {
-            clock.schedule(() -> {
-                synchronized (this) {
-                    if (!kept.remove(coflow)) {
-                        return;
-                    }
-                }
-                later(() -> unregister(coflow, null));
-            }, keepMs, TimeUnit.MILLISECONDS);
-        } catch (RejectedExecutionException e) {
-            // The application ends.
-        }
-    }
-
-    private void later(Runnable call) {
-        try {
-            caller.execute(call);
-        } catch (RejectedExecutionException e) {
-            // The application ends; the coflow does with its lease.
-        }
-    }
-
-    /** A coflow that more flows may join has met nothing yet. */
-    private void seal(Coflow coflow) {
-        try {
-            coflow.seal();
-        } catch (IOException | RuntimeException e) {
-            LOG.debug("coflow {} is not sealed: {}", coflow.id(), e.toString());
-        }
-    }
-
-    private void unregister(Coflow coflow, Life life) {
-        try {
-            if (life != null && life.hasDeadline) {
-                seal(coflow);
-            }
-            Optional<CoflowRecord> record = coflow.unregister();
-            if (life != null && life.hasDeadline && record.isPresent()) {
-                life.metDeadline = record.get().metDeadline();
-                life.admission = record.get().admission();
-                if (life.admission == Admission.REFUSED) {
-                    deadlinesRefused.inc();
-                }
-            }
-        } catch (IOException | RuntimeException e) {
-            LOG.debug("coflow {} ends with its lease: {}", coflow.id(), e.toString());
-        }
-        coflow.close();
     }
 
     /** No more coflows; those that are there end, as far as the coordinator answers in two seconds. */
@@ -384,21 +293,21 @@ final class StageCoflows implements AutoCloseable {
                     live.add(state.coflow);
                 }
             }
-            live.addAll(kept);
             stages.clear();
             submitted.clear();
-            kept.clear();
         }
-        live.forEach(coflow -> later(() -> unregister(coflow, null)));
+        long end = System.nanoTime() + CLOSE_NANOS;
         caller.shutdown();
         try {
-            if (!caller.awaitTermination(2, TimeUnit.SECONDS)) {
+            // What is being registered for an attempt that is over has to end, too. A coordinator that takes longer answers nothing else.
+            if (!caller.awaitTermination(CLOSE_NANOS / 2, TimeUnit.NANOSECONDS)) {
                 caller.shutdownNow();
             }
         } catch (InterruptedException e) {
             caller.shutdownNow();
             Thread.currentThread().interrupt();
         }
+        endings.close(live, end);
         client.close();
     }
 }

@@ -60,7 +60,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
             return Map.of(ASIDE, String.valueOf(e.getMessage()));
         }
         Ancestry ancestry = new Ancestry();
-        StageCoflows coflows = new StageCoflows(context::applicationId, client, ancestry, clock, StageCoflows.KEEP_MS);
+        StageCoflows coflows = new StageCoflows(context::applicationId, client, ancestry, clock, Endings.KEEP_MS);
         Terms.Reader terms = new Terms.Reader(plugin.conf(), pool -> {
             Schedulable found = ScalaBridge.pool(context, pool);
             return found == null ? OptionalInt.empty() : OptionalInt.of(found.weight());
@@ -79,7 +79,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         if (coflows != null) {
             plugin.metricRegistry().register("coflows", coflows.registered);
             plugin.metricRegistry().register("coflowsFailed", coflows.failed);
-            plugin.metricRegistry().register("deadlinesRefused", coflows.deadlinesRefused);
+            plugin.metricRegistry().register("deadlinesRefused", coflows.endings.deadlinesRefused);
             plugin.metricRegistry().register("sumsLost", lines.sumsLost);
         }
     }

@@ -24,6 +24,8 @@ final class FakeCoordinator extends CoordinatorGrpc.CoordinatorImplBase implemen
     final List<Long> ended = new CopyOnWriteArrayList<>();
     volatile Predicate<Control.CoflowOptions> refuses = options -> false;
     volatile boolean sealsNone;
+    /** How long agents take to settle. */
+    volatile long endsSlowlyMs;
     private final Server server;
 
     FakeCoordinator() throws IOException {
@@ -49,6 +51,11 @@ final class FakeCoordinator extends CoordinatorGrpc.CoordinatorImplBase implemen
 
     @Override
     public void unregister(Control.UnregisterRequest request, StreamObserver<Control.UnregisterReply> to) {
+        try {
+            Thread.sleep(endsSlowlyMs);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
         ended.add(request.getCoflow());
         to.onNext(Control.UnregisterReply.getDefaultInstance());
         to.onCompleted();

@@ -151,7 +151,7 @@ class StageCoflowsIT {
             }
             // Nothing moved, so nothing was judged.
             assertEquals(Admission.UNDECIDED, life.admission);
-            assertEquals(0, coflows.deadlinesRefused.getCount());
+            assertEquals(0, coflows.endings.deadlinesRefused.getCount());
         }
     }
 }

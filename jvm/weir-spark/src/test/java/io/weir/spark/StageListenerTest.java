@@ -233,6 +233,20 @@ class StageListenerTest {
     }
 
     @Test
+    void the_coflow_of_the_next_stage_does_not_wait_for_the_end_of_others() throws Exception {
+        coordinator.endsSlowlyMs = 1_000;
+        for (int number = 1; number <= 5; number++) {
+            begins(stage(-number, 0, 0), null);
+            coordinator.await(number);
+            ends(stage(-number, 0, 0));
+        }
+        begins(stage(-6, 0, 0), null);
+        assertEquals(6, coordinator.await(6).size());
+        assertTrue(coordinator.ended.size() < 5, "the others end one after the other, in five seconds");
+        coordinator.endsSlowlyMs = 0;
+    }
+
+    @Test
     void nonsense_of_spark_does_not_reach_spark() throws Exception {
         begins(null, null);
         ends(null);
