@@ -22,6 +22,10 @@ import scala.Tuple2;
  * Shuffles whose map outputs are there, read at the same time: {@code Shuffles ROUNDS MAPS REDUCERS MEGABYTES...}. Each shuffle is
  * written, and read once, before anything is measured. A line for each read says which, what it had, and how long it took; what
  * came is compared with what was written.
+ *
+ * <p>Settings: {@code spark.bench.chain} is how many shuffles more each record goes through when a shuffle is read (0), so that a
+ * read is a job of several stages; {@code spark.bench.deadline} is the deadline of the first shuffle's coflows (none);
+ * {@code spark.bench.pools} has each shuffle read in a pool of its own, {@code shuffle-0} and so on (false).
  */
 public final class Shuffles {
     private static final int RECORD_BYTES = 10_000;
@@ -47,9 +51,12 @@ public final class Shuffles {
             List<Long> sums = new ArrayList<>();
             for (int number = 0; number < sizes.size(); number++) {
                 JavaPairRDD<Integer, byte[]> shuffle = written(context, number, maps, reducers, sizes.get(number));
-                sums.add(read(shuffle));
+                sums.add(read(shuffle, 0, reducers));
                 shuffles.add(shuffle);
             }
+            int chain = context.getConf().getInt("spark.bench.chain", 0);
+            boolean pools = context.getConf().getBoolean("spark.bench.pools", false);
+            String deadline = context.getConf().get("spark.bench.deadline", null);
             ExecutorService threads = Executors.newFixedThreadPool(sizes.size());
             for (int round = 0; round < rounds; round++) {
                 long began = System.nanoTime();
@@ -57,8 +64,12 @@ public final class Shuffles {
                 for (int number = 0; number < sizes.size(); number++) {
                     JavaPairRDD<Integer, byte[]> shuffle = shuffles.get(number);
                     long expected = sums.get(number);
+                    String pool = pools ? "shuffle-" + number : null;
+                    String due = number == 0 ? deadline : null;
                     running.add(threads.submit((Callable<Double>) () -> {
-                        if (read(shuffle) != expected) {
+                        context.setLocalProperty("spark.scheduler.pool", pool);
+                        context.setLocalProperty("spark.weir.deadline", due);
+                        if (read(shuffle, chain, reducers) != expected) {
                             throw new IllegalStateException("a shuffle brought other bytes than were written");
                         }
                         return (System.nanoTime() - began) / 1e9;
@@ -83,9 +94,14 @@ public final class Shuffles {
                 .partitionBy(new HashPartitioner(reducers));
     }
 
-    /** Reads a shuffle whole; a sum over all records, whatever their order. */
-    private static long read(JavaPairRDD<Integer, byte[]> shuffle) {
-        return shuffle.mapPartitions(records -> {
+    /** Reads a shuffle whole, and as many more behind it; a sum over all records, whatever their order. */
+    private static long read(JavaPairRDD<Integer, byte[]> shuffle, int chain, int reducers) {
+        JavaPairRDD<Integer, byte[]> last = shuffle;
+        for (int more = 1; more <= chain; more++) {
+            // Another number of partitions, or Spark sees that there is nothing to move.
+            last = last.mapToPair(pair -> new Tuple2<>(pair._1 + 1, pair._2)).partitionBy(new HashPartitioner(reducers + more));
+        }
+        return last.mapPartitions(records -> {
             long sum = 0;
             while (records.hasNext()) {
                 CRC32C crc = new CRC32C();

@@ -19,6 +19,7 @@ import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.TaskContext;
+import org.apache.spark.network.buffer.ManagedBuffer;
 import org.apache.spark.network.buffer.NioManagedBuffer;
 import org.apache.spark.network.shuffle.BlockFetchingListener;
 import org.apache.spark.util.TaskCompletionListener;
@@ -36,6 +37,7 @@ final class Fetches {
 
     private final StoreClient client;
     private final Directory directory;
+    private final Tally tally;
     private final Breaker<InetSocketAddress> breaker = new Breaker<>();
     /** Of executors whose files an agent does not serve. */
     private final Breaker<String> stores = new Breaker<>();
@@ -47,11 +49,11 @@ final class Fetches {
     private volatile boolean ready;
     private final ThreadPoolExecutor pool;
 
-    Fetches(StoreClient client, Directory directory, Duration patience, MetricRegistry metrics) {
-        this(client, directory, patience, metrics, MOST_THREADS);
+    Fetches(StoreClient client, Directory directory, Tally tally, Duration patience, MetricRegistry metrics) {
+        this(client, directory, tally, patience, metrics, MOST_THREADS);
     }
 
-    Fetches(StoreClient client, Directory directory, Duration patience, MetricRegistry metrics, int mostThreads) {
+    Fetches(StoreClient client, Directory directory, Tally tally, Duration patience, MetricRegistry metrics, int mostThreads) {
         this.pool = new ThreadPoolExecutor(0, mostThreads, 30, TimeUnit.SECONDS, new SynchronousQueue<>(), task -> {
             Thread thread = new Thread(task, "weir-fetch");
             thread.setDaemon(true);
@@ -59,6 +61,7 @@ final class Fetches {
         });
         this.client = client;
         this.directory = directory;
+        this.tally = tally;
         this.limits = new GatherLimits(CONNECT_LIMIT, ANSWER_LIMIT, SILENCE, patience);
         this.gatheredBytes = metrics.counter("gatheredBytes");
         this.gatheredBlocks = metrics.counter("gatheredBlocks");
@@ -73,21 +76,21 @@ final class Fetches {
 
     /** Spark's own fetch of blocks. */
     interface Vanilla {
-        void fetch(String[] blocks);
+        void fetch(String[] blocks, BlockFetchingListener listener);
     }
 
     /**
      * Fetches the blocks of an executor for the task of this thread.
      *
      * @param listener hears of each block once, from any thread
-     * @param vanilla fetches what this does not
+     * @param vanilla fetches what this does not, and tells the listener that it is given
      */
     void fetch(String executor, String[] names, BlockFetchingListener listener, Vanilla vanilla) {
         TaskContext task = TaskContext.get();
-        ShuffleBlocks blocks = ready && task != null ? ShuffleBlocks.parse(names) : null;
-        if (blocks == null) {
+        ShuffleBlocks blocks = task == null ? null : ShuffleBlocks.parse(names);
+        if (blocks == null || !ready) {
             vanillaBlocks.inc(names.length);
-            vanilla.fetch(names);
+            vanilla.fetch(names, counted(names, listener, blocks == null ? Why.MERGED : Why.NOT_ATTACHED));
             return;
         }
         One one = new One(executor, blocks, listener, vanilla, task);
@@ -96,10 +99,53 @@ final class Fetches {
             pool.execute(running);
         } catch (RejectedExecutionException | OutOfMemoryError e) {
             // The pool is full, or the system gives no more threads.
+            one.why = Why.TOO_MANY;
+            tally.fetched(one.stage, one.attempt, 0);
             one.rest();
             return;
         }
         task.addTaskCompletionListener(new Cancelling(one, running));
+    }
+
+    /** A listener that counts what it hears of for the task of this thread; the same one where there is nothing to count. */
+    BlockFetchingListener counted(String[] names, BlockFetchingListener listener, Why why) {
+        TaskContext task = TaskContext.get();
+        if (task == null || names.length == 0 || !ShuffleBlocks.isOfShuffle(names[0])) {
+            return listener;
+        }
+        tally.fetched(task.stageId(), task.stageAttemptNumber(), 0);
+        return new Counted(listener, task.stageId(), task.stageAttemptNumber(), why);
+    }
+
+    /** Counts what Spark's own fetch brings. */
+    private final class Counted implements BlockFetchingListener {
+        private final BlockFetchingListener listener;
+        private final int stage;
+        private final int attempt;
+        private final Why why;
+
+        Counted(BlockFetchingListener listener, int stage, int attempt, Why why) {
+            this.listener = listener;
+            this.stage = stage;
+            this.attempt = attempt;
+            this.why = why;
+        }
+
+        /** Before the task hears of it: after its last block it may be over. */
+        @Override
+        public void onBlockFetchSuccess(String block, ManagedBuffer data) {
+            try {
+                tally.spark(stage, attempt, why, data.size());
+            } catch (RuntimeException e) {
+                LOG.debug("block {} is not counted", block, e);
+            }
+            listener.onBlockFetchSuccess(block, data);
+        }
+
+        @Override
+        public void onBlockFetchFailure(String block, Throwable reason) {
+            listener.onBlockFetchFailure(block, reason);
+        }
     }
 
     void close() {
@@ -136,6 +182,8 @@ final class Fetches {
         private final int group;
         private int delivered;
         private volatile boolean over;
+        /** Spark fetches the rest. */
+        private Why why = Why.FAILED;
 
         One(String executor, ShuffleBlocks blocks, BlockFetchingListener listener, Vanilla vanilla, TaskContext task) {
             this.executor = executor;
@@ -176,7 +224,7 @@ final class Fetches {
                 rest[at] = blocks.name(delivered + at);
             }
             vanillaBlocks.inc(rest.length);
-            vanilla.fetch(rest);
+            vanilla.fetch(rest, new Counted(listener, stage, attempt, why));
         }
 
         /** A block that its listener could not take has failed: nobody waits for it in vain. */
@@ -190,26 +238,37 @@ final class Fetches {
         }
 
         /** Leaves alone for a while what is the reason: this executor's files, or all that the agent has. */
-        private void rest(IOException reason, InetSocketAddress agent) {
+        private Why rest(IOException reason, InetSocketAddress agent) {
             if (reason instanceof HolderException) {
                 HolderStatus status = ((HolderException) reason).status();
                 // The agent is well, and others are served there.
-                if (status != HolderStatus.COFLOW_ENDED && status != HolderStatus.COFLOW_REFUSED) {
-                    stores.failed(executor, System.nanoTime());
-                    directory.forget(executor);
+                if (status == HolderStatus.COFLOW_ENDED || status == HolderStatus.COFLOW_REFUSED) {
+                    return Why.ENDED;
                 }
-            } else if (!(reason instanceof TimeLimitException)) {
+                stores.failed(executor, System.nanoTime());
+                directory.forget(executor);
+            } else if (reason instanceof TimeLimitException) {
+                return Why.PAUSED;
+            } else {
                 breaker.failed(agent, System.nanoTime());
                 directory.forget(executor);
             }
+            return Why.FAILED;
         }
 
         private void gather() throws InterruptedException, InterruptedIOException {
+            long begun = System.nanoTime();
             InetSocketAddress agent = directory.agent(executor);
-            if (agent == null || !breaker.lets(agent, System.nanoTime()) || !stores.lets(executor, System.nanoTime())) {
-                return;
+            Long coflow = null;
+            if (agent == null) {
+                why = Why.NO_AGENT;
+            } else if (!breaker.lets(agent, System.nanoTime()) || !stores.lets(executor, System.nanoTime())) {
+                why = Why.RESTING;
+            } else {
+                coflow = directory.coflow(stage, attempt);
+                why = coflow == null ? Why.NO_COFLOW : Why.FAILED;
             }
-            Long coflow = directory.coflow(stage, attempt);
+            tally.fetched(stage, attempt, System.nanoTime() - begun);
             if (coflow == null) {
                 return;
             }
@@ -218,6 +277,7 @@ final class Fetches {
                     client.gather(agent, part.gather, limits, (index, bytes) -> {
                         gatheredBytes.inc(bytes.remaining());
                         gatheredBlocks.inc();
+                        tally.weir(stage, attempt, bytes.remaining());
                         delivered = part.first + index + 1;
                         hand(blocks.name(part.first + index), bytes);
                     });
@@ -228,7 +288,7 @@ final class Fetches {
                 throw e;
             } catch (IOException e) {
                 failures.inc();
-                rest(e, agent);
+                why = rest(e, agent);
                 LOG.warn("blocks of executor {} for stage {}.{} come by Spark's own fetch: {}", executor, stage, attempt,
                         e.toString());
             }

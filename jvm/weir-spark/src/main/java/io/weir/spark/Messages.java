@@ -11,6 +11,8 @@ final class Messages {
     private static final String COFLOW = "coflow ";
     private static final String WHERE = "where ";
     private static final String ATTACHED = "attached ";
+    private static final String MOVED = "moved ";
+    private static final String ENDS = "ends ";
 
     private Messages() {}
 
@@ -27,6 +29,16 @@ final class Messages {
     /** The files of an executor are served by an agent. */
     static String attached(String executor, String address) {
         return ATTACHED + address + " " + executor;
+    }
+
+    /** What an executor fetched for a stage's attempt since it last told. */
+    static String moved(int stage, int attempt, String executor, Moved moved) {
+        return MOVED + stage + " " + attempt + " " + moved.encode() + " " + executor;
+    }
+
+    /** An executor ends, and has told all. */
+    static String ends(String executor) {
+        return ENDS + executor;
     }
 
     /** Takes a message apart. */
@@ -49,6 +61,18 @@ final class Messages {
             handler.attached(parts[1], parts[0]);
             return null;
         }
+        if (message.startsWith(MOVED)) {
+            String[] parts = message.substring(MOVED.length()).split(" ", 4);
+            if (parts.length != 4) {
+                throw unknown(message);
+            }
+            handler.moved(Integer.parseInt(parts[0]), Integer.parseInt(parts[1]), parts[3], Moved.parse(parts[2]));
+            return null;
+        }
+        if (message.startsWith(ENDS)) {
+            handler.ends(message.substring(ENDS.length()));
+            return null;
+        }
         throw unknown(message);
     }
 
@@ -63,5 +87,9 @@ final class Messages {
         String where(String executor);
 
         void attached(String executor, String address);
+
+        void moved(int stage, int attempt, String executor, Moved moved);
+
+        void ends(String executor);
     }
 }

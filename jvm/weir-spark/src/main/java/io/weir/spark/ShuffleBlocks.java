@@ -44,6 +44,11 @@ final class ShuffleBlocks {
         return blocks;
     }
 
+    /** Whether a name is that of a block of a shuffle, pushed and merged ones too. */
+    static boolean isOfShuffle(String name) {
+        return name.startsWith("shuffle");
+    }
+
     int size() {
         return names.length;
     }

@@ -35,11 +35,11 @@ final class WeirBlockStoreClient extends BlockStoreClient {
             DownloadFileManager downloads) {
         if (downloads != null) {
             // Blocks that are too large for memory.
-            vanilla.fetchBlocks(host, port, execId, blockIds, listener, downloads);
+            vanilla.fetchBlocks(host, port, execId, blockIds, fetches.counted(blockIds, listener, Why.LARGE), downloads);
             return;
         }
         fetches.fetch(execId, blockIds, listener,
-                rest -> vanilla.fetchBlocks(host, port, execId, rest, listener, null));
+                (rest, to) -> vanilla.fetchBlocks(host, port, execId, rest, to, null));
     }
 
     @Override

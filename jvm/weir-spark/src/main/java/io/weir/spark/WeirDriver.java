@@ -5,15 +5,14 @@ import io.weir.client.WeirClient;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalInt;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.plugin.DriverPlugin;
 import org.apache.spark.api.plugin.PluginContext;
-import org.apache.spark.scheduler.SparkListener;
-import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
-import org.apache.spark.scheduler.SparkListenerStageCompleted;
-import org.apache.spark.scheduler.SparkListenerStageSubmitted;
-import org.apache.spark.scheduler.StageInfo;
+import org.apache.spark.scheduler.Schedulable;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -27,7 +26,13 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
     private static final Duration CALL_LIMIT = Duration.ofSeconds(2);
 
     private final Map<String, String> agents = new ConcurrentHashMap<>();
+    private final ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor(task -> {
+        Thread thread = new Thread(task, "weir-clock");
+        thread.setDaemon(true);
+        return thread;
+    });
     private volatile StageCoflows coflows;
+    private volatile StageLines lines;
 
     /** Nothing that is wrong here may keep an application from starting. */
     @Override
@@ -54,9 +59,29 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
             LOG.warn("Weir stands aside: {}: {}", Settings.COORDINATOR, e.getMessage());
             return Map.of(ASIDE, String.valueOf(e.getMessage()));
         }
-        coflows = new StageCoflows(context::applicationId, client);
-        context.addSparkListener(new Stages());
+        Ancestry ancestry = new Ancestry();
+        StageCoflows coflows = new StageCoflows(context::applicationId, client, ancestry, clock, Endings.KEEP_MS);
+        Terms.Reader terms = new Terms.Reader(plugin.conf(), pool -> {
+            Schedulable found = ScalaBridge.pool(context, pool);
+            return found == null ? OptionalInt.empty() : OptionalInt.of(found.weight());
+        });
+        StageLines lines = new StageLines(clock, StageLines.DELAY_MS, LOG::info);
+        this.coflows = coflows;
+        this.lines = lines;
+        coflows.greet();
+        context.addSparkListener(new StageListener(coflows, ancestry, terms, lines));
         return Map.of(TOKEN, Hex.of(Store.newToken()));
+    }
+
+    /** Nothing to count where the plugin stands aside. */
+    @Override
+    public void registerMetrics(String application, PluginContext plugin) {
+        if (coflows != null) {
+            plugin.metricRegistry().register("coflows", coflows.registered);
+            plugin.metricRegistry().register("coflowsFailed", coflows.failed);
+            plugin.metricRegistry().register("deadlinesRefused", coflows.endings.deadlinesRefused);
+            plugin.metricRegistry().register("sumsLost", lines.sumsLost);
+        }
     }
 
     @Override
@@ -81,32 +106,29 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
     }
 
     @Override
-    public void shutdown() {
-        StageCoflows known = coflows;
+    public void moved(int stage, int attempt, String executor, Moved moved) {
+        StageLines known = lines;
         if (known != null) {
-            known.close();
+            known.heard(stage, attempt, executor, moved);
         }
     }
 
-    /** Stages begin and end. */
-    private final class Stages extends SparkListener {
-        @Override
-        public void onStageSubmitted(SparkListenerStageSubmitted submitted) {
-            StageInfo stage = submitted.stageInfo();
-            if (ScalaBridge.hasParents(stage)) {
-                coflows.begin(stage.stageId(), stage.attemptNumber());
-            }
+    @Override
+    public void ends(String executor) {
+        StageLines known = lines;
+        if (known != null) {
+            known.ends(executor);
         }
+    }
 
-        @Override
-        public void onStageCompleted(SparkListenerStageCompleted completed) {
-            coflows.end(completed.stageInfo().stageId(), completed.stageInfo().attemptNumber());
+    @Override
+    public void shutdown() {
+        if (coflows != null) {
+            coflows.close();
         }
-
-        @Override
-        public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
-            // Its files are served all the same where they are still there: an external shuffle service does so, too.
-            LOG.debug("executor {} is gone", removed.executorId());
+        if (lines != null) {
+            lines.close();
         }
+        clock.shutdownNow();
     }
 }

@@ -28,6 +28,7 @@ final class WeirExecutor implements ExecutorPlugin {
 
     private StoreClient client;
     private Fetches fetches;
+    private Tally tally;
     private Store store;
     private volatile boolean over;
 
@@ -54,7 +55,8 @@ final class WeirExecutor implements ExecutorPlugin {
         Field field = BlockManager.class.getDeclaredField("blockStoreClient");
         field.setAccessible(true);
         BlockStoreClient vanilla = (BlockStoreClient) field.get(blocks);
-        fetches = new Fetches(client, directory, settings.patience(), plugin.metricRegistry());
+        tally = new Tally(plugin, plugin.metricRegistry());
+        fetches = new Fetches(client, directory, tally, settings.patience(), plugin.metricRegistry());
         Thread attaching = new Thread(() -> attach(plugin, settings, blocks), "weir-attach");
         attaching.setDaemon(true);
         attaching.start();
@@ -104,6 +106,9 @@ final class WeirExecutor implements ExecutorPlugin {
         over = true;
         if (fetches != null) {
             fetches.close();
+        }
+        if (tally != null) {
+            tally.close();
         }
         if (client != null) {
             client.close();

@@ -1,7 +1,11 @@
 package io.weir.spark;
 
 import com.codahale.metrics.MetricRegistry;
+import java.io.IOException;
+import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.stream.Collectors;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.plugin.PluginContext;
 import org.apache.spark.resource.ResourceInformation;
@@ -13,6 +17,9 @@ final class FakeDriver implements PluginContext {
         Object answer(String message) throws Exception;
     }
 
+    /** What the driver was told. */
+    final List<String> sent = new CopyOnWriteArrayList<>();
+    volatile boolean sendsInVain;
     private final Answers answers;
 
     FakeDriver(Answers answers) {
@@ -34,11 +41,31 @@ final class FakeDriver implements PluginContext {
 
             @Override
             public void attached(String executor, String address) {}
+
+            @Override
+            public void moved(int stage, int attempt, String executor, Moved moved) {}
+
+            @Override
+            public void ends(String executor) {}
         }));
     }
 
     Directory directory() {
         return new Directory(this, "app-1", new byte[16]);
+    }
+
+    /** What it was told of fetches. */
+    List<String> moves() {
+        return sent.stream().filter(message -> message.startsWith("moved ")).collect(Collectors.toList());
+    }
+
+    /** Of all that it was told. */
+    Moved moved() {
+        Moved all = new Moved();
+        for (String message : moves()) {
+            all.add(Moved.parse(message.split(" ")[3]));
+        }
+        return all;
     }
 
     @Override
@@ -67,7 +94,12 @@ final class FakeDriver implements PluginContext {
     }
 
     @Override
-    public void send(Object message) {}
+    public void send(Object message) throws IOException {
+        if (sendsInVain) {
+            throw new IOException("the driver is away");
+        }
+        sent.add((String) message);
+    }
 
     @Override
     public Object ask(Object message) throws Exception {

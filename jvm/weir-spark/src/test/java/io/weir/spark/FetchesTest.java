@@ -43,6 +43,9 @@ class FetchesTest {
     private final StoreClient client = new StoreClient(Path.of("none"));
     private final MetricRegistry metrics = new MetricRegistry();
     private final List<Fetches> made = new ArrayList<>();
+    /** Of the fetches that were made last. */
+    private FakeDriver last;
+    private Tally tally;
 
     /** A task of this thread. */
     private static TaskContextImpl newTask() {
@@ -61,7 +64,9 @@ class FetchesTest {
         if (TaskContext.get() == null) {
             newTask();
         }
-        Fetches fetches = new Fetches(client, driver.directory(), patience, metrics, most);
+        last = driver;
+        tally = new Tally(driver, metrics);
+        Fetches fetches = new Fetches(client, driver.directory(), tally, patience, metrics, most);
         fetches.begin();
         made.add(fetches);
         return fetches;
@@ -136,14 +141,14 @@ class FetchesTest {
         }
 
         @Override
-        public void fetch(String[] rest) {
+        public void fetch(String[] rest, BlockFetchingListener to) {
             vanillaCalls.incrementAndGet();
             if (vanillaThrows != null) {
                 throw vanillaThrows;
             }
             for (String name : rest) {
                 byVanilla.add(name);
-                onBlockFetchSuccess(name, new NioManagedBuffer(ByteBuffer.wrap(content(name))));
+                to.onBlockFetchSuccess(name, new NioManagedBuffer(ByteBuffer.wrap(content(name))));
             }
         }
 
@@ -315,7 +320,7 @@ class FetchesTest {
         Fetches closed = fetches(drivers.get(0), Duration.ofSeconds(20), 16);
         closed.close();
         assertEquals(1, run(closed, names, "closed").vanillaCalls.get());
-        Fetches notReady = new Fetches(client, drivers.get(0).directory(), Duration.ofSeconds(20), metrics);
+        Fetches notReady = new Fetches(client, drivers.get(0).directory(), tally, Duration.ofSeconds(20), metrics);
         made.add(notReady);
         assertEquals(1, run(notReady, names, "not ready").vanillaCalls.get());
     }
@@ -362,13 +367,13 @@ class FetchesTest {
             String[] other = {"shuffle_0_1_0", "rdd_0_1_0"};
             AtomicInteger calls = new AtomicInteger();
             Thread here = Thread.currentThread();
-            fetches.fetch("1", other, new Heard(other), rest -> {
+            fetches.fetch("1", other, new Heard(other), (rest, to) -> {
                 assertEquals(here, Thread.currentThread());
                 assertArrayEquals(other, rest);
                 calls.incrementAndGet();
             });
             TaskContext$.MODULE$.unset();
-            fetches.fetch("1", names(2, 1), new Heard(other), rest -> calls.addAndGet(rest.length));
+            fetches.fetch("1", names(2, 1), new Heard(other), (rest, to) -> calls.addAndGet(rest.length));
             assertEquals(3, calls.get());
             assertTrue(agent.requests.isEmpty());
         }

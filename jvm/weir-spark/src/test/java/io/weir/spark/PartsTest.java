@@ -133,6 +133,16 @@ class PartsTest {
             public void attached(String executor, String address) {
                 heard.add("attached " + executor + " at " + address);
             }
+
+            @Override
+            public void moved(int stage, int attempt, String executor, Moved moved) {
+                heard.add("moved " + stage + "/" + attempt + " " + executor + " " + moved.encode());
+            }
+
+            @Override
+            public void ends(String executor) {
+                heard.add("ends " + executor);
+            }
         };
         assertEquals((Object) Long.MIN_VALUE, Messages.dispatch(Messages.coflow(Integer.MAX_VALUE, 3), handler));
         for (String executor : new String[] {"1", "driver", "an executor of  mine", " ", "", "coflow 1 2"}) {
@@ -140,10 +150,17 @@ class PartsTest {
             assertEquals("where " + executor, heard.get(heard.size() - 1));
             assertNull(Messages.dispatch(Messages.attached(executor, "[::1]:7071"), handler));
             assertEquals("attached " + executor + " at [::1]:7071", heard.get(heard.size() - 1));
+            assertNull(Messages.dispatch(Messages.moved(7, 2, executor, new Moved()), handler));
+            assertEquals("moved 7/2 " + executor + " 0,0,0", heard.get(heard.size() - 1));
+            assertNull(Messages.dispatch(Messages.ends(executor), handler));
+            assertEquals("ends " + executor, heard.get(heard.size() - 1));
         }
         assertEquals("coflow 2147483647/3", heard.get(0));
         int count = heard.size();
-        for (String other : new String[] {"", "coflow", "coflow ", "coflow 1", "coflow a b", "Where 1", "attached", "attached x", "gone 1"}) {
+        for (String other : new String[] {"", "coflow", "coflow ", "coflow 1", "coflow a b", "Where 1", "attached", "attached x", "gone 1",
+            "moved", "moved 1 0", "moved 1 0 0,0,0", "moved x 0 0,0,0 1", "moved 1 0 0,0 1", "moved 1 0 0,0,0,GREED=1 1",
+            "moved 1 0 0,0,0,PAUSED 1", "moved 1 0 0,0,0,PAUSED=x 1", "moved 1 0 99999999999999999999,0,0 1", "moved 1 0 ,,  1",
+            "moved 1 0 0,0,0" + ",PAUSED=1".repeat(11) + " 1"}) {
             assertThrows(IllegalArgumentException.class, () -> Messages.dispatch(other, handler), other);
         }
         assertEquals(count, heard.size());

@@ -8,16 +8,26 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.time.Duration;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** Coordinators that are away or mute: who asks for a coflow never waits for them. */
 @Timeout(value = 30, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class StageCoflowsTest {
+    private static final ScheduledExecutorService CLOCK = Executors.newSingleThreadScheduledExecutor();
+
+    @AfterAll
+    static void stopClock() {
+        CLOCK.shutdownNow();
+    }
+
     private static StageCoflows coflows(int port) {
         return new StageCoflows(() -> "app-1",
-                WeirClient.builder().coordinator("127.0.0.1:" + port).callLimit(Duration.ofMillis(300)).build());
+                WeirClient.builder().coordinator("127.0.0.1:" + port).callLimit(Duration.ofMillis(300)).build(), new Ancestry(), CLOCK, 500);
     }
 
     private static int nobodysPort() throws IOException {
@@ -65,7 +75,7 @@ class StageCoflowsTest {
         try (ServerSocket mute = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
                 StageCoflows coflows = coflows(mute.getLocalPort())) {
             for (int stage = 0; stage < 20; stage++) {
-                coflows.begin(stage, 0);
+                coflows.begin(stage, 0, Terms.PLAIN, true);
                 assertEquals(Messages.NOT_YET, of(coflows, stage));
             }
             for (int stage = 0; stage < 20; stage++) {
@@ -82,12 +92,12 @@ class StageCoflowsTest {
             StageCoflows coflows = coflows(mute.getLocalPort());
             long start = System.nanoTime();
             coflows.end(7, 0);
-            coflows.begin(1, 0);
+            coflows.begin(1, 0, Terms.PLAIN, true);
             coflows.end(1, 0);
             coflows.end(1, 0);
             assertEquals(Messages.NONE, of(coflows, 1), "it is over");
             assertEquals(Messages.NONE, of(coflows, 7));
-            coflows.begin(2, 0);
+            coflows.begin(2, 0, Terms.PLAIN, true);
             assertTrue(System.nanoTime() - start < TimeUnit.MILLISECONDS.toNanos(250));
             coflows.close();
             coflows.close();
