@@ -193,6 +193,21 @@ impl Client {
         Ok(())
     }
 
+    /// Says how many bytes of the coflow are still to come, by the hosts that they come from, before anybody asks for them: it
+    /// counts for the coflow's order among others, where the policy looks at sizes. In place of what was said before.
+    pub async fn expect(&self, coflow: u64, sources: &[(u32, u64)]) -> Result<(), Error> {
+        let client = self.coordinator()?;
+        let from =
+            |&(host, bytes): &(u32, u64)| v1::ExpectedFrom { host, bytes, ..v1::ExpectedFrom::default() };
+        let sources: Vec<_> = sources.iter().map(from).collect();
+        retry(self.coordinator_name(), || {
+            let (mut client, sources) = (client.clone(), sources.clone());
+            async move { client.expect(v1::ExpectRequest { coflow, sources }).await }
+        })
+        .await?;
+        Ok(())
+    }
+
     /// Ends a coflow: its blocks may go and what still moves is stopped. Returns its record, or `None`
     /// if the coordinator did not know it.
     pub async fn unregister(&self, coflow: u64) -> Result<Option<CoflowRecord>, Error> {

@@ -90,6 +90,9 @@ impl Coordinator for Fake {
     async fn seal(&self, _: Request<v1::SealRequest>) -> Result<Response<v1::SealReply>, Status> {
         unknown()
     }
+    async fn expect(&self, _: Request<v1::ExpectRequest>) -> Result<Response<v1::ExpectReply>, Status> {
+        unknown()
+    }
     async fn unregister(
         &self,
         _: Request<v1::UnregisterRequest>,

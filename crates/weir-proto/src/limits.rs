@@ -61,6 +61,8 @@ pub const MAX_HOSTS: u32 = 10_000;
 pub const MAX_HOST_NUMBER: u32 = 1 << 24;
 /// Longest name of a host in bytes of UTF-8.
 pub const MAX_HOST_NAME_BYTES: usize = 255;
+/// Most hosts that drivers expect bytes from, coflow by coflow, all coflows together.
+pub const MAX_EXPECTED: usize = 1_000_000;
 /// Most labels of a host.
 pub const MAX_LABELS: usize = 32;
 /// Longest name of a coflow, a tenant or an address in bytes of UTF-8.

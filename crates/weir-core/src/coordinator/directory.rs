@@ -120,16 +120,20 @@ impl Coordinator {
 
     /// No more flows will join.
     pub fn handle_seal(&mut self, now: Time, coflow: CoflowId) -> Result<(), SealError> {
-        let Some(entry) = self.coflows.get_mut(&coflow) else {
-            let earlier = !self.is_own(coflow) && !self.has_ended(coflow);
-            return Err(if earlier { SealError::NotYetKnown(coflow) } else { SealError::Unknown(coflow) });
-        };
+        let unknown = self.unknown(coflow);
+        let entry = self.coflows.get_mut(&coflow).ok_or(unknown)?;
         entry.sealed = true;
         self.stop_gathering(now, coflow);
         self.tell_note(coflow);
         self.renew(now, coflow);
         self.check_complete(now, coflow);
         Ok(())
+    }
+
+    /// Why a coflow that is not known is not.
+    pub(super) fn unknown(&self, coflow: CoflowId) -> SealError {
+        let earlier = !self.is_own(coflow) && !self.has_ended(coflow);
+        if earlier { SealError::NotYetKnown(coflow) } else { SealError::Unknown(coflow) }
     }
 
     /// Nobody can ask for the blocks of a coflow any more.

@@ -225,6 +225,7 @@ impl Coordinator {
                 self.agents.get_mut(agent).into_iter().for_each(|agent| _ = agent.bypassed.remove(&id));
             }
             self.request_keys.remove(&entry.request_key);
+            self.forget_expected(id, entry.expected.len());
             if let super::readiness::Stage::Gathering(until) = entry.stage {
                 self.gathering.remove(&(until, id));
             }

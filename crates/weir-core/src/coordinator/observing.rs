@@ -109,6 +109,7 @@ pub const EVENTS: &[(&str, &str)] = &[
     ("coordinator_messages", "messages to agents"),
     ("corrections", "reports that said far more or less was left than was believed"),
     ("ends_not_remembered", "ends of coflows beyond the bound of those remembered"),
+    ("expectations", "times that a driver said what is to come"),
     ("flow_limits", "flows that cannot use the rate they were given"),
     ("flows_bypassed", "flows of small coflows, left to TCP"),
     ("flows_not_scheduled", "flows beyond a bound or outside the network, left to TCP"),

@@ -122,6 +122,7 @@ impl Coordinator {
             self.sync(now);
             return true;
         }
+        self.tell_expected();
         self.plan.clear();
         self.policy.plan(now, self.network.left(), &self.table, &mut self.plan);
         self.table.adopt(&self.plan);

@@ -14,7 +14,7 @@
 //! # Terminology
 //! The bottleneck (Gamma) is the longest time that any link would need for the coflow's bytes if it had nothing
 //! else to carry. Known bytes are those of all flows opened so far, done ones too, so a coflow does not become
-//! small again by moving.
+//! small again by moving; and those that its driver expects (`expected`).
 //!
 //! # Pseudo-code
 //! ```text
@@ -124,7 +124,11 @@ impl Coordinator {
             return false;
         };
         let secs = |(link, bytes): (&LinkId, &u64)| *bytes as f64 / fabric.capacity(*link).bytes_per_sec();
-        coflow.demand.0.iter().map(secs).all(|secs| secs < bypass) && bypass > 0.0
+        let to_come = coflow.expected.iter().filter_map(|(&host, bytes)| {
+            let link = self.network.uplink(host)?;
+            Some(secs((&link, &bytes.saturating_add(coflow.demand.0.get(&link).copied().unwrap_or(0)))))
+        });
+        coflow.demand.0.iter().map(secs).chain(to_come).all(|secs| secs < bypass) && bypass > 0.0
     }
 
     /// Whether a coflow's live flows move without a plan.
@@ -235,6 +239,7 @@ impl Coordinator {
             let deadline = Span::from_millis(coflow.options.deadline_ms);
             empty.deadline = Some(self.config.tuning.deadline_margin.shorten(deadline));
         }
+        self.expect_anew(id);
         Some(self.table.insert(&empty, self.next_flow, self.network.whole()))
     }
 

@@ -8,6 +8,7 @@ use super::directory::{Answer, Blocks};
 use super::draining::Drains;
 use super::dues::Dues;
 use super::ending::Endings;
+use super::expected::{Expectations, Expected};
 use super::foreign::{Traffic, Wire};
 use super::holders::Promises;
 use super::known::Joining;
@@ -132,6 +133,8 @@ pub(super) struct CoflowEntry {
     pub(super) verdict: Verdict,
     /// What is known of its bytes until it is scheduled.
     pub(super) demand: Demand,
+    /// What is to come of it, as its driver says.
+    pub(super) expected: Expected,
     /// Its live flows that the policy does not see, by key.
     pub(super) outside: BTreeSet<FlowKey>,
     /// What its agents do by the last plans, all of them but those in `news`.
@@ -212,6 +215,7 @@ pub struct Coordinator {
     /// What flows of the table have on top of the plan in force.
     pub(super) gifts: BTreeMap<FlowRef, f64>,
     pub(super) next_flow: FlowId,
+    pub(super) expectations: Expectations,
     /// Blocks by coflow and name.
     pub(super) directory: BTreeMap<CoflowId, Blocks>,
     pub(super) promises: Promises,
@@ -303,6 +307,7 @@ impl Coordinator {
             limits: BTreeMap::new(),
             gifts: BTreeMap::new(),
             next_flow: FlowId(0),
+            expectations: Expectations::default(),
             directory: BTreeMap::new(),
             promises: Promises::default(),
             sweep: Sweep::default(),
@@ -352,7 +357,8 @@ impl Coordinator {
         self.drop_flow(key);
         let mark = receiver_mark(&flow.block, destination, flow.group);
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
-        coflow.opened = coflow.opened.saturating_add(u64::from(coflow.marks.insert(mark)));
+        let is_new = coflow.marks.insert(mark);
+        coflow.opened = coflow.opened.saturating_add(u64::from(is_new));
         coflow.flows.insert(key);
         coflow.news.insert(host);
         coflow.arrived.get_or_insert(now);
@@ -361,6 +367,9 @@ impl Coordinator {
         *sum = sum.saturating_add(1);
         if coflow.options.flows > 0 && coflow.opened >= coflow.options.flows {
             coflow.sealed = true;
+        }
+        if is_new {
+            self.take_expected(id, host, flow.size);
         }
         if self.senders.is_some() {
             self.take_place(id);

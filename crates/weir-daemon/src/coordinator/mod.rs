@@ -252,6 +252,9 @@ impl Owner {
                 self.callers.insert(token, Caller::Draining(reply));
                 self.core.handle_drain(now, token, &request);
             }
+            Event::Expect(request, reply) => {
+                let _ = reply.send(self.core.handle_expect(now, &request));
+            }
             Event::Seal(coflow, reply) => {
                 let _ = reply.send(self.core.handle_seal(now, coflow));
             }

@@ -13,7 +13,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use weir_core::coordinator::{
-    Change, ForgetError, HelloError, Observed, OfferError, RegisterError, SealError, SessionId,
+    Change, ExpectError, ForgetError, HelloError, Observed, OfferError, RegisterError, SealError, SessionId,
 };
 use weir_model::CoflowId;
 use weir_proto::v1::coordinator_server;
@@ -30,6 +30,7 @@ pub(super) enum Event {
     Change(Box<Change>, oneshot::Sender<()>),
     Forget(v1::ForgetRequest, oneshot::Sender<Result<String, ForgetError>>),
     Drain(u64, v1::DrainRequest, oneshot::Sender<Result<v1::DrainReply, String>>),
+    Expect(v1::ExpectRequest, oneshot::Sender<Result<(), ExpectError>>),
     Seal(CoflowId, oneshot::Sender<Result<(), SealError>>),
     /// With a number of its own, before the coflow.
     Unregister(u64, CoflowId, oneshot::Sender<Option<v1::CoflowRecord>>),
@@ -128,6 +129,14 @@ impl Drop for Caller<'_> {
     }
 }
 
+/// The coflow of a call has ended, or may become known yet.
+fn not_known(error: &SealError) -> Status {
+    match error {
+        SealError::Unknown(_) => Status::not_found(error.to_string()),
+        SealError::NotYetKnown(_) => Status::unavailable(error.to_string()),
+    }
+}
+
 #[tonic::async_trait]
 impl coordinator_server::Coordinator for Service {
     async fn register(
@@ -176,10 +185,16 @@ impl coordinator_server::Coordinator for Service {
 
     async fn seal(&self, request: Request<v1::SealRequest>) -> Result<Response<v1::SealReply>, Status> {
         let coflow = CoflowId(request.into_inner().coflow);
-        match self.ask(|reply| Event::Seal(coflow, reply)).await? {
-            Ok(()) => Ok(Response::new(v1::SealReply {})),
-            Err(error @ SealError::Unknown(_)) => Err(Status::not_found(error.to_string())),
-            Err(error @ SealError::NotYetKnown(_)) => Err(Status::unavailable(error.to_string())),
+        let sealed = self.ask(|reply| Event::Seal(coflow, reply)).await?;
+        sealed.map(|()| Response::new(v1::SealReply {})).map_err(|error| not_known(&error))
+    }
+
+    async fn expect(&self, request: Request<v1::ExpectRequest>) -> Result<Response<v1::ExpectReply>, Status> {
+        match self.ask(|reply| Event::Expect(request.into_inner(), reply)).await? {
+            Ok(()) => Ok(Response::new(v1::ExpectReply {})),
+            Err(ExpectError::Coflow(error)) => Err(not_known(&error)),
+            Err(error @ ExpectError::TooManyHosts(_)) => Err(Status::invalid_argument(error.to_string())),
+            Err(error @ ExpectError::TooMany) => Err(Status::resource_exhausted(error.to_string())),
         }
     }
 

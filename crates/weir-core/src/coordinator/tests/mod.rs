@@ -10,6 +10,7 @@ mod claims;
 mod defects;
 mod differences;
 mod draining;
+mod expected;
 mod foreign;
 mod giving;
 mod holders;

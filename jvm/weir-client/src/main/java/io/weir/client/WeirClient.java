@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import weir.v1.AgentGrpc;
@@ -124,6 +125,23 @@ public final class WeirClient implements AutoCloseable {
     public void seal(long coflow) throws IOException {
         var request = Control.SealRequest.newBuilder().setCoflow(coflow).build();
         coordinator().repeat("seal", callLimit, stub -> stub.seal(request));
+    }
+
+    /**
+     * Says how many bytes of a coflow are still to come, by the agents that have them, before anybody asks for them. It counts for the
+     * coflow's order among others, where the policy looks at sizes, and for nothing else. In place of what was said before.
+     *
+     * @param coflow its id
+     * @param bytesByAgent by the data address of the agent, host:port as {@code Describe} has it; 10,000 at most. Agents that the
+     *     coordinator does not know count for nothing
+     * @throws IOException see the class; {@link RefusedException} of code {@code UNIMPLEMENTED} from a coordinator of an older version,
+     *     {@code NOT_FOUND} if the coflow has ended
+     */
+    public void expect(long coflow, Map<String, Long> bytesByAgent) throws IOException {
+        var request = Control.ExpectRequest.newBuilder().setCoflow(coflow);
+        bytesByAgent.forEach((address, bytes) -> request.addSources(
+                Control.ExpectedFrom.newBuilder().setDataAddress(address).setBytes(bytes)));
+        coordinator().repeat("expect", callLimit, stub -> stub.expect(request.build()));
     }
 
     /**

@@ -5,7 +5,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Deque;
 import java.util.HashSet;
-import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -45,21 +44,6 @@ final class Ancestry {
         boolean ran;
     }
 
-    /** The eldest goes first. */
-    private static final class Bounded<K, V> extends LinkedHashMap<K, V> {
-        private static final long serialVersionUID = 1L;
-        private final int most;
-
-        Bounded(int most) {
-            this.most = most;
-        }
-
-        @Override
-        protected boolean removeEldestEntry(Map.Entry<K, V> eldest) {
-            return size() > most;
-        }
-    }
-
     /**
      * A stage is part of a job.
      *
@@ -75,6 +59,25 @@ final class Ancestry {
             known.jobs.add(job);
         }
         standFor(known);
+    }
+
+    /** Number of the shuffle that a stage writes; -1 if it writes none, or is not known. */
+    synchronized int shuffle(int stage) {
+        Stage known = stages.get(stage);
+        return known == null ? -1 : known.shuffle;
+    }
+
+    /** Numbers of the shuffles that a stage reads. */
+    synchronized List<Integer> reads(int stage) {
+        Stage known = stages.get(stage);
+        List<Integer> shuffles = new ArrayList<>();
+        for (int parent : known == null ? NONE : known.waitsFor) {
+            int shuffle = shuffle(parent);
+            if (shuffle >= 0) {
+                shuffles.add(shuffle);
+            }
+        }
+        return shuffles;
     }
 
     /** An attempt of a stage begins: it was not skipped. */

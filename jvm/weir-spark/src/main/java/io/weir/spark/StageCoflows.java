@@ -39,6 +39,8 @@ final class StageCoflows implements AutoCloseable {
 
     final Counter registered = new Counter();
     final Counter failed = new Counter();
+    /** Coflows of which the coordinator was told how much they are to read. */
+    final Counter expected = new Counter();
     /** Spark knows it a little later than plugins begin. */
     private final Supplier<String> application;
     private final WeirClient client;
@@ -72,18 +74,21 @@ final class StageCoflows implements AutoCloseable {
     private long pausedUntil = System.nanoTime();
     private boolean closed;
     private boolean saidRefused;
+    private boolean takesExpectations = true;
 
     /** What Spark said of an attempt. */
     private static final class Submitted {
         /** Where an executor asks before the driver's own listener heard of it. */
-        static final Submitted NOT = new Submitted(Terms.PLAIN, false);
+        static final Submitted NOT = new Submitted(Terms.PLAIN, false, Map.of());
 
         final Terms terms;
         final boolean writes;
+        final Map<String, Long> toRead;
 
-        Submitted(Terms terms, boolean writes) {
+        Submitted(Terms terms, boolean writes, Map<String, Long> toRead) {
             this.terms = terms;
             this.writes = writes;
+            this.toRead = toRead;
         }
     }
 
@@ -153,12 +158,13 @@ final class StageCoflows implements AutoCloseable {
      * An attempt begins. None is registered while the coordinator is away.
      *
      * @param writes whether others may follow on it
+     * @param toRead bytes that it will read from agents, by their addresses, as far as that is known
      */
-    synchronized void begin(int stage, int attempt, Terms terms, boolean writes) {
+    synchronized void begin(int stage, int attempt, Terms terms, boolean writes, Map<String, Long> toRead) {
         if (closed || ended.contains(key(stage, attempt))) {
             return;
         }
-        submitted.put(key(stage, attempt), new Submitted(terms, writes));
+        submitted.put(key(stage, attempt), new Submitted(terms, writes, toRead));
         if (!stages.containsKey(key(stage, attempt))) {
             begin(stage, attempt);
         }
@@ -218,6 +224,23 @@ final class StageCoflows implements AutoCloseable {
         }
         if (over) {
             endings.finish(coflow, state.life, state.isKept);
+        } else {
+            expect(coflow.id(), known.toRead);
+        }
+    }
+
+    /** Tells how much is to come. Whoever asks for the coflow has its id by now, and does not wait for this. */
+    private void expect(long coflow, Map<String, Long> toRead) {
+        if (toRead.isEmpty() || !takesExpectations) {
+            return;
+        }
+        try {
+            client.expect(coflow, toRead);
+            expected.inc();
+        } catch (IOException | RuntimeException | Error e) {
+            // One that has ended is no reason to stop.
+            takesExpectations = !(e instanceof RefusedException && "UNIMPLEMENTED".equals(((RefusedException) e).code()));
+            LOG.debug("Weir's coordinator does not know how much coflow {} is to read: {}", coflow, e.toString());
         }
     }
 

@@ -1,7 +1,10 @@
 package io.weir.spark;
 
+import java.util.HashMap;
+import java.util.Map;
 import java.util.Properties;
 import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.scheduler.SparkListenerStageCompleted;
@@ -23,9 +26,13 @@ final class StageListener extends SparkListener {
     private final Ancestry ancestry;
     private final Terms.Reader terms;
     private final StageLines lines;
+    private final Sizes sizes = new Sizes();
+    /** Addresses of the agents of executors. */
+    private final Map<String, String> agents;
     private boolean said;
 
-    StageListener(StageCoflows coflows, Ancestry ancestry, Terms.Reader terms, StageLines lines) {
+    StageListener(StageCoflows coflows, Ancestry ancestry, Terms.Reader terms, StageLines lines, Map<String, String> agents) {
+        this.agents = agents;
         this.coflows = coflows;
         this.ancestry = ancestry;
         this.terms = terms;
@@ -58,7 +65,8 @@ final class StageListener extends SparkListener {
             int[] parents = ScalaBridge.parents(stage);
             if (parents == null || parents.length > 0) {
                 lines.begin(stage.stageId(), stage.attemptNumber());
-                coflows.begin(stage.stageId(), stage.attemptNumber(), terms.of(submitted.properties()), ScalaBridge.shuffle(stage) >= 0);
+                coflows.begin(stage.stageId(), stage.attemptNumber(), terms.of(submitted.properties()), ScalaBridge.shuffle(stage) >= 0,
+                        toRead(stage.stageId()));
             }
         });
     }
@@ -73,7 +81,31 @@ final class StageListener extends SparkListener {
 
     @Override
     public void onTaskEnd(SparkListenerTaskEnd over) {
-        guarded(() -> lines.ran(over.stageId(), over.stageAttemptId(), over.taskInfo().executorId()));
+        guarded(() -> {
+            String executor = over.taskInfo().executorId();
+            lines.ran(over.stageId(), over.stageAttemptId(), executor);
+            // A task that failed before it began has none.
+            if (over.taskInfo().successful() && over.taskMetrics() != null) {
+                sizes.wrote(ancestry.shuffle(over.stageId()), executor, over.taskMetrics().shuffleWriteMetrics().bytesWritten());
+            }
+        });
+    }
+
+    @Override
+    public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
+        guarded(() -> sizes.lost(removed.executorId()));
+    }
+
+    /** What a stage will read from agents, by their addresses. */
+    private Map<String, Long> toRead(int stage) {
+        Map<String, Long> byAgent = new HashMap<>();
+        sizes.toRead(ancestry.reads(stage), agents.size()).forEach((executor, bytes) -> {
+            String agent = agents.get(executor);
+            if (agent != null) {
+                byAgent.merge(agent, bytes, Long::sum);
+            }
+        });
+        return byAgent;
     }
 
     private void add(StageInfo stage, String job) {

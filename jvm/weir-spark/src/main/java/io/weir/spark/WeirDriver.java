@@ -69,7 +69,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         this.coflows = coflows;
         this.lines = lines;
         coflows.greet();
-        context.addSparkListener(new StageListener(coflows, ancestry, terms, lines));
+        context.addSparkListener(new StageListener(coflows, ancestry, terms, lines, agents));
         return Map.of(TOKEN, Hex.of(Store.newToken()));
     }
 
@@ -79,6 +79,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         if (coflows != null) {
             plugin.metricRegistry().register("coflows", coflows.registered);
             plugin.metricRegistry().register("coflowsFailed", coflows.failed);
+            plugin.metricRegistry().register("coflowsExpected", coflows.expected);
             plugin.metricRegistry().register("deadlinesRefused", coflows.endings.deadlinesRefused);
             plugin.metricRegistry().register("sumsLost", lines.sumsLost);
         }

@@ -24,6 +24,10 @@ final class FakeCoordinator extends CoordinatorGrpc.CoordinatorImplBase implemen
     final List<Long> ended = new CopyOnWriteArrayList<>();
     volatile Predicate<Control.CoflowOptions> refuses = options -> false;
     volatile boolean sealsNone;
+    /** What was said last of how much coflows are to read, by coflow and agent. */
+    final Map<Long, Map<String, Long>> expected = new ConcurrentSkipListMap<>();
+    volatile int expectCalls;
+    volatile boolean isOld;
     /** How long agents take to settle. */
     volatile long endsSlowlyMs;
     private final Server server;
@@ -68,6 +72,20 @@ final class FakeCoordinator extends CoordinatorGrpc.CoordinatorImplBase implemen
             return;
         }
         to.onNext(Control.SealReply.getDefaultInstance());
+        to.onCompleted();
+    }
+
+    @Override
+    public synchronized void expect(Control.ExpectRequest request, StreamObserver<Control.ExpectReply> to) {
+        expectCalls++;
+        if (isOld) {
+            to.onError(Status.UNIMPLEMENTED.asRuntimeException());
+            return;
+        }
+        Map<String, Long> byAgent = new ConcurrentSkipListMap<>();
+        request.getSourcesList().forEach(from -> byAgent.merge(from.getDataAddress(), from.getBytes(), Long::sum));
+        expected.put(request.getCoflow(), byAgent);
+        to.onNext(Control.ExpectReply.getDefaultInstance());
         to.onCompleted();
     }
 

@@ -11,6 +11,7 @@ import io.weir.client.WeirClient;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
@@ -71,7 +72,7 @@ class StageCoflowsIT {
     void each_attempt_of_a_stage_has_a_coflow_until_it_is_over() throws Exception {
         try (WeirClient other = cluster.client(1)) {
             StageCoflows coflows = coflows(cluster.client(0), new Ancestry());
-            coflows.begin(3, 0, Terms.PLAIN, false);
+            coflows.begin(3, 0, Terms.PLAIN, false, Map.of());
             assertEquals(Messages.NOT_YET, coflows.of(4, 0));
             long first = known(coflows, 3, 0);
             assertEquals(first, coflows.of(3, 0));
@@ -87,7 +88,7 @@ class StageCoflowsIT {
             assertEquals(again, coflows.of(3, 1));
             assertFalse(other.status(again).hasEnded());
             // One that is over before it is registered.
-            coflows.begin(5, 0, Terms.PLAIN, false);
+            coflows.begin(5, 0, Terms.PLAIN, false, Map.of());
             coflows.end(5, 0);
             assertEquals(Messages.NONE, coflows.of(5, 0));
             coflows.close();
@@ -120,11 +121,11 @@ class StageCoflowsIT {
         ancestry.add(1, new int[] {0}, 11, "a");
         ancestry.add(2, new int[] {1}, -1, "a");
         try (WeirClient other = cluster.client(1); StageCoflows coflows = coflows(cluster.client(0), ancestry)) {
-            coflows.begin(1, 0, Terms.PLAIN, true);
+            coflows.begin(1, 0, Terms.PLAIN, true, Map.of());
             long parent = known(coflows, 1, 0);
             StageCoflows.Life first = coflows.end(1, 0);
             assertEquals(Messages.NONE, coflows.of(1, 0), "to executors it is over");
-            coflows.begin(2, 0, new Terms("gold", 2.5, null), false);
+            coflows.begin(2, 0, new Terms("gold", 2.5, null), false, Map.of());
             long child = known(coflows, 2, 0);
             assertFalse(other.status(parent).hasEnded());
             StageCoflows.Life second = coflows.end(2, 0);
@@ -141,7 +142,7 @@ class StageCoflowsIT {
     @Test
     void what_became_of_a_deadline_is_known_when_its_coflow_has_ended() throws Exception {
         try (StageCoflows coflows = coflows(cluster.client(0), new Ancestry())) {
-            coflows.begin(1, 0, new Terms("", 1, Duration.ofSeconds(30)), true);
+            coflows.begin(1, 0, new Terms("", 1, Duration.ofSeconds(30)), true, Map.of());
             known(coflows, 1, 0);
             StageCoflows.Life life = coflows.end(1, 0);
             assertTrue(life.hasDeadline);

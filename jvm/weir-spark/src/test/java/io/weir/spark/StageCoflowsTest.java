@@ -8,6 +8,7 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.time.Duration;
+import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
@@ -75,7 +76,7 @@ class StageCoflowsTest {
         try (ServerSocket mute = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
                 StageCoflows coflows = coflows(mute.getLocalPort())) {
             for (int stage = 0; stage < 20; stage++) {
-                coflows.begin(stage, 0, Terms.PLAIN, true);
+                coflows.begin(stage, 0, Terms.PLAIN, true, Map.of());
                 assertEquals(Messages.NOT_YET, of(coflows, stage));
             }
             for (int stage = 0; stage < 20; stage++) {
@@ -92,12 +93,12 @@ class StageCoflowsTest {
             StageCoflows coflows = coflows(mute.getLocalPort());
             long start = System.nanoTime();
             coflows.end(7, 0);
-            coflows.begin(1, 0, Terms.PLAIN, true);
+            coflows.begin(1, 0, Terms.PLAIN, true, Map.of());
             coflows.end(1, 0);
             coflows.end(1, 0);
             assertEquals(Messages.NONE, of(coflows, 1), "it is over");
             assertEquals(Messages.NONE, of(coflows, 7));
-            coflows.begin(2, 0, Terms.PLAIN, true);
+            coflows.begin(2, 0, Terms.PLAIN, true, Map.of());
             assertTrue(System.nanoTime() - start < TimeUnit.MILLISECONDS.toNanos(250));
             coflows.close();
             coflows.close();

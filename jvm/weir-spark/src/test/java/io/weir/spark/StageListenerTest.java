@@ -7,18 +7,27 @@ import io.weir.client.WeirClient;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.OptionalInt;
 import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import org.apache.spark.SparkConf;
+import org.apache.spark.Success$;
+import org.apache.spark.TaskState;
+import org.apache.spark.executor.TaskMetrics;
 import org.apache.spark.scheduler.JobSucceeded$;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.scheduler.SparkListenerStageCompleted;
+import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 import org.apache.spark.scheduler.SparkListenerStageSubmitted;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.StageInfo;
+import org.apache.spark.scheduler.TaskInfo;
+import org.apache.spark.scheduler.TaskLocality;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -35,6 +44,7 @@ class StageListenerTest {
     private FakeCoordinator coordinator;
     private StageCoflows coflows;
     private StageListener listener;
+    private final Map<String, String> agents = new ConcurrentHashMap<>();
     private final List<String> said = new CopyOnWriteArrayList<>();
     private final StageLines lines = new StageLines(clock, 50, said::add);
 
@@ -44,7 +54,7 @@ class StageListenerTest {
         Ancestry ancestry = new Ancestry();
         WeirClient client = WeirClient.builder().coordinator(coordinator.address()).callLimit(Duration.ofSeconds(5)).build();
         coflows = new StageCoflows(() -> "app-1", client, ancestry, clock, 2_000);
-        listener = new StageListener(coflows, ancestry, new Terms.Reader(conf, pool -> OptionalInt.empty()), lines);
+        listener = new StageListener(coflows, ancestry, new Terms.Reader(conf, pool -> OptionalInt.empty()), lines, agents);
     }
 
     @AfterEach
@@ -181,6 +191,62 @@ class StageListenerTest {
         begins(stage(-4, 0, 2), null);
         assertEquals(List.of(), coordinator.await(3).get(2).getParentsList());
         assertEquals(0, coordinator.await(3).get(2).getJob());
+    }
+
+    private void wrote(int stage, String executor, long bytes, boolean succeeded) {
+        TaskInfo task = new TaskInfo(0, 0, 0, 0, 0, executor, "host", TaskLocality.ANY(), false);
+        task.markFinished(succeeded ? TaskState.FINISHED() : TaskState.FAILED(), 1);
+        TaskMetrics metrics = new TaskMetrics();
+        metrics.shuffleWriteMetrics().incBytesWritten(bytes);
+        listener.onTaskEnd(new SparkListenerTaskEnd(stage, 0, "ShuffleMapTask", Success$.MODULE$, task, null, metrics));
+    }
+
+    private Map<String, Long> awaitExpected(long coflow) throws InterruptedException {
+        for (int tries = 0; tries < 4_000 && !coordinator.expected.containsKey(coflow); tries++) {
+            Thread.sleep(5);
+        }
+        return coordinator.expected.get(coflow);
+    }
+
+    @Test
+    void the_coordinator_hears_how_much_a_stage_is_to_read_from_which_agent() throws Exception {
+        agents.putAll(Map.of("1", "10.0.0.1:7071", "2", "10.0.0.2:7071", "3", "10.0.0.2:7071", "4", "10.0.0.4:7071"));
+        job(0, null, stage(0, 0), stage(5, 0), stage(-2, 0, 0, 5), stage(-3, 0, 0));
+        wrote(0, "1", 1_000, true);
+        wrote(0, "1", 3_000, true);
+        wrote(0, "1", 99_999, false);
+        wrote(0, "2", 400, true);
+        wrote(5, "3", 800, true);
+        wrote(5, "4", 7_777, true);
+        wrote(5, "an executor without an agent", 55, true);
+        wrote(9, "1", 123, true);
+        listener.onExecutorRemoved(new SparkListenerExecutorRemoved(0, "4", "gone"));
+        begins(stage(-2, 0, 0, 5), null);
+        // Four executors read a quarter each, and a quarter of each one's own is its own.
+        assertEquals(Map.of("10.0.0.1:7071", 3_000L, "10.0.0.2:7071", 900L), awaitExpected(1));
+        begins(stage(-3, 0, 0), null);
+        assertEquals(Map.of("10.0.0.1:7071", 3_000L, "10.0.0.2:7071", 300L), awaitExpected(2));
+        assertEquals(2, coflows.expected.getCount());
+    }
+
+    @Test
+    void an_older_coordinator_is_told_once_and_what_nobody_wrote_is_not_said() throws Exception {
+        agents.put("1", "10.0.0.1:7071");
+        agents.put("2", "10.0.0.2:7071");
+        coordinator.isOld = true;
+        job(0, null, stage(0, 0), stage(-2, 0, 0), stage(-3, 0, 0), stage(-4, 0, 7));
+        begins(stage(-4, 0, 7), null);
+        coordinator.await(1);
+        wrote(0, "1", 1_000, true);
+        begins(stage(-2, 0, 0), null);
+        coordinator.await(2);
+        begins(stage(-3, 0, 0), null);
+        coordinator.await(3);
+        ends(stage(-3, 0, 0));
+        // The end of the last one was asked for by the thread that would have called.
+        coflows.close();
+        assertEquals(1, coordinator.expectCalls);
+        assertEquals(0, coflows.expected.getCount());
     }
 
     @Test
