@@ -36,6 +36,13 @@ pub(crate) fn all() -> Vec<Case> {
             script: restart,
         },
         Case {
+            name: "expected",
+            about: "Two coflows with flows from one host: the smaller goes first. Then the driver says that more of it is to come, and the other\n\
+                    one goes first; that nothing is, by a host that nobody knows; and the same of a coflow that was never registered.",
+            sides: || sides("varys", vec![AgentSide::new(0)]),
+            script: expected,
+        },
+        Case {
             name: "refused",
             about: "Two coflows with deadlines from one host, of which the first is let in and the second is refused and stops then.",
             sides: || sides("varys-deadline", vec![AgentSide::new(0)]),
@@ -178,6 +185,27 @@ fn restart(play: &mut Play) {
     play.wait(5);
     seal(play, coflow);
     play.wait(5);
+}
+
+fn expect(play: &mut Play, coflow: u64, host: u32, bytes: u64) {
+    let from = v1::ExpectedFrom { host, bytes, ..v1::ExpectedFrom::default() };
+    let request = v1::ExpectRequest { coflow, sources: vec![from] };
+    play.call(Who::Driver, Who::Coordinator, "Expect", &request);
+    play.wait(5);
+}
+
+fn expected(play: &mut Play) {
+    play.happens(AGENT, Event::Attaches);
+    play.wait(5);
+    let (first, second) = (register(play, flows(0), 5), register(play, flows(0), 6));
+    play.wait(5);
+    put(play, first, "a", 1_000_000, 0x11);
+    put(play, second, "b", 2_000_000, 0x12);
+    ask(play, first, "a", 1);
+    ask(play, second, "b", 2);
+    expect(play, first, 0, 5_000_000);
+    expect(play, first, 9, 5_000_000);
+    expect(play, 77, 0, 1);
 }
 
 fn refused(play: &mut Play) {

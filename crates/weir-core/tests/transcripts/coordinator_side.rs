@@ -5,8 +5,8 @@ use crate::play::{Side, message_line};
 use crate::text::{Cuts, Event, Line, Who};
 use std::collections::{BTreeSet, VecDeque};
 use weir_core::coordinator::{
-    Coordinator, CoordinatorConfig, DeadlineMargin, HelloError, Output, RegisterError, SealError, SessionId,
-    Tuning, Wire,
+    Coordinator, CoordinatorConfig, DeadlineMargin, ExpectError, HelloError, Output, RegisterError,
+    SealError, SessionId, Tuning, Wire,
 };
 use weir_model::{CoflowId, Fabric, Rate, Span, Time};
 use weir_proto::v1;
@@ -83,6 +83,13 @@ impl CoordinatorSide {
                 }
                 Err(RegisterError::TooMany) => self.refuse(number, "RESOURCE_EXHAUSTED"),
                 Err(RegisterError::Invalid(_)) => self.refuse(number, "INVALID_ARGUMENT"),
+            },
+            "ExpectRequest" => match self.core.handle_expect(now, &decode(bytes)) {
+                Ok(()) => self.reply(number, &v1::ExpectReply {}),
+                Err(ExpectError::Coflow(SealError::Unknown(_))) => self.refuse(number, "NOT_FOUND"),
+                Err(ExpectError::Coflow(SealError::NotYetKnown(_))) => self.refuse(number, "UNAVAILABLE"),
+                Err(ExpectError::TooManyHosts(_)) => self.refuse(number, "INVALID_ARGUMENT"),
+                Err(ExpectError::TooMany) => self.refuse(number, "RESOURCE_EXHAUSTED"),
             },
             "SealRequest" => {
                 match self.core.handle_seal(now, CoflowId(decode::<v1::SealRequest>(bytes).coflow)) {

@@ -41,7 +41,7 @@ pub(crate) fn decode<M: Message + Default>(bytes: &[u8]) -> M {
 pub(crate) fn rendered(name: &str, bytes: &[u8]) -> String {
     rendered!(
         name, bytes,
-        RegisterRequest RegisterReply SealRequest SealReply UnregisterRequest UnregisterReply RenewRequest RenewReply
+        RegisterRequest RegisterReply SealRequest SealReply ExpectRequest ExpectReply UnregisterRequest UnregisterReply RenewRequest RenewReply
         AdmissionRequest AdmissionReply LocateRequest LocateReply LocateAllRequest LocateAllReply TermsRequest TermsReply
         PutRequest PutReply AgentMessage CoordinatorMessage FromRelay ToRelay
     )
