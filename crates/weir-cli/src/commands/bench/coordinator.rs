@@ -437,6 +437,8 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
             let millis: Vec<f64> = seen.iter().map(|(secs, _)| secs * 1e3).collect();
             let bytes = seen.last().map_or(0, |&(_, bytes)| bytes);
             println!("  an answer: {:.2} ms median, {bytes} bytes", percentile(&millis, 0.5));
+            // The load changes as coflows go: what reading costs lies between the two.
+            measure("as planned, metrics not read", &world, &client, process.as_ref(), args.seconds).await?;
         }
         if args.join > 0 {
             let joining = tokio::task::spawn_local(join(Rc::clone(&world), args.clone(), address));
