@@ -79,7 +79,7 @@ impl Coordinator {
             return Ok(());
         }
         let expected = self.by_host(&request.sources);
-        let entries = (self.expectations.entries - before).saturating_add(expected.len());
+        let entries = self.expectations.entries.saturating_sub(before).saturating_add(expected.len());
         if entries > limits::MAX_EXPECTED {
             return Err(ExpectError::TooMany);
         }

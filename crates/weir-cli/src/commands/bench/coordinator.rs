@@ -433,7 +433,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
             let scraping = tokio::task::spawn_local(scrape(watched, Rc::clone(&seen)));
             measure("metrics read once a second", &world, &client, process.as_ref(), args.seconds).await?;
             scraping.abort();
-            let seen = seen.borrow();
+            let seen = seen.take();
             let millis: Vec<f64> = seen.iter().map(|(secs, _)| secs * 1e3).collect();
             let bytes = seen.last().map_or(0, |&(_, bytes)| bytes);
             println!("  an answer: {:.2} ms median, {bytes} bytes", percentile(&millis, 0.5));
