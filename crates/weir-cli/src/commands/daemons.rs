@@ -99,7 +99,7 @@ enum DurableArg {
     Machine,
 }
 
-fn label(text: &str) -> Result<String, String> {
+pub(crate) fn label(text: &str) -> Result<String, String> {
     weir_model::label::check(text).map(|()| text.to_owned())
 }
 

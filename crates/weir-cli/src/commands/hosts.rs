@@ -2,6 +2,7 @@
 //! having it listed no longer.
 
 use super::blocks::{Peers, print_json, run, said};
+use super::daemons::label;
 use super::status::plain_table;
 use crate::Failure;
 use crate::output::printable;
@@ -23,7 +24,7 @@ pub(crate) struct HostsArgs {
     #[command(flatten)]
     peers: Peers,
     /// Only hosts that have this label; with several, all of them
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE[,KEY=VALUE...]", value_delimiter = ',', value_parser = label)]
     label: Vec<String>,
 }
 

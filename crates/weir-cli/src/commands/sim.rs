@@ -48,7 +48,7 @@ pub(crate) struct SimArgs {
     /// Plan again at every flow completion, or at coflow arrivals and completions only
     #[arg(long, value_enum, default_value_t = ReplanAt::Every)]
     replan: ReplanAt,
-    /// Have receivers ask for a part of their data at a time, in requests of a fifth of this, as tasks of Spark do (48mb there):
+    /// Have receivers ask for a part of their data at a time, in requests of a fifth of this, as tasks of Spark do (48MB there):
     /// the policy sees what was asked for
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["flows", "deadlines"])]
     window: Option<Bytes>,
@@ -158,7 +158,7 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     }
     let changes = Vec::new();
     let seed = workload::draws(trace, args.deadlines).then_some(seed);
-    check_window(args.window, &coflows)?;
+    check_window(args, &coflows)?;
     let topology = args.topology.clone();
     Ok(Simulation { name, seed, cut, fabric, link_rate, topology, coflows, changes, policies, options })
 }
@@ -190,8 +190,16 @@ pub(crate) fn setting(simulation: &Simulation) -> String {
 const MOST_REQUESTS: u64 = 20_000_000;
 
 /// Refuses a window that makes more requests than can be simulated.
-fn check_window(window: Option<Bytes>, coflows: &[CoflowSpec]) -> Result<(), Failure> {
-    let Some(window) = window else { return Ok(()) };
+fn check_window(args: &SimArgs, coflows: &[CoflowSpec]) -> Result<(), Failure> {
+    let Some(window) = args.window else { return Ok(()) };
+    let refused = |what: &str| Err(Failure::Input(format!("--window {window} {what}")));
+    if args.replan == ReplanAt::Coflow {
+        return refused("does not go with --replan coflow: what receivers ask for has to be planned");
+    }
+    if let Some(coflow) = coflows.iter().find(|coflow| coflow.deadline.is_some()) {
+        let what = "does not go with deadlines: what is promised is promised to all of a coflow";
+        return refused(&format!("{what}; coflow {} has one", coflow.id));
+    }
     if window.0 == 0 {
         return Err(Failure::Input("--window 0 asks for nothing; 48MB is that of Spark".to_owned()));
     }

@@ -130,27 +130,26 @@ impl Network {
         }
     }
 
-    /// How a host of that name is planned with whose agent says this. None: nobody says how fast its links are.
-    fn planned_of(&self, name: &str, said: &Said) -> Option<Planned> {
+    /// How a host of that name is planned with whose agent says this. Where nobody says how fast its links are, they stay what
+    /// they were; none if there were none.
+    fn planned_of(&self, name: &str, said: &Said, before: Option<[Rate; 2]>) -> Option<Planned> {
         let joining = self.joining.as_ref()?;
         let Where { rack, site } = joining.place(name, said);
         let number = |of: &BTreeMap<String, u32>, name: Option<&str>| of.get(name?).copied();
         let (rack, site) = (number(&self.racks, rack), number(&self.sites, site));
-        Some(Planned { rates: joining.rates(name, said)?, rack, site })
+        Some(Planned { rates: joining.rates(name, said).or(before)?, rack, site })
     }
 
     /// The same of a host that has a place; none of one whose agent never came.
     fn planned_at(&self, place: HostId) -> Option<Planned> {
         let member = self.members.get(place.index()).filter(|member| member.is_known)?;
-        self.planned_of(&label(member.number, &member.name), &member.said)
+        self.planned_of(&label(member.number, &member.name), &member.said, self.rates_at(place))
     }
 
-    /// What a host is planned with, where nobody says it any more.
-    fn planned_before(&self, place: HostId) -> Option<Planned> {
-        let of = |link: Option<LinkId>| link.map(|link| self.whole.capacity(link));
-        let number = self.members.get(place.index())?.number;
-        let rates = [of(self.uplink(number))?, of(self.downlink(number))?];
-        Some(Planned { rates, rack: self.whole.rack_of(place), site: self.whole.site_of(place) })
+    /// Payload rates that a host's links are planned with, up and down.
+    fn rates_at(&self, place: HostId) -> Option<[Rate; 2]> {
+        let rate = |link: LinkId| self.whole.capacity(link);
+        Some([self.whole.uplink(place).map(rate)?, self.whole.downlink(place).map(rate)?])
     }
 
     /// Puts a host where it belongs.
@@ -340,8 +339,8 @@ impl Coordinator {
         if host.0 >= limits::MAX_HOST_NUMBER {
             return Err(HelloError::Number(host));
         }
-        let planned = self.network.planned_of(&label(host, name), &Said::of(hello));
-        let planned = planned.or_else(|| self.network.planned_before(here?));
+        let before = here.and_then(|place| self.network.rates_at(place));
+        let planned = self.network.planned_of(&label(host, name), &Said::of(hello), before);
         let planned = planned.ok_or_else(|| HelloError::LinkRate(label(host, name)))?;
         let is_here = |number: &HostNumber| self.hosts.contains_key(number);
         if let Some(place) = self.network.place(host) {
@@ -428,7 +427,6 @@ impl Coordinator {
         self.network.set_sites(&joining);
         self.network.joining = Some(joining);
         let places = (0..self.network.members.len() as u32).map(HostId);
-        // A host of which nobody says a rate any more keeps the one it has.
         let planned: Vec<_> =
             places.filter_map(|place| Some((place, self.network.planned_at(place)?))).collect();
         self.plan_with(now, shape, &planned);
@@ -441,7 +439,13 @@ impl Coordinator {
     fn plan_with(&mut self, now: Time, shape: u64, hosts: &[(HostId, Planned)]) {
         let mut changed = false;
         for &(place, planned) in hosts {
-            changed |= self.network.set_rates(place, planned.rates);
+            if self.network.set_rates(place, planned.rates) {
+                changed = true;
+                // Its agent makes of no plan more than its uplink carried when it was last told so: by a complete plan.
+                let number = self.network.members[place.index()].number;
+                let session = self.hosts.get(&number).copied();
+                session.into_iter().for_each(|session| self.forget_told(session));
+            }
             self.network.move_host(place, planned);
         }
         if changed {
@@ -476,7 +480,7 @@ impl Coordinator {
             return false;
         }
         let of_sender = self.network.uplink(sender).map(|link| self.network.whole().capacity(link));
-        let usual = self.network.planned_of(&host.to_string(), &Said::default());
+        let usual = self.network.planned_of(&host.to_string(), &Said::default(), None);
         let planned = usual.or(of_sender.map(|rate| Planned { rates: [rate; 2], rack: None, site: None }));
         let Some(planned) = planned else { return false };
         let Some(place) = self.place_for(now, host) else { return false };

@@ -245,3 +245,40 @@ fn labels_that_are_none_are_refused_with_the_reason() {
         assert!(refused.contains(reason) && refused.len() < 300, "{refused}");
     }
 }
+
+/// The rates that agents have been told their uplinks carry bound what they do.
+#[test]
+fn flows_go_faster_with_the_next_plan_when_links_do() {
+    let plain = |rate: f64| Joining {
+        link_rate: Some(Rate::from_bytes_per_sec(rate)),
+        racks: [].into(),
+        hosts: [].into(),
+        ..known()
+    };
+    for policy in ["varys", "fair"] {
+        let mut moving = racks(plain(1e6), policy);
+        moving.pair.wait(20);
+        assert_eq!(moving.rates(), [1e6, 1e6], "{policy}");
+        moving.become_known(plain(4e6));
+        assert_eq!(moving.rates(), [4e6, 4e6], "{policy}");
+        moving.become_known(plain(2e6));
+        assert_eq!(moving.rates(), [2e6, 2e6], "{policy}");
+    }
+}
+
+#[test]
+fn a_host_of_which_nobody_says_a_rate_any_more_keeps_it_and_is_placed_as_the_network_is() {
+    let mut moving = racks(known(), "varys");
+    assert_eq!(moving.rates(), [5e5, 5e5]);
+    let nothing = Joining { share: 1.0, ..Joining::default() };
+    moving.become_known(nothing.clone());
+    assert_eq!(moving.rates(), [1e6, 1e6], "there is no rack any more");
+    let below = |rack: &str| KnownHost { rack: Some(rack.to_owned()), ..KnownHost::default() };
+    let hosts = ["a", "b"].map(|name| (name.to_owned(), below("r9"))).into();
+    let racked = Joining { racks: [("r9".to_owned(), rack(6e5, 6e5))].into(), hosts, ..nothing };
+    moving.become_known(racked);
+    assert_eq!(moving.rates(), [3e5, 3e5]);
+    let status = moving.pair.coordinator.status(moving.pair.now);
+    let racks: Vec<&str> = status.agents.iter().map(|agent| agent.rack.as_str()).collect();
+    assert_eq!(racks, ["r9", "r9", "", ""]);
+}
