@@ -13,6 +13,7 @@ final class Settings {
     static final String COORDINATOR = "spark.weir.coordinator";
     static final String AGENT = "spark.weir.agent";
     static final String PATIENCE = "spark.weir.patience";
+    static final String EXPECT = "spark.weir.expect";
     private static final String AGENT_VARIABLE = "WEIR_AGENT";
     private static final String DEFAULT_AGENT = "/run/weir/agent.sock";
 
@@ -57,6 +58,11 @@ final class Settings {
     /** How long a fetch waits for Weir before Spark does it. */
     Duration patience() {
         return Duration.ofSeconds(Math.max(1, conf.getTimeAsSeconds(PATIENCE, "60s")));
+    }
+
+    /** Whether the coordinator is told how much stages are to read before they ask. */
+    boolean expects() {
+        return conf.getBoolean(EXPECT, false);
     }
 
     int subdirectories() {

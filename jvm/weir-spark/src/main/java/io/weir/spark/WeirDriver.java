@@ -69,7 +69,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         this.coflows = coflows;
         this.lines = lines;
         coflows.greet();
-        context.addSparkListener(new StageListener(coflows, ancestry, terms, lines, agents));
+        context.addSparkListener(new StageListener(coflows, ancestry, terms, lines, settings.expects() ? agents : Map.of()));
         return Map.of(TOKEN, Hex.of(Store.newToken()));
     }
 

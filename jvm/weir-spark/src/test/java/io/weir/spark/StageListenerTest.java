@@ -226,6 +226,8 @@ class StageListenerTest {
         assertEquals(Map.of("10.0.0.1:7071", 3_000L, "10.0.0.2:7071", 900L), awaitExpected(1));
         begins(stage(-3, 0, 0), null);
         assertEquals(Map.of("10.0.0.1:7071", 3_000L, "10.0.0.2:7071", 300L), awaitExpected(2));
+        // It counts once the coordinator has answered.
+        coflows.close();
         assertEquals(2, coflows.expected.getCount());
     }
 
