@@ -1,6 +1,7 @@
 //! The network: directed links with capacities, and the paths over them.
 
 use crate::{HostId, LinkId, Rate, Time};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Most links a path may have: host uplink, rack or site links of a one-relay detour, host downlink.
@@ -134,8 +135,10 @@ pub struct Fabric {
     hosts: Vec<Place>,
     /// Uplink and downlink of every rack.
     racks: Vec<[LinkId; 2]>,
-    /// Links from every site to every other; no rows where the network is not one of sites.
-    between: Vec<Vec<Option<LinkId>>>,
+    /// Links from one site to another.
+    between: BTreeMap<(u32, u32), LinkId>,
+    /// Number of sites, none where the network is not one of sites.
+    sites: u32,
     shape: u64,
 }
 
@@ -178,7 +181,7 @@ impl Fabric {
     /// A switch without hosts, to which they will be added.
     pub fn without_hosts() -> Fabric {
         let (links, hosts, racks) = (Vec::new(), Vec::new(), Vec::new());
-        Fabric { links, hosts, racks, between: Vec::new(), shape: 0 }
+        Fabric { links, hosts, racks, between: BTreeMap::new(), sites: 0, shape: 0 }
     }
 
     /// One non-blocking switch: `hosts` hosts with an uplink and a downlink of `rate` each.
@@ -290,10 +293,8 @@ impl Fabric {
             return self.set_capacity(link, capacity).map(|()| link);
         }
         let link = self.add_link(LinkKind::Site { from, to }, capacity)?;
-        let sites = self.between.len().max(from.max(to) as usize + 1);
-        self.between.resize_with(sites, Vec::new);
-        self.between.iter_mut().for_each(|row| row.resize(sites, None));
-        self.between[from as usize][to as usize] = Some(link);
+        self.sites = self.sites.max(from.max(to) + 1);
+        self.between.insert((from, to), link);
         self.shape += 1;
         Ok(link)
     }
@@ -362,7 +363,7 @@ impl Fabric {
 
     /// Number of sites; none where the fabric is not one of sites.
     pub fn site_count(&self) -> u32 {
-        self.between.len() as u32
+        self.sites
     }
 
     /// The site that a host is in; `None` where it is in none. Panics if the host is not of this fabric.
@@ -372,7 +373,7 @@ impl Fabric {
 
     /// The link from one site to another; `None` between a site and itself, and between sites that are not joined.
     pub fn between(&self, from: u32, to: u32) -> Option<LinkId> {
-        *self.between.get(from as usize)?.get(to as usize)?
+        self.between.get(&(from, to)).copied()
     }
 
     /// The link from a host into the fabric; `None` where hosts are not constrained, or there is no such host.
