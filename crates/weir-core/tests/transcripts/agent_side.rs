@@ -1,10 +1,14 @@
-//! An agent without sockets and files: its session with a coordinator, and what is put at it.
+//! An agent without sockets and files: its session with a coordinator, what is put at it, and what is gathered from it.
 
+use crate::cases;
 use crate::messages::decode;
 use crate::play::{Side, message_line};
+use crate::store_side::StoreSide;
 use crate::text::{Cuts, Event, Line, Who};
 use std::collections::{BTreeSet, VecDeque};
-use weir_core::agent::{Agent, AgentConfig, BlockEntry, Output, PutError};
+use weir_core::agent::{
+    Agent, AgentConfig, BlockEntry, JournalEntry, Output, PutError, StoreEntry, StoreError,
+};
 use weir_core::ids::{FlowNumber, HostNumber};
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{Identity, Request};
@@ -16,8 +20,24 @@ pub(crate) struct AgentSide {
     /// Its call for terms, and that of its session.
     terms: Option<u32>,
     session: Option<u32>,
-    puts: BTreeSet<u32>,
+    /// Calls of tasks and executors.
+    calls: BTreeSet<u32>,
+    stores: StoreSide,
+    journal: Vec<JournalEntry>,
     acts: VecDeque<Line>,
+}
+
+fn agent(number: u8, host: u8) -> Agent {
+    Agent::new(AgentConfig {
+        host: HostNumber(host.into()),
+        data_address: cases::agent(number.into()).to_string(),
+        incarnation: u64::from(number) + 1,
+        spool_identity: u64::from(number) + 1,
+        first_plan_wait: Span::from_millis(100),
+        report_interval: Span::from_millis(20),
+        batch: Span::from_millis(1),
+        ..AgentConfig::default()
+    })
 }
 
 impl AgentSide {
@@ -28,18 +48,52 @@ impl AgentSide {
 
     /// Another agent that was given the host of one.
     pub(crate) fn with(number: u8, host: u8) -> AgentSide {
-        let agent = Agent::new(AgentConfig {
-            host: HostNumber(host.into()),
-            data_address: format!("10.0.0.{}:7071", number + 1),
-            incarnation: u64::from(number) + 1,
-            spool_identity: u64::from(number) + 1,
-            first_plan_wait: Span::from_millis(100),
-            report_interval: Span::from_millis(20),
-            batch: Span::from_millis(1),
-            ..AgentConfig::default()
-        });
-        let acts = VecDeque::new();
-        AgentSide { host: number, agent, terms: None, session: None, puts: BTreeSet::new(), acts }
+        AgentSide {
+            host: number,
+            agent: agent(number, host),
+            terms: None,
+            session: None,
+            calls: BTreeSet::new(),
+            stores: StoreSide::new(Who::AgentOf(number)),
+            journal: Vec::new(),
+            acts: VecDeque::new(),
+        }
+    }
+
+    /// A task or an executor asks for something.
+    fn asked(&mut self, number: u32, name: &str, bytes: &[u8]) {
+        match name {
+            "PutRequest" => self.put(number, decode(bytes)),
+            "AttachStoreRequest" => self.attach(number, decode(bytes)),
+            "DetachStoreRequest" => self.detach(number, &decode(bytes)),
+            other => panic!("{other}"),
+        }
+    }
+
+    fn attach(&mut self, number: u32, store: v1::AttachStoreRequest) {
+        let v1::AttachStoreRequest { application, executor, token, directories, subdirectories } = store;
+        let Ok(token) = token.try_into() else { return self.refuse(number, "INVALID_ARGUMENT") };
+        let entry = StoreEntry { application, executor, token, directories, subdirectories };
+        match self.agent.handle_attach(entry) {
+            Ok(()) => {
+                let data_address = cases::agent(self.host.into()).to_string();
+                let reply = v1::AttachStoreReply { host: self.host.into(), data_address };
+                self.acts.push_back(message_line(number, self.who(), &reply));
+            }
+            Err(error) => self.refuse(number, refused(&error)),
+        }
+    }
+
+    fn detach(&mut self, number: u32, store: &v1::DetachStoreRequest) {
+        let Ok(token) = store.token[..].try_into() else { return self.refuse(number, "INVALID_ARGUMENT") };
+        match self.agent.handle_detach(&store.application, &store.executor, &token) {
+            Ok(()) => self.acts.push_back(message_line(number, self.who(), &v1::DetachStoreReply {})),
+            Err(error) => self.refuse(number, refused(&error)),
+        }
+    }
+
+    fn refuse(&mut self, number: u32, status: &str) {
+        self.acts.push_back(Line::Refuses(number, self.who(), status.to_owned()));
     }
 
     fn put(&mut self, number: u32, put: v1::PutRequest) {
@@ -55,17 +109,15 @@ impl AgentSide {
             identity: Identity::from_wire(&put.identity),
             durable: false,
         });
-        let own = self.who();
-        let refuses = |status: &str| Line::Refuses(number, own, status.to_owned());
-        self.acts.push_back(match put {
-            Ok(()) => message_line(number, own, &v1::PutReply {}),
-            Err(PutError::Taken { .. }) => refuses("ALREADY_EXISTS"),
-            Err(PutError::Full | PutError::NoSpace(_)) => refuses("RESOURCE_EXHAUSTED"),
-            Err(_) => refuses("INVALID_ARGUMENT"),
-        });
+        match put {
+            Ok(()) => self.acts.push_back(message_line(number, self.who(), &v1::PutReply {})),
+            Err(PutError::Taken { .. }) => self.refuse(number, "ALREADY_EXISTS"),
+            Err(PutError::Full | PutError::NoSpace(_)) => self.refuse(number, "RESOURCE_EXHAUSTED"),
+            Err(_) => self.refuse(number, "INVALID_ARGUMENT"),
+        }
     }
 
-    fn happens(&mut self, now: Time, event: &Event) {
+    fn happens(&mut self, now: Time, event: &Event, cuts: &mut Cuts) {
         match event {
             Event::Attaches => {
                 self.acts.push_back(Line::Calls(0, self.who(), Who::Coordinator, "Terms".to_owned()));
@@ -78,10 +130,26 @@ impl AgentSide {
                     self.acts.push_back(Line::Happens(self.who(), Event::Answers { status: status as u8 }));
                 }
             }
-            Event::Sent { flow, bytes } => self.agent.handle_sent(now, FlowNumber(*flow), *bytes),
+            Event::Sent { flow, bytes } => {
+                let flow = FlowNumber(*flow);
+                match self.stores.send(now, &mut self.agent, (flow, *bytes), cuts) {
+                    Some(said) => self.acts.extend(said),
+                    None => self.agent.handle_sent(now, flow, *bytes),
+                }
+            }
             Event::Acknowledged { flow } => self.agent.handle_closed(FlowNumber(*flow), true),
-            Event::Answers { .. } | Event::Aborts { .. } | Event::StartsAnew => {}
+            Event::StartsAnew => self.start_anew(),
+            Event::Spoils => self.stores.spoils = true,
+            Event::Answers { .. } | Event::Aborts { .. } | Event::Writes { .. } => {}
         }
+    }
+
+    /// Its process ends, and another one reads the journal.
+    fn start_anew(&mut self) {
+        assert!(self.session.is_none(), "no transcript has this in a session");
+        self.agent = agent(self.host, self.host);
+        self.journal.iter().for_each(|entry| self.agent.restore(entry.clone()));
+        self.acts.extend(self.stores.die());
     }
 
     fn lose_session(&mut self) {
@@ -90,15 +158,33 @@ impl AgentSide {
     }
 }
 
+/// The status that an executor is told.
+fn refused(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Name | StoreError::Directories => "INVALID_ARGUMENT",
+        StoreError::Taken { .. } => "ALREADY_EXISTS",
+        StoreError::Full => "RESOURCE_EXHAUSTED",
+        StoreError::Draining => "FAILED_PRECONDITION",
+        StoreError::Unknown { .. } => "NOT_FOUND",
+    }
+}
+
 impl Side for AgentSide {
     fn who(&self) -> Who {
         Who::AgentOf(self.host)
     }
 
-    fn hear(&mut self, now: Time, line: &Line, _: &mut Cuts) {
+    fn hear(&mut self, now: Time, line: &Line, cuts: &mut Cuts) {
         let own = self.who();
         match line {
-            Line::Happens(who, event) if *who == own => self.happens(now, event),
+            Line::Happens(who, event) if *who == own => self.happens(now, event, cuts),
+            Line::Happens(Who::Executor, event) => self.stores.outputs.happens(event),
+            Line::Connects(number, _, to) if *to == cases::agent(self.host.into()) => {
+                self.stores.accept(now, *number);
+            }
+            Line::Says(number, who, said) if *who != own => {
+                self.acts.extend(self.stores.hear(now, &mut self.agent, (*number, said), cuts));
+            }
             Line::Calls(number, who, _, call) if *who == own && call == "Terms" => {
                 self.terms = Some(*number);
                 self.acts.push_back(message_line(*number, own, &v1::TermsRequest {}));
@@ -107,10 +193,10 @@ impl Side for AgentSide {
                 self.session = Some(*number);
                 self.agent.handle_session_up(now);
             }
-            Line::Calls(number, _, whom, _) if *whom == own => _ = self.puts.insert(*number),
-            Line::Message(number, who, _, bytes) if *who != own => {
-                if self.puts.contains(number) {
-                    self.put(*number, decode(bytes));
+            Line::Calls(number, _, whom, _) if *whom == own => _ = self.calls.insert(*number),
+            Line::Message(number, who, name, bytes) if *who != own => {
+                if self.calls.contains(number) {
+                    self.asked(*number, name, bytes);
                 } else if self.terms == Some(*number) {
                     self.agent.handle_terms(now, decode(bytes));
                     self.acts.push_back(Line::Calls(0, own, Who::Coordinator, "Attach".to_owned()));
@@ -125,6 +211,7 @@ impl Side for AgentSide {
                 self.lose_session();
             }
             Line::Closes(number, who) if *who != own && self.session == Some(*number) => self.lose_session(),
+            Line::Closes(number, who) if *who != own => self.stores.lose(&mut self.agent, *number),
             _ => {}
         }
     }
@@ -137,13 +224,14 @@ impl Side for AgentSide {
                     self.acts.push_back(message_line(session, self.who(), &message));
                 }
                 Output::Abort(flow) => {
-                    self.acts.push_back(Line::Happens(self.who(), Event::Aborts { flow: flow.0 }));
+                    let aborts = Line::Happens(self.who(), Event::Aborts { flow: flow.0 });
+                    self.acts.push_back(self.stores.abort(flow).unwrap_or(aborts));
                     self.agent.handle_closed(flow, false);
                 }
                 Output::Suspect(flow) => panic!("{flow}"),
-                // Of its files, its journal and its log.
-                Output::Journal(_)
-                | Output::Cut { .. }
+                Output::Journal(entry) => self.journal.push(entry),
+                // Of its files and its log.
+                Output::Cut { .. }
                 | Output::Ended(..)
                 | Output::Discard(_)
                 | Output::Offer(_)

@@ -71,17 +71,17 @@ fn sides(policy: &'static str, agents: Vec<AgentSide>) -> Vec<Box<dyn Side>> {
 
 const AGENT: Who = Who::AgentOf(0);
 
-fn register(play: &mut Play, options: v1::CoflowOptions, request_key: u64) -> u64 {
+pub(crate) fn register(play: &mut Play, options: v1::CoflowOptions, request_key: u64) -> u64 {
     let request = v1::RegisterRequest { options: Some(options), request_key };
     play.call(Who::Driver, Who::Coordinator, "Register", &request);
     play.heard::<v1::RegisterReply>().coflow
 }
 
-fn flows(flows: u64) -> v1::CoflowOptions {
+pub(crate) fn flows(flows: u64) -> v1::CoflowOptions {
     v1::CoflowOptions { flows, ..v1::CoflowOptions::default() }
 }
 
-fn unregister(play: &mut Play, coflow: u64) {
+pub(crate) fn unregister(play: &mut Play, coflow: u64) {
     play.call(Who::Driver, Who::Coordinator, "Unregister", &v1::UnregisterRequest { coflow });
 }
 

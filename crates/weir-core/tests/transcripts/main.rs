@@ -12,12 +12,16 @@ mod cases;
 mod control;
 mod coordinator_side;
 mod files;
+mod gatherer;
+mod gathers;
 mod messages;
+mod outputs;
 mod play;
 mod record;
 mod relay_side;
 mod relays;
 mod replay;
+mod store_side;
 mod text;
 
 use std::collections::BTreeMap;
@@ -25,9 +29,9 @@ use std::collections::BTreeMap;
 /// Files that the tests of weir-controller make, and play to what says them.
 const OF_CONTROLLER: [&str; 1] = ["ruled"];
 
-/// Cases without a data plane.
+/// Cases that a script makes.
 fn plays() -> Vec<play::Case> {
-    relays::all().into_iter().chain(control::all()).collect()
+    relays::all().into_iter().chain(control::all()).chain(gathers::all()).collect()
 }
 
 /// All transcripts by name, as the machines make them.

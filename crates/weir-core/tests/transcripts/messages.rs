@@ -43,7 +43,7 @@ pub(crate) fn rendered(name: &str, bytes: &[u8]) -> String {
         name, bytes,
         RegisterRequest RegisterReply SealRequest SealReply ExpectRequest ExpectReply UnregisterRequest UnregisterReply RenewRequest RenewReply
         AdmissionRequest AdmissionReply LocateRequest LocateReply LocateAllRequest LocateAllReply TermsRequest TermsReply
-        PutRequest PutReply AgentMessage CoordinatorMessage FromRelay ToRelay
+        PutRequest PutReply AttachStoreRequest AttachStoreReply DetachStoreRequest DetachStoreReply AgentMessage CoordinatorMessage FromRelay ToRelay
     )
 }
 
@@ -57,10 +57,10 @@ fn render(message: &dyn Debug) -> String {
         if value == ")" || DEFAULTS.iter().any(|default| value.ends_with(default)) {
             continue;
         }
-        if value == "identity: [" {
+        if let Some(field) = ["identity", "token"].into_iter().find(|field| value == format!("{field}: [")) {
             let bytes = lines.by_ref().map_while(|line| line.trim_end_matches(',').parse::<u8>().ok());
             let digits: String = bytes.map(|byte| format!("{byte:02x}")).collect();
-            words.push(format!("identity: {digits},"));
+            words.push(format!("{field}: {digits},"));
             continue;
         }
         let word = match value.strip_suffix('(') {

@@ -240,6 +240,9 @@ impl Undone {
             Line::Message(_, who, ..) | Line::Refuses(_, who, _) | Line::Closes(_, who) if *who == own => {
                 assert_eq!(self.others.pop_front().as_ref(), Some(line), "{place}");
             }
+            Line::Reuses(_) | Line::Ends(_) if own == Who::Receiver => {
+                assert_eq!(self.others.pop_front().as_ref(), Some(line), "{place}");
+            }
             Line::Happens(who, event) if *who == own && event.is_done() => {
                 assert_eq!(self.others.pop_front().as_ref(), Some(line), "{place}");
             }

@@ -23,10 +23,12 @@ pub(crate) enum Who {
     Controller,
     Driver,
     Task,
+    /// Or whoever acts for it.
+    Executor,
 }
 
 impl Who {
-    const ALL: [Who; 13] = [
+    const ALL: [Who; 14] = [
         Who::Receiver,
         Who::Agent,
         Who::AgentOf(0),
@@ -40,6 +42,7 @@ impl Who {
         Who::Controller,
         Who::Driver,
         Who::Task,
+        Who::Executor,
     ];
 
     fn name(self) -> String {
@@ -53,6 +56,7 @@ impl Who {
             Who::Controller => "controller".to_owned(),
             Who::Driver => "driver".to_owned(),
             Who::Task => "task".to_owned(),
+            Who::Executor => "executor".to_owned(),
         }
     }
 
@@ -65,6 +69,8 @@ impl Who {
 pub(crate) enum Line {
     /// A get begins: its block, and the agents that are known to hold it.
     Get(String),
+    /// A gather begins: what is asked for.
+    Gather(String),
     /// It ends so.
     Ends(String),
     /// A connection is made, or one that an earlier get left is used again.
@@ -103,6 +109,10 @@ pub(crate) enum Event {
     Answers { status: u8 },
     /// It closes the connection of a flow.
     Aborts { flow: u64 },
+    /// An executor writes the output of a map task: the seed of its bytes, and how many each reducer has.
+    Writes { shuffle: u32, map: u64, seed: u8, lengths: Vec<u64> },
+    /// The next frame that it sends does not have its checksum.
+    Spoils,
 }
 
 impl Event {
@@ -121,25 +131,27 @@ pub(crate) fn bytes(seed: u8, from: u64, count: u64) -> Vec<u8> {
     (from..from + count).map(|at| byte(seed, at)).collect()
 }
 
-/// The longest run of a block's bytes that `bytes` begins with, of at least 64: seed, from where, and how many.
-fn run_of_block(bytes: &[u8]) -> Option<(u8, u64, usize)> {
+/// A run of a block's bytes: seed, from where, and how many.
+type Run = (u8, u64, usize);
+
+/// The run that `bytes` begins with, of at least 64. It may go on after the one before.
+fn run_of_block(bytes: &[u8], before: Option<Run>) -> Option<Run> {
     // A block's bytes repeat after 251; frames begin at multiples of 262,144.
-    for seed in 7..9_u8 {
-        for from in [0, 262_144, 524_288_u64] {
-            let count = bytes.iter().zip(from..).take_while(|(seen, at)| **seen == byte(seed, *at)).count();
-            if count >= 64 {
-                return Some((seed, from, count));
-            }
-        }
-    }
-    None
+    let begun = (7..9_u8).flat_map(|seed| [0, 262_144, 524_288_u64].map(|from| (seed, from)));
+    let gone_on = before.map(|(seed, from, count)| (seed, from + count as u64));
+    begun.chain(gone_on).find_map(|(seed, from)| {
+        let count = bytes.iter().zip(from..).take_while(|(seen, at)| **seen == byte(seed, *at)).count();
+        (count >= 64).then_some((seed, from, count))
+    })
 }
 
 pub(crate) fn print(lines: &[Line]) -> String {
     let mut text = String::new();
+    let mut run = None;
     for line in lines {
         match line {
             Line::Get(what) => writeln!(text, "get {what}"),
+            Line::Gather(what) => writeln!(text, "gather {what}"),
             Line::Ends(how) => writeln!(text, "ends {how}"),
             Line::Connects(number, who, to) => writeln!(text, "{number} {} connects to {to}", who.name()),
             Line::Calls(number, who, whom, call) => {
@@ -156,7 +168,7 @@ pub(crate) fn print(lines: &[Line]) -> String {
             Line::Reuses(number) => writeln!(text, "{number} receiver uses it again"),
             Line::Closes(number, who) => writeln!(text, "{number} {} closes", who.name()),
             Line::Says(number, who, bytes) => {
-                print_bytes(&mut text, *number, *who, bytes);
+                print_bytes(&mut text, *number, *who, bytes, &mut run);
                 Ok(())
             }
         }
@@ -165,18 +177,20 @@ pub(crate) fn print(lines: &[Line]) -> String {
     text
 }
 
-fn print_bytes(text: &mut String, number: u32, who: Who, bytes: &[u8]) {
+/// `run` is the last run of a block's bytes that was printed.
+fn print_bytes(text: &mut String, number: u32, who: Who, bytes: &[u8], run: &mut Option<Run>) {
     let mut left = bytes;
     while !left.is_empty() {
         let lead = format!("{number} {}", who.name());
-        if let Some((seed, from, count)) = run_of_block(left) {
+        if let Some((seed, from, count)) = run_of_block(left, *run) {
+            *run = Some((seed, from, count));
             writeln!(text, "{lead} block {seed} from {from} count {count}").unwrap();
             left = &left[count..];
             continue;
         }
         // Up to where a block's bytes begin.
         let mut count = 1;
-        while count < left.len().min(WIDTH) && run_of_block(&left[count..]).is_none() {
+        while count < left.len().min(WIDTH) && run_of_block(&left[count..], *run).is_none() {
             count += 1;
         }
         writeln!(text, "{lead} {}", hex(&left[..count])).unwrap();
@@ -206,8 +220,9 @@ pub(crate) fn parse(text: &str) -> Vec<Line> {
         let words: Vec<&str> = line.split(' ').collect();
         let parsed = match words[..] {
             ["get", ..] => Line::Get(words[1..].join(" ")),
+            ["gather", ..] => Line::Gather(words[1..].join(" ")),
             ["nobody", "listens", "at", to] => Line::Fails(to.parse().unwrap()),
-            ["ends", how] => Line::Ends(how.to_owned()),
+            ["ends", ..] => Line::Ends(words[1..].join(" ")),
             ["after", millis, "ms"] => Line::After(Span::from_millis(millis.parse().unwrap())),
             [who, ref what @ ..] if let Some(who) = Who::of(who) => Line::Happens(who, happened(what)),
             [number, who, ref what @ ..] => {
@@ -251,6 +266,11 @@ fn happening(event: &Event) -> String {
         Event::Acknowledged { flow } => format!("has flow {flow} acknowledged"),
         Event::Answers { status } => format!("answers status {status}"),
         Event::Aborts { flow } => format!("closes the connection of flow {flow}"),
+        Event::Writes { shuffle, map, seed, lengths } => {
+            let lengths: String = lengths.iter().map(|length| format!(" {length}")).collect();
+            format!("writes map {map} of shuffle {shuffle} of seed {seed} with bytes{lengths}")
+        }
+        Event::Spoils => "spoils the next frame".to_owned(),
     }
 }
 
@@ -269,6 +289,26 @@ fn happened(words: &[&str]) -> Event {
         ["has", "flow", flow, "acknowledged"] => Event::Acknowledged { flow: flow.parse().unwrap() },
         ["answers", "status", status] => Event::Answers { status: status.parse().unwrap() },
         ["closes", "the", "connection", "of", "flow", flow] => Event::Aborts { flow: flow.parse().unwrap() },
+        [
+            "writes",
+            "map",
+            map,
+            "of",
+            "shuffle",
+            shuffle,
+            "of",
+            "seed",
+            seed,
+            "with",
+            "bytes",
+            lengths @ ..,
+        ] => Event::Writes {
+            shuffle: shuffle.parse().unwrap(),
+            map: map.parse().unwrap(),
+            seed: seed.parse().unwrap(),
+            lengths: lengths.iter().map(|length| length.parse().unwrap()).collect(),
+        },
+        ["spoils", "the", "next", "frame"] => Event::Spoils,
         other => panic!("{other:?}"),
     }
 }
