@@ -6,14 +6,17 @@ import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 
 /**
- * A transcript of the data plane (docs/protocol.md, Transcripts), played to a receiver: it hears the lines of the others, cut at
- * random places, and has to say its own, byte by byte and in their order.
+ * A transcript of the data plane or of gathers (docs/protocol.md, Transcripts), played to a receiver: it hears the lines of the
+ * others on its connections, cut at random places, and has to say its own, byte by byte and in their order. Gathers that are
+ * resumed are passed over: this client resumes none.
  */
 final class Script implements Dialer {
     /** What one line says. {@code what} is empty, "connects", "reuses", "fails" or "closes" beside bytes. */
@@ -44,10 +47,61 @@ final class Script implements Dialer {
         }
     }
 
+    /** A gather and how it ends. */
+    static final class Gathering {
+        final Gather gather;
+        final int host;
+        String end;
+        private final String shuffle;
+        private final String[] ranges;
+        /** What executors had written when it began. */
+        private final Map<String, String[]> written;
+
+        Gathering(String[] words, Map<String, String[]> written) {
+            Store store = new Store(words[9], words[7], hex(words[12]).array());
+            this.shuffle = words[4];
+            this.ranges = words[1].split(",");
+            this.host = Integer.parseInt(words[18].replace(",", ""));
+            this.written = new HashMap<>(written);
+            this.gather = new Gather(store, Long.parseUnsignedLong(words[15]), Integer.parseInt(words[20]),
+                    Integer.parseInt(shuffle));
+            for (String range : ranges) {
+                String[] parts = range.split("[:-]");
+                gather.range(Long.parseLong(parts[0]), Integer.parseInt(parts[1]), Integer.parseInt(parts[2]));
+            }
+        }
+
+        /** The bytes of a range. */
+        byte[] range(int index) {
+            String[] parts = ranges[index].split("[:-]");
+            String[] output = written.get(shuffle + ":" + parts[0]);
+            int first = FIRST_LENGTH + Integer.parseInt(parts[1]);
+            int end = FIRST_LENGTH + Integer.parseInt(parts[2]);
+            return block(Integer.parseInt(output[9]), sum(output, FIRST_LENGTH, first), (int) sum(output, first, end)).array();
+        }
+
+        private static long sum(String[] words, int first, int end) {
+            long sum = 0;
+            for (int at = first; at < end; at++) {
+                sum += Long.parseLong(words[at]);
+            }
+            return sum;
+        }
+    }
+
+    /** Where a line of what an executor writes has the lengths, and one of a gather where it is resumed. */
+    private static final int FIRST_LENGTH = 12;
+    private static final int RESUMED = 21;
+
     final String name;
     final List<InetSocketAddress> agents = new ArrayList<>();
     final List<Get> gets = new ArrayList<>();
+    final List<Gathering> gatherings = new ArrayList<>();
     private final List<Line> lines = new ArrayList<>();
+    /** What executors wrote so far, by shuffle and map task; connections of the receiver; whether a gather is passed over. */
+    private final Map<String, String[]> written = new HashMap<>();
+    private final Set<Integer> own = new HashSet<>();
+    private boolean passesOver;
     private final Set<Integer> closed = new HashSet<>();
     private final Random cuts;
     private int next;
@@ -69,25 +123,48 @@ final class Script implements Dialer {
             }
         } else if (words[0].equals("get")) {
             gets.add(new Get(Long.parseUnsignedLong(words[5]), words[2], Integer.parseInt(words[8].replace(",", ""))));
+        } else if (words[0].equals("gather")) {
+            passesOver = words.length > RESUMED;
+            if (!passesOver) {
+                gatherings.add(new Gathering(words, written));
+            }
+        } else if (words[0].equals("executor")) {
+            written.put(words[6] + ":" + words[3], words);
         } else if (words[0].equals("ends")) {
-            gets.get(gets.size() - 1).end = words[1];
+            end(text.substring("ends ".length()));
         } else if (words[0].equals("nobody")) {
             Line line = new Line(text);
             line.what = "fails";
             line.address = address(words[3]);
             lines.add(line);
-        } else if (Character.isDigit(words[0].charAt(0))) {
+        } else if (Character.isDigit(words[0].charAt(0)) && !passesOver) {
             spoken(text, words);
         }
+    }
+
+    private void end(String how) {
+        if (!gets.isEmpty()) {
+            gets.get(gets.size() - 1).end = how;
+        } else if (!passesOver) {
+            gatherings.get(gatherings.size() - 1).end = how;
+        }
+        passesOver = false;
     }
 
     private void spoken(String text, String[] words) {
         Line line = new Line(text);
         line.connection = Integer.parseInt(words[0]);
         line.byReceiver = words[1].equals("receiver");
-        if (words[2].equals("connects")) {
+        if (words[2].equals("connects") && line.byReceiver) {
             line.what = "connects";
             line.address = address(words[4]);
+            own.add(line.connection);
+            if (!agents.contains(line.address)) {
+                agents.add(line.address);
+            }
+        } else if (!own.contains(line.connection)) {
+            // A call, or a connection of others.
+            return;
         } else if (words[2].equals("uses")) {
             line.what = "reuses";
         } else if (words[2].equals("closes")) {

@@ -1,6 +1,8 @@
 package io.weir.client;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -10,10 +12,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The recorded transcripts of the data plane; see docs/protocol.md. {@code relayed} needs relays, which this client does not use. */
+/**
+ * The recorded transcripts of the data plane and of gathers; see docs/protocol.md. {@code relayed} needs relays, which this client
+ * does not use.
+ */
 class TranscriptTest {
     static final Path FOLDER = Path.of(System.getProperty("weir.transcripts", "../../docs/transcripts"));
 
@@ -53,6 +59,63 @@ class TranscriptTest {
             try (ConnectionPool pool = new ConnectionPool()) {
                 for (Script.Get get : script.gets) {
                     assertEquals(get.end, how(script, get, pool), name + ", seed " + seed);
+                }
+                script.end();
+            }
+        }
+    }
+
+    private static String how(Script script, Script.Gathering gathering, ConnectionPool pool) throws IOException {
+        Duration limit = Duration.ofSeconds(20);
+        GatherLimits limits = new GatherLimits(limit, limit, limit, limit);
+        AtomicInteger whole = new AtomicInteger();
+        GatherSink sink = (index, bytes) -> {
+            assertEquals(whole.getAndIncrement(), index);
+            byte[] got = new byte[bytes.remaining()];
+            bytes.get(got);
+            assertArrayEquals(gathering.range(index), got, "range " + index);
+        };
+        InetSocketAddress agent = script.agents.get(0);
+        try {
+            new GatherReader(gathering.gather, agent, gathering.host, limits, pool, script, sink).run();
+            assertEquals(gathering.gather.size(), whole.get());
+            return "ok";
+        } catch (HolderException e) {
+            assertEquals(0, whole.get());
+            return refused(e.status());
+        } catch (UnreachableException e) {
+            return "broken after " + whole + " ranges";
+        } catch (ProtocolException e) {
+            assertTrue(e.getMessage().contains("does not have its checksum"), e.getMessage());
+            return "doubt after " + whole + " ranges";
+        }
+    }
+
+    private static String refused(HolderStatus status) {
+        switch (status) {
+            case NO_SUCH_BLOCK:
+                return "absent";
+            case COFLOW_ENDED:
+                return "ended";
+            case UNREADABLE:
+                return "unreadable";
+            case FORBIDDEN:
+                return "forbidden";
+            default:
+                return status.toString();
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"gathered", "broken", "forbidden"})
+    void a_gather_says_what_the_transcript_says_and_hands_out_what_its_executor_wrote_however_it_is_cut(String name)
+            throws IOException {
+        for (int seed = 0; seed < 20; seed++) {
+            Script script = new Script(FOLDER, name, seed);
+            assertFalse(script.gatherings.isEmpty());
+            try (ConnectionPool pool = new ConnectionPool()) {
+                for (Script.Gathering gathering : script.gatherings) {
+                    assertEquals(gathering.end, how(script, gathering, pool), name + ", seed " + seed);
                 }
                 script.end();
             }
