@@ -44,7 +44,7 @@ jvm-test: jvm
 		mvn -B -ntp -f jvm/pom.xml -Dsurefire.rerunFailingTestsCount=1 -Dfailsafe.rerunFailingTestsCount=1 verify
 
 spark: build jvm
-	$(WEIR) bench spark --spark-home "$$(./scripts/install-spark.sh)"
+	$(WEIR) bench spark shuffles --spark-home "$$(./scripts/install-spark.sh)"
 
 # Tests come last, so that the last lines are the test runners' own counts.
 test: format lint docs licences jvm-test

@@ -29,17 +29,28 @@ fn spark() -> Option<[PathBuf; 3]> {
 #[test]
 fn shuffles_of_spark_move_by_weir_and_without_it() {
     let Some([home, plugin, jobs]) = spark() else { return };
-    let output =
-        weir(&["bench", "spark", "--hosts", "3", "--megabytes", "3,6", "--tasks", "6", "--rounds", "2"])
-            .args(["--mode", "vanilla,dclas"])
-            .arg("--spark-home")
-            .arg(home)
-            .arg("--plugin")
-            .arg(plugin)
-            .arg("--jobs")
-            .arg(jobs)
-            .output()
-            .unwrap();
+    let output = weir(&[
+        "bench",
+        "spark",
+        "shuffles",
+        "--hosts",
+        "3",
+        "--megabytes",
+        "3,6",
+        "--tasks",
+        "6",
+        "--rounds",
+        "2",
+    ])
+    .args(["--mode", "vanilla,dclas"])
+    .arg("--spark-home")
+    .arg(home)
+    .arg("--plugin")
+    .arg(plugin)
+    .arg("--jobs")
+    .arg(jobs)
+    .output()
+    .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let gathers = |mode: &str| -> f64 {

@@ -49,8 +49,9 @@ pub(crate) enum BenchCommand {
     Gets(gets::GetsArgs),
     /// What a receiver that reads slowly, or stops, costs the others on its uplink
     SlowReader(slow_reader::SlowReaderArgs),
-    /// Shuffles of a real Spark on a test bed, by Spark alone and by Weir
-    Spark(spark::SparkArgs),
+    /// A real Spark on a test bed, by Spark alone and by Weir
+    #[command(subcommand)]
+    Spark(spark::SparkCommand),
     /// What one peer at its worst costs the calls and the flows of others
     WorstPeer(worst_peer::WorstPeerArgs),
     /// The receiving process of `weir bench loopback`
@@ -72,7 +73,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Puts(args) => puts::puts(&args),
         BenchCommand::Gets(args) => gets::gets(&args),
         BenchCommand::SlowReader(args) => slow_reader::slow_reader(&args),
-        BenchCommand::Spark(args) => spark::spark(&args),
+        BenchCommand::Spark(command) => spark::spark(command),
         BenchCommand::WorstPeer(args) => worst_peer::worst_peer(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }

@@ -1,7 +1,6 @@
 package io.weir.bench;
 
 import java.util.ArrayList;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.Callable;
@@ -89,7 +88,7 @@ public final class Shuffles {
         int records = (int) ((long) megabytes * 1_000_000 / RECORD_BYTES / maps);
         List<Integer> tasks = IntStream.range(0, maps).boxed().collect(Collectors.toList());
         return context.parallelize(tasks, maps)
-                .flatMap((FlatMapFunction<Integer, Tuple2<Integer, byte[]>>) map -> new Records(number, map, records))
+                .flatMap((FlatMapFunction<Integer, Tuple2<Integer, byte[]>>) map -> new Records(number * 1_000L + map, RECORD_BYTES, records))
                 .mapToPair(pair -> pair)
                 .partitionBy(new HashPartitioner(reducers));
     }
@@ -110,36 +109,5 @@ public final class Shuffles {
             }
             return List.of(sum).iterator();
         }).reduce(Long::sum);
-    }
-
-    /** Records that no compression makes smaller. */
-    private static final class Records implements Iterator<Tuple2<Integer, byte[]>> {
-        private final int records;
-        private int next;
-        private long state;
-
-        Records(int number, int map, int records) {
-            this.records = records;
-            this.state = 0x9e3779b97f4a7c15L * (number * 1_000L + map + 1);
-        }
-
-        @Override
-        public boolean hasNext() {
-            return next < records;
-        }
-
-        @Override
-        public Tuple2<Integer, byte[]> next() {
-            byte[] bytes = new byte[RECORD_BYTES];
-            for (int at = 0; at + 8 <= bytes.length; at += 8) {
-                state ^= state << 13;
-                state ^= state >>> 7;
-                state ^= state << 17;
-                for (int part = 0; part < 8; part++) {
-                    bytes[at + part] = (byte) (state >>> 8 * part);
-                }
-            }
-            return new Tuple2<>(next++, bytes);
-        }
     }
 }

@@ -3,11 +3,14 @@ package io.weir.spark;
 import io.weir.client.Store;
 import java.net.InetSocketAddress;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.apache.spark.api.plugin.PluginContext;
@@ -32,11 +35,12 @@ final class Directory {
     private final byte[] token;
     private final Map<Long, Answer<Long>> coflows = new ConcurrentHashMap<>();
     private final Map<String, Answer<InetSocketAddress>> agents = new ConcurrentHashMap<>();
-    private final ExecutorService asking = Executors.newFixedThreadPool(THREADS, task -> {
-        Thread thread = new Thread(task, "weir-asks-driver");
-        thread.setDaemon(true);
-        return thread;
-    });
+    /** Attempts that were prepared for. */
+    private final Set<Long> prepared = ConcurrentHashMap.newKeySet();
+    private final ExecutorService asking = Executors.newFixedThreadPool(THREADS, task -> thread(task, "weir-asks-driver"));
+    /** Nobody waits for it. */
+    private final ScheduledExecutorService preparing =
+            Executors.newSingleThreadScheduledExecutor(task -> thread(task, "weir-prepares"));
 
     /** An answer that is there, or on its way. */
     private static final class Answer<T> {
@@ -55,6 +59,12 @@ final class Directory {
         this.token = token;
     }
 
+    private static Thread thread(Runnable task, String name) {
+        Thread thread = new Thread(task, name);
+        thread.setDaemon(true);
+        return thread;
+    }
+
     Store store(String executor) {
         return new Store(application, executor, token);
     }
@@ -64,8 +74,7 @@ final class Directory {
         if (coflows.size() > MAX_STAGES) {
             coflows.clear();
         }
-        long key = (long) stage << 32 | attempt;
-        return await(coflows, key, answer -> {
+        return await(coflows, key(stage, attempt), answer -> {
             for (int tries = 0; tries < ATTEMPTS; tries++) {
                 Object said = plugin.ask(Messages.coflow(stage, attempt));
                 long coflow = said instanceof Long ? (Long) said : Messages.NONE;
@@ -77,6 +86,55 @@ final class Directory {
             }
             answer.complete(null);
         });
+    }
+
+    /**
+     * A task of an attempt begins: if the driver knows of a coflow for it, that is known here by the time that the task fetches. Most
+     * stages read no shuffle, and have none; that is no answer to a fetch.
+     */
+    void prepare(int stage, int attempt) {
+        if (prepared.size() > MAX_STAGES) {
+            prepared.clear();
+        }
+        if (prepared.add(key(stage, attempt))) {
+            prepare(stage, attempt, ASK_AGAIN_MS);
+        }
+    }
+
+    private void prepare(int stage, int attempt, long pauseMs) {
+        if (pauseMs > WAIT_MS || coflows.containsKey(key(stage, attempt))) {
+            return;
+        }
+        try {
+            preparing.execute(() -> {
+                if (ask(stage, attempt) == Messages.NOT_YET) {
+                    preparing.schedule(() -> prepare(stage, attempt, 2 * pauseMs), pauseMs, TimeUnit.MILLISECONDS);
+                }
+            });
+        } catch (RejectedExecutionException e) {
+            // The executor ends.
+        }
+    }
+
+    /** Asks the driver, and keeps the coflow that it knows. */
+    private long ask(int stage, int attempt) {
+        try {
+            Object said = plugin.ask(Messages.known(stage, attempt));
+            long coflow = said instanceof Long ? (Long) said : Messages.NONE;
+            if (coflow != Messages.NONE && coflow != Messages.NOT_YET) {
+                Answer<Long> answer = new Answer<>();
+                answer.future.complete(coflow);
+                coflows.putIfAbsent(key(stage, attempt), answer);
+            }
+            return coflow;
+        } catch (Exception | Error e) {
+            // Whoever fetches asks.
+            return Messages.NONE;
+        }
+    }
+
+    private static long key(int stage, int attempt) {
+        return (long) stage << 32 | attempt;
     }
 
     /** The agent that serves the files of an executor, or null. */
@@ -138,5 +196,6 @@ final class Directory {
 
     void close() {
         asking.shutdownNow();
+        preparing.shutdownNow();
     }
 }

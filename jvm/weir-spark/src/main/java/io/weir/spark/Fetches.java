@@ -74,6 +74,14 @@ final class Fetches {
         ready = true;
     }
 
+    /** The task of this thread begins. */
+    void prepare() {
+        TaskContext task = TaskContext.get();
+        if (ready && task != null) {
+            directory.prepare(task.stageId(), task.stageAttemptNumber());
+        }
+    }
+
     /** Spark's own fetch of blocks. */
     interface Vanilla {
         void fetch(String[] blocks, BlockFetchingListener listener);

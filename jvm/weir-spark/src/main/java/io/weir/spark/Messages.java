@@ -9,6 +9,7 @@ final class Messages {
     static final long NOT_YET = -1;
     static final long NONE = -2;
     private static final String COFLOW = "coflow ";
+    private static final String KNOWN = "known ";
     private static final String WHERE = "where ";
     private static final String ATTACHED = "attached ";
     private static final String MOVED = "moved ";
@@ -19,6 +20,11 @@ final class Messages {
     /** Which coflow the reads of a stage's attempt are; answered by a number. */
     static String coflow(int stage, int attempt) {
         return COFLOW + stage + " " + attempt;
+    }
+
+    /** The same, of one that the driver knows of; an attempt that it does not know of, or that reads nothing, is not yet there. */
+    static String known(int stage, int attempt) {
+        return KNOWN + stage + " " + attempt;
     }
 
     /** Which agent serves the files of an executor; answered by host:port, or nothing. */
@@ -49,6 +55,13 @@ final class Messages {
                 throw unknown(message);
             }
             return handler.coflow(Integer.parseInt(parts[0]), Integer.parseInt(parts[1]));
+        }
+        if (message.startsWith(KNOWN)) {
+            String[] parts = message.substring(KNOWN.length()).split(" ");
+            if (parts.length != 2) {
+                throw unknown(message);
+            }
+            return handler.known(Integer.parseInt(parts[0]), Integer.parseInt(parts[1]));
         }
         if (message.startsWith(WHERE)) {
             return handler.where(message.substring(WHERE.length()));
@@ -83,6 +96,8 @@ final class Messages {
     /** The driver's side. */
     interface Handler {
         long coflow(int stage, int attempt);
+
+        long known(int stage, int attempt);
 
         String where(String executor);
 

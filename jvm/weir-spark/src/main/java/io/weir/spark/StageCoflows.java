@@ -145,9 +145,16 @@ final class StageCoflows implements AutoCloseable {
     /** The coflow of an attempt, or what {@link Messages} has in its place. */
     synchronized long of(int stage, int attempt) {
         State state = stages.get(key(stage, attempt));
-        if (state == null) {
-            state = begin(stage, attempt);
-        }
+        return answer(state == null ? begin(stage, attempt) : state);
+    }
+
+    /** The same, but that none is registered for it. */
+    synchronized long known(int stage, int attempt) {
+        State state = stages.get(key(stage, attempt));
+        return state == null && !ended.contains(key(stage, attempt)) ? Messages.NOT_YET : answer(state);
+    }
+
+    private static long answer(State state) {
         if (state == null || state.failed || state.over) {
             return Messages.NONE;
         }

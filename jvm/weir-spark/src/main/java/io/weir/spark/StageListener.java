@@ -3,7 +3,10 @@ package io.weir.spark;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
@@ -29,6 +32,7 @@ final class StageListener extends SparkListener {
     private final Sizes sizes = new Sizes();
     /** Addresses of the agents of executors. */
     private final Map<String, String> agents;
+    private final CountDownLatch ended = new CountDownLatch(1);
     private boolean said;
 
     StageListener(StageCoflows coflows, Ancestry ancestry, Terms.Reader terms, StageLines lines, Map<String, String> agents) {
@@ -94,6 +98,20 @@ final class StageListener extends SparkListener {
     @Override
     public void onExecutorRemoved(SparkListenerExecutorRemoved removed) {
         guarded(() -> sizes.lost(removed.executorId()));
+    }
+
+    @Override
+    public void onApplicationEnd(SparkListenerApplicationEnd over) {
+        ended.countDown();
+    }
+
+    /** Waits until this heard all there was of the application. Some versions of Spark end plugins before. */
+    void awaitEnd(long ms) {
+        try {
+            ended.await(ms, TimeUnit.MILLISECONDS);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     /** What a stage will read from agents, by their addresses. */

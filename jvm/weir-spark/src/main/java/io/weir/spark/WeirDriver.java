@@ -22,6 +22,8 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
     static final String ASIDE = "aside";
     static final String TOKEN = "token";
     private static final Logger LOG = LoggerFactory.getLogger(WeirDriver.class);
+    /** How long the end of an application waits for what is left to be heard of its stages. */
+    private static final long END_MS = 500;
     /** How long the coordinator may take to register a coflow. */
     private static final Duration CALL_LIMIT = Duration.ofSeconds(2);
 
@@ -33,6 +35,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
     });
     private volatile StageCoflows coflows;
     private volatile StageLines lines;
+    private volatile StageListener listener;
 
     /** Nothing that is wrong here may keep an application from starting. */
     @Override
@@ -69,7 +72,8 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         this.coflows = coflows;
         this.lines = lines;
         coflows.greet();
-        context.addSparkListener(new StageListener(coflows, ancestry, terms, lines, settings.expects() ? agents : Map.of()));
+        listener = new StageListener(coflows, ancestry, terms, lines, settings.expects() ? agents : Map.of());
+        context.addSparkListener(listener);
         return Map.of(TOKEN, Hex.of(Store.newToken()));
     }
 
@@ -94,6 +98,12 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
     public long coflow(int stage, int attempt) {
         StageCoflows known = coflows;
         return known == null ? Messages.NONE : known.of(stage, attempt);
+    }
+
+    @Override
+    public long known(int stage, int attempt) {
+        StageCoflows known = coflows;
+        return known == null ? Messages.NONE : known.known(stage, attempt);
     }
 
     @Override
@@ -124,6 +134,9 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
 
     @Override
     public void shutdown() {
+        if (listener != null) {
+            listener.awaitEnd(END_MS);
+        }
         if (coflows != null) {
             coflows.close();
         }

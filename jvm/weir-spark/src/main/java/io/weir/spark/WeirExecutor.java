@@ -102,6 +102,13 @@ final class WeirExecutor implements ExecutorPlugin {
     }
 
     @Override
+    public void onTaskStart() {
+        if (fetches != null) {
+            fetches.prepare();
+        }
+    }
+
+    @Override
     public void shutdown() {
         over = true;
         if (fetches != null) {

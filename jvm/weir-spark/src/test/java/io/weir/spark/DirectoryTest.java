@@ -8,12 +8,14 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -120,6 +122,58 @@ class DirectoryTest {
         Thread.sleep(1_000);
         assertTrue(more.get() <= 100, "it is not asked for ever");
         other.close();
+    }
+
+    @Test
+    void a_coflow_that_the_driver_knows_is_there_before_a_fetch_asks_and_no_fetch_waits_for_what_it_does_not_know() throws Exception {
+        List<String> asked = new CopyOnWriteArrayList<>();
+        CountDownLatch never = new CountDownLatch(1);
+        Directory directory = new FakeDriver(message -> {
+            asked.add(message);
+            switch (message) {
+                case "known 1 0":
+                    return asked.size() < 3 ? Messages.NOT_YET : 41L;
+                case "known 2 0":
+                    return Messages.NONE;
+                case "known 4 0":
+                    never.await();
+                    return null;
+                default:
+                    return message.startsWith("known") ? Messages.NOT_YET : (Object) 42L;
+            }
+        }).directory();
+        for (int task = 0; task < 10; task++) {
+            directory.prepare(1, 0);
+        }
+        until(() -> asked.size() == 3);
+        Thread.sleep(50);
+        assertEquals(41, directory.coflow(1, 0));
+        assertEquals(List.of("known 1 0", "known 1 0", "known 1 0"), asked);
+        directory.prepare(2, 0);
+        until(() -> asked.size() == 4);
+        assertEquals(42, directory.coflow(2, 0), "none by then may be one now");
+        directory.prepare(3, 0);
+        until(() -> asked.contains("known 3 0"));
+        Thread.sleep(400);
+        assertTrue(asked.stream().filter("known 3 0"::equals).count() <= 5, "most stages read nothing, and are not asked for over and over");
+        assertEquals(42, directory.coflow(3, 0));
+        directory.prepare(4, 0);
+        directory.prepare(5, 0);
+        long start = System.nanoTime();
+        assertEquals(42, directory.coflow(4, 0));
+        assertEquals(42, directory.coflow(5, 0));
+        assertTrue(millisSince(start) < 100, "a driver that is silent there keeps no fetch");
+        directory.close();
+        directory.prepare(6, 0);
+        never.countDown();
+    }
+
+    private static void until(BooleanSupplier holds) throws InterruptedException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+        while (!holds.getAsBoolean() && System.nanoTime() < end) {
+            Thread.sleep(2);
+        }
+        assertTrue(holds.getAsBoolean());
     }
 
     @Test

@@ -35,6 +35,11 @@ final class FakeDriver implements PluginContext {
             }
 
             @Override
+            public long known(int stage, int attempt) {
+                return coflow;
+            }
+
+            @Override
             public String where(String executor) {
                 return agent;
             }

@@ -124,6 +124,12 @@ class PartsTest {
             }
 
             @Override
+            public long known(int stage, int attempt) {
+                heard.add("known " + stage + "/" + attempt);
+                return Long.MAX_VALUE;
+            }
+
+            @Override
             public String where(String executor) {
                 heard.add("where " + executor);
                 return "h:1";
@@ -145,6 +151,8 @@ class PartsTest {
             }
         };
         assertEquals((Object) Long.MIN_VALUE, Messages.dispatch(Messages.coflow(Integer.MAX_VALUE, 3), handler));
+        assertEquals((Object) Long.MAX_VALUE, Messages.dispatch(Messages.known(7, Integer.MAX_VALUE), handler));
+        assertEquals("known 7/" + Integer.MAX_VALUE, heard.get(heard.size() - 1));
         for (String executor : new String[] {"1", "driver", "an executor of  mine", " ", "", "coflow 1 2"}) {
             assertEquals("h:1", Messages.dispatch(Messages.where(executor), handler));
             assertEquals("where " + executor, heard.get(heard.size() - 1));

@@ -72,15 +72,18 @@ class StageCoflowsIT {
     void each_attempt_of_a_stage_has_a_coflow_until_it_is_over() throws Exception {
         try (WeirClient other = cluster.client(1)) {
             StageCoflows coflows = coflows(cluster.client(0), new Ancestry());
+            assertEquals(Messages.NOT_YET, coflows.known(3, 0));
             coflows.begin(3, 0, Terms.PLAIN, false, Map.of());
             assertEquals(Messages.NOT_YET, coflows.of(4, 0));
             long first = known(coflows, 3, 0);
             assertEquals(first, coflows.of(3, 0));
+            assertEquals(first, coflows.known(3, 0));
             long again = known(coflows, 3, 1);
             assertNotEquals(first, again);
             long asked = known(coflows, 4, 0);
             assertFalse(other.status(first).hasEnded());
             coflows.end(3, 0);
+            assertEquals(Messages.NONE, coflows.known(3, 0));
             assertEnds(other, first);
             assertEquals(Messages.NONE, coflows.of(3, 0));
             Thread.sleep(50);
@@ -91,6 +94,7 @@ class StageCoflowsIT {
             coflows.begin(5, 0, Terms.PLAIN, false, Map.of());
             coflows.end(5, 0);
             assertEquals(Messages.NONE, coflows.of(5, 0));
+            assertEquals(Messages.NOT_YET, coflows.known(9, 0), "of one that is asked for like this none is registered");
             coflows.close();
             assertEnds(other, again);
             assertEnds(other, asked);

@@ -19,6 +19,7 @@ import org.apache.spark.Success$;
 import org.apache.spark.TaskState;
 import org.apache.spark.executor.TaskMetrics;
 import org.apache.spark.scheduler.JobSucceeded$;
+import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
 import org.apache.spark.scheduler.SparkListenerStageCompleted;
@@ -94,6 +95,16 @@ class StageListenerTest {
 
     private void ends(StageInfo stage) {
         listener.onStageCompleted(new SparkListenerStageCompleted(stage));
+    }
+
+    @Test
+    void the_end_of_an_application_is_waited_for_and_not_for_ever() {
+        long start = System.nanoTime();
+        listener.awaitEnd(50);
+        assertTrue(System.nanoTime() - start >= 50_000_000);
+        listener.onApplicationEnd(new SparkListenerApplicationEnd(0));
+        listener.awaitEnd(60_000);
+        assertTrue(System.nanoTime() - start < 20_000_000_000L);
     }
 
     @Test

@@ -1,0 +1,467 @@
+//! A standalone cluster of Spark on hosts in network namespaces, with Weir's daemons beside it.
+
+use crate::Failure;
+use anyhow::{Context, anyhow};
+use clap::Args;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use weir_model::Rate;
+use weir_testbed::{Bed, BedLinks, Place};
+
+/// Where Spark is, and what its cluster is like.
+#[derive(Args)]
+pub(super) struct ClusterArgs {
+    /// Folder with jars/ of a Spark (`scripts/install-spark.sh` makes one)
+    #[arg(long, value_name = "FOLDER")]
+    spark_home: PathBuf,
+    /// The plugin: weir-spark-0.1.0.jar
+    #[arg(long, value_name = "JAR", default_value = "jvm/weir-spark/target/weir-spark-0.1.0.jar")]
+    plugin: PathBuf,
+    /// The applications: weir-spark-bench-0.1.0.jar
+    #[arg(
+        long,
+        value_name = "JAR",
+        default_value = "jvm/weir-spark-bench/target/weir-spark-bench-0.1.0.jar"
+    )]
+    jobs: PathBuf,
+    /// More settings of Spark, as NAME=VALUE
+    #[arg(long, value_name = "NAME=VALUE")]
+    conf: Vec<String>,
+    /// Keep logs and files in this folder, which must not be there yet
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
+}
+
+/// What the clusters of one measurement have in common.
+pub(super) struct Setup {
+    home: PathBuf,
+    scala: String,
+    plugin: PathBuf,
+    jobs: PathBuf,
+    conf: Vec<String>,
+    dir: PathBuf,
+    /// Removes the folder in the end, unless it is kept.
+    _removed: Option<tempfile::TempDir>,
+}
+
+/// No application takes longer.
+const RUN_LIMIT: Duration = Duration::from_secs(900);
+const START_LIMIT: Duration = Duration::from_secs(60);
+const MASTER_PORT: u16 = 7077;
+const COORDINATOR_PORT: u16 = 7070;
+const METRICS_PORT: u16 = 9100;
+/// Spark's own fetch.
+pub(super) const VANILLA: &str = "vanilla";
+/// Weir carries the bytes and schedules nothing.
+pub(super) const TCP: &str = "tcp";
+
+/// What Spark's launcher adds for Java 17 and later.
+const OPENED: &[&str] = &[
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+];
+
+impl Setup {
+    pub(super) fn new(args: &ClusterArgs) -> Result<Setup, Failure> {
+        for (option, path) in [("--plugin", &args.plugin), ("--jobs", &args.jobs)] {
+            if !path.is_file() {
+                let reason =
+                    format!("{option} {}: there is no such file; `make jvm` builds it", path.display());
+                return Err(Failure::Input(reason));
+            }
+        }
+        let absolute = |path: &Path| {
+            path.canonicalize().map_err(|error| Failure::Input(format!("{}: {error}", path.display())))
+        };
+        let scala = scala_of(&args.spark_home)?;
+        let (dir, removed) = match &args.keep {
+            Some(path) => {
+                std::fs::create_dir(path)
+                    .map_err(|error| Failure::Input(format!("--keep {}: {error}", path.display())))?;
+                (absolute(path)?, None)
+            }
+            None => {
+                let removed = tempfile::tempdir()?;
+                (removed.path().canonicalize()?, Some(removed))
+            }
+        };
+        Ok(Setup {
+            home: absolute(&args.spark_home)?,
+            scala,
+            plugin: absolute(&args.plugin)?,
+            jobs: absolute(&args.jobs)?,
+            conf: args.conf.clone(),
+            dir,
+            _removed: removed,
+        })
+    }
+
+    /// A folder of all clusters, which all hosts share.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What an application says that needs no cluster, line by line.
+    pub(super) fn ask(&self, class: &str, question: &str) -> anyhow::Result<Vec<String>> {
+        let mut classes = self.home.join("jars/*").into_os_string();
+        classes.push(":");
+        classes.push(&self.jobs);
+        let output = Command::new("java").arg("-cp").arg(classes).args([class, question]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "java {class} {question}: {}: {said}", output.status);
+        Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+    }
+}
+
+/// The version of Scala that a Spark is built with, as its jars say.
+fn scala_of(home: &Path) -> Result<String, Failure> {
+    let wrong = |reason: String| Failure::Input(format!("--spark-home {}: {reason}", home.display()));
+    let jars = std::fs::read_dir(home.join("jars")).map_err(|error| wrong(format!("jars/: {error}")))?;
+    let names = jars.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let scala = names
+        .into_iter()
+        .find_map(|name| Some(name.strip_prefix("spark-core_")?.split_once('-')?.0.to_owned()));
+    scala.ok_or_else(|| wrong("there is no jars/spark-core_*.jar".to_owned()))
+}
+
+/// What one cluster is like.
+pub(super) struct Shape {
+    /// Each with a worker.
+    pub(super) hosts: u32,
+    /// Of each host's link, each direction, headers included.
+    pub(super) link_rate: Rate,
+    /// Tasks that an executor runs at once.
+    pub(super) slots: u32,
+    /// Applications that may run at once, with an executor at each host.
+    pub(super) applications: u32,
+    /// Settings of the workers, as NAME=VALUE.
+    pub(super) worker_conf: Vec<String>,
+}
+
+/// An application to run.
+pub(super) struct Application<'a> {
+    /// Of its logs.
+    pub(super) name: &'a str,
+    pub(super) class: &'a str,
+    pub(super) args: Vec<String>,
+    /// Settings of Spark, as NAME=VALUE.
+    pub(super) conf: Vec<String>,
+}
+
+/// An application that runs.
+pub(super) struct Running {
+    child: Child,
+    lines: JoinHandle<Vec<String>>,
+    log: PathBuf,
+    end: Instant,
+}
+
+impl Running {
+    /// Whether it is over; one that takes too long is ended, and has failed.
+    pub(super) fn is_over(&mut self) -> anyhow::Result<bool> {
+        match self.child.try_wait()? {
+            Some(_) => Ok(true),
+            None if Instant::now() > self.end => {
+                self.child.kill()?;
+                Err(anyhow!(
+                    "the application took longer than {} s; its log is {}",
+                    RUN_LIMIT.as_secs(),
+                    self.log.display()
+                ))
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// What it said, line by line.
+    pub(super) fn said(mut self) -> anyhow::Result<Vec<String>> {
+        while !self.is_over()? {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let ended = self.child.wait()?;
+        let lines = self.lines.join().map_err(|_| anyhow!("the application's output could not be read"))?;
+        anyhow::ensure!(
+            ended.success(),
+            "the application failed ({ended}); its log is {}",
+            self.log.display()
+        );
+        Ok(lines)
+    }
+}
+
+/// What agents served, as they are now: one that was started again counts from there.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Carried {
+    pub(super) gathers: f64,
+    pub(super) bytes: f64,
+}
+
+/// A cluster of one mode. Dropping the bed kills everything in it.
+pub(super) struct Cluster<'a> {
+    setup: &'a Setup,
+    shape: &'a Shape,
+    bed: Bed,
+    dir: PathBuf,
+    mode: String,
+    /// Weir's daemons: of the agents each, then the coordinator.
+    daemons: Vec<Child>,
+    others: Vec<Child>,
+}
+
+impl<'a> Cluster<'a> {
+    /// Starts all of it.
+    ///
+    /// `name` is that of its folder; the mode is [`VANILLA`], [`TCP`], or a policy.
+    pub(super) fn start(
+        setup: &'a Setup,
+        shape: &'a Shape,
+        name: &str,
+        mode: &str,
+    ) -> anyhow::Result<Cluster<'a>> {
+        let dir = setup.dir.join(name.replace([':', '/'], "-"));
+        std::fs::create_dir_all(&dir)?;
+        let links = BedLinks::equal(shape.hosts as usize, shape.link_rate.bits_per_sec() as u64);
+        let bed = Bed::create(&links)?;
+        let (daemons, others) = (Vec::new(), Vec::new());
+        let mut cluster = Cluster { setup, shape, bed, dir, mode: mode.to_owned(), daemons, others };
+        for host in 0..cluster.bed.hosts() {
+            std::fs::create_dir_all(cluster.local(host))?;
+        }
+        if cluster.is_weir() {
+            cluster.start_weir()?;
+        }
+        cluster.start_spark()?;
+        Ok(cluster)
+    }
+
+    pub(super) fn is_weir(&self) -> bool {
+        self.mode != VANILLA
+    }
+
+    /// A folder of the cluster, which all hosts share.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Agents, then the coordinator.
+    pub(super) fn daemons(&mut self) -> &mut [Child] {
+        &mut self.daemons
+    }
+
+    fn log(&self, name: &str) -> anyhow::Result<Stdio> {
+        let path = self.dir.join(format!("{name}.log"));
+        let file = File::options().create(true).append(true).open(&path);
+        Ok(file.with_context(|| format!("open {}", path.display()))?.into())
+    }
+
+    fn spawn(&self, place: Place, name: &str, mut command: Command) -> anyhow::Result<Child> {
+        command.stdin(Stdio::null()).stdout(self.log(name)?).stderr(self.log(&format!("{name}.err"))?);
+        self.bed.spawn(command).with_context(|| format!("start {name} at {place}"))
+    }
+
+    fn weir(&self, place: Place) -> anyhow::Result<Command> {
+        Ok(self.bed.command(place, std::env::current_exe()?)?)
+    }
+
+    /// Java with Spark's classes.
+    fn java(&self, place: Place, megabytes: u32, conf: &[String], class: &str) -> anyhow::Result<Command> {
+        let home = &self.setup.home;
+        let mut command = self.bed.command(place, "java")?;
+        command.arg(format!("-Xmx{megabytes}m"));
+        command.args(OPENED.iter().map(|package| format!("--add-opens=java.base/{package}=ALL-UNNAMED")));
+        command.args(conf.iter().map(|setting| format!("-D{setting}")));
+        let mut classes = home.join("jars/*").into_os_string();
+        if place == Place::Control && self.is_weir() {
+            classes.push(":");
+            classes.push(&self.setup.plugin);
+        }
+        command.arg("-cp").arg(classes).arg(class);
+        command.env("SPARK_HOME", home).env("SPARK_SCALA_VERSION", &self.setup.scala);
+        command.env("SPARK_LOCAL_IP", self.address(place)).current_dir(&self.dir);
+        Ok(command)
+    }
+
+    fn address(&self, place: Place) -> String {
+        match place {
+            Place::Host(host) => self.bed.address(host).to_string(),
+            Place::Control => self.bed.control_address().to_string(),
+        }
+    }
+
+    fn spool(&self, host: usize) -> PathBuf {
+        self.dir.join(format!("spool-{host}"))
+    }
+
+    fn local(&self, host: usize) -> PathBuf {
+        self.dir.join(format!("local-{host}"))
+    }
+
+    fn coordinator(&self) -> String {
+        format!("{}:{COORDINATOR_PORT}", self.address(Place::Control))
+    }
+
+    fn start_weir(&mut self) -> anyhow::Result<()> {
+        for number in 0..=self.bed.hosts() {
+            let daemon = self.start_daemon(number)?;
+            self.daemons.push(daemon);
+        }
+        self.wait_for(&self.coordinator())?;
+        self.wait_for_agents()
+    }
+
+    pub(super) fn wait_for_agents(&self) -> anyhow::Result<()> {
+        (0..self.bed.hosts())
+            .try_for_each(|host| self.wait_for(&format!("{}:{METRICS_PORT}", self.bed.address(host))))
+    }
+
+    /// The agent of a host, or, beyond these, the coordinator.
+    pub(super) fn start_daemon(&self, number: usize) -> anyhow::Result<Child> {
+        if number < self.bed.hosts() { self.start_agent(number) } else { self.start_coordinator() }
+    }
+
+    fn start_coordinator(&self) -> anyhow::Result<Child> {
+        let mut command = self.weir(Place::Control)?;
+        command.args(["coordinator", "--listen", &self.coordinator()]);
+        match self.mode.as_str() {
+            // Every coflow is small enough to be left alone.
+            TCP => command.args(["--bypass", "3600"]),
+            policy => command.args(["--policy", policy, "--bypass", "0"]),
+        };
+        self.spawn(Place::Control, "coordinator", command)
+    }
+
+    fn start_agent(&self, host: usize) -> anyhow::Result<Child> {
+        let (place, address) = (Place::Host(host), self.bed.address(host));
+        let mut command = self.weir(place)?;
+        command.args(["agent", "--host", &format!("host-{host}"), "--listen", &format!("{address}:7071")]);
+        command.args(["--coordinator", &self.coordinator(), "--interface", "none"]);
+        command.args(["--link-rate", &format!("{}bit", self.shape.link_rate.bits_per_sec())]);
+        command.args(["--metrics", &format!("{address}:{METRICS_PORT}")]);
+        command.arg("--spool").arg(self.spool(host)).arg("--allow").arg(self.local(host));
+        self.spawn(place, &format!("agent-{host}"), command)
+    }
+
+    fn start_spark(&mut self) -> anyhow::Result<()> {
+        let control = self.address(Place::Control);
+        let mut command = self.java(Place::Control, 256, &[], "org.apache.spark.deploy.master.Master")?;
+        command.args(["--host", &control, "--port", &MASTER_PORT.to_string(), "--webui-port", "8080"]);
+        self.others.push(self.spawn(Place::Control, "master", command)?);
+        for host in 0..self.bed.hosts() {
+            let place = Place::Host(host);
+            let conf = &self.shape.worker_conf;
+            let mut command = self.java(place, 192, conf, "org.apache.spark.deploy.worker.Worker")?;
+            command.args(["--host", &self.address(place), "--port", "7078", "--webui-port", "8081"]);
+            // Cores are what the master counts; processors are fewer.
+            let cores = self.shape.slots * self.shape.applications;
+            command.args(["--cores", &cores.to_string()]);
+            command.args(["--memory", &format!("{}g", self.shape.applications)]);
+            command.arg("--work-dir").arg(self.dir.join(format!("work-{host}")));
+            command.arg(format!("spark://{control}:{MASTER_PORT}"));
+            command
+                .env("SPARK_LOCAL_DIRS", self.local(host))
+                .env("WEIR_AGENT", self.spool(host).join("agent.sock"));
+            self.others.push(self.spawn(place, &format!("worker-{host}"), command)?);
+        }
+        self.wait_for(&format!("{control}:{MASTER_PORT}"))
+    }
+
+    pub(super) fn wait_for(&self, address: &str) -> anyhow::Result<()> {
+        let address: SocketAddr = address.parse()?;
+        let end = Instant::now() + START_LIMIT;
+        loop {
+            let connected = self.bed.run_at(Place::Control, || TcpStream::connect(address).map(drop))?;
+            match connected {
+                Ok(()) => return Ok(()),
+                Err(error) if Instant::now() > end => {
+                    return Err(anyhow!(
+                        "{address} does not come up: {error}; logs are in {}",
+                        self.dir.display()
+                    ));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Has an application begin, whose driver is beside the master.
+    pub(super) fn submit(&self, application: &Application) -> anyhow::Result<Running> {
+        let control = self.address(Place::Control);
+        let (hosts, slots) = (self.bed.hosts() as u32, self.shape.slots);
+        let mut command = self.java(Place::Control, 768, &[], "org.apache.spark.deploy.SparkSubmit")?;
+        command.args(["--master", &format!("spark://{control}:{MASTER_PORT}")]);
+        let mut conf = vec![
+            format!("spark.driver.host={control}"),
+            format!("spark.local.dir={}", self.dir.join("driver").display()),
+            "spark.executor.memory=512m".to_owned(),
+            format!("spark.executor.cores={slots}"),
+            "spark.scheduler.mode=FAIR".to_owned(),
+            "spark.scheduler.minRegisteredResourcesRatio=1.0".to_owned(),
+            "spark.scheduler.maxRegisteredResourcesWaitingTime=60s".to_owned(),
+            format!("spark.cores.max={}", hosts * slots),
+            "spark.locality.wait=0s".to_owned(),
+            "spark.ui.enabled=false".to_owned(),
+        ];
+        if self.is_weir() {
+            conf.push("spark.plugins=io.weir.spark.WeirPlugin".to_owned());
+            conf.push(format!("spark.weir.coordinator={control}:{COORDINATOR_PORT}"));
+            conf.push(format!("spark.executor.extraClassPath={}", self.setup.plugin.display()));
+        }
+        for setting in conf.iter().chain(&application.conf).chain(&self.setup.conf) {
+            command.args(["--conf", setting]);
+        }
+        command.args(["--class", application.class]).arg(&self.setup.jobs).args(&application.args);
+        let log = format!("{}.err", application.name);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(self.log(&log)?);
+        let mut child = self.bed.spawn(command).context("start the application")?;
+        let out = child.stdout.take().context("the application's output")?;
+        let lines =
+            std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).collect::<Vec<_>>());
+        let log = self.dir.join(format!("{log}.log"));
+        Ok(Running { child, lines, log, end: Instant::now() + RUN_LIMIT })
+    }
+
+    /// What agents served so far.
+    pub(super) fn carried(&self) -> anyhow::Result<Carried> {
+        let mut sum = Carried::default();
+        if !self.is_weir() {
+            return Ok(sum);
+        }
+        for host in 0..self.bed.hosts() {
+            let address = SocketAddr::from((self.bed.address(host), METRICS_PORT));
+            let text = self.bed.run_at(Place::Control, || metrics(address))??;
+            sum.gathers += value(&text, "weir_agent_gathers_total{result=\"taken\"}");
+            sum.bytes += value(&text, "weir_agent_sent_bytes_total");
+        }
+        Ok(sum)
+    }
+}
+
+fn metrics(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn value(text: &str, metric: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(metric));
+    line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
+}

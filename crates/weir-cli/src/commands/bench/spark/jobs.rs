@@ -1,0 +1,209 @@
+//! `weir bench spark jobs`: applications end to end, at the same time.
+
+use super::cluster::{Application, Cluster, ClusterArgs, Running, Setup, Shape, VANILLA};
+use super::{mean, spread};
+use crate::Failure;
+use crate::output::{fixed, table, text};
+use anyhow::{Context, anyhow};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+use weir_model::Rate;
+
+const CLASS: &str = "io.weir.bench.Jobs";
+
+/// Runs applications of one job each at the same time, each with an executor on each host, whose input is in files that all hosts
+/// have. A round is all of them once, by each mode in turn, on a cluster of its own. Whatever moves the bytes, the results have to be the same.
+///
+/// vanilla: Spark's own fetch. tcp: Weir carries the bytes and schedules nothing. Others: Weir, under the policy of that name.
+///
+/// A job's time is counted from its first action to its result, without the start of its application. Ratios are of one round,
+/// vanilla's time to the mode's, and averaged over rounds; +- is twice the standard error.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct JobsArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// What moves the bytes
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values_t = [VANILLA, "tcp", "varys", "dclas"].map(str::to_owned))]
+    mode: Vec<String>,
+    /// The jobs, as NAME or NAME:MEGABYTES of input
+    #[arg(long, value_name = "NAME:MB", value_delimiter = ',', default_values_t = ["sort:30", "join:40", "sort:100"].map(str::to_owned))]
+    job: Vec<String>,
+    /// Partitions of their shuffles
+    #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    partitions: u32,
+    /// Number of hosts, each with a worker
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=32))]
+    hosts: u32,
+    /// Rate of each host's link, each direction, headers included
+    #[arg(long, value_name = "RATE", default_value = "20mbit")]
+    link_rate: Rate,
+    /// Tasks that an executor runs at once
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    slots: u32,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+}
+
+/// Where the megabytes of a job are not said.
+const MEGABYTES: u32 = 40;
+
+/// A job: its name, and megabytes of input.
+#[derive(Clone)]
+struct Job {
+    name: String,
+    megabytes: u32,
+}
+
+impl Job {
+    fn parse(said: &str) -> Result<Job, Failure> {
+        let (name, megabytes) = said.split_once(':').unwrap_or((said, ""));
+        let megabytes = if megabytes.is_empty() { Ok(MEGABYTES) } else { megabytes.parse() };
+        match megabytes {
+            Ok(megabytes @ 1..=10_000) if !name.is_empty() => Ok(Job { name: name.to_owned(), megabytes }),
+            _ => Err(Failure::Input(format!(
+                "--job {said}: say NAME, or NAME:MEGABYTES with 1 to 10000 megabytes"
+            ))),
+        }
+    }
+
+    fn folder(&self, dir: &Path) -> String {
+        dir.join(format!("input-{}", self.megabytes)).display().to_string()
+    }
+}
+
+/// What an application said: seconds, and the digest of its result.
+type Said = (f64, String);
+
+fn said(running: Running) -> anyhow::Result<Said> {
+    let lines = running.said()?;
+    for line in &lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["job", _, "seconds", seconds, "digest", digest] = words[..] {
+            return Ok((seconds.parse()?, digest.to_owned()));
+        }
+    }
+    Err(anyhow!("the application did not say what it found"))
+}
+
+/// All jobs at the same time: what each said, and megabytes that Weir carried.
+fn round(
+    setup: &Setup,
+    shape: &Shape,
+    jobs: &[Job],
+    args: &JobsArgs,
+    name: &str,
+    mode: &str,
+) -> anyhow::Result<(Vec<Said>, f64)> {
+    let cluster = Cluster::start(setup, shape, name, mode)?;
+    let mut running = Vec::new();
+    for (number, job) in jobs.iter().enumerate() {
+        let words = vec![job.name.clone(), job.folder(setup.dir()), args.partitions.to_string()];
+        let name = format!("{number}-{}", job.name);
+        running.push(cluster.submit(&Application {
+            name: &name,
+            class: CLASS,
+            args: words,
+            conf: Vec::new(),
+        })?);
+    }
+    let said = jobs
+        .iter()
+        .zip(running)
+        .map(|(job, one)| said(one).with_context(|| format!("{}:{} by {mode}", job.name, job.megabytes)));
+    let said: Vec<Said> = said.collect::<anyhow::Result<_>>()?;
+    let carried = cluster.carried()?;
+    anyhow::ensure!(
+        carried.gathers > 0.0 || !cluster.is_weir(),
+        "Weir carried nothing; logs are in {}",
+        cluster.dir().display()
+    );
+    Ok((said, carried.bytes / 1e6))
+}
+
+/// Writes the input of all jobs.
+fn prepare(setup: &Setup, shape: &Shape, jobs: &[Job], args: &JobsArgs) -> anyhow::Result<()> {
+    let folders: BTreeMap<u32, String> =
+        jobs.iter().map(|job| (job.megabytes, job.folder(setup.dir()))).collect();
+    let fast = Shape { link_rate: "10gbit".parse().context("a rate")?, ..*shape };
+    let cluster = Cluster::start(setup, &fast, "input", VANILLA)?;
+    for (megabytes, folder) in folders {
+        let words = vec!["prepare".to_owned(), folder, megabytes.to_string(), args.partitions.to_string()];
+        cluster
+            .submit(&Application { name: "prepare", class: CLASS, args: words, conf: Vec::new() })?
+            .said()?;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
+pub(super) fn jobs(args: &JobsArgs) -> Result<(), Failure> {
+    let jobs: Vec<Job> = args.job.iter().map(|said| Job::parse(said)).collect::<Result<_, _>>()?;
+    let setup = Setup::new(&args.cluster)?;
+    let shape = Shape {
+        hosts: args.hosts,
+        link_rate: args.link_rate,
+        slots: args.slots,
+        applications: jobs.len() as u32,
+        worker_conf: Vec::new(),
+    };
+    println!(
+        "{} hosts at {}, {} applications at once, {} partitions, {} rounds",
+        args.hosts,
+        args.link_rate,
+        jobs.len(),
+        args.partitions,
+        args.rounds
+    );
+    prepare(&setup, &shape, &jobs, args).map_err(Failure::Run)?;
+    // By mode, then by round, then by job.
+    let mut times: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
+    let mut carried: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut digests: Option<Vec<String>> = None;
+    for number in 0..args.rounds {
+        for mode in &args.mode {
+            let name = format!("{mode}-{number}");
+            let (said, megabytes) = round(&setup, &shape, &jobs, args, &name, mode).map_err(Failure::Run)?;
+            let (seconds, found): (Vec<f64>, Vec<String>) = said.into_iter().unzip();
+            let first = digests.get_or_insert_with(|| found.clone());
+            if *first != found {
+                return Err(Failure::Run(anyhow!("{mode}: other results: {found:?} and not {first:?}")));
+            }
+            println!("round {number}, {mode}: average {:.1} s, {megabytes:.0} MB by Weir", mean(&seconds));
+            *carried.entry(mode).or_default() += megabytes / f64::from(args.rounds);
+            times.entry(mode).or_default().push(seconds);
+        }
+    }
+    let names: Vec<String> = jobs.iter().map(|job| format!("{}:{}, s", job.name, job.megabytes)).collect();
+    let mut heads = vec!["mode", "average, s", "+-", "faster", "+-", "last, s"];
+    heads.extend(names.iter().map(String::as_str));
+    heads.extend(["MB by Weir", "slowest to first mode"]);
+    let mut rows = table(&heads, 1);
+    let first = &times[args.mode[0].as_str()];
+    for mode in &args.mode {
+        let own = &times[mode.as_str()];
+        let averages: Vec<f64> = own.iter().map(|round| mean(round)).collect();
+        let lasts: Vec<f64> = own.iter().map(|round| round.iter().copied().fold(0.0, f64::max)).collect();
+        let ratios: Vec<f64> = first.iter().zip(own).map(|(first, own)| mean(first) / mean(own)).collect();
+        let of = |rounds: &[Vec<f64>], job: usize| {
+            mean(&rounds.iter().map(|round| round[job]).collect::<Vec<_>>())
+        };
+        let slowest = (0..jobs.len()).map(|job| of(own, job) / of(first, job)).fold(0.0, f64::max);
+        let mut row = vec![
+            mode.clone(),
+            fixed(mean(&averages), 2, ""),
+            fixed(spread(&averages), 2, ""),
+            fixed(mean(&ratios), 2, ""),
+            fixed(spread(&ratios), 2, ""),
+            fixed(mean(&lasts), 2, ""),
+        ];
+        row.extend((0..jobs.len()).map(|job| fixed(of(own, job), 2, "")));
+        row.extend([fixed(carried[mode.as_str()], 0, ""), fixed(slowest, 2, "")]);
+        rows.add_row(row);
+    }
+    println!("\n{}", text(&rows));
+    Ok(())
+}

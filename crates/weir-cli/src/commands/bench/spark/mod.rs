@@ -1,0 +1,39 @@
+//! `weir bench spark`: a real Spark on a test bed, by Spark alone and by Weir.
+
+mod cluster;
+mod faults;
+mod jobs;
+mod shuffles;
+mod suite;
+
+use crate::Failure;
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub(crate) enum SparkCommand {
+    /// Shuffles whose map outputs are there, read at the same time by one application
+    Shuffles(shuffles::ShufflesArgs),
+    /// Applications end to end, several at the same time
+    Jobs(jobs::JobsArgs),
+    /// The ways in which Spark shuffles, one application each: whether results are the same by Weir
+    Suite(suite::SuiteArgs),
+}
+
+pub(super) fn spark(command: SparkCommand) -> Result<(), Failure> {
+    match command {
+        SparkCommand::Shuffles(args) => shuffles::shuffles(&args),
+        SparkCommand::Jobs(args) => jobs::jobs(&args),
+        SparkCommand::Suite(args) => suite::suite(&args),
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Of a mean: twice its standard error.
+fn spread(values: &[f64]) -> f64 {
+    let (mean, count) = (mean(values), values.len() as f64);
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    2.0 * (squares / (count - 1.0).max(1.0) / count).sqrt()
+}

@@ -1,0 +1,163 @@
+//! `weir bench spark shuffles`: prepared shuffles, read at the same time.
+
+use super::cluster::{Application, Carried, Cluster, ClusterArgs, Setup, Shape};
+use super::faults::Faults;
+use super::{mean, spread};
+use crate::Failure;
+use crate::output::{fixed, ratio, table, text};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use weir_model::Rate;
+
+/// Starts a standalone cluster of Spark on hosts in network namespaces, with shaped links: a worker and an agent on each, the
+/// master, the coordinator and the driver on a host of their own. An application writes shuffles, reads each once, and then reads
+/// all of them at the same time, round after round; what comes is compared with what was written.
+///
+/// vanilla: Spark's own fetch. tcp: Weir carries the bytes and schedules nothing. Others: Weir, under the policy of that name.
+///
+/// gathers, MB: of the agents as they are in the end; one that was started again counts from there.
+///
+/// average: of the times at which shuffles were read, over all rounds but the first. makespan: of the last ones; worst: the
+/// longest of them.
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct ShufflesArgs {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// What moves the bytes, one after the other
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values_t = ["vanilla", "tcp", "varys", "dclas"].map(str::to_owned))]
+    mode: Vec<String>,
+    /// Number of hosts, each with a worker of one executor
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=32))]
+    hosts: u32,
+    /// Rate of each host's link, each direction, headers included
+    #[arg(long, value_name = "RATE", default_value = "100mbit")]
+    link_rate: Rate,
+    /// Tasks that an executor runs at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    slots: u32,
+    /// Sizes of the shuffles in megabytes
+    #[arg(long, value_name = "MB", value_delimiter = ',', default_values_t = [24, 48, 96, 192])]
+    megabytes: Vec<u32>,
+    /// Map tasks, and reducers, of each shuffle
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=2_000))]
+    tasks: u32,
+    /// Rounds, the first of which warms up
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1_000))]
+    rounds: u32,
+    /// Every few seconds, kill the coordinator or an agent and start it again, or stop one for a while. What is read must be right all
+    /// the same
+    #[arg(long)]
+    faults: bool,
+    /// Seed of what is killed and stopped, and when
+    #[arg(long, default_value_t = 1, requires = "faults")]
+    seed: u64,
+}
+
+/// What an application measured, and what of it Weir carried.
+struct Measured {
+    /// By round, then by shuffle, in seconds.
+    rounds: BTreeMap<u32, Vec<f64>>,
+    carried: Carried,
+    faults: u32,
+}
+
+impl Measured {
+    fn warm(&self) -> impl Iterator<Item = &Vec<f64>> {
+        self.rounds.iter().filter(|&(&round, _)| round > 0).map(|(_, times)| times)
+    }
+
+    fn averages(&self) -> Vec<f64> {
+        self.warm().map(|times| mean(times)).collect()
+    }
+
+    fn makespans(&self) -> Vec<f64> {
+        self.warm().map(|times| times.iter().copied().fold(0.0, f64::max)).collect()
+    }
+}
+
+/// Runs the application; a line of it is a shuffle that was read.
+fn measure(args: &ShufflesArgs, setup: &Setup, shape: &Shape, mode: &str) -> anyhow::Result<Measured> {
+    let mut cluster = Cluster::start(setup, shape, mode, mode)?;
+    let numbers = [args.rounds, args.tasks, args.tasks];
+    let mut running = cluster.submit(&Application {
+        name: "driver",
+        class: "io.weir.bench.Shuffles",
+        args: numbers.iter().chain(&args.megabytes).map(u32::to_string).collect(),
+        conf: Vec::new(),
+    })?;
+    let mut faults = Faults::new(args.seed);
+    while !running.is_over()? {
+        if args.faults && cluster.is_weir() {
+            faults.go_on(&mut cluster)?;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let lines = running.said()?;
+    let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for line in &lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        if let ["round", round, "shuffle", _, "megabytes", _, "seconds", seconds] = words[..] {
+            rounds.entry(round.parse()?).or_default().push(seconds.parse()?);
+        }
+    }
+    let expected = args.megabytes.len();
+    let whole = rounds.len() == args.rounds as usize && rounds.values().all(|times| times.len() == expected);
+    anyhow::ensure!(
+        whole,
+        "the application said {} lines, and not one for each shuffle and round",
+        lines.len()
+    );
+    faults.end(&mut cluster)?;
+    let carried = cluster.carried()?;
+    anyhow::ensure!(
+        carried.gathers > 0.0 || !cluster.is_weir(),
+        "Weir carried nothing; logs are in {}",
+        cluster.dir().display()
+    );
+    Ok(Measured { rounds, carried, faults: faults.count })
+}
+
+pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
+    let setup = Setup::new(&args.cluster)?;
+    let shape = Shape {
+        hosts: args.hosts,
+        link_rate: args.link_rate,
+        slots: args.slots,
+        applications: 1,
+        worker_conf: Vec::new(),
+    };
+    println!(
+        "{} hosts at {}, shuffles of {:?} MB, {} map tasks and reducers each, read {} times at once after a warm-up",
+        args.hosts,
+        args.link_rate,
+        args.megabytes,
+        args.tasks,
+        args.rounds - 1
+    );
+    let heads =
+        ["mode", "average s", "+-", "faster", "makespan s", "worst", "gathers", "MB by Weir", "faults"];
+    let mut rows = table(&heads, 1);
+    let mut first: Option<f64> = None;
+    for mode in &args.mode {
+        let measured = measure(args, &setup, &shape, mode).map_err(Failure::Run)?;
+        let (averages, makespans) = (measured.averages(), measured.makespans());
+        let average = mean(&averages);
+        let base = *first.get_or_insert(average);
+        rows.add_row(vec![
+            mode.clone(),
+            fixed(average, 2, ""),
+            fixed(spread(&averages), 2, ""),
+            ratio(base, average),
+            fixed(mean(&makespans), 2, ""),
+            fixed(makespans.iter().copied().fold(0.0, f64::max), 2, ""),
+            format!("{:.0}", measured.carried.gathers),
+            fixed(measured.carried.bytes / 1e6, 0, ""),
+            measured.faults.to_string(),
+        ]);
+        println!("{mode}: average {average:.2} s");
+    }
+    println!("\n{}", text(&rows));
+    Ok(())
+}
