@@ -55,8 +55,8 @@ fn shuffles_of_spark_move_by_weir_and_without_it() {
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
     let gathers = |mode: &str| -> f64 {
         let mut row = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let row = row.rfind(|row| row.first() == Some(&mode) && row.len() == 9).unwrap();
-        row[6].parse().unwrap()
+        let row = row.rfind(|row| row.first() == Some(&mode) && row.len() == 11).unwrap();
+        row[8].parse().unwrap()
     };
     assert_eq!(gathers("vanilla"), 0.0);
     // Of three hosts each fetches from two others, for two shuffles, three times.

@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_model::Rate;
@@ -167,7 +168,8 @@ pub(super) struct Application<'a> {
 /// An application that runs.
 pub(super) struct Running {
     child: Child,
-    lines: JoinHandle<Vec<String>>,
+    lines: Arc<Mutex<Vec<String>>>,
+    reading: JoinHandle<()>,
     log: PathBuf,
     end: Instant,
 }
@@ -195,13 +197,18 @@ impl Running {
             std::thread::sleep(Duration::from_millis(20));
         }
         let ended = self.child.wait()?;
-        let lines = self.lines.join().map_err(|_| anyhow!("the application's output could not be read"))?;
+        self.reading.join().map_err(|_| anyhow!("the application's output could not be read"))?;
         anyhow::ensure!(
             ended.success(),
             "the application failed ({ended}); its log is {}",
             self.log.display()
         );
-        Ok(lines)
+        Ok(std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// How many lines it said so far.
+    pub(super) fn heard(&self) -> usize {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
@@ -210,6 +217,20 @@ impl Running {
 pub(super) struct Carried {
     pub(super) gathers: f64,
     pub(super) bytes: f64,
+}
+
+/// Processor time so far, in seconds.
+#[derive(Clone, Copy)]
+pub(super) struct Processor {
+    pub(super) executors: f64,
+    pub(super) agents: f64,
+}
+
+/// The executors that run under a worker, by their numbers.
+fn executors_of(worker: &Child) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", worker.id())).into_iter().flatten().flatten();
+    let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    children.flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
 /// A cluster of one mode. Dropping the bed kills everything in it.
@@ -221,7 +242,8 @@ pub(super) struct Cluster<'a> {
     mode: String,
     /// Weir's daemons: of the agents each, then the coordinator.
     daemons: Vec<Child>,
-    others: Vec<Child>,
+    workers: Vec<Child>,
+    master: Option<Child>,
 }
 
 impl<'a> Cluster<'a> {
@@ -238,8 +260,9 @@ impl<'a> Cluster<'a> {
         std::fs::create_dir_all(&dir)?;
         let links = BedLinks::equal(shape.hosts as usize, shape.link_rate.bits_per_sec() as u64);
         let bed = Bed::create(&links)?;
-        let (daemons, others) = (Vec::new(), Vec::new());
-        let mut cluster = Cluster { setup, shape, bed, dir, mode: mode.to_owned(), daemons, others };
+        let (daemons, workers) = (Vec::new(), Vec::new());
+        let mode = mode.to_owned();
+        let mut cluster = Cluster { setup, shape, bed, dir, mode, daemons, workers, master: None };
         for host in 0..cluster.bed.hosts() {
             std::fs::create_dir_all(cluster.local(host))?;
         }
@@ -361,7 +384,7 @@ impl<'a> Cluster<'a> {
         let control = self.address(Place::Control);
         let mut command = self.java(Place::Control, 256, &[], "org.apache.spark.deploy.master.Master")?;
         command.args(["--host", &control, "--port", &MASTER_PORT.to_string(), "--webui-port", "8080"]);
-        self.others.push(self.spawn(Place::Control, "master", command)?);
+        self.master = Some(self.spawn(Place::Control, "master", command)?);
         for host in 0..self.bed.hosts() {
             let place = Place::Host(host);
             let conf = &self.shape.worker_conf;
@@ -376,7 +399,7 @@ impl<'a> Cluster<'a> {
             command
                 .env("SPARK_LOCAL_DIRS", self.local(host))
                 .env("WEIR_AGENT", self.spool(host).join("agent.sock"));
-            self.others.push(self.spawn(place, &format!("worker-{host}"), command)?);
+            self.workers.push(self.spawn(place, &format!("worker-{host}"), command)?);
         }
         self.wait_for(&format!("{control}:{MASTER_PORT}"))
     }
@@ -425,15 +448,35 @@ impl<'a> Cluster<'a> {
         for setting in conf.iter().chain(&application.conf).chain(&self.setup.conf) {
             command.args(["--conf", setting]);
         }
-        command.args(["--class", application.class]).arg(&self.setup.jobs).args(&application.args);
+        // A file of every host: nothing of it goes over the links.
+        let jobs = format!("local:{}", self.setup.jobs.display());
+        command.args(["--class", application.class, &jobs]).args(&application.args);
         let log = format!("{}.err", application.name);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(self.log(&log)?);
         let mut child = self.bed.spawn(command).context("start the application")?;
         let out = child.stdout.take().context("the application's output")?;
-        let lines =
-            std::thread::spawn(move || BufReader::new(out).lines().map_while(Result::ok).collect::<Vec<_>>());
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&lines);
+        let reading = std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                heard.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        });
         let log = self.dir.join(format!("{log}.log"));
-        Ok(Running { child, lines, log, end: Instant::now() + RUN_LIMIT })
+        Ok(Running { child, lines, reading, log, end: Instant::now() + RUN_LIMIT })
+    }
+
+    /// Of executors, one on each host, and agents; none where there are fewer.
+    pub(super) fn processor(&self) -> Option<Processor> {
+        let executors: Vec<String> = self.workers.iter().flat_map(executors_of).collect();
+        let seconds = |processes: &[String]| -> Option<f64> {
+            processes.iter().map(|process| weir_metrics::cpu_seconds(process)).sum()
+        };
+        let agents = self.daemons.iter().take(self.bed.hosts()).map(|agent| agent.id().to_string());
+        let agents: Vec<String> = agents.collect();
+        (executors.len() == self.workers.len())
+            .then(|| Some(Processor { executors: seconds(&executors)?, agents: seconds(&agents)? }))
+            .flatten()
     }
 
     /// What agents served so far.

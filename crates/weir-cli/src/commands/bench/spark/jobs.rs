@@ -128,7 +128,7 @@ fn round(
 fn prepare(setup: &Setup, shape: &Shape, jobs: &[Job], args: &JobsArgs) -> anyhow::Result<()> {
     let folders: BTreeMap<u32, String> =
         jobs.iter().map(|job| (job.megabytes, job.folder(setup.dir()))).collect();
-    let fast = Shape { link_rate: "10gbit".parse().context("a rate")?, ..*shape };
+    let fast = Shape { link_rate: "10gbit".parse().context("a rate")?, worker_conf: Vec::new(), ..*shape };
     let cluster = Cluster::start(setup, &fast, "input", VANILLA)?;
     for (megabytes, folder) in folders {
         let words = vec!["prepare".to_owned(), folder, megabytes.to_string(), args.partitions.to_string()];

@@ -1,6 +1,6 @@
 //! `weir bench spark shuffles`: prepared shuffles, read at the same time.
 
-use super::cluster::{Application, Carried, Cluster, ClusterArgs, Setup, Shape};
+use super::cluster::{Application, Carried, Cluster, ClusterArgs, Processor, Setup, Shape};
 use super::faults::Faults;
 use super::{mean, spread};
 use crate::Failure;
@@ -20,6 +20,8 @@ use weir_model::Rate;
 ///
 /// average: of the times at which shuffles were read, over all rounds but the first. makespan: of the last ones; worst: the
 /// longest of them.
+///
+/// CPU: processor seconds of executors, and of agents, for each GB that was read from other hosts after the warm-up.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ShufflesArgs {
@@ -60,6 +62,8 @@ struct Measured {
     /// By round, then by shuffle, in seconds.
     rounds: BTreeMap<u32, Vec<f64>>,
     carried: Carried,
+    /// After the warm-up.
+    processor: Option<Processor>,
     faults: u32,
 }
 
@@ -88,9 +92,17 @@ fn measure(args: &ShufflesArgs, setup: &Setup, shape: &Shape, mode: &str) -> any
         conf: Vec::new(),
     })?;
     let mut faults = Faults::new(args.seed);
+    let (mut warm, mut last) = (None, None);
     while !running.is_over()? {
         if args.faults && cluster.is_weir() {
             faults.go_on(&mut cluster)?;
+        }
+        // Executors are there for a moment after the last round.
+        if let Some(now) = cluster.processor() {
+            last = Some(now);
+            if warm.is_none() && running.heard() >= args.megabytes.len() {
+                warm = Some(now);
+            }
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -116,7 +128,11 @@ fn measure(args: &ShufflesArgs, setup: &Setup, shape: &Shape, mode: &str) -> any
         "Weir carried nothing; logs are in {}",
         cluster.dir().display()
     );
-    Ok(Measured { rounds, carried, faults: faults.count })
+    let processor = warm.zip(last).map(|(warm, last)| Processor {
+        executors: last.executors - warm.executors,
+        agents: last.agents - warm.agents,
+    });
+    Ok(Measured { rounds, carried, processor, faults: faults.count })
 }
 
 pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
@@ -136,8 +152,21 @@ pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
         args.tasks,
         args.rounds - 1
     );
-    let heads =
-        ["mode", "average s", "+-", "faster", "makespan s", "worst", "gathers", "MB by Weir", "faults"];
+    let heads = [
+        "mode",
+        "average s",
+        "+-",
+        "faster",
+        "makespan s",
+        "worst",
+        "CPU s/GB",
+        "agents'",
+        "gathers",
+        "MB by Weir",
+        "faults",
+    ];
+    let megabytes = args.megabytes.iter().sum::<u32>() * (args.rounds - 1);
+    let remote = f64::from(megabytes) / 1e3 * f64::from(args.hosts - 1) / f64::from(args.hosts);
     let mut rows = table(&heads, 1);
     let mut first: Option<f64> = None;
     for mode in &args.mode {
@@ -145,6 +174,11 @@ pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
         let (averages, makespans) = (measured.averages(), measured.makespans());
         let average = mean(&averages);
         let base = *first.get_or_insert(average);
+        let of_processor = |value: fn(Processor) -> f64| match measured.processor {
+            // An agent that was started again counts from there.
+            Some(processor) if !args.faults => fixed(value(processor) / remote, 2, ""),
+            _ => String::new(),
+        };
         rows.add_row(vec![
             mode.clone(),
             fixed(average, 2, ""),
@@ -152,6 +186,8 @@ pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
             ratio(base, average),
             fixed(mean(&makespans), 2, ""),
             fixed(makespans.iter().copied().fold(0.0, f64::max), 2, ""),
+            of_processor(|processor| processor.executors),
+            of_processor(|processor| processor.agents),
             format!("{:.0}", measured.carried.gathers),
             fixed(measured.carried.bytes / 1e6, 0, ""),
             measured.faults.to_string(),

@@ -27,6 +27,10 @@ final class GatherReader implements ConnectionPool.Abortable {
     private final long end;
     private volatile Connection link;
     /** Errors are the sink's own. */
+    /** The agent said that it sends. */
+    private boolean taken;
+    /** Nor does it answer on another connection. */
+    private boolean silent;
     private boolean inSink;
     private ByteBuffer buffer;
     private long silence;
@@ -98,7 +102,8 @@ final class GatherReader implements ConnectionPool.Abortable {
         if (e instanceof WaitExpiredException && System.nanoTime() - end >= 0) {
             return tooLate(e);
         }
-        return new UnreachableException("the agent at " + agent + ": " + e.getMessage(), e);
+        String message = "the agent at " + agent + ": " + e.getMessage();
+        return taken && !silent ? new BrokenOffException(message, e) : new UnreachableException(message, e);
     }
 
     private IOException tooLate(IOException cause) {
@@ -146,6 +151,7 @@ final class GatherReader implements ConnectionPool.Abortable {
         if (status != HolderStatus.ACCEPTED) {
             throw new HolderException(agent.toString(), status);
         }
+        taken = true;
         size = Wire.size(buffer);
         if (size < table.capacity()) {
             throw new ProtocolException("it says that " + gather.size() + " ranges have " + size
@@ -195,6 +201,7 @@ final class GatherReader implements ConnectionPool.Abortable {
             throw e;
         } catch (IOException e) {
             checkTime();
+            silent = true;
             throw new IOException("it does not answer any more", e);
         }
     }

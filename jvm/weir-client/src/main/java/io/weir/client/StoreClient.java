@@ -74,7 +74,7 @@ public final class StoreClient implements AutoCloseable {
      * @param limits how long it may take
      * @param sink takes ranges as they are complete
      * @throws IOException see {@link WeirClient}; {@link HolderException} if the agent refuses, {@link UnreachableException} if it
-     *     is not there (any more), {@link ProtocolException} if it does not keep to the protocol, {@link TimeLimitException}, and what
+     *     is not there (any more), {@link BrokenOffException}, {@link ProtocolException} if it does not keep to the protocol, {@link TimeLimitException}, and what
      *     the sink throws. What the sink was given is sound
      */
     public void gather(InetSocketAddress address, Gather gather, GatherLimits limits, GatherSink sink)

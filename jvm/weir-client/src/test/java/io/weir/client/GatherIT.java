@@ -207,7 +207,7 @@ class GatherIT {
         }
         List<byte[]> got = new ArrayList<>();
         long[] killed = new long[1];
-        var failed = assertThrows(UnreachableException.class,
+        var failed = assertThrows(BrokenOffException.class,
                 () -> receiver.gather(cluster.dataAddress(0), gather, LIMITS, (at, bytes) -> {
                     got.add(Arrays.copyOfRange(bytes.array(), bytes.arrayOffset(), bytes.limit()));
                     if (at == 5) {

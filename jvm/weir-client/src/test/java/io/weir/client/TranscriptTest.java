@@ -83,7 +83,7 @@ class TranscriptTest {
         } catch (HolderException e) {
             assertEquals(0, whole.get());
             return refused(e.status());
-        } catch (UnreachableException e) {
+        } catch (BrokenOffException e) {
             return "broken after " + whole + " ranges";
         } catch (ProtocolException e) {
             assertTrue(e.getMessage().contains("does not have its checksum"), e.getMessage());

@@ -1,8 +1,14 @@
 package io.weir.bench;
 
+import java.io.File;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.HashPartitioner;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
@@ -17,7 +23,8 @@ final class HostCases {
         cases.put("two-executors", new TwoExecutors());
         cases.put("service", new Service());
         cases.put("dynamic", new Dynamic());
-        cases.put("retried", new Retried());
+        cases.put("executor-lost", new ExecutorLost());
+        cases.put("outputs-lost", new OutputsLost());
         cases.put("decommissioned", new Decommissioned());
     }
 
@@ -26,7 +33,7 @@ final class HostCases {
     }
 
     /** Waits until something holds, half a minute at most. */
-    private static void await(java.util.function.BooleanSupplier holds, String what) throws InterruptedException {
+    private static void await(BooleanSupplier holds, String what) throws InterruptedException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
         while (!holds.getAsBoolean()) {
             if (System.nanoTime() > end) {
@@ -97,8 +104,8 @@ final class HostCases {
         }
     }
 
-    /** An executor dies while its outputs are read. */
-    private static final class Retried implements Cases.Case {
+    /** An executor dies while its outputs are read. An agent serves them all the same. */
+    private static final class ExecutorLost implements Cases.Case {
         @Override
         public long run(JavaSparkContext context) {
             return shuffle(context).mapPartitions(records -> {
@@ -113,7 +120,35 @@ final class HostCases {
 
         @Override
         public boolean happened(Seen seen) {
-            return seen.executorsRemoved.get() > 0 && seen.retriedStages.get() > 0;
+            return seen.executorsRemoved.get() > 0 && seen.failedTasks.get() > 0;
+        }
+    }
+
+    /** The files of an executor are gone, and are written again. */
+    private static final class OutputsLost implements Cases.Case {
+        @Override
+        public long run(JavaSparkContext context) {
+            JavaPairRDD<Integer, byte[]> shuffle = shuffle(context);
+            long first = RddCases.read(shuffle);
+            context.parallelize(List.of(0), 1).foreach(none -> {
+                for (File directory : SparkEnv.get().blockManager().diskBlockManager().localDirs()) {
+                    try (Stream<Path> files = Files.walk(directory.toPath())) {
+                        for (Path file : files.filter(Files::isRegularFile).collect(Collectors.toList())) {
+                            Files.delete(file);
+                        }
+                    }
+                }
+            });
+            long second = RddCases.read(shuffle);
+            if (first != second) {
+                throw new IllegalStateException("what was written again is other than what was lost");
+            }
+            return second;
+        }
+
+        @Override
+        public boolean happened(Seen seen) {
+            return seen.retriedStages.get() > 0;
         }
     }
 

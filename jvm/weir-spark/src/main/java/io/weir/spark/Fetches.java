@@ -2,6 +2,7 @@ package io.weir.spark;
 
 import com.codahale.metrics.Counter;
 import com.codahale.metrics.MetricRegistry;
+import io.weir.client.BrokenOffException;
 import io.weir.client.GatherLimits;
 import io.weir.client.HolderException;
 import io.weir.client.HolderStatus;
@@ -264,6 +265,19 @@ final class Fetches {
             return Why.FAILED;
         }
 
+        /** What has not come yet. */
+        private void gather(InetSocketAddress agent, long coflow) throws IOException {
+            for (ShuffleBlocks.Part part : blocks.gathers(directory.store(executor), coflow, group, delivered)) {
+                client.gather(agent, part.gather, limits, (index, bytes) -> {
+                    gatheredBytes.inc(bytes.remaining());
+                    gatheredBlocks.inc();
+                    tally.weir(stage, attempt, bytes.remaining());
+                    delivered = part.first + index + 1;
+                    hand(blocks.name(part.first + index), bytes);
+                });
+            }
+        }
+
         private void gather() throws InterruptedException, InterruptedIOException {
             long begun = System.nanoTime();
             InetSocketAddress agent = directory.agent(executor);
@@ -281,14 +295,11 @@ final class Fetches {
                 return;
             }
             try {
-                for (ShuffleBlocks.Part part : blocks.gathers(directory.store(executor), coflow, group)) {
-                    client.gather(agent, part.gather, limits, (index, bytes) -> {
-                        gatheredBytes.inc(bytes.remaining());
-                        gatheredBlocks.inc();
-                        tally.weir(stage, attempt, bytes.remaining());
-                        delivered = part.first + index + 1;
-                        hand(blocks.name(part.first + index), bytes);
-                    });
+                try {
+                    gather(agent, coflow);
+                } catch (BrokenOffException e) {
+                    // The agent says why, if it is there: most often the coflow has ended, as a job that is cancelled does.
+                    gather(agent, coflow);
                 }
                 breaker.succeeded(agent);
                 stores.succeeded(executor);

@@ -57,11 +57,11 @@ final class ShuffleBlocks {
         return names[at];
     }
 
-    /** Gathers of all of them; they come one after the other. */
-    List<Part> gathers(Store store, long coflow, int group) {
+    /** Gathers of all of them from one on; they come one after the other. */
+    List<Part> gathers(Store store, long coflow, int group, int from) {
         List<Part> parts = new ArrayList<>();
         Part part = null;
-        for (int at = 0; at < names.length; at++) {
+        for (int at = from; at < names.length; at++) {
             boolean fits = part != null && part.gather.size() < Gather.MAX_RANGES && shuffles[at] == shuffles[at - 1];
             if (!fits) {
                 part = new Part(new Gather(store, coflow, group, shuffles[at]), at);

@@ -279,6 +279,38 @@ class FetchesTest {
     }
 
     @Test
+    void a_flow_that_is_broken_off_is_asked_for_once_more_and_an_agent_that_then_answers_does_not_rest() throws Exception {
+        String[] names = names(16, 2);
+        for (HolderStatus second : new HolderStatus[] {HolderStatus.ACCEPTED, HolderStatus.COFLOW_ENDED, null}) {
+            AtomicInteger count = new AtomicInteger();
+            FakeAgent agent = new FakeAgent((request, in, out) -> {
+                byte[] sent = FakeAgent.sent(asked(request.gather));
+                if (count.incrementAndGet() == 1) {
+                    // The table and some blocks, then the coflow ends, or the agent.
+                    out.write(sent, 0, 262_184 + 100);
+                } else if (second == HolderStatus.COFLOW_ENDED) {
+                    out.write(FakeAgent.answer(second));
+                } else {
+                    out.write(sent, 0, second == null ? 32 : sent.length);
+                }
+                if (second == HolderStatus.ACCEPTED && count.get() > 1) {
+                    in.read();
+                }
+                throw new IllegalStateException("leaves");
+            });
+            try (agent) {
+                Fetches fetches = fetches(agent);
+                Heard heard = run(fetches, names, "" + second);
+                assertEquals(second == HolderStatus.ACCEPTED ? 0 : 14, heard.byVanilla.size(), "" + second);
+                assertEquals(second == HolderStatus.ACCEPTED ? 3 : 2, count.get(), "one for each shuffle, and one more");
+                int before = count.get();
+                run(fetches, names, "again after " + second);
+                assertEquals(second == null, count.get() == before, "" + second);
+            }
+        }
+    }
+
+    @Test
     void each_block_comes_once_where_the_second_gather_of_a_fetch_fails() throws Exception {
         String[] names = names(16, 2);
         AtomicInteger count = new AtomicInteger();

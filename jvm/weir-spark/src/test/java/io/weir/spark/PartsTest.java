@@ -32,12 +32,12 @@ class PartsTest {
         ShuffleBlocks blocks = ShuffleBlocks.parse(new String[] {"shuffle_0_1_2", "shuffle_0_9223372036854775807_0_200"});
         assertEquals(2, blocks.size());
         assertEquals("shuffle_0_9223372036854775807_0_200", blocks.name(1));
-        List<ShuffleBlocks.Part> parts = blocks.gathers(STORE, 7, 3);
+        List<ShuffleBlocks.Part> parts = blocks.gathers(STORE, 7, 3, 0);
         assertEquals(1, parts.size());
         assertEquals(0, parts.get(0).first);
         assertEquals(2, parts.get(0).gather.size());
         assertNotNull(ShuffleBlocks.parse(new String[] {"shuffle_2147483647_0_2147483646"}));
-        assertEquals(0, ShuffleBlocks.parse(new String[0]).gathers(STORE, 7, 3).size());
+        assertEquals(0, ShuffleBlocks.parse(new String[0]).gathers(STORE, 7, 3, 0).size());
     }
 
     @ParameterizedTest
@@ -69,7 +69,7 @@ class PartsTest {
             IntStream.range(0, counts[shuffle]).forEach(map -> names.add("shuffle_" + of + "_" + map + "_0"));
         }
         List<String> parts = new ArrayList<>();
-        for (ShuffleBlocks.Part part : ShuffleBlocks.parse(names.toArray(new String[0])).gathers(STORE, 7, 3)) {
+        for (ShuffleBlocks.Part part : ShuffleBlocks.parse(names.toArray(new String[0])).gathers(STORE, 7, 3, 0)) {
             parts.add(part.first + "+" + part.gather.size());
         }
         return parts;
