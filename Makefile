@@ -4,6 +4,7 @@
 #             between datacenters; decisions between sites; relays beside plain splice; throughput beside iperf3
 # make jvm    the client library and the plugin for Spark, in Java
 # make spark  a Spark on six hosts in network namespaces: its shuffles by its own fetch, and as coflows
+# make spark-suite  the ways in which Spark shuffles, each by Spark alone and by Weir, on every version of it that is supported
 # make fuzz   every decoder and state machine on inputs that coverage leads to, FUZZ_SECONDS each
 
 CARGO ?= cargo
@@ -19,7 +20,7 @@ WEIR = $(CARGO_TARGET_DIR)/release/weir
 
 MVN = mvn -q -B -ntp -f jvm/pom.xml
 
-.PHONY: run build test format lint docs licences jvm jvm-test spark bench fuzz clean
+.PHONY: run build test format lint docs licences jvm jvm-test spark spark-suite bench fuzz clean
 
 run: build
 	@mkdir -p out
@@ -45,6 +46,14 @@ jvm-test: jvm
 
 spark: build jvm
 	$(WEIR) bench spark shuffles --spark-home "$$(./scripts/install-spark.sh)"
+
+SPARK_VERSIONS ?= 3.5.9 4.0.4 4.1.3 4.2.0
+
+spark-suite: build jvm
+	@for version in $(SPARK_VERSIONS); do \
+		echo "Spark $$version"; \
+		$(WEIR) bench spark suite --spark-home "$$(./scripts/install-spark.sh $$version)" || exit 1; \
+	done
 
 # Tests come last, so that the last lines are the test runners' own counts.
 test: format lint docs licences jvm-test

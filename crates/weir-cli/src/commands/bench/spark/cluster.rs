@@ -61,6 +61,9 @@ pub(super) const VANILLA: &str = "vanilla";
 /// Weir carries the bytes and schedules nothing.
 pub(super) const TCP: &str = "tcp";
 
+/// Many JVMs share few processors here: threads of collectors and the better compiler would take most of these.
+const SPARING: &[&str] = &["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1"];
+
 /// What Spark's launcher adds for Java 17 and later.
 const OPENED: &[&str] = &[
     "java.lang",
@@ -306,7 +309,7 @@ impl<'a> Cluster<'a> {
     fn java(&self, place: Place, megabytes: u32, conf: &[String], class: &str) -> anyhow::Result<Command> {
         let home = &self.setup.home;
         let mut command = self.bed.command(place, "java")?;
-        command.arg(format!("-Xmx{megabytes}m"));
+        command.arg(format!("-Xmx{megabytes}m")).args(SPARING);
         command.args(OPENED.iter().map(|package| format!("--add-opens=java.base/{package}=ALL-UNNAMED")));
         command.args(conf.iter().map(|setting| format!("-D{setting}")));
         let mut classes = home.join("jars/*").into_os_string();
@@ -433,6 +436,7 @@ impl<'a> Cluster<'a> {
             format!("spark.local.dir={}", self.dir.join("driver").display()),
             "spark.executor.memory=512m".to_owned(),
             format!("spark.executor.cores={slots}"),
+            format!("spark.executor.extraJavaOptions={}", SPARING.join(" ")),
             "spark.scheduler.mode=FAIR".to_owned(),
             "spark.scheduler.minRegisteredResourcesRatio=1.0".to_owned(),
             "spark.scheduler.maxRegisteredResourcesWaitingTime=60s".to_owned(),

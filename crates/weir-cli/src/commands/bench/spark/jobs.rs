@@ -6,8 +6,7 @@ use crate::Failure;
 use crate::output::{fixed, table, text};
 use anyhow::{Context, anyhow};
 use clap::Args;
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_model::Rate;
 
@@ -18,7 +17,8 @@ const CLASS: &str = "io.weir.bench.Jobs";
 ///
 /// vanilla: Spark's own fetch. tcp: Weir carries the bytes and schedules nothing. Others: Weir, under the policy of that name.
 ///
-/// A job's time is counted from its first action to its result, without the start of its application. Ratios are of one round,
+/// All begin at the same moment, when each has run its job once on a small input, so that classes are there and compiled: the
+/// processors here are fewer than those of a cluster. A job's time is counted from then to its result. Ratios are of one round,
 /// vanilla's time to the mode's, and averaged over rounds; +- is twice the standard error.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
@@ -48,6 +48,8 @@ pub(crate) struct JobsArgs {
     rounds: u32,
 }
 
+/// Of the input that warms up.
+const WARM_MEGABYTES: u32 = 2;
 /// Where the megabytes of a job are not said.
 const MEGABYTES: u32 = 40;
 
@@ -69,10 +71,10 @@ impl Job {
             ))),
         }
     }
+}
 
-    fn folder(&self, dir: &Path) -> String {
-        dir.join(format!("input-{}", self.megabytes)).display().to_string()
-    }
+fn folder(setup: &Setup, megabytes: u32) -> String {
+    setup.dir().join(format!("input-{megabytes}")).display().to_string()
 }
 
 /// What an application said: seconds, and the digest of its result.
@@ -99,17 +101,33 @@ fn round(
     mode: &str,
 ) -> anyhow::Result<(Vec<Said>, f64)> {
     let cluster = Cluster::start(setup, shape, name, mode)?;
-    let mut running = Vec::new();
+    let (mut running, go) = (Vec::new(), cluster.dir().join("go"));
     for (number, job) in jobs.iter().enumerate() {
-        let words = vec![job.name.clone(), job.folder(setup.dir()), args.partitions.to_string()];
+        let words = vec![job.name.clone(), folder(setup, job.megabytes), args.partitions.to_string()];
         let name = format!("{number}-{}", job.name);
         running.push(cluster.submit(&Application {
             name: &name,
             class: CLASS,
             args: words,
-            conf: Vec::new(),
+            conf: vec![
+                format!("spark.bench.warm={}", folder(setup, WARM_MEGABYTES)),
+                format!("spark.bench.go={}", go.display()),
+            ],
         })?);
     }
+    // Each says that it is ready.
+    while running.iter().any(|one| one.heard() == 0) {
+        for (job, one) in jobs.iter().zip(&mut running) {
+            anyhow::ensure!(
+                !one.is_over()?,
+                "{} ended before it began; logs are in {}",
+                job.name,
+                cluster.dir().display()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::write(&go, "")?;
     let said = jobs
         .iter()
         .zip(running)
@@ -126,16 +144,19 @@ fn round(
 
 /// Writes the input of all jobs.
 fn prepare(setup: &Setup, shape: &Shape, jobs: &[Job], args: &JobsArgs) -> anyhow::Result<()> {
-    let folders: BTreeMap<u32, String> =
-        jobs.iter().map(|job| (job.megabytes, job.folder(setup.dir()))).collect();
+    let mut sizes: BTreeSet<u32> = jobs.iter().map(|job| job.megabytes).collect();
+    sizes.insert(WARM_MEGABYTES);
     let fast = Shape { link_rate: "10gbit".parse().context("a rate")?, worker_conf: Vec::new(), ..*shape };
     let cluster = Cluster::start(setup, &fast, "input", VANILLA)?;
-    for (megabytes, folder) in folders {
-        let words = vec!["prepare".to_owned(), folder, megabytes.to_string(), args.partitions.to_string()];
+    for megabytes in sizes {
+        let warms = megabytes == WARM_MEGABYTES;
+        let of_size = jobs.iter().filter(|job| warms || job.megabytes == megabytes);
+        let mut words = vec!["prepare".to_owned(), folder(setup, megabytes)];
+        words.extend([megabytes.to_string(), args.partitions.to_string()]);
+        words.extend(of_size.map(|job| job.name.clone()));
         cluster
             .submit(&Application { name: "prepare", class: CLASS, args: words, conf: Vec::new() })?
             .said()?;
-        std::thread::sleep(Duration::from_millis(100));
     }
     Ok(())
 }

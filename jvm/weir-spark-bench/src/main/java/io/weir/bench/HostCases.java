@@ -57,7 +57,7 @@ final class HostCases {
 
         @Override
         public boolean happened(Seen seen) {
-            return seen.executorsAdded.get() >= 6;
+            return seen.executors.size() > 3;
         }
     }
 

@@ -1,16 +1,21 @@
 package io.weir.bench;
 
 import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.SparkConf;
 import org.apache.spark.sql.SparkSession;
 
 /**
  * One whole job per application, from its input files to its result: {@code Jobs NAME FOLDER PARTITIONS}, where NAME is one of
  * sort, join, pagerank, wordcount, tpch-q3, tpch-q5, tpch-q10 and tpch-q18, and PARTITIONS is the number of reduce tasks of each
- * shuffle. {@code Jobs prepare FOLDER MEGABYTES PARTITIONS} writes the inputs of all jobs first, about MEGABYTES for each kind,
+ * shuffle. {@code Jobs prepare FOLDER MEGABYTES PARTITIONS NAME...} writes their inputs first, about MEGABYTES for each kind,
  * into a folder that all hosts share. The rows depend on MEGABYTES alone; PARTITIONS says in how many files they are.
  *
  * <p>A job prints a line with the seconds from before its first action to the end of its result, and a digest of that result.
@@ -18,7 +23,9 @@ import org.apache.spark.sql.SparkSession;
  * compute with integers and decimals alone.
  *
  * <p>Setting: {@code spark.bench.executors} is how many executors must be there before the time starts (as many as
- * {@code spark.cores.max} and {@code spark.executor.cores} allow, if both are set; otherwise none).
+ * {@code spark.cores.max} and {@code spark.executor.cores} allow, if both are set; otherwise none). With
+ * {@code spark.bench.warm}, the folder of another input, the job first runs on that, so that classes are there and compiled. With
+ * {@code spark.bench.go} it then says {@code ready}, and begins when there is a file of that name.
  */
 public final class Jobs {
     private static final long EXECUTOR_WAIT_MS = 120_000;
@@ -36,23 +43,47 @@ public final class Jobs {
                 .setIfMissing("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
                 // Dates of rows do not depend on a time zone then.
                 .set("spark.sql.datetime.java8API.enabled", "true");
-        if (args.length == 4 && args[0].equals("prepare")) {
-            prepare(conf, args[1], Integer.parseInt(args[2]), Integer.parseInt(args[3]));
+        if (args.length > 4 && args[0].equals("prepare")) {
+            prepare(conf, args[1], Integer.parseInt(args[2]), Integer.parseInt(args[3]), List.of(args).subList(4, args.length));
         } else if (args.length == 3 && jobs().containsKey(args[0])) {
             run(conf, args[0], args[1], Integer.parseInt(args[2]));
         } else {
             throw new IllegalArgumentException(
-                    "wants prepare FOLDER MEGABYTES PARTITIONS, or NAME FOLDER PARTITIONS with NAME of " + jobs().keySet());
+                    "wants prepare FOLDER MEGABYTES PARTITIONS NAME..., or NAME FOLDER PARTITIONS with NAME of " + jobs().keySet());
         }
     }
 
-    private static void prepare(SparkConf conf, String folder, int megabytes, int partitions) throws IOException {
+    private static void prepare(SparkConf conf, String folder, int megabytes, int partitions, List<String> names) throws IOException {
         try (SparkSession spark = SparkSession.builder().config(conf).getOrCreate()) {
-            SortJob.prepare(spark, folder, megabytes, partitions);
-            JoinJob.prepare(spark, folder, megabytes, partitions);
-            PageRankJob.prepare(spark, folder, megabytes, partitions);
-            WordCountJob.prepare(spark, folder, megabytes, partitions);
-            TpchTables.prepare(spark, folder, megabytes, partitions);
+            Set<String> written = new HashSet<>();
+            for (String name : names) {
+                String input = name.startsWith("tpch-") ? "tpch" : name;
+                if (written.add(input)) {
+                    prepare(spark, input, folder, megabytes, partitions);
+                }
+            }
+        }
+    }
+
+    private static void prepare(SparkSession spark, String input, String folder, int megabytes, int partitions) throws IOException {
+        switch (input) {
+            case "sort":
+                SortJob.prepare(spark, folder, megabytes, partitions);
+                break;
+            case "join":
+                JoinJob.prepare(spark, folder, megabytes, partitions);
+                break;
+            case "pagerank":
+                PageRankJob.prepare(spark, folder, megabytes, partitions);
+                break;
+            case "wordcount":
+                WordCountJob.prepare(spark, folder, megabytes, partitions);
+                break;
+            case "tpch":
+                TpchTables.prepare(spark, folder, megabytes, partitions);
+                break;
+            default:
+                throw new IllegalArgumentException("there is no job " + input + "; there are " + jobs().keySet());
         }
     }
 
@@ -65,6 +96,11 @@ public final class Jobs {
         }
         try (SparkSession spark = SparkSession.builder().config(conf).getOrCreate()) {
             awaitExecutors(spark);
+            String warm = conf.get("spark.bench.warm", "");
+            if (!warm.isEmpty()) {
+                job.run(spark, warm, partitions);
+            }
+            awaitOthers(spark);
             long began = System.nanoTime();
             long digest = job.run(spark, folder, partitions);
             double seconds = (System.nanoTime() - began) / 1e9;
@@ -95,6 +131,22 @@ public final class Jobs {
                 throw new IllegalStateException("not all of " + wanted + " executors came");
             }
             Thread.sleep(20);
+        }
+    }
+
+    /** Others begin at the same time. */
+    private static void awaitOthers(SparkSession spark) throws InterruptedException {
+        String go = spark.sparkContext().getConf().get("spark.bench.go", "");
+        if (go.isEmpty()) {
+            return;
+        }
+        System.out.println("ready");
+        long until = System.nanoTime() + EXECUTOR_WAIT_MS * 1_000_000;
+        while (!Files.exists(Path.of(go))) {
+            if (System.nanoTime() > until) {
+                throw new IllegalStateException("nobody says go");
+            }
+            Thread.sleep(5);
         }
     }
 }

@@ -1,10 +1,11 @@
 package io.weir.bench;
 
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.spark.executor.TaskMetrics;
 import org.apache.spark.scheduler.SparkListener;
-import org.apache.spark.scheduler.SparkListenerExecutorAdded;
 import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
 import org.apache.spark.scheduler.SparkListenerStageSubmitted;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
@@ -14,7 +15,8 @@ import org.apache.spark.scheduler.SparkListenerTaskStart;
 final class Seen extends SparkListener {
     final AtomicInteger speculative = new AtomicInteger();
     final AtomicInteger retriedStages = new AtomicInteger();
-    final AtomicInteger executorsAdded = new AtomicInteger();
+    /** Those that tasks ended at. */
+    final Set<String> executors = ConcurrentHashMap.newKeySet();
     final AtomicInteger executorsRemoved = new AtomicInteger();
     final AtomicInteger failedTasks = new AtomicInteger();
     final AtomicLong remoteBytes = new AtomicLong();
@@ -37,6 +39,7 @@ final class Seen extends SparkListener {
 
     @Override
     public void onTaskEnd(SparkListenerTaskEnd event) {
+        executors.add(event.taskInfo().executorId());
         if (!event.taskInfo().successful()) {
             failedTasks.incrementAndGet();
         }
@@ -46,11 +49,6 @@ final class Seen extends SparkListener {
             remoteBytesToDisk.addAndGet(metrics.shuffleReadMetrics().remoteBytesReadToDisk());
             mostWritten.accumulateAndGet(metrics.shuffleWriteMetrics().bytesWritten(), Math::max);
         }
-    }
-
-    @Override
-    public void onExecutorAdded(SparkListenerExecutorAdded event) {
-        executorsAdded.incrementAndGet();
     }
 
     @Override

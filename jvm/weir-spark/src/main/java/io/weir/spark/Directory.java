@@ -37,6 +37,8 @@ final class Directory {
     private final Map<String, Answer<InetSocketAddress>> agents = new ConcurrentHashMap<>();
     /** Attempts that were prepared for. */
     private final Set<Long> prepared = ConcurrentHashMap.newKeySet();
+    /** Of what {@link #learn} hears of next. */
+    private int place;
     private final ExecutorService asking = Executors.newFixedThreadPool(THREADS, task -> thread(task, "weir-asks-driver"));
     /** Nobody waits for it. */
     private final ScheduledExecutorService preparing =
@@ -96,8 +98,37 @@ final class Directory {
         if (prepared.size() > MAX_STAGES) {
             prepared.clear();
         }
-        if (prepared.add(key(stage, attempt))) {
-            prepare(stage, attempt, ASK_AGAIN_MS);
+        if (!prepared.add(key(stage, attempt))) {
+            return;
+        }
+        prepare(stage, attempt, ASK_AGAIN_MS);
+        try {
+            preparing.execute(this::learn);
+        } catch (RejectedExecutionException e) {
+            // The executor ends.
+        }
+    }
+
+    /** Hears of agents that are new. */
+    private void learn() {
+        try {
+            for (int heard = Agents.MAX_AT_ONCE; heard == Agents.MAX_AT_ONCE;) {
+                Object said = plugin.ask(Messages.agents(place));
+                String[] lines = said instanceof String ? ((String) said).split("\n") : new String[] {"0"};
+                heard = lines.length - 1;
+                place = Integer.parseInt(lines[0]);
+                for (int at = 1; at < lines.length; at++) {
+                    String[] parts = lines[at].split(" ", 2);
+                    InetSocketAddress address = parts.length == 2 ? parse(parts[0]) : null;
+                    if (address != null) {
+                        Answer<InetSocketAddress> answer = new Answer<>();
+                        answer.future.complete(address);
+                        agents.put(parts[1], answer);
+                    }
+                }
+            }
+        } catch (Exception | Error e) {
+            // Whoever fetches asks.
         }
     }
 

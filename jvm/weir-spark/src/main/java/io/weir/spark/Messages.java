@@ -11,6 +11,7 @@ final class Messages {
     private static final String COFLOW = "coflow ";
     private static final String KNOWN = "known ";
     private static final String WHERE = "where ";
+    private static final String AGENTS = "agents ";
     private static final String ATTACHED = "attached ";
     private static final String MOVED = "moved ";
     private static final String ENDS = "ends ";
@@ -30,6 +31,11 @@ final class Messages {
     /** Which agent serves the files of an executor; answered by host:port, or nothing. */
     static String where(String executor) {
         return WHERE + executor;
+    }
+
+    /** Which agents the driver was told of from a place on; answered as {@link Agents#from} has it. */
+    static String agents(int place) {
+        return AGENTS + place;
     }
 
     /** The files of an executor are served by an agent. */
@@ -66,6 +72,9 @@ final class Messages {
         if (message.startsWith(WHERE)) {
             return handler.where(message.substring(WHERE.length()));
         }
+        if (message.startsWith(AGENTS)) {
+            return handler.agents(Integer.parseInt(message.substring(AGENTS.length())));
+        }
         if (message.startsWith(ATTACHED)) {
             String[] parts = message.substring(ATTACHED.length()).split(" ", 2);
             if (parts.length != 2) {
@@ -100,6 +109,8 @@ final class Messages {
         long known(int stage, int attempt);
 
         String where(String executor);
+
+        String agents(int place);
 
         void attached(String executor, String address);
 

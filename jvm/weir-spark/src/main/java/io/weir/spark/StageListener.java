@@ -30,12 +30,11 @@ final class StageListener extends SparkListener {
     private final Terms.Reader terms;
     private final StageLines lines;
     private final Sizes sizes = new Sizes();
-    /** Addresses of the agents of executors. */
-    private final Map<String, String> agents;
+    private final Agents agents;
     private final CountDownLatch ended = new CountDownLatch(1);
     private boolean said;
 
-    StageListener(StageCoflows coflows, Ancestry ancestry, Terms.Reader terms, StageLines lines, Map<String, String> agents) {
+    StageListener(StageCoflows coflows, Ancestry ancestry, Terms.Reader terms, StageLines lines, Agents agents) {
         this.agents = agents;
         this.coflows = coflows;
         this.ancestry = ancestry;
@@ -118,8 +117,8 @@ final class StageListener extends SparkListener {
     private Map<String, Long> toRead(int stage) {
         Map<String, Long> byAgent = new HashMap<>();
         sizes.toRead(ancestry.reads(stage), agents.size()).forEach((executor, bytes) -> {
-            String agent = agents.get(executor);
-            if (agent != null) {
+            String agent = agents.of(executor);
+            if (!agent.isEmpty()) {
                 byAgent.merge(agent, bytes, Long::sum);
             }
         });

@@ -6,7 +6,6 @@ import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import org.apache.spark.SparkContext;
@@ -27,7 +26,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
     /** How long the coordinator may take to register a coflow. */
     private static final Duration CALL_LIMIT = Duration.ofSeconds(2);
 
-    private final Map<String, String> agents = new ConcurrentHashMap<>();
+    private final Agents agents = new Agents();
     private final ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor(task -> {
         Thread thread = new Thread(task, "weir-clock");
         thread.setDaemon(true);
@@ -72,7 +71,7 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
         this.coflows = coflows;
         this.lines = lines;
         coflows.greet();
-        listener = new StageListener(coflows, ancestry, terms, lines, settings.expects() ? agents : Map.of());
+        listener = new StageListener(coflows, ancestry, terms, lines, settings.expects() ? agents : new Agents());
         context.addSparkListener(listener);
         return Map.of(TOKEN, Hex.of(Store.newToken()));
     }
@@ -108,12 +107,17 @@ final class WeirDriver implements DriverPlugin, Messages.Handler {
 
     @Override
     public String where(String executor) {
-        return agents.getOrDefault(executor, "");
+        return agents.of(executor);
+    }
+
+    @Override
+    public String agents(int place) {
+        return agents.from(place);
     }
 
     @Override
     public void attached(String executor, String address) {
-        agents.put(executor, address);
+        agents.add(executor, address);
     }
 
     @Override

@@ -129,6 +129,9 @@ class DirectoryTest {
         List<String> asked = new CopyOnWriteArrayList<>();
         CountDownLatch never = new CountDownLatch(1);
         Directory directory = new FakeDriver(message -> {
+            if (message.startsWith("agents ")) {
+                return "0";
+            }
             asked.add(message);
             switch (message) {
                 case "known 1 0":
@@ -166,6 +169,42 @@ class DirectoryTest {
         directory.close();
         directory.prepare(6, 0);
         never.countDown();
+    }
+
+    @Test
+    void agents_that_the_driver_knows_are_there_before_a_fetch_asks() throws Exception {
+        List<String> asked = new CopyOnWriteArrayList<>();
+        Agents agents = new Agents();
+        for (int executor = 0; executor < 2_500; executor++) {
+            agents.add("e " + executor, "127.0.0.1:" + (1 + executor));
+        }
+        Directory directory = new FakeDriver(message -> {
+            asked.add(message);
+            String place = message.startsWith("agents ") ? message.substring(7) : null;
+            return place != null ? agents.from(Integer.parseInt(place)) : message.startsWith("where ") ? "" : (Object) Messages.NONE;
+        }).directory();
+        directory.prepare(1, 0);
+        until(() -> asked.contains("agents 2000"));
+        Thread.sleep(50);
+        for (int executor = 0; executor < 2_500; executor++) {
+            assertEquals(1 + executor, directory.agent("e " + executor).getPort());
+        }
+        assertTrue(asked.stream().noneMatch(message -> message.startsWith("where")), "" + asked);
+        agents.add("e 7", "127.0.0.1:9999");
+        directory.prepare(2, 0);
+        until(() -> asked.contains("agents 2500"));
+        Thread.sleep(50);
+        assertEquals(9_999, directory.agent("e 7").getPort());
+        directory.close();
+        for (Object odd : new Object[] {null, 7, "", "x", "1\n", "1\nnonsense", "1\n:1 e", "9999999999", new Object()}) {
+            Directory other = new FakeDriver(message -> message.startsWith("agents ") ? odd : message.startsWith("where ") ? "127.0.0.1:5" : 42L)
+                    .directory();
+            other.prepare(1, 0);
+            Thread.sleep(20);
+            assertEquals(5, other.agent("e").getPort(), "" + odd);
+            assertEquals(42, other.coflow(1, 0), "" + odd);
+            other.close();
+        }
     }
 
     private static void until(BooleanSupplier holds) throws InterruptedException {

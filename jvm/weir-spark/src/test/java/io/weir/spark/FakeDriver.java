@@ -45,6 +45,11 @@ final class FakeDriver implements PluginContext {
             }
 
             @Override
+            public String agents(int place) {
+                return "0";
+            }
+
+            @Override
             public void attached(String executor, String address) {}
 
             @Override

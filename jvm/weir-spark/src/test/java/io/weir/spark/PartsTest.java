@@ -114,6 +114,30 @@ class PartsTest {
     }
 
     @Test
+    void agents_are_told_of_in_turn_each_time_they_have_another_address() {
+        Agents agents = new Agents();
+        assertEquals("0", agents.from(0));
+        agents.add("an executor", "h:1");
+        agents.add("2", "h:2");
+        agents.add("an executor", "h:1");
+        assertEquals("2\nh:1 an executor\nh:2 2", agents.from(0));
+        assertEquals("2", agents.from(2));
+        agents.add("an executor", "h:3");
+        assertEquals("3\nh:3 an executor", agents.from(2));
+        assertEquals("h:3", agents.of("an executor"));
+        assertEquals("", agents.of("3"));
+        for (int at = 0; at < 2_500; at++) {
+            agents.add("more " + at, "h:4");
+        }
+        assertTrue(agents.from(3).startsWith("1003\nh:4 more 0\n"));
+        assertEquals(501, agents.from(2_003).split("\n").length);
+        for (int place : new int[] {2_503, Integer.MAX_VALUE}) {
+            assertEquals("2503", agents.from(place));
+        }
+        assertEquals(1_001, agents.from(-1).split("\n").length);
+    }
+
+    @Test
     void messages_come_apart_as_they_were_made() {
         List<String> heard = new ArrayList<>();
         Messages.Handler handler = new Messages.Handler() {
@@ -136,6 +160,12 @@ class PartsTest {
             }
 
             @Override
+            public String agents(int place) {
+                heard.add("agents " + place);
+                return "8";
+            }
+
+            @Override
             public void attached(String executor, String address) {
                 heard.add("attached " + executor + " at " + address);
             }
@@ -153,6 +183,8 @@ class PartsTest {
         assertEquals((Object) Long.MIN_VALUE, Messages.dispatch(Messages.coflow(Integer.MAX_VALUE, 3), handler));
         assertEquals((Object) Long.MAX_VALUE, Messages.dispatch(Messages.known(7, Integer.MAX_VALUE), handler));
         assertEquals("known 7/" + Integer.MAX_VALUE, heard.get(heard.size() - 1));
+        assertEquals("8", Messages.dispatch(Messages.agents(Integer.MAX_VALUE), handler));
+        assertEquals("agents " + Integer.MAX_VALUE, heard.get(heard.size() - 1));
         for (String executor : new String[] {"1", "driver", "an executor of  mine", " ", "", "coflow 1 2"}) {
             assertEquals("h:1", Messages.dispatch(Messages.where(executor), handler));
             assertEquals("where " + executor, heard.get(heard.size() - 1));

@@ -10,7 +10,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalInt;
 import java.util.Properties;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -45,7 +44,7 @@ class StageListenerTest {
     private FakeCoordinator coordinator;
     private StageCoflows coflows;
     private StageListener listener;
-    private final Map<String, String> agents = new ConcurrentHashMap<>();
+    private final Agents agents = new Agents();
     private final List<String> said = new CopyOnWriteArrayList<>();
     private final StageLines lines = new StageLines(clock, 50, said::add);
 
@@ -221,7 +220,10 @@ class StageListenerTest {
 
     @Test
     void the_coordinator_hears_how_much_a_stage_is_to_read_from_which_agent() throws Exception {
-        agents.putAll(Map.of("1", "10.0.0.1:7071", "2", "10.0.0.2:7071", "3", "10.0.0.2:7071", "4", "10.0.0.4:7071"));
+        agents.add("1", "10.0.0.1:7071");
+        agents.add("2", "10.0.0.2:7071");
+        agents.add("3", "10.0.0.2:7071");
+        agents.add("4", "10.0.0.4:7071");
         job(0, null, stage(0, 0), stage(5, 0), stage(-2, 0, 0, 5), stage(-3, 0, 0));
         wrote(0, "1", 1_000, true);
         wrote(0, "1", 3_000, true);
@@ -244,8 +246,8 @@ class StageListenerTest {
 
     @Test
     void an_older_coordinator_is_told_once_and_what_nobody_wrote_is_not_said() throws Exception {
-        agents.put("1", "10.0.0.1:7071");
-        agents.put("2", "10.0.0.2:7071");
+        agents.add("1", "10.0.0.1:7071");
+        agents.add("2", "10.0.0.2:7071");
         coordinator.isOld = true;
         job(0, null, stage(0, 0), stage(-2, 0, 0), stage(-3, 0, 0), stage(-4, 0, 7));
         begins(stage(-4, 0, 7), null);
