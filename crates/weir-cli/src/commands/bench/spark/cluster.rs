@@ -105,11 +105,16 @@ impl Setup {
                 (removed.path().canonicalize()?, Some(removed))
             }
         };
+        // Copies: a build that goes on beside a run makes the jars anew.
+        let copied = |jar: &Path, name: &str| {
+            let copy = dir.join(name);
+            std::fs::copy(jar, &copy).map(|_| copy)
+        };
         Ok(Setup {
             home: absolute(&args.spark_home)?,
             scala,
-            plugin: absolute(&args.plugin)?,
-            jobs: absolute(&args.jobs)?,
+            plugin: copied(&args.plugin, "plugin.jar")?,
+            jobs: copied(&args.jobs, "jobs.jar")?,
             conf: args.conf.clone(),
             dir,
             _removed: removed,
