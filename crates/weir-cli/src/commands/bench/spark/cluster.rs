@@ -251,7 +251,6 @@ pub(super) struct Cluster<'a> {
     /// Weir's daemons: of the agents each, then the coordinator.
     daemons: Vec<Child>,
     workers: Vec<Child>,
-    master: Option<Child>,
 }
 
 impl<'a> Cluster<'a> {
@@ -270,7 +269,7 @@ impl<'a> Cluster<'a> {
         let bed = Bed::create(&links)?;
         let (daemons, workers) = (Vec::new(), Vec::new());
         let mode = mode.to_owned();
-        let mut cluster = Cluster { setup, shape, bed, dir, mode, daemons, workers, master: None };
+        let mut cluster = Cluster { setup, shape, bed, dir, mode, daemons, workers };
         for host in 0..cluster.bed.hosts() {
             std::fs::create_dir_all(cluster.local(host))?;
         }
@@ -392,7 +391,7 @@ impl<'a> Cluster<'a> {
         let control = self.address(Place::Control);
         let mut command = self.java(Place::Control, 256, &[], "org.apache.spark.deploy.master.Master")?;
         command.args(["--host", &control, "--port", &MASTER_PORT.to_string(), "--webui-port", "8080"]);
-        self.master = Some(self.spawn(Place::Control, "master", command)?);
+        self.spawn(Place::Control, "master", command)?;
         for host in 0..self.bed.hosts() {
             let place = Place::Host(host);
             let conf = &self.shape.worker_conf;

@@ -21,7 +21,8 @@ final class HostCases {
 
     static void add(Map<String, Cases.Case> cases) {
         cases.put("two-executors", new TwoExecutors());
-        cases.put("service", new Service());
+        // Spark's own fetch is from a service of the host then, not from the executor.
+        cases.put("service", RddCases.with(List.of("spark.shuffle.service.enabled", "true"), context -> RddCases.read(shuffle(context))));
         cases.put("dynamic", new Dynamic());
         cases.put("executor-lost", new ExecutorLost());
         cases.put("outputs-lost", new OutputsLost());
@@ -61,19 +62,6 @@ final class HostCases {
         }
     }
 
-    /** Spark's own fetch is from a service of the host, not from the executor. */
-    private static final class Service implements Cases.Case {
-        @Override
-        public List<String> conf() {
-            return List.of("spark.shuffle.service.enabled", "true");
-        }
-
-        @Override
-        public long run(JavaSparkContext context) {
-            return RddCases.read(shuffle(context));
-        }
-    }
-
     /** Executors that wrote a shuffle are gone when it is read by others. */
     private static final class Dynamic implements Cases.Case {
         @Override
@@ -91,11 +79,7 @@ final class HostCases {
             JavaPairRDD<Integer, byte[]> shuffle = shuffle(context);
             long first = RddCases.read(shuffle);
             await(() -> seen.executorsRemoved.get() >= 3, "executors that do nothing stay");
-            long second = RddCases.read(shuffle);
-            if (first != second) {
-                throw new IllegalStateException("what executors left behind is other than what they had");
-            }
-            return second;
+            return RddCases.readAgain(shuffle, first);
         }
 
         @Override
@@ -139,11 +123,7 @@ final class HostCases {
                     }
                 }
             });
-            long second = RddCases.read(shuffle);
-            if (first != second) {
-                throw new IllegalStateException("what was written again is other than what was lost");
-            }
-            return second;
+            return RddCases.readAgain(shuffle, first);
         }
 
         @Override
@@ -173,11 +153,7 @@ final class HostCases {
                 new ProcessBuilder("kill", "-PWR", String.valueOf(ProcessHandle.current().pid())).start().waitFor();
             });
             await(() -> seen.executorsRemoved.get() > 0, "an executor that was decommissioned stays");
-            long second = RddCases.read(shuffle);
-            if (first != second) {
-                throw new IllegalStateException("what an executor gave to others is other than what it had");
-            }
-            return second;
+            return RddCases.readAgain(shuffle, first);
         }
 
         @Override

@@ -55,35 +55,17 @@ public final class Jobs {
 
     private static void prepare(SparkConf conf, String folder, int megabytes, int partitions, List<String> names) throws IOException {
         try (SparkSession spark = SparkSession.builder().config(conf).getOrCreate()) {
-            Set<String> written = new HashSet<>();
+            Set<Class<?>> written = new HashSet<>();
             for (String name : names) {
-                String input = name.startsWith("tpch-") ? "tpch" : name;
-                if (written.add(input)) {
-                    prepare(spark, input, folder, megabytes, partitions);
+                Job job = jobs().get(name);
+                if (job == null) {
+                    throw new IllegalArgumentException("there is no job " + name + "; there are " + jobs().keySet());
+                }
+                // Queries have the same tables.
+                if (written.add(job.getClass())) {
+                    job.prepare(spark, folder, megabytes, partitions);
                 }
             }
-        }
-    }
-
-    private static void prepare(SparkSession spark, String input, String folder, int megabytes, int partitions) throws IOException {
-        switch (input) {
-            case "sort":
-                SortJob.prepare(spark, folder, megabytes, partitions);
-                break;
-            case "join":
-                JoinJob.prepare(spark, folder, megabytes, partitions);
-                break;
-            case "pagerank":
-                PageRankJob.prepare(spark, folder, megabytes, partitions);
-                break;
-            case "wordcount":
-                WordCountJob.prepare(spark, folder, megabytes, partitions);
-                break;
-            case "tpch":
-                TpchTables.prepare(spark, folder, megabytes, partitions);
-                break;
-            default:
-                throw new IllegalArgumentException("there is no job " + input + "; there are " + jobs().keySet());
         }
     }
 

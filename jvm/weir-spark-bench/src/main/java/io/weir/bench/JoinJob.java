@@ -15,7 +15,8 @@ final class JoinJob implements Job {
     private static final int ROW_BYTES = 80;
     private static final int REGIONS = 1_000;
 
-    static void prepare(SparkSession spark, String folder, int megabytes, int partitions) {
+    @Override
+    public void prepare(SparkSession spark, String folder, int megabytes, int partitions) {
         long customers = megabytes * 1_000_000L / 3 / ROW_BYTES;
         spark.createDataFrame(Inputs.records(spark, 2 * customers, partitions, number -> {
             Numbers numbers = new Numbers(6, number);

@@ -27,7 +27,8 @@ final class PageRankJob implements Job {
     private static final int MEAN_LINE_BYTES = 550;
     private static final int MOST_LINKS = 1_000;
 
-    static void prepare(SparkSession spark, String folder, int megabytes, int partitions) throws IOException {
+    @Override
+    public void prepare(SparkSession spark, String folder, int megabytes, int partitions) throws IOException {
         long pages = megabytes * 1_000_000L / MEAN_LINE_BYTES;
         Inputs.write(spark, folder + "/pagerank", pages, partitions, page -> line(page, pages));
     }

@@ -40,11 +40,13 @@ final class RddCases {
         cases.put("cancelled", RddCases::cancelled);
     }
 
-    private interface Run {
+    /** What a case does. */
+    interface Run {
         long run(JavaSparkContext context) throws Exception;
     }
 
-    private static Cases.Case with(List<String> conf, Run run) {
+    /** A case of which there is nothing to say afterwards. */
+    static Cases.Case with(List<String> conf, Run run) {
         return new Cases.Case() {
             @Override
             public List<String> conf() {
@@ -69,6 +71,15 @@ final class RddCases {
     /** Reads all; a sum over all records. */
     static long read(JavaPairRDD<Integer, byte[]> shuffle) {
         return shuffle.mapPartitions(records -> List.of(sum(records)).iterator()).reduce(Long::sum);
+    }
+
+    /** Reads all once more, and has to find the same. */
+    static long readAgain(JavaPairRDD<Integer, byte[]> shuffle, long before) {
+        long now = read(shuffle);
+        if (now != before) {
+            throw new IllegalStateException("other bytes came than before");
+        }
+        return now;
     }
 
     static long sum(Iterator<Tuple2<Integer, byte[]>> records) {
@@ -107,11 +118,7 @@ final class RddCases {
             context.cancelJobGroup(group);
             reading.join();
         }
-        long again = read(shuffle);
-        if (again != whole) {
-            throw new IllegalStateException("after a job that was cancelled other bytes came");
-        }
-        return again;
+        return readAgain(shuffle, whole);
     }
 
     /** Some requests go to disk, as they are above the bound, and some do not. */

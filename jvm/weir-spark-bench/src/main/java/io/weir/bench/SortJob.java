@@ -17,7 +17,8 @@ final class SortJob implements Job {
     private static final int KEY_BYTES = 10;
     private static final int RECORD_BYTES = 100;
 
-    static void prepare(SparkSession spark, String folder, int megabytes, int partitions) throws IOException {
+    @Override
+    public void prepare(SparkSession spark, String folder, int megabytes, int partitions) throws IOException {
         Inputs.write(spark, folder + "/sort", megabytes * 1_000_000L / RECORD_BYTES, partitions,
                 number -> new Numbers(1, number).bytes(RECORD_BYTES));
     }

@@ -25,6 +25,11 @@ final class TpchJob implements Job {
     }
 
     @Override
+    public void prepare(SparkSession spark, String folder, int megabytes, int partitions) {
+        TpchTables.prepare(spark, folder, megabytes, partitions);
+    }
+
+    @Override
     public boolean isSql() {
         return true;
     }

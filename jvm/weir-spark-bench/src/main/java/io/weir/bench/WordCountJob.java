@@ -16,7 +16,8 @@ final class WordCountJob implements Job {
     private static final int MEAN_LINE_BYTES = 205;
     private static final int WORDS_PER_MEGABYTE = 10_000;
 
-    static void prepare(SparkSession spark, String folder, int megabytes, int partitions) throws IOException {
+    @Override
+    public void prepare(SparkSession spark, String folder, int megabytes, int partitions) throws IOException {
         long vocabulary = (long) megabytes * WORDS_PER_MEGABYTE;
         Inputs.write(spark, folder + "/wordcount", megabytes * 1_000_000L / MEAN_LINE_BYTES, partitions,
                 number -> line(number, vocabulary));
