@@ -148,7 +148,7 @@ impl World {
             match talk.poll_input(now) {
                 Input::Nothing => break,
                 Input::Request(request, path) => self.take_request(number, host, request, path),
-                Input::Gather(request) => {
+                Input::Gather(request, _) => {
                     let agent = self.hosts[host as usize].agent.as_ref();
                     let refused = agent.and_then(|agent| agent.store_of(&request).err());
                     let talk = self.talk(number);

@@ -7,7 +7,7 @@ use crate::planted::{Defect, is_planted};
 use weir_model::{Span, Time};
 use weir_proto::data::{ACK, DecodeError, Identity, Request, Response, Status, VERSION, decode_nak};
 use weir_proto::gather::{GatherRequest, MAX_GATHER_BYTES};
-use weir_proto::relay::{FlowKey, Open, PATH_BYTES, RelayPath};
+use weir_proto::relay::{FlowKey, Open, PATH_BYTES, PATH_MAGIC, RelayPath};
 
 /// Longest request for a block, and all that may be said ahead.
 const INPUT_BYTES: usize = 512;
@@ -28,8 +28,9 @@ pub enum Input {
     /// A whole request, and the way by relays that it may be answered by: [`Conversation::open`] or
     /// [`Conversation::refuse`] follows.
     Request(Request, Option<RelayPath>),
-    /// A whole request for ranges of an executor's store: [`Conversation::gather`] or [`Conversation::refuse`] follows.
-    Gather(GatherRequest),
+    /// A whole request for ranges of an executor's store, and the way that it may be answered by: [`Conversation::gather`] or
+    /// [`Conversation::refuse`] follows.
+    Gather(GatherRequest, Option<RelayPath>),
     /// All was received and verified; the connection takes another request.
     Acknowledged,
     /// A frame that the receiver got did not have its checksum. The connection is to be closed.
@@ -75,7 +76,7 @@ enum State {
     /// The file of one is being opened.
     Opening(Box<Opening>),
     /// The files of a gather are being found.
-    Gathering { number: u64, request: Box<GatherRequest> },
+    Gathering { number: u64, gather: Box<(GatherRequest, Option<RelayPath>)> },
     /// A block is on its way.
     Serving { flow: FlowNumber, sending: Sending },
 }
@@ -158,8 +159,10 @@ impl Conversation {
 
     /// What may wait to be understood.
     fn most_input(&self) -> usize {
-        let gathers = self.is_idle() && self.input.len() > 1 && GatherRequest::may_begin(&self.input);
-        if gathers { MAX_GATHER_BYTES } else { INPUT_BYTES }
+        let leads = self.path.is_none() && self.input.starts_with(&PATH_MAGIC);
+        let request = self.input.get(if leads { PATH_BYTES } else { 0 }..).unwrap_or_default();
+        let gathers = self.is_idle() && request.len() > 1 && GatherRequest::may_begin(request);
+        if gathers { PATH_BYTES + MAX_GATHER_BYTES } else { INPUT_BYTES }
     }
 
     /// The receiver closed its side, or the connection broke. What it said before still counts: it may acknowledge, or say what
@@ -221,10 +224,9 @@ impl Conversation {
             let Some((request, length)) = GatherRequest::decode(&self.input)? else {
                 return Ok(Input::Nothing);
             };
-            // No relay carries a gather; the way is not answered by.
-            (self.version, self.path) = (VERSION, None);
+            self.version = VERSION;
             self.input.drain(..length);
-            return Ok(Input::Gather(request));
+            return Ok(Input::Gather(request, self.path.take()));
         }
         let Some((request, length)) = Request::decode(&self.input)? else { return Ok(Input::Nothing) };
         self.version = Request::version(&self.input).unwrap_or(VERSION);
@@ -250,18 +252,18 @@ impl Conversation {
     }
 
     /// The gather is accepted so far; its files are being found. Returns its number on this connection.
-    pub fn gather(&mut self, request: GatherRequest) -> u64 {
+    pub fn gather(&mut self, request: GatherRequest, path: Option<RelayPath>) -> u64 {
         self.gathers = self.gathers.saturating_add(1);
-        self.state = State::Gathering { number: self.gathers, request: Box::new(request) };
+        self.state = State::Gathering { number: self.gathers, gather: Box::new((request, path)) };
         self.gathers
     }
 
     /// The gather of this number, if its files are still being found; without a number, whichever there is.
     /// [`Conversation::serve`] or [`Conversation::refuse`] follows.
-    pub fn take_gather(&mut self, wanted: Option<u64>) -> Option<GatherRequest> {
+    pub fn take_gather(&mut self, wanted: Option<u64>) -> Option<(GatherRequest, Option<RelayPath>)> {
         match std::mem::replace(&mut self.state, State::Idle) {
-            State::Gathering { number, request } if wanted.is_none_or(|wanted| wanted == number) => {
-                Some(*request)
+            State::Gathering { number, gather } if wanted.is_none_or(|wanted| wanted == number) => {
+                Some(*gather)
             }
             state => {
                 self.state = state;

@@ -452,12 +452,12 @@ fn a_gather_is_understood_however_it_comes_and_answered_like_a_block() {
                 assert_eq!(talk.poll_input(Time::ZERO), Input::Nothing, "{cut}");
             }
         }
-        assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(wanted.clone()), "{cut}");
-        let number = talk.gather(wanted.clone());
+        assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(wanted.clone(), None), "{cut}");
+        let number = talk.gather(wanted.clone(), None);
         assert_eq!(talk.take_gather(Some(number + 1)), None);
         assert!(!talk.is_idle() && talk.flow().is_none() && talk.take_opening(FlowNumber(9)).is_none());
         assert_eq!(talk.late(Time::from_millis(10_001)), Some(Late::Gathering));
-        assert_eq!(talk.take_gather(Some(number)), Some(wanted.clone()));
+        assert_eq!(talk.take_gather(Some(number)), Some((wanted.clone(), None)));
         let ranges = [Range { offset: 0, size: 300_000 }];
         talk.serve(Time::ZERO, FlowNumber(9), ranges.to_vec(), (300_000, IDENTITY), None);
         let mut sockets = Sockets::default();
@@ -476,12 +476,12 @@ fn a_gather_is_understood_however_it_comes_and_answered_like_a_block() {
 #[test]
 fn what_is_found_late_for_one_gather_is_not_for_the_next() {
     let mut talk = Conversation::new(Time::ZERO);
-    let first = talk.gather(gather(1));
-    assert_eq!(talk.take_gather(None), Some(gather(1)));
+    let first = talk.gather(gather(1), None);
+    assert_eq!(talk.take_gather(None), Some((gather(1), None)));
     talk.refuse(Status::Unreadable);
-    let second = talk.gather(gather(2));
+    let second = talk.gather(gather(2), Some(path()));
     assert_eq!(talk.take_gather(Some(first)), None);
-    assert_eq!(talk.take_gather(Some(second)), Some(gather(2)));
+    assert_eq!(talk.take_gather(Some(second)), Some((gather(2), Some(path()))));
 }
 
 #[test]
@@ -496,12 +496,41 @@ fn whoever_says_more_than_a_gather_or_something_else_is_let_go() {
     // Nothing is to be said while files are being found.
     let mut talk = Conversation::new(Time::ZERO);
     talk.handle_input(&gather(1).encode());
-    assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(gather(1)));
-    talk.gather(gather(1));
+    assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(gather(1), None));
+    talk.gather(gather(1), None);
     talk.handle_input(b"W");
     assert_eq!(talk.poll_input(Time::ZERO), Input::Ended);
-    // A way by relays before it is passed over.
+    // A way does not make room for two gathers.
     let mut talk = Conversation::new(Time::ZERO);
-    talk.handle_input(&[&path().encode()[..], &gather(2).encode()].concat());
-    assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(gather(2)));
+    talk.handle_input(&[&path().encode()[..], &[b'W', b'G', b'T', b'H', 9][..], &[0; 40_000][..]].concat());
+    assert_eq!(talk.poll_input(Time::ZERO), Input::Ended);
+}
+
+/// The longest gather there is, with a way before it, in any cuts: its frames go to the relay, the answer to the receiver.
+#[test]
+fn a_gather_with_a_way_is_carried_by_relays() {
+    let wanted = gather(MAX_GATHERED_RANGES);
+    for cut in [1, 35, 36, 37, 512, 100_000] {
+        let mut talk = Conversation::new(Time::ZERO);
+        for part in [&path().encode()[..], &wanted.encode()].concat().chunks(cut) {
+            assert_eq!(talk.poll_input(Time::ZERO), Input::Nothing, "{cut}");
+            talk.handle_input(part);
+        }
+        assert_eq!(talk.poll_input(Time::ZERO), Input::Gather(wanted.clone(), Some(path())), "{cut}");
+        let number = talk.gather(wanted.clone(), Some(path()));
+        let (request, way) = talk.take_gather(Some(number)).unwrap();
+        let key = FlowKey::of_gather(&request, &way.unwrap());
+        assert_eq!((key.coflow, key.reducer, key.mapper), (request.coflow, 4 << 16, path().mapper));
+        let ranges = [Range { offset: 0, size: 300_000 }];
+        let open = relay::Open { source_site: 1, destination_site: 2, destination: path().relay };
+        talk.serve(Time::ZERO, FlowNumber(9), ranges.to_vec(), (300_000, IDENTITY), Some((key, open)));
+        talk.handle_connected();
+        let mut sockets = Sockets::default();
+        sockets.write(&mut talk, &ranges, u64::MAX, &mut std::iter::empty());
+        let answer = Response { status: Status::Relayed, size: 300_000, identity: IDENTITY }.encode();
+        assert_eq!(sockets.receiver, answer);
+        assert!(carried(&sockets.relay) == expected(&ranges), "{cut}");
+        talk.handle_input(&[ACK]);
+        assert_eq!(talk.poll_input(Time::ZERO), Input::Acknowledged);
+    }
 }

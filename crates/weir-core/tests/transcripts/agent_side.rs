@@ -77,7 +77,7 @@ impl AgentSide {
         match self.agent.handle_attach(entry) {
             Ok(()) => {
                 let data_address = cases::agent(self.host.into()).to_string();
-                let reply = v1::AttachStoreReply { host: self.host.into(), data_address };
+                let reply = v1::AttachStoreReply { host: self.host.into(), data_address, relays: None };
                 self.acts.push_back(message_line(number, self.who(), &reply));
             }
             Err(error) => self.refuse(number, refused(&error)),

@@ -117,7 +117,7 @@ impl Side {
                     }
                     Err(status) => served.talk.refuse(status),
                 },
-                Input::Gather(request) => {
+                Input::Gather(request, _) => {
                     let status = self.agent.store_of(&request).err().unwrap_or(Status::NoSuchBlock);
                     served.talk.refuse(status);
                 }

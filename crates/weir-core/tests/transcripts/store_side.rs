@@ -54,7 +54,7 @@ impl StoreSide {
                     served.talk.handle_input(&left[..count]);
                     left = &left[count..];
                 }
-                Input::Gather(request) => self.begin(now, agent, &mut served, request),
+                Input::Gather(request, _) => self.begin(now, agent, &mut served, request),
                 Input::Request(..) => served.talk.refuse(Status::NoSuchBlock),
                 Input::Acknowledged => served.end(agent, true),
                 Input::Doubted(_) | Input::Ended => break false,
@@ -119,8 +119,8 @@ impl StoreSide {
         if let Err(status) = agent.store_of(&request) {
             return served.talk.refuse(status);
         }
-        let number = served.talk.gather(request);
-        let request = served.talk.take_gather(Some(number)).unwrap();
+        let number = served.talk.gather(request, None);
+        let (request, _) = served.talk.take_gather(Some(number)).unwrap();
         let begun = self
             .outputs
             .find(&request)

@@ -426,7 +426,7 @@ impl Running {
             match connection.read(self.clock.now()) {
                 Input::Nothing => return,
                 Input::Request(request, path) => self.begin(token, request, path),
-                Input::Gather(request) => self.begin_gather(token, request),
+                Input::Gather(request, path) => self.begin_gather(token, request, path),
                 Input::Acknowledged => {
                     let served = connection.take_block();
                     served.into_iter().for_each(|served| self.blocks.left(served));

@@ -272,7 +272,7 @@ impl Agent for Service {
         let ended = |_| Status::unavailable("the agent is shutting down");
         answer.await.map_err(ended)?.map_err(|error| refused_store(&error))?;
         let (host, data_address) = (self.naming.number().0, self.data_address.to_string());
-        Ok(Response::new(v1::AttachStoreReply { host, data_address }))
+        Ok(Response::new(v1::AttachStoreReply { host, data_address, relays: self.relays.clone() }))
     }
 
     async fn detach_store(

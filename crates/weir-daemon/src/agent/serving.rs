@@ -6,6 +6,7 @@ use super::connection::{Connection, Reading, Wrote};
 use super::data_plane::Running;
 use super::jobs::{Done, Job, Open};
 use super::stores::Found;
+use super::upload::Upload;
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use weir_model::CoflowId;
 use weir_net::FrameRead;
 use weir_proto::data::{Request, Status};
 use weir_proto::gather::GatherRequest;
-use weir_proto::relay::{FlowKey, RelayPath};
+use weir_proto::relay::{FlowKey, Open as RelayOpen, RelayPath};
 
 /// Writes between two looks at events and commands, so that neither waits long.
 const WRITES_PER_TURN: usize = 8;
@@ -160,16 +161,28 @@ impl Running {
             None => self.blocks.open_now(&key),
         };
         let Some(served) = served else { return };
-        let next = &mut self.next_token;
-        let relay = opening.way().and_then(|path| {
-            let (upload, open) = self.uploads.begin(now, token, next, &path)?;
-            let is_watched = self.poller.add(&upload.stream, upload.token).is_ok();
-            is_watched.then(|| (upload, FlowKey::of(&opening.request, &path), open))
-        });
+        let relay = self.upload(token, opening.way(), |path| FlowKey::of(&opening.request, path));
         let from = (flow, opening.opened.offset);
+        let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.serve(now, from, opening.opened.block.identity, served, relay);
         self.answer_soon(token);
         self.agent.handle_writable(now, flow);
+    }
+
+    /// Begins a connection to a relay for the flow of connection `token`, if its receiver offered a way and the host has one.
+    fn upload(
+        &mut self,
+        token: u64,
+        path: Option<RelayPath>,
+        key: impl FnOnce(&RelayPath) -> FlowKey,
+    ) -> Option<(Upload, FlowKey, RelayOpen)> {
+        let path = path?;
+        let (upload, open) = self.uploads.begin(self.clock.now(), token, &mut self.next_token, &path)?;
+        if self.poller.add(&upload.stream, upload.token).is_err() {
+            self.uploads.forget(token);
+            return None;
+        }
+        Some((upload, key(&path), open))
     }
 
     /// The answer waits a moment for the first frame, if one follows.
@@ -183,12 +196,12 @@ impl Running {
     }
 
     /// A receiver asks for ranges of an executor's store.
-    pub(super) fn begin_gather(&mut self, token: u64, request: GatherRequest) {
+    pub(super) fn begin_gather(&mut self, token: u64, request: GatherRequest, path: Option<RelayPath>) {
         let store = self.agent.store_of(&request).cloned();
         let Some(connection) = self.connections.get_mut(&token) else { return };
         match store {
             Ok(store) => {
-                let number = connection.talk.gather(request.clone());
+                let number = connection.talk.gather(request.clone(), path);
                 let files = self.gathering.clone();
                 self.jobs
                     .add(self.clock.now(), Job::Gather { connection: token, number, store, request, files });
@@ -206,7 +219,7 @@ impl Running {
     fn gathered(&mut self, token: u64, number: u64, result: Result<Found, Status>) {
         let now = self.clock.now();
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        let Some(request) = connection.talk.take_gather(Some(number)) else { return };
+        let Some((request, path)) = connection.talk.take_gather(Some(number)) else { return };
         let opened = result.and_then(|found| {
             let opened = self.agent.handle_gather(now, &request, found.gathered)?;
             Ok((found, opened))
@@ -218,7 +231,11 @@ impl Running {
                 let served =
                     self.blocks.gathered(BlockKey { coflow: CoflowId(request.coflow), name: block }, found);
                 self.by_flow.insert(flow, token);
-                connection.serve(now, (flow, request.offset), identity, served, None);
+                // As for a block, a way is not taken where no bytes are left.
+                let path = path.filter(|_| request.offset < served.file.size());
+                let relay = self.upload(token, path, |path| FlowKey::of_gather(&request, path));
+                let Some(connection) = self.connections.get_mut(&token) else { return };
+                connection.serve(now, (flow, request.offset), identity, served, relay);
                 self.answer_soon(token);
             }
             Err(status) => self.refuse_gather(token, status),

@@ -21,7 +21,8 @@ mod body;
 
 pub use body::{HELLO_BYTES, Hello, OPEN_BYTES, Open, PATH_BYTES, PATH_MAGIC, RelayPath, Role};
 
-use crate::data::{DecodeError, FRAME_BYTES, FRAME_HEADER_BYTES};
+use crate::data::{DecodeError, FRAME_BYTES, FRAME_HEADER_BYTES, Request};
+use crate::gather::GatherRequest;
 
 /// Version of this framing.
 pub const VERSION: u8 = 1;
@@ -46,8 +47,14 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// Of a flow that a receiver asked for by way of a path.
-    pub fn of(request: &crate::data::Request, path: &RelayPath) -> FlowKey {
+    /// Of a block that a receiver asked for by way of a path.
+    pub fn of(request: &Request, path: &RelayPath) -> FlowKey {
+        let reducer = reducer(request.destination, request.group);
+        FlowKey { coflow: request.coflow, reducer, mapper: path.mapper }
+    }
+
+    /// Of a gather, likewise.
+    pub fn of_gather(request: &GatherRequest, path: &RelayPath) -> FlowKey {
         let reducer = reducer(request.destination, request.group);
         FlowKey { coflow: request.coflow, reducer, mapper: path.mapper }
     }

@@ -78,6 +78,14 @@ public final class Gather {
         return store;
     }
 
+    long coflow() {
+        return coflow;
+    }
+
+    int group() {
+        return group;
+    }
+
     /** As it goes to an agent. */
     ByteBuffer encode(int host) {
         byte[] application = store.application().getBytes(StandardCharsets.UTF_8);

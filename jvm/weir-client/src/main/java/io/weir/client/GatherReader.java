@@ -21,11 +21,17 @@ final class GatherReader implements ConnectionPool.Abortable {
     private final InetSocketAddress agent;
     private final int host;
     private final GatherLimits limits;
+    /** Null: this host has no relays. */
+    private final Ways ways;
     private final ConnectionPool pool;
     private final Dialer dialer;
     private final GatherSink sink;
     private final long end;
     private volatile Connection link;
+    /** Where frames come from: the same, or a relay. */
+    private volatile Connection frames;
+    /** The way that is offered to the agent. */
+    private Way way;
     /** Errors are the sink's own. */
     /** The agent said that it sends. */
     private boolean taken;
@@ -43,12 +49,13 @@ final class GatherReader implements ConnectionPool.Abortable {
     private byte[] bytes;
     private int filled;
 
-    GatherReader(Gather gather, InetSocketAddress agent, int host, GatherLimits limits, ConnectionPool pool,
+    GatherReader(Gather gather, InetSocketAddress agent, int host, GatherLimits limits, Ways ways, ConnectionPool pool,
             Dialer dialer, GatherSink sink) {
         this.gather = gather;
         this.agent = agent;
         this.host = host;
         this.limits = limits;
+        this.ways = ways;
         this.pool = pool;
         this.dialer = dialer;
         this.sink = sink;
@@ -72,6 +79,9 @@ final class GatherReader implements ConnectionPool.Abortable {
         } finally {
             pool.end(this);
             pool.giveBuffer(buffer);
+            if (frames != null && frames != link) {
+                frames.close();
+            }
             if (link != null && sound) {
                 pool.give(agent, link);
             } else if (link != null) {
@@ -82,9 +92,10 @@ final class GatherReader implements ConnectionPool.Abortable {
 
     @Override
     public void abort() {
-        Connection used = link;
-        if (used != null) {
-            used.close();
+        for (Connection used : new Connection[] {link, frames}) {
+            if (used != null) {
+                used.close();
+            }
         }
     }
 
@@ -92,6 +103,10 @@ final class GatherReader implements ConnectionPool.Abortable {
     private IOException named(IOException e) {
         if (pool.isClosed()) {
             return new ClientClosedException("the client");
+        }
+        if (e instanceof RelayedFrames.RelayException) {
+            ways.avoid(way.relay());
+            return new BrokenOffException("the agent at " + agent + " by the relay at " + way.relay() + ": " + e.getMessage(), e);
         }
         if (e instanceof ProtocolException) {
             return new ProtocolException("the agent at " + agent + ": " + e.getMessage());
@@ -123,6 +138,7 @@ final class GatherReader implements ConnectionPool.Abortable {
 
     /** Asks, by an idle connection if there is one; one that turns out to be closed is no error. */
     private void ask() throws IOException {
+        reachRelay();
         link = pool.take(agent);
         boolean idle = link != null;
         while (true) {
@@ -133,7 +149,7 @@ final class GatherReader implements ConnectionPool.Abortable {
                 throw new ClientClosedException("the client");
             }
             try {
-                link.write(gather.encode(host), earlier(System.nanoTime() + Limits.WRITE_LIMIT_NANOS));
+                link.write(request(), earlier(System.nanoTime() + Limits.WRITE_LIMIT_NANOS));
                 readAnswer();
                 break;
             } catch (InterruptedIOException | WaitExpiredException e) {
@@ -148,7 +164,11 @@ final class GatherReader implements ConnectionPool.Abortable {
             }
         }
         HolderStatus status = Wire.status(buffer);
-        if (status != HolderStatus.ACCEPTED) {
+        if (status == HolderStatus.RELAYED && way != null) {
+            subscribe();
+        } else if (status == HolderStatus.ACCEPTED) {
+            leaveRelay();
+        } else {
             throw new HolderException(agent.toString(), status);
         }
         taken = true;
@@ -159,16 +179,67 @@ final class GatherReader implements ConnectionPool.Abortable {
         }
     }
 
+    /** Connects to a relay of this site. One that cannot be reached is done without. */
+    private void reachRelay() throws IOException {
+        way = ways == null ? null : ways.draw();
+        if (way == null) {
+            return;
+        }
+        try {
+            frames = pool.take(way.relay());
+            if (frames == null) {
+                frames = dialer.connect(way.relay(), earlier(System.nanoTime() + limits.connectNanos()));
+            }
+        } catch (InterruptedIOException e) {
+            throw e;
+        } catch (IOException e) {
+            ways.avoid(way.relay());
+            way = null;
+        }
+    }
+
+    private ByteBuffer request() {
+        ByteBuffer request = gather.encode(host);
+        if (way == null) {
+            return request;
+        }
+        ByteBuffer led = ByteBuffer.allocate(Way.BYTES + request.remaining());
+        led.put(way.encode()).put(request).flip();
+        return led;
+    }
+
+    /** Tells the relay to hand the flow's messages on. */
+    private void subscribe() throws IOException {
+        try {
+            frames.write(way.subscribe(gather.coflow(), host, gather.group()), earlier(System.nanoTime() + Limits.WRITE_LIMIT_NANOS));
+        } catch (InterruptedIOException e) {
+            throw e;
+        } catch (IOException e) {
+            throw new RelayedFrames.RelayException(e.getMessage(), e);
+        }
+        frames = new RelayedFrames(frames, link, way.key(gather.coflow(), host, gather.group()));
+    }
+
+    /** The agent sends itself. */
+    private void leaveRelay() {
+        if (frames != null) {
+            // Nothing was said on it.
+            pool.give(way.relay(), frames);
+        }
+        way = null;
+        frames = link;
+    }
+
     private void readAnswer() throws IOException {
         long limit = earlier(System.nanoTime() + limits.answerNanos());
         buffer.limit(Wire.RESPONSE_BYTES).position(0);
         while (buffer.hasRemaining()) {
-            read(limit);
+            read(link, limit);
         }
     }
 
-    private void read(long limit) throws IOException {
-        if (link.read(buffer, limit) < 0) {
+    private void read(Connection from, long limit) throws IOException {
+        if (from.read(buffer, limit) < 0) {
             throw new IOException("it closed the connection");
         }
     }
@@ -179,7 +250,7 @@ final class GatherReader implements ConnectionPool.Abortable {
         while (buffer.hasRemaining()) {
             checkTime();
             try {
-                read(earlier(System.nanoTime() + silence));
+                read(frames, earlier(System.nanoTime() + silence));
                 silence = limits.silenceNanos();
             } catch (WaitExpiredException e) {
                 checkTime();

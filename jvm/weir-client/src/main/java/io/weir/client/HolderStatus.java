@@ -16,7 +16,7 @@ public enum HolderStatus {
     UNREADABLE("it cannot read the file of the block"),
     /** The get ends with a {@link CoflowRefusedException}. */
     COFLOW_REFUSED("the coflow was refused"),
-    /** Frames come by relays. This client offers no relays, so an agent must not answer so. */
+    /** Frames come by relays. To a receiver that offered no way an agent must not answer so. */
     RELAYED("it answered by relays, unasked"),
     /** The file was changed or removed. If every holder says so, the get ends with a {@link BlockGoneException}. */
     CHANGED("the file of the block was changed or removed"),

@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import weir.v1.AgentGrpc;
 import weir.v1.AgentGrpc.AgentBlockingStub;
@@ -20,6 +21,7 @@ public final class StoreClient implements AutoCloseable {
     private final ConnectionPool pool = new ConnectionPool();
     private final Calls<AgentBlockingStub> agent;
     private volatile int host;
+    private volatile Ways ways;
 
     /**
      * A client of the agent of this host. Nothing is connected yet.
@@ -50,7 +52,27 @@ public final class StoreClient implements AutoCloseable {
         directories.forEach(directory -> request.addDirectories(directory.toString()));
         var reply = agent.repeat("attach of " + store, Limits.nanos(limit), stub -> stub.attachStore(request.build()));
         host = reply.getHost();
+        learn(reply.getRelays());
         return reply.getDataAddress();
+    }
+
+    /** Relays that failed are avoided as before where they are the same. */
+    private void learn(Control.RelaysOfHost relays) throws ProtocolException {
+        List<InetSocketAddress> addresses = new ArrayList<>();
+        for (String address : relays.getAddressesList()) {
+            try {
+                HostPort relay = HostPort.parse(address);
+                addresses.add(new InetSocketAddress(relay.host(), relay.port()));
+            } catch (IllegalArgumentException e) {
+                throw new ProtocolException("the agent names a relay that has no address: " + e.getMessage());
+            }
+        }
+        Ways known = ways;
+        if (addresses.isEmpty()) {
+            ways = null;
+        } else if (known == null || !known.isOf(relays.getSite(), addresses)) {
+            ways = new Ways(relays.getSite(), addresses);
+        }
     }
 
     /**
@@ -67,7 +89,8 @@ public final class StoreClient implements AutoCloseable {
     }
 
     /**
-     * Gets ranges, as the destination that {@link #attach} told of. There is one attempt.
+     * Gets ranges, as the destination that {@link #attach} told of, by relays of this host's site if the agent and the store's agent
+     * have some. There is one attempt.
      *
      * @param address the agent that serves the store
      * @param gather one range at least
@@ -82,7 +105,7 @@ public final class StoreClient implements AutoCloseable {
         if (gather.size() == 0) {
             throw new IllegalArgumentException("a gather has one range at least");
         }
-        new GatherReader(gather, address, host, limits, pool, SocketConnection::connect, sink).run();
+        new GatherReader(gather, address, host, limits, ways, pool, SocketConnection::connect, sink).run();
     }
 
     /** Ends it: gathers that are under way end with a {@link ClientClosedException}. Idempotent. */

@@ -29,6 +29,8 @@ public final class FakeAgent implements AutoCloseable {
         final String block;
         /** All bytes of a gather; null if it is a request for a block. */
         public final byte[] gather;
+        /** The way by relays that came before it; null if none did. */
+        byte[] way;
 
         Request(byte[] gather) {
             ByteBuffer bytes = ByteBuffer.wrap(gather).order(ByteOrder.LITTLE_ENDIAN);
@@ -81,12 +83,18 @@ public final class FakeAgent implements AutoCloseable {
                 if (head.length < Wire.REQUEST_HEAD_BYTES) {
                     return;
                 }
+                byte[] way = null;
+                if (head[1] == 'R') {
+                    way = Arrays.copyOf(head, Way.BYTES);
+                    head = join(Arrays.copyOfRange(head, Way.BYTES, head.length), in.readNBytes(Way.BYTES));
+                }
                 Request request = head[1] == 'G' ? gather(head, in) : new Request(head, in.readNBytes(head[5] & 0xff));
                 if (request.gather == null && request.block.isEmpty()) {
                     // A question whether it is there.
                     socket.getOutputStream().write(answer(HolderStatus.NO_SUCH_BLOCK, 0, Identity.UNKNOWN));
                     return;
                 }
+                request.way = way;
                 requests.add(request);
                 behaviour.serve(request, in, socket.getOutputStream());
             }
@@ -122,8 +130,12 @@ public final class FakeAgent implements AutoCloseable {
 
     /** A block as an agent that keeps to the protocol sends it: its answer, and all frames. */
     public static byte[] sent(byte[] block) {
+        return join(answer(HolderStatus.ACCEPTED, block.length, Identity.drawn()), frames(block));
+    }
+
+    /** All frames of a block. */
+    static byte[] frames(byte[] block) {
         ByteArrayOutputStream all = new ByteArrayOutputStream();
-        all.writeBytes(answer(HolderStatus.ACCEPTED, block.length, Identity.drawn()));
         for (int at = 0; at < block.length; at += Wire.FRAME_BYTES) {
             all.writeBytes(frame(Arrays.copyOfRange(block, at, Math.min(block.length, at + Wire.FRAME_BYTES))));
         }

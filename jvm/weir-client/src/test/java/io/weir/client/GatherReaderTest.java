@@ -94,7 +94,7 @@ class GatherReaderTest extends GatherReading {
                 got.clear();
                 Gather gather = gather(ranges.length);
                 Dialer dialer = (address, limit) -> played;
-                new GatherReader(gather, nowhere, 9, LONG, pool, dialer, this::keep).run();
+                new GatherReader(gather, nowhere, 9, LONG, null, pool, dialer, this::keep).run();
                 assertGot(ranges);
                 ByteBuffer expected = gather.encode(9);
                 for (byte each : played.said.subList(0, played.said.size() - 1)) {
@@ -119,7 +119,7 @@ class GatherReaderTest extends GatherReading {
             Played played = new Played(Arrays.copyOf(sent, cut), new Random(cut));
             Class<? extends WeirException> kind = cut < Wire.RESPONSE_BYTES ? UnreachableException.class : BrokenOffException.class;
             var failed = assertThrows(kind,
-                    () -> new GatherReader(gather(4), nowhere, 9, LONG, pool, (address, limit) -> played, this::keep).run());
+                    () -> new GatherReader(gather(4), nowhere, 9, LONG, null, pool, (address, limit) -> played, this::keep).run());
             assertTrue(failed.getMessage().contains("closed the connection"), failed.getMessage());
             assertTrue(played.closed);
             assertGot(cut < firstFrame ? new byte[0][] : new byte[][] {ranges[0]});

@@ -77,7 +77,7 @@ class TranscriptTest {
         };
         InetSocketAddress agent = script.agents.get(0);
         try {
-            new GatherReader(gathering.gather, agent, gathering.host, limits, pool, script, sink).run();
+            new GatherReader(gathering.gather, agent, gathering.host, limits, null, pool, script, sink).run();
             assertEquals(gathering.gather.size(), whole.get());
             return "ok";
         } catch (HolderException e) {
