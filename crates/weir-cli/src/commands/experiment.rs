@@ -4,6 +4,8 @@ mod check;
 mod live;
 mod written;
 
+pub(super) use live::controller;
+
 use super::workload;
 use crate::output::{Files, Provenance, table, text};
 use crate::{Failure, progress};

@@ -19,7 +19,7 @@ mod task;
 pub use data::{check_room, free_room};
 pub use leftovers::{OwnChild, RunFolder, UnfinishedFile, at_end, end_on_signals, ending_signal};
 pub use network::Network;
-pub use relays::{RateChange, RelaySetup};
+pub use relays::{RateChange, RelayCommands, RelaySetup, relay_address};
 pub use run::{FlowOutcome, LiveError, LiveOptions, LiveOutcome, run};
 pub use stages::from_start;
 pub use task::run_task;

@@ -18,7 +18,17 @@ pub enum Network {
 }
 
 impl Network {
-    pub(super) fn control_address(&self) -> IpAddr {
+    /// Number of hosts; on loopback there are as many as are wanted.
+    pub fn hosts(&self) -> Option<usize> {
+        match self {
+            Network::Bed(bed) => Some(bed.hosts()),
+            Network::Sites(bed) => Some(bed.hosts()),
+            Network::Loopback => None,
+        }
+    }
+
+    /// Address of the control host.
+    pub fn control_address(&self) -> IpAddr {
         match self {
             Network::Bed(bed) => bed.control_address().into(),
             Network::Sites(bed) => bed.address(Place::Control).into(),
@@ -26,7 +36,11 @@ impl Network {
         }
     }
 
-    pub(super) fn address(&self, host: usize) -> IpAddr {
+    /// Address of a host.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn address(&self, host: usize) -> IpAddr {
         match self {
             Network::Bed(bed) => bed.address(host).into(),
             Network::Sites(bed) => bed.address(Place::Host(host)).into(),
@@ -42,7 +56,11 @@ impl Network {
         }
     }
 
-    pub(super) fn command(&self, place: Place, program: &Path) -> Result<Command, BedError> {
+    /// A command that will run at `place`, as [`Bed::command`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn command(&self, place: Place, program: &Path) -> Result<Command, BedError> {
         match self {
             Network::Bed(bed) => bed.command(place, program),
             Network::Sites(bed) => bed.command(place, program),
@@ -52,7 +70,11 @@ impl Network {
         }
     }
 
-    pub(super) fn spawn(&self, mut command: Command) -> io::Result<Child> {
+    /// Starts a command made by [`Network::command`]; in a bed it ends with that at the latest.
+    ///
+    /// # Errors
+    /// Those of [`Command::spawn`].
+    pub fn spawn(&self, mut command: Command) -> io::Result<Child> {
         match self {
             Network::Bed(bed) => bed.spawn(command),
             Network::Sites(bed) => bed.spawn(command),
@@ -60,7 +82,11 @@ impl Network {
         }
     }
 
-    pub(super) fn run_at_control<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BedError> {
+    /// Runs `work` at the control host, as [`Bed::run_at`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_at_control<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BedError> {
         match self {
             Network::Bed(bed) => bed.run_at(Place::Control, work),
             Network::Sites(bed) => bed.run_at(Place::Control, work),

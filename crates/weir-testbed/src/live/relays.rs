@@ -5,7 +5,8 @@ use super::processes::{Processes, Role};
 use super::run::{LiveError, LiveOptions};
 use crate::{Place, SiteBed};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weir_model::{Bytes, CoflowId, CoflowSpec, FlowSpec, HostId, Rate, Span, Time};
@@ -59,43 +60,75 @@ pub(super) fn bed(network: &Network) -> Result<&SiteBed, LiveError> {
 }
 
 /// The relay of each site.
-pub(super) fn relay_address(bed: &SiteBed, site: usize) -> SocketAddr {
+pub fn relay_address(bed: &SiteBed, site: usize) -> SocketAddr {
     SocketAddr::from((bed.address(Place::Host(bed.first_host(site))), RELAY_PORT))
+}
+
+/// What runs relays, not started yet: each with the address where it will serve.
+#[derive(Debug)]
+pub struct RelayCommands {
+    /// The controller, at the control host.
+    pub controller: Option<(Command, SocketAddr)>,
+    /// The relay of each site, at its first host.
+    pub relays: Vec<(Command, SocketAddr)>,
+}
+
+impl RelaySetup {
+    /// How a binary of Weir runs them on a bed of sites.
+    ///
+    /// # Errors
+    /// [`LiveError::NoSites`], and those of [`Network::command`].
+    pub fn commands(&self, network: &Network, program: &Path) -> Result<RelayCommands, LiveError> {
+        let bed = bed(network)?;
+        let address = SocketAddr::new(network.control_address(), CONTROLLER_PORT);
+        let controller = match &self.controller {
+            Some(arguments) => {
+                let mut command = network.command(Place::Control, program)?;
+                command.args(["controller", "--listen", &address.to_string()]).args(arguments);
+                command.stdin(Stdio::null());
+                Some((command, address))
+            }
+            None => None,
+        };
+        let relay = |site: usize| {
+            let mut command = network.command(Place::Host(bed.first_host(site)), program)?;
+            command
+                .args(["relay", "--name", &format!("site-{site}"), "--site", &site.to_string()])
+                .args(["--listen", &relay_address(bed, site).to_string()])
+                .args(["--connections", &self.connections.to_string()])
+                .stdin(Stdio::null());
+            if let Some(rates) = &self.connection_rates {
+                let others = (0..bed.sites()).filter(|&to| to != site);
+                let limits: Vec<String> =
+                    others.map(|to| format!("{to}={}bit", rates[site][to].bits_per_sec())).collect();
+                command.args(["--connection-rate", &limits.join(",")]);
+            }
+            if controller.is_some() {
+                command.args(["--controller", &address.to_string()]);
+            }
+            Ok((command, relay_address(bed, site)))
+        };
+        let relays = (0..bed.sites()).map(relay).collect::<Result<_, LiveError>>()?;
+        Ok(RelayCommands { controller, relays })
+    }
 }
 
 impl Processes {
     /// Starts the controller, if there is one, and a relay at each site.
     pub(super) fn start_relays(&mut self, options: &LiveOptions, network: &Network) -> Result<(), LiveError> {
         let Some(setup) = &options.relays else { return Ok(()) };
-        let bed = bed(network)?;
-        let controller = SocketAddr::new(network.control_address(), CONTROLLER_PORT);
-        if let Some(arguments) = &setup.controller {
-            let mut command = network.command(Place::Control, &options.program)?;
-            command.args(["controller", "--listen", &controller.to_string()]).args(arguments);
-            command.stdin(Stdio::null());
+        let RelayCommands { controller, relays } = setup.commands(network, &options.program)?;
+        let mut addresses = Vec::new();
+        if let Some((command, address)) = controller {
             self.spawn(network, Role::Coordinator, command)?;
-            self.controller = Some(controller);
+            self.controller = Some(address);
+            addresses.push(address);
         }
-        for site in 0..bed.sites() {
-            let mut command = network.command(Place::Host(bed.first_host(site)), &options.program)?;
-            command
-                .args(["relay", "--name", &format!("site-{site}"), "--site", &site.to_string()])
-                .args(["--listen", &relay_address(bed, site).to_string()])
-                .args(["--connections", &setup.connections.to_string()])
-                .stdin(Stdio::null());
-            if let Some(rates) = &setup.connection_rates {
-                let others = (0..bed.sites()).filter(|&to| to != site);
-                let limits: Vec<String> =
-                    others.map(|to| format!("{to}={}bit", rates[site][to].bits_per_sec())).collect();
-                command.args(["--connection-rate", &limits.join(",")]);
-            }
-            if self.controller.is_some() {
-                command.args(["--controller", &controller.to_string()]);
-            }
+        for (command, address) in relays {
             self.spawn(network, Role::Agent, command)?;
+            addresses.push(address);
         }
-        let relays = (0..bed.sites()).map(|site| relay_address(bed, site));
-        relays.chain(self.controller).try_for_each(|address| wait_for(network, address))
+        addresses.into_iter().try_for_each(|address| wait_for(network, address))
     }
 }
 

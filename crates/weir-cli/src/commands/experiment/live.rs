@@ -130,7 +130,7 @@ fn line(run: &LiveRun) -> String {
 }
 
 /// What `weir controller` is told so that relays follow a policy; none: there is no controller.
-fn controller(policy: &str) -> Result<Option<Vec<String>>, Failure> {
+pub(crate) fn controller(policy: &str) -> Result<Option<Vec<String>>, Failure> {
     let (name, settings) = policy.split_once(':').unwrap_or((policy, ""));
     let mut options = Vec::new();
     match name {

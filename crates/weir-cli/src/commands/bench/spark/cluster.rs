@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_model::Rate;
-use weir_testbed::{Bed, BedLinks, Place};
+use weir_testbed::live::{Network, RelaySetup, relay_address};
+use weir_testbed::{Bed, BedLinks, Place, SiteBed, SiteBedConfig};
 
 /// Where Spark is, and what its cluster is like.
 #[derive(Args)]
@@ -155,12 +156,23 @@ pub(super) struct Shape {
     pub(super) hosts: u32,
     /// Of each host's link, each direction, headers included.
     pub(super) link_rate: Rate,
+    /// Where hosts are at several sites; their own links are not shaped then.
+    pub(super) sites: Option<Sites>,
     /// Tasks that an executor runs at once.
     pub(super) slots: u32,
     /// Applications that may run at once, with an executor at each host.
     pub(super) applications: u32,
     /// Settings of the workers, as NAME=VALUE.
     pub(super) worker_conf: Vec<String>,
+}
+
+/// Sites with as many hosts each.
+#[derive(Clone)]
+pub(super) struct Sites {
+    /// From each site to each other, in bits per second, headers included.
+    pub(super) rates_bps: Vec<Vec<u64>>,
+    /// Relays, in modes that have them.
+    pub(super) relays: Option<RelaySetup>,
 }
 
 /// An application to run.
@@ -245,11 +257,13 @@ fn executors_of(worker: &Child) -> Vec<String> {
 pub(super) struct Cluster<'a> {
     setup: &'a Setup,
     shape: &'a Shape,
-    bed: Bed,
+    network: Network,
     dir: PathBuf,
     mode: String,
     /// Weir's daemons: of the agents each, then the coordinator.
     daemons: Vec<Child>,
+    /// And the relays', with their controller.
+    relays: Vec<Child>,
     workers: Vec<Child>,
 }
 
@@ -265,12 +279,11 @@ impl<'a> Cluster<'a> {
     ) -> anyhow::Result<Cluster<'a>> {
         let dir = setup.dir.join(name.replace([':', '/'], "-"));
         std::fs::create_dir_all(&dir)?;
-        let links = BedLinks::equal(shape.hosts as usize, shape.link_rate.bits_per_sec() as u64);
-        let bed = Bed::create(&links)?;
-        let (daemons, workers) = (Vec::new(), Vec::new());
+        let network = network(shape)?;
+        let (daemons, relays, workers) = (Vec::new(), Vec::new(), Vec::new());
         let mode = mode.to_owned();
-        let mut cluster = Cluster { setup, shape, bed, dir, mode, daemons, workers };
-        for host in 0..cluster.bed.hosts() {
+        let mut cluster = Cluster { setup, shape, network, dir, mode, daemons, relays, workers };
+        for host in 0..cluster.hosts() {
             std::fs::create_dir_all(cluster.local(host))?;
         }
         if cluster.is_weir() {
@@ -282,6 +295,10 @@ impl<'a> Cluster<'a> {
 
     pub(super) fn is_weir(&self) -> bool {
         self.mode != VANILLA
+    }
+
+    fn hosts(&self) -> usize {
+        self.shape.hosts as usize
     }
 
     /// A folder of the cluster, which all hosts share.
@@ -302,17 +319,17 @@ impl<'a> Cluster<'a> {
 
     fn spawn(&self, place: Place, name: &str, mut command: Command) -> anyhow::Result<Child> {
         command.stdin(Stdio::null()).stdout(self.log(name)?).stderr(self.log(&format!("{name}.err"))?);
-        self.bed.spawn(command).with_context(|| format!("start {name} at {place}"))
+        self.network.spawn(command).with_context(|| format!("start {name} at {place}"))
     }
 
     fn weir(&self, place: Place) -> anyhow::Result<Command> {
-        Ok(self.bed.command(place, std::env::current_exe()?)?)
+        Ok(self.network.command(place, &std::env::current_exe()?)?)
     }
 
     /// Java with Spark's classes.
     fn java(&self, place: Place, megabytes: u32, conf: &[String], class: &str) -> anyhow::Result<Command> {
         let home = &self.setup.home;
-        let mut command = self.bed.command(place, "java")?;
+        let mut command = self.network.command(place, Path::new("java"))?;
         command.arg(format!("-Xmx{megabytes}m")).args(SPARING);
         command.args(OPENED.iter().map(|package| format!("--add-opens=java.base/{package}=ALL-UNNAMED")));
         command.args(conf.iter().map(|setting| format!("-D{setting}")));
@@ -329,8 +346,8 @@ impl<'a> Cluster<'a> {
 
     fn address(&self, place: Place) -> String {
         match place {
-            Place::Host(host) => self.bed.address(host).to_string(),
-            Place::Control => self.bed.control_address().to_string(),
+            Place::Host(host) => self.network.address(host).to_string(),
+            Place::Control => self.network.control_address().to_string(),
         }
     }
 
@@ -346,8 +363,26 @@ impl<'a> Cluster<'a> {
         format!("{}:{COORDINATOR_PORT}", self.address(Place::Control))
     }
 
+    fn setup_of_relays(&self) -> Option<&RelaySetup> {
+        self.shape.sites.as_ref()?.relays.as_ref()
+    }
+
+    fn start_relays(&mut self) -> anyhow::Result<()> {
+        let Some(setup) = self.setup_of_relays() else { return Ok(()) };
+        let commands = setup.commands(&self.network, &std::env::current_exe()?)?;
+        for (number, (mut command, address)) in commands.controller.into_iter().chain(commands.relays).enumerate() {
+            let name = format!("relays-{number}");
+            command.stdout(self.log(&name)?).stderr(self.log(&format!("{name}.err"))?);
+            let started = self.network.spawn(command).with_context(|| format!("start {name}"))?;
+            self.relays.push(started);
+            self.wait_for(&address.to_string())?;
+        }
+        Ok(())
+    }
+
     fn start_weir(&mut self) -> anyhow::Result<()> {
-        for number in 0..=self.bed.hosts() {
+        self.start_relays()?;
+        for number in 0..=self.hosts() {
             let daemon = self.start_daemon(number)?;
             self.daemons.push(daemon);
         }
@@ -356,34 +391,39 @@ impl<'a> Cluster<'a> {
     }
 
     pub(super) fn wait_for_agents(&self) -> anyhow::Result<()> {
-        (0..self.bed.hosts())
-            .try_for_each(|host| self.wait_for(&format!("{}:{METRICS_PORT}", self.bed.address(host))))
+        (0..self.hosts())
+            .try_for_each(|host| self.wait_for(&format!("{}:{METRICS_PORT}", self.network.address(host))))
     }
 
     /// The agent of a host, or, beyond these, the coordinator.
     pub(super) fn start_daemon(&self, number: usize) -> anyhow::Result<Child> {
-        if number < self.bed.hosts() { self.start_agent(number) } else { self.start_coordinator() }
+        if number < self.hosts() { self.start_agent(number) } else { self.start_coordinator() }
     }
 
     fn start_coordinator(&self) -> anyhow::Result<Child> {
         let mut command = self.weir(Place::Control)?;
         command.args(["coordinator", "--listen", &self.coordinator()]);
         match self.mode.as_str() {
-            // Every coflow is small enough to be left alone.
+            // Every coflow is small enough to be left alone; where there are relays, these have their own order.
             TCP => command.args(["--bypass", "3600"]),
+            _ if self.setup_of_relays().is_some() => command.args(["--bypass", "3600"]),
             policy => command.args(["--policy", policy, "--bypass", "0"]),
         };
         self.spawn(Place::Control, "coordinator", command)
     }
 
     fn start_agent(&self, host: usize) -> anyhow::Result<Child> {
-        let (place, address) = (Place::Host(host), self.bed.address(host));
+        let (place, address) = (Place::Host(host), self.network.address(host));
         let mut command = self.weir(place)?;
         command.args(["agent", "--host", &format!("host-{host}"), "--listen", &format!("{address}:7071")]);
         command.args(["--coordinator", &self.coordinator(), "--interface", "none"]);
         command.args(["--link-rate", &format!("{}bit", self.shape.link_rate.bits_per_sec())]);
         command.args(["--metrics", &format!("{address}:{METRICS_PORT}")]);
         command.arg("--spool").arg(self.spool(host)).arg("--allow").arg(self.local(host));
+        if let (Network::Sites(bed), Some(_)) = (&self.network, self.setup_of_relays()) {
+            let site = bed.site_of(host);
+            command.args(["--site", &site.to_string(), "--relay", &relay_address(bed, site).to_string()]);
+        }
         self.spawn(place, &format!("agent-{host}"), command)
     }
 
@@ -392,7 +432,7 @@ impl<'a> Cluster<'a> {
         let mut command = self.java(Place::Control, 256, &[], "org.apache.spark.deploy.master.Master")?;
         command.args(["--host", &control, "--port", &MASTER_PORT.to_string(), "--webui-port", "8080"]);
         self.spawn(Place::Control, "master", command)?;
-        for host in 0..self.bed.hosts() {
+        for host in 0..self.hosts() {
             let place = Place::Host(host);
             let conf = &self.shape.worker_conf;
             let mut command = self.java(place, 192, conf, "org.apache.spark.deploy.worker.Worker")?;
@@ -415,7 +455,7 @@ impl<'a> Cluster<'a> {
         let address: SocketAddr = address.parse()?;
         let end = Instant::now() + START_LIMIT;
         loop {
-            let connected = self.bed.run_at(Place::Control, || TcpStream::connect(address).map(drop))?;
+            let connected = self.network.run_at_control(|| TcpStream::connect(address).map(drop))?;
             match connected {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() > end => {
@@ -432,7 +472,7 @@ impl<'a> Cluster<'a> {
     /// Has an application begin, whose driver is beside the master.
     pub(super) fn submit(&self, application: &Application) -> anyhow::Result<Running> {
         let control = self.address(Place::Control);
-        let (hosts, slots) = (self.bed.hosts() as u32, self.shape.slots);
+        let (hosts, slots) = (self.shape.hosts, self.shape.slots);
         let mut command = self.java(Place::Control, 768, &[], "org.apache.spark.deploy.SparkSubmit")?;
         command.args(["--master", &format!("spark://{control}:{MASTER_PORT}")]);
         let mut conf = vec![
@@ -461,7 +501,7 @@ impl<'a> Cluster<'a> {
         command.args(["--class", application.class, &jobs]).args(&application.args);
         let log = format!("{}.err", application.name);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(self.log(&log)?);
-        let mut child = self.bed.spawn(command).context("start the application")?;
+        let mut child = self.network.spawn(command).context("start the application")?;
         let out = child.stdout.take().context("the application's output")?;
         let lines = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&lines);
@@ -480,7 +520,7 @@ impl<'a> Cluster<'a> {
         let seconds = |processes: &[String]| -> Option<f64> {
             processes.iter().map(|process| weir_metrics::cpu_seconds(process)).sum()
         };
-        let agents = self.daemons.iter().take(self.bed.hosts()).map(|agent| agent.id().to_string());
+        let agents = self.daemons.iter().take(self.hosts()).map(|agent| agent.id().to_string());
         let agents: Vec<String> = agents.collect();
         (executors.len() == self.workers.len())
             .then(|| Some(Processor { executors: seconds(&executors)?, agents: seconds(&agents)? }))
@@ -493,14 +533,26 @@ impl<'a> Cluster<'a> {
         if !self.is_weir() {
             return Ok(sum);
         }
-        for host in 0..self.bed.hosts() {
-            let address = SocketAddr::from((self.bed.address(host), METRICS_PORT));
-            let text = self.bed.run_at(Place::Control, || metrics(address))??;
+        for host in 0..self.hosts() {
+            let address = SocketAddr::new(self.network.address(host), METRICS_PORT);
+            let text = self.network.run_at_control(|| metrics(address))??;
             sum.gathers += value(&text, "weir_agent_gathers_total{result=\"taken\"}");
             sum.bytes += value(&text, "weir_agent_sent_bytes_total");
         }
         Ok(sum)
     }
+}
+
+/// The hosts of a cluster.
+fn network(shape: &Shape) -> anyhow::Result<Network> {
+    let Some(sites) = &shape.sites else {
+        let links = BedLinks::equal(shape.hosts as usize, shape.link_rate.bits_per_sec() as u64);
+        return Ok(Network::Bed(Box::new(Bed::create(&links)?)));
+    };
+    let count = sites.rates_bps.len();
+    let hosts_per_site = vec![shape.hosts as usize / count; count];
+    let bed = SiteBed::create(&SiteBedConfig { hosts_per_site, rates_bps: sites.rates_bps.clone() })?;
+    Ok(Network::Sites(Box::new(bed)))
 }
 
 fn metrics(address: SocketAddr) -> std::io::Result<String> {

@@ -7,6 +7,7 @@ use crate::output::{fixed, table, text};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 use weir_model::Rate;
 
@@ -55,13 +56,19 @@ const MEGABYTES: u32 = 40;
 
 /// A job: its name, and megabytes of input.
 #[derive(Clone)]
-struct Job {
-    name: String,
-    megabytes: u32,
+pub(super) struct Job {
+    pub(super) name: String,
+    pub(super) megabytes: u32,
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", self.name, self.megabytes)
+    }
 }
 
 impl Job {
-    fn parse(said: &str) -> Result<Job, Failure> {
+    pub(super) fn parse(said: &str) -> Result<Job, Failure> {
         let (name, megabytes) = said.split_once(':').unwrap_or((said, ""));
         let megabytes = if megabytes.is_empty() { Ok(MEGABYTES) } else { megabytes.parse() };
         match megabytes {
@@ -77,16 +84,46 @@ fn folder(setup: &Setup, megabytes: u32) -> String {
     setup.dir().join(format!("input-{megabytes}")).display().to_string()
 }
 
-/// What an application said: seconds, and the digest of its result.
-type Said = (f64, String);
+/// The application that runs a job; it warms up on another input.
+pub(super) fn application<'a>(setup: &Setup, job: &Job, partitions: u32, name: &'a str) -> Application<'a> {
+    Application {
+        name,
+        class: CLASS,
+        args: vec![job.name.clone(), folder(setup, job.megabytes), partitions.to_string()],
+        conf: vec![format!("spark.bench.warm={}", folder(setup, WARM_MEGABYTES))],
+    }
+}
 
-fn said(running: Running) -> anyhow::Result<Said> {
-    let lines = running.said()?;
-    for line in &lines {
+/// What an application said of its job: times in seconds.
+pub(super) struct Said {
+    pub(super) seconds: f64,
+    /// Of the result.
+    pub(super) digest: String,
+    /// Of stages that read no shuffle, all together.
+    pub(super) map: f64,
+    /// Of those that do.
+    pub(super) stages: f64,
+    /// How long a task waited for blocks: the one in the middle, and the one that waited longest.
+    pub(super) median_read: f64,
+    pub(super) slowest_read: f64,
+}
+
+pub(super) fn said(running: Running) -> anyhow::Result<Said> {
+    for line in &running.said()? {
         let words: Vec<&str> = line.split(' ').collect();
-        if let ["job", _, "seconds", seconds, "digest", digest] = words[..] {
-            return Ok((seconds.parse()?, digest.to_owned()));
-        }
+        let ["job", _, "seconds", seconds, "digest", digest, "map", map, "stages", stages, "reads", median, slowest] =
+            words[..]
+        else {
+            continue;
+        };
+        return Ok(Said {
+            seconds: seconds.parse()?,
+            digest: digest.to_owned(),
+            map: map.parse()?,
+            stages: stages.parse()?,
+            median_read: median.parse()?,
+            slowest_read: slowest.parse()?,
+        });
     }
     Err(anyhow!("the application did not say what it found"))
 }
@@ -103,17 +140,10 @@ fn round(
     let cluster = Cluster::start(setup, shape, name, mode)?;
     let (mut running, go) = (Vec::new(), cluster.dir().join("go"));
     for (number, job) in jobs.iter().enumerate() {
-        let words = vec![job.name.clone(), folder(setup, job.megabytes), args.partitions.to_string()];
         let name = format!("{number}-{}", job.name);
-        running.push(cluster.submit(&Application {
-            name: &name,
-            class: CLASS,
-            args: words,
-            conf: vec![
-                format!("spark.bench.warm={}", folder(setup, WARM_MEGABYTES)),
-                format!("spark.bench.go={}", go.display()),
-            ],
-        })?);
+        let mut application = application(setup, job, args.partitions, &name);
+        application.conf.push(format!("spark.bench.go={}", go.display()));
+        running.push(cluster.submit(&application)?);
     }
     // Each says that it is ready.
     while running.iter().any(|one| one.heard() == 0) {
@@ -131,7 +161,7 @@ fn round(
     let said = jobs
         .iter()
         .zip(running)
-        .map(|(job, one)| said(one).with_context(|| format!("{}:{} by {mode}", job.name, job.megabytes)));
+        .map(|(job, one)| said(one).with_context(|| format!("{job} by {mode}")));
     let said: Vec<Said> = said.collect::<anyhow::Result<_>>()?;
     let carried = cluster.carried()?;
     anyhow::ensure!(
@@ -143,16 +173,16 @@ fn round(
 }
 
 /// Writes the input of all jobs.
-fn prepare(setup: &Setup, shape: &Shape, jobs: &[Job], args: &JobsArgs) -> anyhow::Result<()> {
+pub(super) fn prepare(setup: &Setup, shape: &Shape, jobs: &[Job], partitions: u32) -> anyhow::Result<()> {
     let mut sizes: BTreeSet<u32> = jobs.iter().map(|job| job.megabytes).collect();
     sizes.insert(WARM_MEGABYTES);
-    let fast = Shape { link_rate: "10gbit".parse().context("a rate")?, worker_conf: Vec::new(), ..*shape };
+    let fast = Shape { link_rate: "10gbit".parse().context("a rate")?, worker_conf: Vec::new(), sites: None, ..*shape };
     let cluster = Cluster::start(setup, &fast, "input", VANILLA)?;
     for megabytes in sizes {
         let warms = megabytes == WARM_MEGABYTES;
         let of_size = jobs.iter().filter(|job| warms || job.megabytes == megabytes);
         let mut words = vec!["prepare".to_owned(), folder(setup, megabytes)];
-        words.extend([megabytes.to_string(), args.partitions.to_string()]);
+        words.extend([megabytes.to_string(), partitions.to_string()]);
         words.extend(of_size.map(|job| job.name.clone()));
         cluster
             .submit(&Application { name: "prepare", class: CLASS, args: words, conf: Vec::new() })?
@@ -170,6 +200,7 @@ pub(super) fn jobs(args: &JobsArgs) -> Result<(), Failure> {
         slots: args.slots,
         applications: jobs.len() as u32,
         worker_conf: Vec::new(),
+        sites: None,
     };
     println!(
         "{} hosts at {}, {} applications at once, {} partitions, {} rounds",
@@ -179,7 +210,7 @@ pub(super) fn jobs(args: &JobsArgs) -> Result<(), Failure> {
         args.partitions,
         args.rounds
     );
-    prepare(&setup, &shape, &jobs, args).map_err(Failure::Run)?;
+    prepare(&setup, &shape, &jobs, args.partitions).map_err(Failure::Run)?;
     // By mode, then by round, then by job.
     let mut times: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
     let mut carried: BTreeMap<&str, f64> = BTreeMap::new();
@@ -188,7 +219,8 @@ pub(super) fn jobs(args: &JobsArgs) -> Result<(), Failure> {
         for mode in &args.mode {
             let name = format!("{mode}-{number}");
             let (said, megabytes) = round(&setup, &shape, &jobs, args, &name, mode).map_err(Failure::Run)?;
-            let (seconds, found): (Vec<f64>, Vec<String>) = said.into_iter().unzip();
+            let (seconds, found): (Vec<f64>, Vec<String>) =
+                said.into_iter().map(|said| (said.seconds, said.digest)).unzip();
             let first = digests.get_or_insert_with(|| found.clone());
             if *first != found {
                 return Err(Failure::Run(anyhow!("{mode}: other results: {found:?} and not {first:?}")));
@@ -198,7 +230,7 @@ pub(super) fn jobs(args: &JobsArgs) -> Result<(), Failure> {
             times.entry(mode).or_default().push(seconds);
         }
     }
-    let names: Vec<String> = jobs.iter().map(|job| format!("{}:{}, s", job.name, job.megabytes)).collect();
+    let names: Vec<String> = jobs.iter().map(|job| format!("{job}, s")).collect();
     let mut heads = vec!["mode", "average, s", "+-", "faster", "+-", "last, s"];
     heads.extend(names.iter().map(String::as_str));
     heads.extend(["MB by Weir", "slowest to first mode"]);

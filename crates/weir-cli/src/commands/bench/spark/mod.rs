@@ -4,6 +4,7 @@ mod cluster;
 mod faults;
 mod jobs;
 mod shuffles;
+mod sites;
 mod suite;
 
 use crate::Failure;
@@ -15,6 +16,8 @@ pub(crate) enum SparkCommand {
     Shuffles(shuffles::ShufflesArgs),
     /// Applications end to end, several at the same time
     Jobs(jobs::JobsArgs),
+    /// Applications one at a time on hosts of several sites, with relays between these
+    Sites(sites::SitesArgs),
     /// The ways in which Spark shuffles, one application each: whether results are the same by Weir
     Suite(suite::SuiteArgs),
 }
@@ -23,6 +26,7 @@ pub(super) fn spark(command: SparkCommand) -> Result<(), Failure> {
     match command {
         SparkCommand::Shuffles(args) => shuffles::shuffles(&args),
         SparkCommand::Jobs(args) => jobs::jobs(&args),
+        SparkCommand::Sites(args) => sites::sites(&args),
         SparkCommand::Suite(args) => suite::suite(&args),
     }
 }

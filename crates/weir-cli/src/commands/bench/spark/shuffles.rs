@@ -143,6 +143,7 @@ pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
         slots: args.slots,
         applications: 1,
         worker_conf: Vec::new(),
+        sites: None,
     };
     println!(
         "{} hosts at {}, shuffles of {:?} MB, {} map tasks and reducers each, read {} times at once after a warm-up",

@@ -83,6 +83,7 @@ pub(super) fn suite(args: &SuiteArgs) -> Result<(), Failure> {
         slots: 4,
         applications: 1,
         worker_conf: vec!["spark.shuffle.service.enabled=true".to_owned()],
+        sites: None,
     };
     let mut outcomes: BTreeMap<&str, BTreeMap<&str, anyhow::Result<Outcome>>> = BTreeMap::new();
     for mode in [super::cluster::VANILLA, args.policy.as_str()] {

@@ -14,11 +14,12 @@ import org.apache.spark.sql.SparkSession;
 
 /**
  * One whole job per application, from its input files to its result: {@code Jobs NAME FOLDER PARTITIONS}, where NAME is one of
- * sort, join, pagerank, wordcount, tpch-q3, tpch-q5, tpch-q10 and tpch-q18, and PARTITIONS is the number of reduce tasks of each
+ * sort, skewed-sort, join, pagerank, wordcount, tpch-q3, tpch-q5, tpch-q10 and tpch-q18, and PARTITIONS is the number of reduce tasks of each
  * shuffle. {@code Jobs prepare FOLDER MEGABYTES PARTITIONS NAME...} writes their inputs first, about MEGABYTES for each kind,
  * into a folder that all hosts share. The rows depend on MEGABYTES alone; PARTITIONS says in how many files they are.
  *
- * <p>A job prints a line with the seconds from before its first action to the end of its result, and a digest of that result.
+ * <p>A job prints a line with the seconds from before its first action to the end of its result, a digest of that result, the
+ * seconds of stages that read no shuffle, and of those that do, and how long tasks waited for blocks: in the middle, and at most.
  * The digest is the same in each run and each version of Spark, since the order of rows does not matter to it, and since jobs
  * compute with integers and decimals alone.
  *
@@ -83,16 +84,19 @@ public final class Jobs {
                 job.run(spark, warm, partitions);
             }
             awaitOthers(spark);
+            Reads reads = new Reads();
+            spark.sparkContext().addSparkListener(reads);
             long began = System.nanoTime();
             long digest = job.run(spark, folder, partitions);
             double seconds = (System.nanoTime() - began) / 1e9;
-            System.out.printf(Locale.ROOT, "job %s seconds %.3f digest %016x%n", name, seconds, digest);
+            System.out.printf(Locale.ROOT, "job %s seconds %.3f digest %016x %s%n", name, seconds, digest, reads.said());
         }
     }
 
     private static Map<String, Job> jobs() {
         Map<String, Job> jobs = new LinkedHashMap<>();
-        jobs.put("sort", new SortJob());
+        jobs.put("sort", new SortJob(false));
+        jobs.put("skewed-sort", new SortJob(true));
         jobs.put("join", new JoinJob());
         jobs.put("pagerank", new PageRankJob());
         jobs.put("wordcount", new WordCountJob());
