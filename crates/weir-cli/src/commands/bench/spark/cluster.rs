@@ -370,7 +370,9 @@ impl<'a> Cluster<'a> {
     fn start_relays(&mut self) -> anyhow::Result<()> {
         let Some(setup) = self.setup_of_relays() else { return Ok(()) };
         let commands = setup.commands(&self.network, &std::env::current_exe()?)?;
-        for (number, (mut command, address)) in commands.controller.into_iter().chain(commands.relays).enumerate() {
+        for (number, (mut command, address)) in
+            commands.controller.into_iter().chain(commands.relays).enumerate()
+        {
             let name = format!("relays-{number}");
             command.stdout(self.log(&name)?).stderr(self.log(&format!("{name}.err"))?);
             let started = self.network.spawn(command).with_context(|| format!("start {name}"))?;

@@ -111,8 +111,21 @@ pub(super) struct Said {
 pub(super) fn said(running: Running) -> anyhow::Result<Said> {
     for line in &running.said()? {
         let words: Vec<&str> = line.split(' ').collect();
-        let ["job", _, "seconds", seconds, "digest", digest, "map", map, "stages", stages, "reads", median, slowest] =
-            words[..]
+        let [
+            "job",
+            _,
+            "seconds",
+            seconds,
+            "digest",
+            digest,
+            "map",
+            map,
+            "stages",
+            stages,
+            "reads",
+            median,
+            slowest,
+        ] = words[..]
         else {
             continue;
         };
@@ -158,10 +171,8 @@ fn round(
         std::thread::sleep(Duration::from_millis(20));
     }
     std::fs::write(&go, "")?;
-    let said = jobs
-        .iter()
-        .zip(running)
-        .map(|(job, one)| said(one).with_context(|| format!("{job} by {mode}")));
+    let said =
+        jobs.iter().zip(running).map(|(job, one)| said(one).with_context(|| format!("{job} by {mode}")));
     let said: Vec<Said> = said.collect::<anyhow::Result<_>>()?;
     let carried = cluster.carried()?;
     anyhow::ensure!(
@@ -176,7 +187,12 @@ fn round(
 pub(super) fn prepare(setup: &Setup, shape: &Shape, jobs: &[Job], partitions: u32) -> anyhow::Result<()> {
     let mut sizes: BTreeSet<u32> = jobs.iter().map(|job| job.megabytes).collect();
     sizes.insert(WARM_MEGABYTES);
-    let fast = Shape { link_rate: "10gbit".parse().context("a rate")?, worker_conf: Vec::new(), sites: None, ..*shape };
+    let fast = Shape {
+        link_rate: "10gbit".parse().context("a rate")?,
+        worker_conf: Vec::new(),
+        sites: None,
+        ..*shape
+    };
     let cluster = Cluster::start(setup, &fast, "input", VANILLA)?;
     for megabytes in sizes {
         let warms = megabytes == WARM_MEGABYTES;

@@ -59,13 +59,17 @@ const CONNECTIONS: u8 = 4;
 /// Rates between sites in bits per second, the fastest as said.
 fn rates(fastest: Rate) -> anyhow::Result<Vec<Vec<u64>>> {
     let measured: Measurements = Excerpt::SkyplaneGcp5.read()?;
-    let grids = measured.grids(&[]);
-    let count = grids.first().ok_or_else(|| anyhow!("no grid of measured links"))?.regions.len();
+    let mut grids = measured.grids(&[]);
+    let regions = grids.iter().map(|grid| grid.regions.len()).max().unwrap_or(0);
+    anyhow::ensure!(regions > 1, "no grid of measured links");
+    // The last snapshot has a region less.
+    grids.retain(|grid| grid.regions.len() == regions);
     let mean = |from: usize, to: usize| {
         grids.iter().map(|grid| grid.rates[from][to].bits_per_sec()).sum::<f64>() / grids.len() as f64
     };
-    let means: Vec<Vec<f64>> =
-        (0..count).map(|from| (0..count).map(|to| if from == to { 0.0 } else { mean(from, to) }).collect()).collect();
+    let means: Vec<Vec<f64>> = (0..regions)
+        .map(|from| (0..regions).map(|to| if from == to { 0.0 } else { mean(from, to) }).collect())
+        .collect();
     let most = means.iter().flatten().copied().fold(0.0, f64::max);
     let scaled = |rate: f64| (rate / most * fastest.bits_per_sec()) as u64;
     Ok(means.into_iter().map(|row| row.into_iter().map(scaled).collect()).collect())
@@ -82,7 +86,7 @@ fn relays(mode: &str) -> Result<Option<RelaySetup>, Failure> {
         connections: CONNECTIONS,
         connection_rates: None,
         controller,
-        warm_up: Bytes::ZERO,
+        warm_up: Bytes(0),
         changes: Vec::new(),
     }))
 }
@@ -99,7 +103,8 @@ fn round(
 ) -> anyhow::Result<(Vec<Said>, f64)> {
     let cluster = Cluster::start(setup, shape, name, mode)?;
     let run = |name: &str, job: &Job| {
-        said(cluster.submit(&application(setup, job, partitions, name))?).with_context(|| format!("{job} by {mode}"))
+        said(cluster.submit(&application(setup, job, partitions, name))?)
+            .with_context(|| format!("{job} by {mode}"))
     };
     run("first", &jobs[0])?;
     let found = jobs.iter().enumerate().map(|(number, job)| run(&format!("{number}-{}", job.name), job));
@@ -138,14 +143,17 @@ pub(super) fn sites(args: &SitesArgs) -> Result<(), Failure> {
     );
     prepare(&setup, &shapes[0], &jobs, args.partitions).map_err(Failure::Run)?;
     // By job, then by mode, then by round.
-    let mut found: Vec<BTreeMap<&str, Vec<Said>>> = vec![BTreeMap::new(); jobs.len()];
+    let mut found: Vec<BTreeMap<&str, Vec<Said>>> = jobs.iter().map(|_| BTreeMap::new()).collect();
     for number in 0..args.rounds {
         for (mode, shape) in args.mode.iter().zip(&shapes) {
             let name = format!("{mode}-{number}");
             let (said, megabytes) =
                 round(&setup, shape, &jobs, args.partitions, &name, mode).map_err(Failure::Run)?;
             for (of_job, (said, job)) in found.iter_mut().zip(said.into_iter().zip(&jobs)) {
-                println!("round {number}, {mode}: {job} {:.1} s, slowest read {:.1} s", said.seconds, said.slowest_read);
+                println!(
+                    "round {number}, {mode}: {job} {:.1} s, slowest read {:.1} s",
+                    said.seconds, said.slowest_read
+                );
                 let first = of_job.values().flatten().next();
                 if let Some(first) = first.filter(|first| first.digest != said.digest) {
                     return Err(Failure::Run(anyhow!(
@@ -166,7 +174,20 @@ pub(super) fn sites(args: &SitesArgs) -> Result<(), Failure> {
 }
 
 fn page(modes: &[String], found: &BTreeMap<&str, Vec<Said>>) -> Table {
-    let heads = ["mode", "seconds", "+-", "shorter", "+-", "map", "stages", "slowest read", "+-", "shorter", "+-", "median read"];
+    let heads = [
+        "mode",
+        "seconds",
+        "+-",
+        "shorter",
+        "+-",
+        "map",
+        "stages",
+        "slowest read",
+        "+-",
+        "shorter",
+        "+-",
+        "median read",
+    ];
     let mut rows = table(&heads, 1);
     let first = &found[modes[0].as_str()];
     for mode in modes {

@@ -55,7 +55,7 @@ final class SortJob implements Job {
                 ? records.repartitionAndSortWithinPartitions(new EvenBounds(partitions), new Bytewise())
                 : records.sortByKey(new Bytewise(), true, partitions);
         List<Sorted> sorted = ordered
-                .mapPartitions(records -> List.of(new Sorted(records)).iterator())
+                .mapPartitions(part -> List.of(new Sorted(part)).iterator())
                 .collect();
         long digest = 0;
         byte[] last = null;
