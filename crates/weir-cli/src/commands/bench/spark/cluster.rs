@@ -293,12 +293,32 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
+    /// Has another mode move the bytes of what is submitted from now on. The shape may differ in its relays alone.
+    pub(super) fn change(&mut self, shape: &'a Shape, mode: &str) -> anyhow::Result<()> {
+        for mut daemon in self.daemons.drain(..).chain(self.relays.drain(..)) {
+            daemon.kill()?;
+            daemon.wait()?;
+        }
+        for host in 0..self.hosts() {
+            match std::fs::remove_dir_all(self.spool(host)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        (self.shape, self.mode) = (shape, mode.to_owned());
+        if self.is_weir() { self.start_weir() } else { Ok(()) }
+    }
+
     pub(super) fn is_weir(&self) -> bool {
         self.mode != VANILLA
     }
 
     fn hosts(&self) -> usize {
         self.shape.hosts as usize
+    }
+
+    pub(super) fn setup(&self) -> &'a Setup {
+        self.setup
     }
 
     /// A folder of the cluster, which all hosts share.

@@ -22,7 +22,7 @@ use weir_trace::wan::{Excerpt, Measurements};
 /// multi-path: a controller leads a part of them by third sites. siphon: that, and flows of the reducer that has most to read go first.
 /// Others: a controller of that policy, as `weir controller --policy` has it.
 ///
-/// Each application runs once on a small input first, then on another input which the relays learn links from. map: seconds of stages that read
+/// Each application runs on a small input first, then twice on its own, of which the second counts: from the first the relays learn of links. map: seconds of stages that read
 /// no shuffle. stages: of those that do. read: how long a task waited for its blocks, the slowest of them and the median. Ratios
 /// are of one round, the first mode's time to the mode's, and averaged over rounds; +- is twice the standard error.
 #[derive(Args)]
@@ -91,24 +91,16 @@ fn relays(mode: &str) -> Result<Option<RelaySetup>, Failure> {
     }))
 }
 
-/// Each job in an application of its own, one after the other: what they said, and megabytes that Weir carried. The first goes before that,
-/// and does not count: relays learn of links from it.
-fn round(
-    setup: &Setup,
-    shape: &Shape,
-    jobs: &[Job],
-    partitions: u32,
-    name: &str,
-    mode: &str,
-) -> anyhow::Result<(Vec<Said>, f64)> {
-    let cluster = Cluster::start(setup, shape, name, mode)?;
-    let run = |name: &str, job: &Job| {
-        said(cluster.submit(&application(setup, job, partitions, name))?)
-            .with_context(|| format!("{job} by {mode}"))
+/// Each job in an application of its own, one after the other: what they said, and megabytes that Weir carried. The controller of relays
+/// learns of links from what warms up.
+fn round(cluster: &Cluster, jobs: &[Job], args: &SitesArgs, name: &str) -> anyhow::Result<(Vec<Said>, f64)> {
+    let run = |job: &Job| {
+        let name = format!("{}-{name}", job.name);
+        let mut application = application(cluster.setup(), job, args.partitions, &name);
+        application.conf.push("spark.bench.again=true".to_owned());
+        said(cluster.submit(&application)?).with_context(|| format!("{job}, {name}"))
     };
-    run("first", &jobs[0])?;
-    let found = jobs.iter().enumerate().map(|(number, job)| run(&format!("{number}-{}", job.name), job));
-    let found = found.collect::<anyhow::Result<_>>()?;
+    let found = jobs.iter().map(run).collect::<anyhow::Result<_>>()?;
     let carried = cluster.carried()?;
     anyhow::ensure!(
         carried.gathers > 0.0 || !cluster.is_weir(),
@@ -142,13 +134,14 @@ pub(super) fn sites(args: &SitesArgs) -> Result<(), Failure> {
         args.rounds
     );
     prepare(&setup, &shapes[0], &jobs, args.partitions).map_err(Failure::Run)?;
+    let mut cluster = Cluster::start(&setup, &shapes[0], "sites", &args.mode[0]).map_err(Failure::Run)?;
     // By job, then by mode, then by round.
     let mut found: Vec<BTreeMap<&str, Vec<Said>>> = jobs.iter().map(|_| BTreeMap::new()).collect();
     for number in 0..args.rounds {
         for (mode, shape) in args.mode.iter().zip(&shapes) {
+            cluster.change(shape, mode).map_err(Failure::Run)?;
             let name = format!("{mode}-{number}");
-            let (said, megabytes) =
-                round(&setup, shape, &jobs, args.partitions, &name, mode).map_err(Failure::Run)?;
+            let (said, megabytes) = round(&cluster, &jobs, args, &name).map_err(Failure::Run)?;
             for (of_job, (said, job)) in found.iter_mut().zip(said.into_iter().zip(&jobs)) {
                 println!(
                     "round {number}, {mode}: {job} {:.1} s, slowest read {:.1} s",

@@ -26,7 +26,7 @@ import org.apache.spark.sql.SparkSession;
  * <p>Setting: {@code spark.bench.executors} is how many executors must be there before the time starts (as many as
  * {@code spark.cores.max} and {@code spark.executor.cores} allow, if both are set; otherwise none). With
  * {@code spark.bench.warm}, the folder of another input, the job first runs on that, so that classes are there and compiled. With
- * {@code spark.bench.go} it then says {@code ready}, and begins when there is a file of that name.
+ * {@code spark.bench.again} true it also runs on its own input first, and with {@code spark.bench.go} it then says {@code ready}, and begins when there is a file of that name.
  */
 public final class Jobs {
     private static final long EXECUTOR_WAIT_MS = 120_000;
@@ -82,6 +82,9 @@ public final class Jobs {
             String warm = conf.get("spark.bench.warm", "");
             if (!warm.isEmpty()) {
                 job.run(spark, warm, partitions);
+            }
+            if (conf.getBoolean("spark.bench.again", false)) {
+                job.run(spark, folder, partitions);
             }
             awaitOthers(spark);
             Reads reads = new Reads();
