@@ -4,6 +4,7 @@
 #             between datacenters; decisions between sites; relays beside plain splice; throughput beside iperf3
 # make jvm    the client library and the plugin for Spark, in Java
 # make spark  a Spark on six hosts in network namespaces: its shuffles by its own fetch, and as coflows
+# make spark-sites  applications of Spark on hosts of five sites, by its own fetch and by relays
 # make spark-suite  the ways in which Spark shuffles, each by Spark alone and by Weir, on every version of it that is supported
 # make fuzz   every decoder and state machine on inputs that coverage leads to, FUZZ_SECONDS each
 
@@ -20,7 +21,7 @@ WEIR = $(CARGO_TARGET_DIR)/release/weir
 
 MVN = mvn -q -B -ntp -f jvm/pom.xml
 
-.PHONY: run build test format lint docs licences jvm jvm-test spark spark-suite bench fuzz clean
+.PHONY: run build test format lint docs licences jvm jvm-test spark spark-sites spark-suite bench fuzz clean
 
 run: build
 	@mkdir -p out
@@ -46,6 +47,9 @@ jvm-test: jvm
 
 spark: build jvm
 	$(WEIR) bench spark shuffles --spark-home "$$(./scripts/install-spark.sh)"
+
+spark-sites: build jvm
+	$(WEIR) bench spark sites --spark-home "$$(./scripts/install-spark.sh 4.2.0 mllib)" --job skewed-sort:120,matrices:20,als:20
 
 SPARK_VERSIONS ?= 3.5.9 4.0.4 4.1.3 4.2.0
 

@@ -3,6 +3,7 @@
 use crate::cases;
 use crate::messages::decode;
 use crate::play::{Side, message_line};
+use crate::relay_side;
 use crate::store_side::StoreSide;
 use crate::text::{Cuts, Event, Line, Who};
 use std::collections::{BTreeSet, VecDeque};
@@ -10,6 +11,7 @@ use weir_core::agent::{
     Agent, AgentConfig, BlockEntry, JournalEntry, Output, PutError, StoreEntry, StoreError,
 };
 use weir_core::ids::{FlowNumber, HostNumber};
+use weir_core::serving::Relays;
 use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
@@ -23,6 +25,8 @@ pub(crate) struct AgentSide {
     /// Calls of tasks and executors.
     calls: BTreeSet<u32>,
     stores: StoreSide,
+    /// The relay of its site.
+    relay: Option<u8>,
     journal: Vec<JournalEntry>,
     acts: VecDeque<Line>,
 }
@@ -46,6 +50,14 @@ impl AgentSide {
         AgentSide::with(host, host)
     }
 
+    /// The agent of a host at the site of a relay.
+    pub(crate) fn with_relay(host: u8, relay: u8) -> AgentSide {
+        let mut side = AgentSide::new(host);
+        side.relay = Some(relay);
+        side.stores.relays = Some(Relays::new(relay_side::site(relay), vec![relay_side::address(relay)]));
+        side
+    }
+
     /// Another agent that was given the host of one.
     pub(crate) fn with(number: u8, host: u8) -> AgentSide {
         AgentSide {
@@ -55,6 +67,7 @@ impl AgentSide {
             session: None,
             calls: BTreeSet::new(),
             stores: StoreSide::new(Who::AgentOf(number)),
+            relay: None,
             journal: Vec::new(),
             acts: VecDeque::new(),
         }
@@ -77,7 +90,11 @@ impl AgentSide {
         match self.agent.handle_attach(entry) {
             Ok(()) => {
                 let data_address = cases::agent(self.host.into()).to_string();
-                let reply = v1::AttachStoreReply { host: self.host.into(), data_address, relays: None };
+                let relays = self.relay.map(|relay| v1::RelaysOfHost {
+                    site: relay_side::site(relay),
+                    addresses: vec![relay_side::address(relay).to_string()],
+                });
+                let reply = v1::AttachStoreReply { host: self.host.into(), data_address, relays };
                 self.acts.push_back(message_line(number, self.who(), &reply));
             }
             Err(error) => self.refuse(number, refused(&error)),
@@ -182,6 +199,9 @@ impl Side for AgentSide {
             Line::Connects(number, _, to) if *to == cases::agent(self.host.into()) => {
                 self.stores.accept(now, *number);
             }
+            Line::Connects(number, who, _) if *who == own => {
+                self.acts.extend(self.stores.connected(now, &mut self.agent, *number, cuts));
+            }
             Line::Says(number, who, said) if *who != own => {
                 self.acts.extend(self.stores.hear(now, &mut self.agent, (*number, said), cuts));
             }
@@ -211,7 +231,9 @@ impl Side for AgentSide {
                 self.lose_session();
             }
             Line::Closes(number, who) if *who != own && self.session == Some(*number) => self.lose_session(),
-            Line::Closes(number, who) if *who != own => self.stores.lose(&mut self.agent, *number),
+            Line::Closes(number, who) if *who != own => {
+                self.acts.extend(self.stores.lose(&mut self.agent, *number));
+            }
             _ => {}
         }
     }

@@ -4,17 +4,20 @@
 use crate::cases;
 use crate::outputs::Outputs;
 use crate::play::Side;
+use crate::relays;
 use crate::text::{Cuts, Line, Who};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use weir_model::Time;
 use weir_proto::data::{
     ACK, FRAME_BYTES, FRAME_HEADER_BYTES, FrameHeader, Identity, NAK, RESPONSE_BYTES, Response, Status,
     checksum, frame_length,
 };
 use weir_proto::gather::{GatherRange, GatherRequest, LENGTH_BYTES};
+use weir_proto::relay::{FlowKey, HEADER_BYTES, Header, Kind, RelayPath, Role};
 
-/// A gather as a transcript has it.
-pub(crate) fn line(gather: &GatherRequest) -> Line {
+/// A gather as a transcript has it, and the way by relays that is offered for it.
+pub(crate) fn line(gather: &GatherRequest, way: Option<&RelayPath>) -> Line {
     let GatherRequest { coflow, destination, group, shuffle, application, executor, .. } = gather;
     let ranges = gather.ranges.iter().map(|range| format!("{}:{}-{}", range.map, range.first, range.end));
     let ranges = ranges.collect::<Vec<String>>().join(",");
@@ -23,6 +26,9 @@ pub(crate) fn line(gather: &GatherRequest) -> Line {
         "{ranges} of shuffle {shuffle} of executor {executor} of {application} by token {token} \
          of coflow {coflow} for host {destination}, group {group}"
     );
+    if let Some(RelayPath { site, mapper, relay }) = way {
+        text += &format!(" by relay {relay} of site {site}, mapper {mapper}");
+    }
     if gather.identity.is_known() {
         text += &format!(" from {} of {}", gather.offset, digits(gather.identity.0));
     }
@@ -56,6 +62,14 @@ fn parse(text: &str) -> GatherRequest {
     }
 }
 
+fn way(text: &str) -> Option<RelayPath> {
+    let words: Vec<&str> = text.split([' ', ',']).collect();
+    let after = |word: &str| words.iter().position(|known| *known == word).map(|at| words[at + 1]);
+    let relay = after("relay")?.parse().unwrap();
+    let site = after("site").unwrap().parse().unwrap();
+    Some(RelayPath { site, mapper: after("mapper").unwrap().parse().unwrap(), relay })
+}
+
 fn range_of(text: &str) -> GatherRange {
     let (map, reducers) = text.split_once(':').unwrap();
     let (first, end) = reducers.split_once('-').unwrap();
@@ -81,6 +95,11 @@ struct Asked {
     /// What was said and not understood yet.
     input: Vec<u8>,
     size: Option<u64>,
+    way: Option<RelayPath>,
+    /// The connection to the relay of the way, what it said and is not understood yet, and whether frames come from there.
+    relay: Option<u32>,
+    messages: Vec<u8>,
+    is_relayed: bool,
     /// A frame did not have its checksum, and its agent was told.
     has_doubt: bool,
 }
@@ -97,9 +116,10 @@ pub(crate) struct Gatherer {
 }
 
 impl Gatherer {
-    fn gather(&mut self, request: GatherRequest) {
+    fn gather(&mut self, request: GatherRequest, way: Option<RelayPath>) {
         self.block.truncate(request.offset as usize);
         let number = self.idle.take();
+        self.acts.extend(way.map(|way| Line::Connects(0, Who::Receiver, way.relay)));
         self.acts.push_back(match number {
             Some(number) => Line::Reuses(number),
             None => Line::Connects(0, Who::Receiver, cases::agent(0)),
@@ -109,16 +129,59 @@ impl Gatherer {
             number: number.unwrap_or(0),
             input: Vec::new(),
             size: None,
+            way,
+            relay: None,
+            messages: Vec::new(),
+            is_relayed: false,
             has_doubt: false,
         });
-        if number.is_some() {
+        if number.is_some() && way.is_none() {
             self.ask();
         }
     }
 
     fn ask(&mut self) {
-        let Asked { request, number, .. } = self.asked.as_ref().unwrap();
-        self.acts.push_back(Line::Says(*number, Who::Receiver, request.encode()));
+        let Asked { request, number, way, .. } = self.asked.as_ref().unwrap();
+        let mut said = way.map(|way| way.encode().to_vec()).unwrap_or_default();
+        said.extend(request.encode());
+        self.acts.push_back(Line::Says(*number, Who::Receiver, said));
+    }
+
+    /// Tells the relay to hand the flow's messages on.
+    fn subscribe(&mut self) {
+        let Asked { request, way, relay, .. } = self.asked.as_ref().unwrap();
+        let key = FlowKey::of_gather(request, way.as_ref().unwrap());
+        let subscribe = Header::about(key, Kind::Subscribe, 0).encode();
+        let said = [&relays::hello(Role::Receiver)[..], &subscribe].concat();
+        self.acts.push_back(Line::Says(relay.unwrap(), Who::Receiver, said));
+    }
+
+    /// Takes the bytes of the flow out of what the relay said.
+    fn unpack(&mut self) {
+        let Some(asked) = self.asked.as_mut() else { return };
+        while let Some(head) = asked.messages.first_chunk::<HEADER_BYTES>() {
+            let header = Header::decode(head).unwrap();
+            assert!(matches!(header.kind, Kind::Data | Kind::Alive), "{header:?}");
+            let end = HEADER_BYTES + header.length as usize;
+            let Some(body) = asked.messages.get(HEADER_BYTES..end) else { return };
+            asked.input.extend(body);
+            asked.messages.drain(..end);
+        }
+    }
+
+    /// A connection is there.
+    fn connected(&mut self, number: u32, to: SocketAddr) {
+        let asked = self.asked.as_mut().unwrap();
+        if asked.way.is_some_and(|way| way.relay == to) {
+            asked.relay = Some(number);
+            // The other one is there already, if it was left by the gather before.
+            if asked.number == 0 {
+                return;
+            }
+        } else {
+            asked.number = number;
+        }
+        self.ask();
     }
 
     /// Understands what is there; false if more is needed.
@@ -128,8 +191,12 @@ impl Gatherer {
             let Some(head) = asked.input.first_chunk::<RESPONSE_BYTES>() else { return false };
             let response = Response::decode(head).unwrap();
             asked.input.drain(..RESPONSE_BYTES);
-            if response.status == Status::Accepted {
+            if matches!(response.status, Status::Accepted | Status::Relayed) {
                 asked.size = Some(response.size);
+                asked.is_relayed = response.status == Status::Relayed;
+                if asked.is_relayed {
+                    self.subscribe();
+                }
             } else {
                 let number = asked.number;
                 self.acts.push_back(Line::Closes(number, Who::Receiver));
@@ -163,8 +230,14 @@ impl Gatherer {
     }
 
     fn end(&mut self, how: &str) {
-        self.asked = None;
+        let asked = self.asked.take();
+        self.acts.extend(asked.and_then(|asked| asked.relay).map(|relay| Line::Closes(relay, Who::Receiver)));
         self.acts.push_back(Line::Ends(how.to_owned()));
+    }
+
+    /// Whether a connection is that to the relay.
+    fn is_relay(&self, number: u32) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.relay == Some(number))
     }
 
     /// Ranges whose last byte was verified.
@@ -186,11 +259,18 @@ impl Side for Gatherer {
 
     fn hear(&mut self, _: Time, line: &Line, cuts: &mut Cuts) {
         match line {
-            Line::Gather(text) => self.gather(parse(text)),
+            Line::Gather(text) => self.gather(parse(text), way(text)),
             Line::Happens(Who::Executor, event) => self.outputs.happens(event),
-            Line::Connects(number, Who::Receiver, _) => {
-                self.asked.as_mut().unwrap().number = *number;
-                self.ask();
+            Line::Connects(number, Who::Receiver, to) => self.connected(*number, *to),
+            Line::Says(number, who, said) if *who != Who::Receiver && self.is_relay(*number) => {
+                let mut left = &said[..];
+                while let Some(asked) = self.asked.as_mut().filter(|_| !left.is_empty()) {
+                    let (part, rest) = left.split_at(cuts.next(left.len()));
+                    asked.messages.extend(part);
+                    left = rest;
+                    self.unpack();
+                    while self.read() {}
+                }
             }
             Line::Says(number, who, said) if *who != Who::Receiver => {
                 let mut left = &said[..];

@@ -5,9 +5,12 @@ use crate::control::{flows, register, unregister};
 use crate::coordinator_side::CoordinatorSide;
 use crate::gatherer::{self, Gatherer};
 use crate::play::{Case, Play, Side};
+use crate::relay_side::{address, site};
+use crate::relays::relays;
 use crate::text::{Event, Who};
 use weir_proto::data::{FRAME_BYTES, Identity};
 use weir_proto::gather::{GatherRange, GatherRequest};
+use weir_proto::relay::RelayPath;
 use weir_proto::v1;
 
 const AGENT: Who = Who::AgentOf(0);
@@ -34,6 +37,17 @@ pub(crate) fn all() -> Vec<Case> {
                     start. Then a second frame does not have its checksum.",
             sides,
             script: broken,
+        },
+        Case {
+            name: "detoured",
+            about: "A gather whose receiver is at another site, and offers a way: the agent sends by its relay, and the receiver has all from the\n\
+                    relay of its own. In a second one the agent starts anew, and the receiver sees its connection close.",
+            sides: || {
+                let agent: Box<dyn Side> = Box::new(AgentSide::with_relay(0, 0));
+                let gatherer: Box<dyn Side> = Box::<Gatherer>::default();
+                [agent, gatherer].into_iter().chain(relays(2, None)).collect()
+            },
+            script: detoured,
         },
         Case {
             name: "forbidden",
@@ -92,7 +106,7 @@ fn of(coflow: u64, ranges: &[(u64, u32, u32)]) -> GatherRequest {
 }
 
 fn gather(play: &mut Play, request: &GatherRequest) {
-    play.act(gatherer::line(request));
+    play.act(gatherer::line(request, None));
 }
 
 fn sends(play: &mut Play, flow: u64, bytes: u64) {
@@ -144,6 +158,23 @@ fn broken(play: &mut Play) {
     sends(play, 3, FRAME_BYTES);
     play.happens(AGENT, Event::Spoils);
     sends(play, 3, 38_030);
+}
+
+fn detoured(play: &mut Play) {
+    write(play, 0, 7, &[100, 50, 300_000]);
+    attach(play, &store());
+    let whole = of(7, &[(0, 0, 1), (0, 1, 2), (0, 2, 3)]);
+    let way = |mapper| RelayPath { site: site(1), mapper, relay: address(1) };
+    play.act(gatherer::line(&whole, Some(&way(77))));
+    sends(play, 1, FRAME_BYTES);
+    play.wait(5);
+    sends(play, 1, 38_030);
+    play.wait(5);
+    play.act(gatherer::line(&whole, Some(&way(78))));
+    sends(play, 2, FRAME_BYTES);
+    play.wait(5);
+    play.happens(AGENT, Event::StartsAnew);
+    play.wait(5);
 }
 
 fn forbidden(play: &mut Play) {

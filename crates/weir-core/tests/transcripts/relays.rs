@@ -63,7 +63,8 @@ pub(crate) fn key(mapper: u32) -> FlowKey {
     FlowKey { coflow: 7, reducer: 3 << 16, mapper }
 }
 
-fn hello(role: Role) -> Vec<u8> {
+/// What anybody says first to a relay.
+pub(crate) fn hello(role: Role) -> Vec<u8> {
     let header = Header {
         length: HELLO_BYTES as u32,
         ..Header::about(FlowKey { coflow: 0, reducer: 0, mapper: 0 }, Kind::Hello, 0)

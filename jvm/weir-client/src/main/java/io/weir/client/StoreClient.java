@@ -46,14 +46,24 @@ public final class StoreClient implements AutoCloseable {
      *     {@code AttachStore}
      */
     public String attach(Store store, List<Path> directories, int subdirectories, Duration limit) throws IOException {
+        var request = attachment(store, directories, subdirectories);
+        var reply = agent.repeat("attach of " + store, Limits.nanos(limit), stub -> stub.attachStore(request));
+        host = reply.getHost();
+        learn(reply.getRelays());
+        return reply.getDataAddress();
+    }
+
+    static Control.AttachStoreRequest attachment(Store store, List<Path> directories, int subdirectories) {
         var request = Control.AttachStoreRequest.newBuilder().setApplication(store.application())
                 .setExecutor(store.executor()).setToken(ByteString.copyFrom(store.token()))
                 .setSubdirectories(subdirectories);
         directories.forEach(directory -> request.addDirectories(directory.toString()));
-        var reply = agent.repeat("attach of " + store, Limits.nanos(limit), stub -> stub.attachStore(request.build()));
-        host = reply.getHost();
-        learn(reply.getRelays());
-        return reply.getDataAddress();
+        return request.build();
+    }
+
+    static Control.DetachStoreRequest detachment(Store store) {
+        return Control.DetachStoreRequest.newBuilder().setApplication(store.application())
+                .setExecutor(store.executor()).setToken(ByteString.copyFrom(store.token())).build();
     }
 
     /** Relays that failed are avoided as before where they are the same. */
@@ -83,8 +93,7 @@ public final class StoreClient implements AutoCloseable {
      * @throws IOException see {@link WeirClient}
      */
     public void detach(Store store, Duration limit) throws IOException {
-        var request = Control.DetachStoreRequest.newBuilder().setApplication(store.application())
-                .setExecutor(store.executor()).setToken(ByteString.copyFrom(store.token())).build();
+        var request = detachment(store);
         agent.repeat("detach of " + store, Limits.nanos(limit), stub -> stub.detachStore(request));
     }
 

@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.IntSupplier;
 
 /** Relays that bring flows of other sites to this host. For any thread. */
 final class Ways {
@@ -13,10 +14,17 @@ final class Ways {
 
     private final int site;
     private final List<InetSocketAddress> relays;
+    /** Draws what tells flows apart. */
+    private final IntSupplier mappers;
     /** Relays that failed, and until when they are not asked. */
     private final Map<InetSocketAddress, Long> avoided = new HashMap<>();
 
     Ways(int site, List<InetSocketAddress> relays) {
+        this(site, relays, RANDOM::nextInt);
+    }
+
+    Ways(int site, List<InetSocketAddress> relays, IntSupplier mappers) {
+        this.mappers = mappers;
         this.site = site;
         this.relays = List.copyOf(relays);
     }
@@ -30,7 +38,7 @@ final class Ways {
         if (usable.isEmpty()) {
             return null;
         }
-        int mapper = RANDOM.nextInt();
+        int mapper = mappers.getAsInt();
         return new Way(site, mapper, usable.get(Integer.remainderUnsigned(mapper, usable.size())));
     }
 

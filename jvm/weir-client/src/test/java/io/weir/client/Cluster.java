@@ -15,7 +15,7 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A coordinator and two agents on 127.0.0.1. The binary is that of the system property {@code weir.binary} or the variable
+ * A coordinator and two agents on 127.0.0.1, perhaps of two sites with a relay each. The binary is that of the system property {@code weir.binary} or the variable
  * {@code WEIR_BINARY}, else target/debug/weir of this repository.
  */
 public final class Cluster implements AutoCloseable {
@@ -29,6 +29,9 @@ public final class Cluster implements AutoCloseable {
     private final int coordinatorPort;
     private final int[] dataPorts = new int[AGENTS];
     private final Process[] agents = new Process[AGENTS];
+    private final boolean hasRelays;
+    private final int[] relayPorts = new int[AGENTS];
+    private final Process[] relays = new Process[AGENTS];
     private Process coordinator;
 
     private static Path binary() {
@@ -49,6 +52,12 @@ public final class Cluster implements AutoCloseable {
 
     /** Starts all of it; its files are in a folder. */
     public Cluster(Path folder) throws Exception {
+        this(folder, false);
+    }
+
+    /** With relays each agent is of a site of its own. */
+    Cluster(Path folder, boolean hasRelays) throws Exception {
+        this.hasRelays = hasRelays;
         this.folder = folder;
         this.binary = binary();
         shared = Files.createDirectory(folder.resolve("shared"));
@@ -58,6 +67,10 @@ public final class Cluster implements AutoCloseable {
             startCoordinator();
             for (int host = 0; host < AGENTS; host++) {
                 dataPorts[host] = freePort();
+                if (hasRelays) {
+                    relayPorts[host] = freePort();
+                    startRelay(host);
+                }
                 startAgent(host);
             }
             awaitAgents();
@@ -92,10 +105,25 @@ public final class Cluster implements AutoCloseable {
 
     void startAgent(int host) throws Exception {
         Files.createDirectories(spool(host));
-        agents[host] = start("agent-" + host, List.of("--host", "" + host, "--listen", "127.0.0.1:" + dataPorts[host],
+        List<String> words = new ArrayList<>(List.of("--host", "" + host, "--listen", "127.0.0.1:" + dataPorts[host],
                 "--coordinator", "127.0.0.1:" + coordinatorPort, "--spool", spool(host).toString(),
                 "--allow", shared.toString(), "--link-rate", "400mbit", "--interface", "none"));
+        if (hasRelays) {
+            words.addAll(List.of("--site", "" + host, "--relay", "127.0.0.1:" + relayPorts[host]));
+        }
+        agents[host] = start("agent-" + host, words);
         awaitPort(dataPorts[host]);
+    }
+
+    void startRelay(int site) throws Exception {
+        relays[site] = start("relay-" + site, List.of("--name", "relay-" + site, "--site", "" + site, "--listen",
+                "127.0.0.1:" + relayPorts[site]));
+        awaitPort(relayPorts[site]);
+    }
+
+    /** The relay of a site. */
+    Process relay(int site) {
+        return relays[site];
     }
 
     private static void awaitPort(int port) throws Exception {
@@ -180,6 +208,9 @@ public final class Cluster implements AutoCloseable {
     public void close() throws InterruptedException {
         for (Process agent : agents) {
             kill(agent);
+        }
+        for (Process relay : relays) {
+            kill(relay);
         }
         kill(coordinator);
     }

@@ -15,8 +15,8 @@ import java.util.Set;
 
 /**
  * A transcript of the data plane or of gathers (docs/protocol.md, Transcripts), played to a receiver: it hears the lines of the
- * others on its connections, cut at random places, and has to say its own, byte by byte and in their order. Gathers that are
- * resumed are passed over: this client resumes none.
+ * others on its connections, cut at random places, and has to say its own, byte by byte and in their order. A wait ends where
+ * another connection is closed. Gathers that are resumed are passed over: this client resumes none.
  */
 final class Script implements Dialer {
     /** What one line says. {@code what} is empty, "connects", "reuses", "fails" or "closes" beside bytes. */
@@ -51,6 +51,8 @@ final class Script implements Dialer {
     static final class Gathering {
         final Gather gather;
         final int host;
+        /** Null: no way by relays is offered. */
+        final Ways ways;
         String end;
         private final String shuffle;
         private final String[] ranges;
@@ -63,12 +65,18 @@ final class Script implements Dialer {
             this.ranges = words[1].split(",");
             this.host = Integer.parseInt(words[18].replace(",", ""));
             this.written = new HashMap<>(written);
+            this.ways = isLed(words) ? ways(words) : null;
             this.gather = new Gather(store, Long.parseUnsignedLong(words[15]), Integer.parseInt(words[20]),
                     Integer.parseInt(shuffle));
             for (String range : ranges) {
                 String[] parts = range.split("[:-]");
                 gather.range(Long.parseLong(parts[0]), Integer.parseInt(parts[1]), Integer.parseInt(parts[2]));
             }
+        }
+
+        private static Ways ways(String[] words) {
+            int mapper = Integer.parseInt(words[28]);
+            return new Ways(Integer.parseInt(words[26].replace(",", "")), List.of(address(words[23])), () -> mapper);
         }
 
         /** The bytes of a range. */
@@ -89,9 +97,9 @@ final class Script implements Dialer {
         }
     }
 
-    /** Where a line of what an executor writes has the lengths, and one of a gather where it is resumed. */
+    /** Where a line of what an executor writes has the lengths, and one of a gather by what way it may come, or where it is resumed. */
     private static final int FIRST_LENGTH = 12;
-    private static final int RESUMED = 21;
+    private static final int MORE = 21;
 
     final String name;
     final List<InetSocketAddress> agents = new ArrayList<>();
@@ -101,6 +109,7 @@ final class Script implements Dialer {
     /** What executors wrote so far, by shuffle and map task; connections of the receiver; whether a gather is passed over. */
     private final Map<String, String[]> written = new HashMap<>();
     private final Set<Integer> own = new HashSet<>();
+    private final Set<InetSocketAddress> relays = new HashSet<>();
     private boolean passesOver;
     private final Set<Integer> closed = new HashSet<>();
     private final Random cuts;
@@ -124,7 +133,10 @@ final class Script implements Dialer {
         } else if (words[0].equals("get")) {
             gets.add(new Get(Long.parseUnsignedLong(words[5]), words[2], Integer.parseInt(words[8].replace(",", ""))));
         } else if (words[0].equals("gather")) {
-            passesOver = words.length > RESUMED;
+            passesOver = words.length > MORE && !isLed(words);
+            if (isLed(words)) {
+                relays.add(address(words[23]));
+            }
             if (!passesOver) {
                 gatherings.add(new Gathering(words, written));
             }
@@ -159,7 +171,7 @@ final class Script implements Dialer {
             line.what = "connects";
             line.address = address(words[4]);
             own.add(line.connection);
-            if (!agents.contains(line.address)) {
+            if (!agents.contains(line.address) && !relays.contains(line.address)) {
                 agents.add(line.address);
             }
         } else if (!own.contains(line.connection)) {
@@ -175,6 +187,11 @@ final class Script implements Dialer {
             line.bytes = hex(words[2]);
         }
         lines.add(line);
+    }
+
+    /** Whether a gather offers a way by relays. */
+    private static boolean isLed(String[] words) {
+        return words.length > MORE && words[MORE].equals("by");
     }
 
     private static ByteBuffer block(int seed, long from, int count) {
@@ -240,8 +257,11 @@ final class Script implements Dialer {
         }
 
         @Override
-        public int read(ByteBuffer into, long limit) {
+        public int read(ByteBuffer into, long limit) throws IOException {
             Line line = line("reads");
+            if (line.connection != number && line.what.equals("closes") && !line.byReceiver) {
+                throw new WaitExpiredException("nothing comes before another connection is closed");
+            }
             if (line.connection != number || line.byReceiver || line.what.equals("connects")) {
                 throw wrong("waits for connection " + number);
             }
@@ -282,7 +302,12 @@ final class Script implements Dialer {
 
         @Override
         public boolean isFit() {
-            return true;
+            boolean ends = next < lines.size() && lines.get(next).connection == number && lines.get(next).what.equals("closes")
+                    && !lines.get(next).byReceiver;
+            if (ends) {
+                next++;
+            }
+            return !ends;
         }
 
         @Override

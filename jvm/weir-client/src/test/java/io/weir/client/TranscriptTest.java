@@ -11,14 +11,18 @@ import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * The recorded transcripts of the data plane and of gathers; see docs/protocol.md. {@code relayed} needs relays, which this client
- * does not use.
+ * The recorded transcripts of the data plane and of gathers; see docs/protocol.md. {@code relayed} is of a block that comes by
+ * relays, and not of a gather: this client offers no way for blocks.
  */
 class TranscriptTest {
     static final Path FOLDER = Path.of(System.getProperty("weir.transcripts", "../../docs/transcripts"));
@@ -65,6 +69,27 @@ class TranscriptTest {
         }
     }
 
+    /** What stands in a transcript as the message of a type, each one. */
+    private static List<String> messages(String name, String type) throws IOException {
+        return Files.readAllLines(FOLDER.resolve(name + ".txt")).stream().map(line -> line.split(" "))
+                .filter(words -> words.length == 4 && words[2].equals(type)).map(words -> words[3]).collect(Collectors.toList());
+    }
+
+    private static String digits(byte[] bytes) {
+        return IntStream.range(0, bytes.length).mapToObj(at -> String.format("%02x", bytes[at])).collect(Collectors.joining());
+    }
+
+    @Test
+    void stores_are_attached_and_detached_as_the_transcripts_have_it() throws IOException {
+        byte[] token = new byte[Store.TOKEN_BYTES];
+        Arrays.fill(token, (byte) 0x55);
+        Store store = new Store("app-1", "0", token);
+        String attachment = digits(StoreClient.attachment(store, List.of(Path.of("/data/blockmgr-1")), 64).toByteArray());
+        assertEquals(List.of(attachment, attachment), messages("gathered", "AttachStoreRequest"));
+        String detachment = digits(StoreClient.detachment(store).toByteArray());
+        assertTrue(messages("forbidden", "DetachStoreRequest").contains(detachment));
+    }
+
     private static String how(Script script, Script.Gathering gathering, ConnectionPool pool) throws IOException {
         Duration limit = Duration.ofSeconds(20);
         GatherLimits limits = new GatherLimits(limit, limit, limit, limit);
@@ -77,7 +102,7 @@ class TranscriptTest {
         };
         InetSocketAddress agent = script.agents.get(0);
         try {
-            new GatherReader(gathering.gather, agent, gathering.host, limits, null, pool, script, sink).run();
+            new GatherReader(gathering.gather, agent, gathering.host, limits, gathering.ways, pool, script, sink).run();
             assertEquals(gathering.gather.size(), whole.get());
             return "ok";
         } catch (HolderException e) {
@@ -107,7 +132,7 @@ class TranscriptTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"gathered", "broken", "forbidden"})
+    @ValueSource(strings = {"gathered", "broken", "detoured", "forbidden"})
     void a_gather_says_what_the_transcript_says_and_hands_out_what_its_executor_wrote_however_it_is_cut(String name)
             throws IOException {
         for (int seed = 0; seed < 20; seed++) {

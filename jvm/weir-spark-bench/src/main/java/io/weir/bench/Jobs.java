@@ -9,12 +9,14 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Supplier;
 import org.apache.spark.SparkConf;
 import org.apache.spark.sql.SparkSession;
 
 /**
  * One whole job per application, from its input files to its result: {@code Jobs NAME FOLDER PARTITIONS}, where NAME is one of
- * sort, skewed-sort, join, pagerank, wordcount, tpch-q3, tpch-q5, tpch-q10 and tpch-q18, and PARTITIONS is the number of reduce tasks of each
+ * sort, skewed-sort, join, pagerank, wordcount, tpch-q3, tpch-q5, tpch-q10 and tpch-q18, or with MLlib als, matrices, components,
+ * correlation, word2vec and itemsets, and PARTITIONS is the number of reduce tasks of each
  * shuffle. {@code Jobs prepare FOLDER MEGABYTES PARTITIONS NAME...} writes their inputs first, about MEGABYTES for each kind,
  * into a folder that all hosts share. The rows depend on MEGABYTES alone; PARTITIONS says in how many files they are.
  *
@@ -58,10 +60,11 @@ public final class Jobs {
         try (SparkSession spark = SparkSession.builder().config(conf).getOrCreate()) {
             Set<Class<?>> written = new HashSet<>();
             for (String name : names) {
-                Job job = jobs().get(name);
-                if (job == null) {
+                Supplier<Job> made = jobs().get(name);
+                if (made == null) {
                     throw new IllegalArgumentException("there is no job " + name + "; there are " + jobs().keySet());
                 }
+                Job job = made.get();
                 // Queries have the same tables.
                 if (written.add(job.getClass())) {
                     job.prepare(spark, folder, megabytes, partitions);
@@ -71,7 +74,7 @@ public final class Jobs {
     }
 
     private static void run(SparkConf conf, String name, String folder, int partitions) throws IOException, InterruptedException {
-        Job job = jobs().get(name);
+        Job job = jobs().get(name).get();
         if (job.isSql()) {
             // Both sides of each join are shuffled, however small.
             conf.set("spark.sql.autoBroadcastJoinThreshold", "-1");
@@ -96,16 +99,23 @@ public final class Jobs {
         }
     }
 
-    private static Map<String, Job> jobs() {
-        Map<String, Job> jobs = new LinkedHashMap<>();
-        jobs.put("sort", new SortJob(false));
-        jobs.put("skewed-sort", new SortJob(true));
-        jobs.put("join", new JoinJob());
-        jobs.put("pagerank", new PageRankJob());
-        jobs.put("wordcount", new WordCountJob());
+    /** Made when they are wanted: a Spark without MLlib runs the others. */
+    private static Map<String, Supplier<Job>> jobs() {
+        Map<String, Supplier<Job>> jobs = new LinkedHashMap<>();
+        jobs.put("sort", () -> new SortJob(false));
+        jobs.put("skewed-sort", () -> new SortJob(true));
+        jobs.put("join", JoinJob::new);
+        jobs.put("pagerank", PageRankJob::new);
+        jobs.put("wordcount", WordCountJob::new);
         for (String query : new String[] {"q3", "q5", "q10", "q18"}) {
-            jobs.put("tpch-" + query, new TpchJob(query));
+            jobs.put("tpch-" + query, () -> new TpchJob(query));
         }
+        jobs.put("als", AlsJob::new);
+        jobs.put("matrices", MatricesJob::new);
+        jobs.put("components", ComponentsJob::new);
+        jobs.put("correlation", CorrelationJob::new);
+        jobs.put("word2vec", WordVectorsJob::new);
+        jobs.put("itemsets", ItemSetsJob::new);
         return jobs;
     }
 

@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
         batch: Span::from_millis(1),
         uplink: (choice & 1 == 1).then(|| Rate::from_bytes_per_sec(1e6)),
         measures_interface: choice & 2 == 2,
-    ..AgentConfig::default()
+        ..AgentConfig::default()
     });
     let mut now = Time::from_millis(1_000_000);
     while step(&mut agent, &mut input, &mut now).is_some() {

@@ -1,4 +1,4 @@
-//! Writes sequences for fuzzing to begin with: `cargo run --example seeds` in this folder.
+//! Writes sequences for fuzzing to begin with: `cargo run -p weir-fuzz --example seeds`.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use weir_proto::data::{Identity, Request, Response, Status};
 use weir_proto::v1;
 
 fn write(target: &str, name: &str, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = Path::new("corpus").join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     fs::create_dir_all(&folder)?;
     fs::write(folder.join(name), bytes)
 }

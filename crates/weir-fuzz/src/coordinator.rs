@@ -2,7 +2,9 @@
 
 use crate::input::Input;
 use std::collections::BTreeMap;
-use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire};
+use weir_core::coordinator::{
+    Coordinator, CoordinatorConfig, DeadlineMargin, Output, SessionId, Tuning, Wire,
+};
 use weir_model::{CoflowId, Fabric, Rate, Span, Time};
 use weir_proto::{limits, v1};
 
