@@ -70,12 +70,12 @@ format:
 	@./scripts/install-deps.sh rust
 	$(CARGO) fmt --all --check
 
-# As plain `cargo build` has it, then with everything.
+# With everything, then the one crate that plain `cargo build` has otherwise.
 lint:
 	@./scripts/install-deps.sh rust
 	@./scripts/install-deps.sh solver
-	$(CARGO) clippy --all-targets --locked -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --locked $(SOLVER) -- -D warnings
+	$(CARGO) clippy -p weir-cli --all-targets --locked -- -D warnings
 
 docs:
 	@./scripts/install-deps.sh solver

@@ -38,7 +38,8 @@ final class MatricesJob extends DrawnJob {
     }
 
     private static long hash(Tuple2<Tuple2<Object, Object>, Matrix> block) {
-        long hash = Digest.of((Integer) block._1._1, (Integer) block._1._2);
+        // By its methods: fields of a pair that Scala made of two numbers are others.
+        long hash = Digest.of((Integer) block._1._1(), (Integer) block._1._2());
         for (double entry : block._2.toArray()) {
             hash = Digest.of(hash, (long) entry);
         }
