@@ -1,8 +1,9 @@
 //! `weir bench spark jobs`: applications end to end, at the same time.
 
-use super::cluster::{Application, Cluster, ClusterArgs, Running, Setup, Shape, VANILLA};
-use super::{mean, spread};
+use super::cluster::{Application, Cluster, ClusterArgs, Running, Setup, Shape, TCP, VANILLA};
+use super::{check_modes, mean, spread};
 use crate::Failure;
+use crate::commands::policies::find_for_hosts;
 use crate::output::{fixed, table, text};
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -209,6 +210,7 @@ pub(super) fn prepare(setup: &Setup, shape: &Shape, jobs: &[Job], partitions: u3
 
 pub(super) fn jobs(args: &JobsArgs) -> Result<(), Failure> {
     let jobs: Vec<Job> = args.job.iter().map(|said| Job::parse(said)).collect::<Result<_, _>>()?;
+    check_modes(&args.mode, &[VANILLA, TCP], find_for_hosts)?;
     let setup = Setup::new(&args.cluster)?;
     let shape = Shape {
         hosts: args.hosts,

@@ -9,6 +9,7 @@ mod suite;
 
 use crate::Failure;
 use clap::Subcommand;
+use weir_policy::Chosen;
 
 #[derive(Subcommand)]
 pub(crate) enum SparkCommand {
@@ -29,6 +30,20 @@ pub(super) fn spark(command: SparkCommand) -> Result<(), Failure> {
         SparkCommand::Sites(args) => sites::sites(&args),
         SparkCommand::Suite(args) => suite::suite(&args),
     }
+}
+
+/// Whether modes are some of those that no policy stands behind, or policies.
+fn check_modes(
+    modes: &[String],
+    others: &[&str],
+    find: fn(&str) -> Result<Chosen, Failure>,
+) -> Result<(), Failure> {
+    let unknown = modes.iter().find(|mode| !others.contains(&mode.as_str()) && find(mode).is_err());
+    let Some(mode) = unknown else { return Ok(()) };
+    Err(Failure::Input(format!(
+        "{mode} moves nothing here: say {}, or a policy for such links (`weir policies`)",
+        others.join(", ")
+    )))
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -1,9 +1,10 @@
 //! `weir bench spark shuffles`: prepared shuffles, read at the same time.
 
-use super::cluster::{Application, Carried, Cluster, ClusterArgs, Processor, Setup, Shape};
+use super::cluster::{Application, Carried, Cluster, ClusterArgs, Processor, Setup, Shape, TCP, VANILLA};
 use super::faults::Faults;
-use super::{mean, spread};
+use super::{check_modes, mean, spread};
 use crate::Failure;
+use crate::commands::policies::find_for_hosts;
 use crate::output::{fixed, ratio, table, text};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -136,6 +137,7 @@ fn measure(args: &ShufflesArgs, setup: &Setup, shape: &Shape, mode: &str) -> any
 }
 
 pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
+    check_modes(&args.mode, &[VANILLA, TCP], find_for_hosts)?;
     let setup = Setup::new(&args.cluster)?;
     let shape = Shape {
         hosts: args.hosts,

@@ -2,9 +2,10 @@
 
 use super::cluster::{Cluster, ClusterArgs, Setup, Shape, Sites, VANILLA};
 use super::jobs::{Job, Said, application, prepare, said};
-use super::{mean, spread};
+use super::{check_modes, mean, spread};
 use crate::Failure;
 use crate::commands::experiment::controller;
+use crate::commands::policies::find_between_sites;
 use crate::output::{fixed, table, text};
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -31,10 +32,10 @@ pub(crate) struct SitesArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// What moves the bytes
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values_t = [VANILLA, "naive", "multi-path", "siphon"].map(str::to_owned))]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_values_t = [VANILLA, NAIVE, MULTI_PATH, "siphon"].map(str::to_owned))]
     mode: Vec<String>,
     /// The jobs, as NAME or NAME:MEGABYTES of input
-    #[arg(long, value_name = "NAME:MB", value_delimiter = ',', default_values_t = ["skewed-sort:150"].map(str::to_owned))]
+    #[arg(long, value_name = "NAME:MB", value_delimiter = ',', default_values_t = ["skewed-sort:120"].map(str::to_owned))]
     job: Vec<String>,
     /// Partitions of their shuffles
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=2_000))]
@@ -43,7 +44,7 @@ pub(crate) struct SitesArgs {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=6))]
     hosts: u32,
     /// Rate of the fastest link between sites, headers included; the others are as much slower as they were measured
-    #[arg(long, value_name = "RATE", default_value = "40mbit")]
+    #[arg(long, value_name = "RATE", default_value = "10mbit")]
     fastest: Rate,
     /// Tasks that an executor runs at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -53,6 +54,10 @@ pub(crate) struct SitesArgs {
     rounds: u32,
 }
 
+/// Relays, and no controller.
+const NAIVE: &str = "naive";
+/// A controller that chooses ways, and has flows of one shuffle go alike.
+const MULTI_PATH: &str = "multi-path";
 /// Of each relay to each other.
 const CONNECTIONS: u8 = 4;
 
@@ -78,8 +83,8 @@ fn rates(fastest: Rate) -> anyhow::Result<Vec<Vec<u64>>> {
 fn relays(mode: &str) -> Result<Option<RelaySetup>, Failure> {
     let controller = match mode {
         VANILLA => return Ok(None),
-        "naive" => None,
-        "multi-path" => controller("siphon:groups=off")?,
+        NAIVE => None,
+        MULTI_PATH => controller("siphon:groups=off")?,
         policy => controller(policy)?,
     };
     Ok(Some(RelaySetup {
@@ -112,6 +117,7 @@ fn round(cluster: &Cluster, jobs: &[Job], args: &SitesArgs, name: &str) -> anyho
 
 pub(super) fn sites(args: &SitesArgs) -> Result<(), Failure> {
     let jobs: Vec<Job> = args.job.iter().map(|said| Job::parse(said)).collect::<Result<_, _>>()?;
+    check_modes(&args.mode, &[VANILLA, NAIVE, MULTI_PATH], find_between_sites)?;
     let setup = Setup::new(&args.cluster)?;
     let rates_bps = rates(args.fastest).map_err(Failure::Run)?;
     let shape = |mode: &str| -> Result<Shape, Failure> {

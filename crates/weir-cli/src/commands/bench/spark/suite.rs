@@ -2,6 +2,7 @@
 
 use super::cluster::{Application, Cluster, ClusterArgs, Setup, Shape};
 use crate::Failure;
+use crate::commands::policies::find_for_hosts;
 use crate::output::{fixed, table, text};
 use anyhow::anyhow;
 use clap::Args;
@@ -71,6 +72,7 @@ fn verdict(vanilla: &anyhow::Result<Outcome>, weir: &anyhow::Result<Outcome>) ->
 }
 
 pub(super) fn suite(args: &SuiteArgs) -> Result<(), Failure> {
+    super::check_modes(std::slice::from_ref(&args.policy), &["tcp"], find_for_hosts)?;
     let setup = Setup::new(&args.cluster)?;
     let known = setup.ask(CLASS, "list").map_err(Failure::Run)?;
     let cases = if args.case.is_empty() { known.clone() } else { args.case.clone() };

@@ -1,9 +1,6 @@
 //! `weir packet` as a user meets it.
 
-#[path = "support/command.rs"]
-mod command;
-
-use command::{refused, succeed};
+use crate::command::{refused, succeed};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

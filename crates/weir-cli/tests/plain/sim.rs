@@ -1,9 +1,6 @@
 //! `weir sim`, `weir trace` and `weir policies` as a user meets them.
 
-#[path = "support/command.rs"]
-mod command;
-
-use command::{refused, succeed, weir};
+use crate::command::{refused, succeed, weir};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
