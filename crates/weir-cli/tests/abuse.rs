@@ -123,7 +123,6 @@ fn run(work: impl Future<Output = ()>) {
         .block_on(work);
 }
 
-// Finding 6.
 #[test]
 fn a_reader_that_stops_keeps_no_uplink_from_others() {
     let cluster = Cluster::start(3, &["--bypass", "0"]);
@@ -153,7 +152,6 @@ async fn coflow(client: &Client) -> u64 {
     client.register(CoflowOptions { flows: 1, ..CoflowOptions::default() }).await.unwrap()
 }
 
-// Finding 12.
 #[test]
 fn a_get_leaves_a_holder_that_was_stopped_for_a_replica() {
     let cluster = Cluster::start(3, &[]);
@@ -174,7 +172,6 @@ fn a_get_leaves_a_holder_that_was_stopped_for_a_replica() {
     });
 }
 
-// Finding 8.
 #[test]
 fn a_second_agent_of_a_host_is_refused_and_everybody_says_so() {
     let mut cluster = Cluster::start(2, &[]);
@@ -194,7 +191,6 @@ fn a_second_agent_of_a_host_is_refused_and_everybody_says_so() {
     second.kill();
 }
 
-// Finding 11.
 #[test]
 fn a_hundred_idle_connections_and_few_descriptors_leave_room_for_a_get() {
     let mut cluster = Cluster::start(2, &[]);
@@ -216,7 +212,6 @@ fn a_hundred_idle_connections_and_few_descriptors_leave_room_for_a_get() {
     drop(idle);
 }
 
-// Finding 5.
 #[test]
 fn an_agent_with_a_full_disk_refuses_puts_serves_on_starts_again_and_comes_back_by_itself() {
     let mut cluster = Cluster::start(2, &[]);
@@ -269,7 +264,6 @@ fn an_agent_with_a_full_disk_refuses_puts_serves_on_starts_again_and_comes_back_
     cluster.processes.truncate(0);
 }
 
-// Finding 16.
 #[test]
 fn a_damaged_line_of_the_journal_costs_one_block_and_is_told() {
     let mut cluster = Cluster::start(2, &[]);
@@ -300,7 +294,6 @@ fn a_damaged_line_of_the_journal_costs_one_block_and_is_told() {
     });
 }
 
-// Finding 21.
 #[test]
 fn options_that_would_stop_a_cluster_are_refused_in_one_line() {
     let dir = tempfile::tempdir().unwrap();

@@ -83,7 +83,6 @@ fn refused(result: Result<(), Error>) -> String {
     }
 }
 
-// Finding 24.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocks_without_bytes_are_put_and_got_like_others() {
     let cluster = Cluster::start(2);
@@ -98,7 +97,6 @@ async fn blocks_without_bytes_are_put_and_got_like_others() {
     assert_eq!((record.flows, record.bytes), (2, 0));
 }
 
-// Finding 29.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_has_every_flow_that_was_got_before_unregister() {
     let cluster = Cluster::start(2);
@@ -182,7 +180,6 @@ async fn a_file_that_became_a_fifo_or_a_link_is_not_served_and_holds_up_nobody()
     }
 }
 
-// Finding 9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_outside_the_allowed_directories_and_none_of_the_agents_own_files_can_be_put() {
     let cluster = Cluster::start(2);
@@ -248,7 +245,6 @@ async fn sizes_and_names_beyond_the_bounds_are_refused_with_the_bound() {
     }
 }
 
-// Finding 7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_get_goes_on_while_thousands_of_spooled_files_are_removed() {
     let cluster = Cluster::start(2);
@@ -274,7 +270,6 @@ fn spooled(spool: &Path) -> usize {
     std::fs::read_dir(spool).unwrap().filter_map(|entry| named(entry).then_some(())).count()
 }
 
-// Finding 11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_never_speak_take_nobodys_place() {
     let cluster = Cluster::start(2);
@@ -285,7 +280,6 @@ async fn connections_that_never_speak_take_nobodys_place() {
     drop(silent);
 }
 
-// Finding 17.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_agent_on_a_spool_ends_and_the_first_one_loses_nothing() {
     let cluster = Cluster::start(2);
@@ -300,7 +294,6 @@ async fn a_second_agent_on_a_spool_ends_and_the_first_one_loses_nothing() {
     assert_eq!(cluster.get(coflow, "c").await.unwrap(), b"more");
 }
 
-// Finding 2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_coflow_lives_as_long_as_its_driver_and_is_collected_after_it() {
     let cluster = Cluster::start(2);

@@ -470,7 +470,6 @@ fn a_new_session_of_a_relay_replaces_the_older_one() {
     assert!(world.rules(0, 4)[0].complete);
 }
 
-// Finding 23.
 #[test]
 fn a_second_relay_of_a_name_is_refused_while_the_first_is_attached() {
     let mut world = World::new();
@@ -491,7 +490,7 @@ fn a_second_relay_of_a_name_is_refused_while_the_first_is_attached() {
     assert_eq!(world.servers[0].handle_hello(world.now, SessionId(4), &other), Ok(None));
 }
 
-// Finding 25: what decides is the relay's own count of its sessions.
+// What decides is the relay's own count of its sessions.
 #[test]
 fn of_a_relays_records_at_two_servers_the_newer_sessions_counts_whatever_their_clocks_say() {
     let mut world = World::new();

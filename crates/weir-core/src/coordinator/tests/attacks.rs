@@ -23,7 +23,6 @@ fn messages_since(pair: &Pair, before: usize) -> Vec<v1::coordinator_message::Ki
         .collect()
 }
 
-// Finding 1.
 #[test]
 fn a_resumed_get_is_refused_by_a_holder_of_other_bytes() {
     let mut pair = Pair::new(3);
@@ -61,7 +60,6 @@ fn a_resumed_get_is_refused_by_a_holder_of_other_bytes() {
     );
 }
 
-// Finding 2.
 #[test]
 fn twenty_thousand_unfinished_coflows_are_told_in_few_messages_and_journalled_once() {
     let mut pair = Pair::new(5);
@@ -90,7 +88,6 @@ fn twenty_thousand_unfinished_coflows_are_told_in_few_messages_and_journalled_on
     assert_eq!(status.coflows.len() as u64 + status.hidden_coflows, 20_000);
 }
 
-// Finding 2.
 #[test]
 fn a_coflow_whose_driver_died_ends_when_its_lease_does_and_its_blocks_go() {
     let mut pair = Pair::with(CoordinatorConfig { coflow_lease: Span::from_millis(10_000), ..config(2, 1) });
@@ -143,7 +140,6 @@ fn a_coflow_does_not_end_while_it_moves_or_somebody_waits_for_it() {
     assert_eq!(pair.coordinator.poll_expired(), Some(waited));
 }
 
-// Finding 3.
 #[test]
 fn ids_that_were_never_given_are_refused_in_every_call_and_message() {
     let mut pair = Pair::new(2);
@@ -171,7 +167,6 @@ fn ids_that_were_never_given_are_refused_in_every_call_and_message() {
     assert_eq!(pair.register(0), CoflowId(given.0 + 2));
 }
 
-// Finding 3.
 #[test]
 fn the_largest_ids_crash_nobody_and_the_next_ids_go_on() {
     let mut pair = Pair::new(2);
@@ -227,7 +222,6 @@ fn block_of_size(coflow: CoflowId, size: u64) -> BlockEntry {
     block(coflow, "x", size)
 }
 
-// Finding 4.
 #[test]
 fn names_and_lists_beyond_their_bounds_are_refused_with_the_bound() {
     let mut pair = Pair::new(2);
@@ -257,7 +251,6 @@ fn names_and_lists_beyond_their_bounds_are_refused_with_the_bound() {
     assert!(matches!(error, HelloError::Address(1_025)), "{error}");
 }
 
-// Finding 4.
 #[test]
 fn a_hello_of_fifty_thousand_blocks_comes_in_parts_and_nothing_is_missing() {
     let mut pair = Pair::new(2);
@@ -289,7 +282,6 @@ fn a_hello_of_fifty_thousand_blocks_comes_in_parts_and_nothing_is_missing() {
     assert_eq!(status.coflows[0].live_flows, 1);
 }
 
-// Finding 8.
 #[test]
 fn a_second_agent_of_a_host_is_refused_and_both_are_told_until_the_first_is_gone() {
     let mut pair = Pair::new(2);
@@ -320,7 +312,6 @@ fn a_second_agent_of_a_host_is_refused_and_both_are_told_until_the_first_is_gone
     pair.coordinator.handle_hello(pair.now, second, hello(8, "10.0.0.2:1")).unwrap();
 }
 
-// Finding 10.
 #[test]
 fn coflows_that_ended_while_a_host_was_away_stay_ended_however_many_there_are() {
     let mut pair = Pair::new(2);
@@ -350,7 +341,6 @@ fn coflows_that_ended_while_a_host_was_away_stay_ended_however_many_there_are() 
     assert!(pair.coordinator.has_ended(coflow) && pair.coordinator.has_ended(CoflowId(coflow.0 + 120_000)));
 }
 
-// Finding 10.
 #[test]
 fn a_clock_that_steps_back_between_two_coordinators_ends_no_unregister() {
     let mut pair = Pair::with(config(2, first_coflow(2_000_000, 3).0));
@@ -431,7 +421,6 @@ fn hosts_that_came_before_a_coflows_note_hear_it_when_it_comes() {
     assert!(has_note(&mut pair.agents[holder]));
 }
 
-// Finding 14.
 #[test]
 fn two_gets_of_one_block_by_one_receiver_are_one_flow_of_two() {
     let mut pair = Pair::new(3);
@@ -456,7 +445,6 @@ fn two_gets_of_one_block_by_one_receiver_are_one_flow_of_two() {
     );
 }
 
-// Finding 18.
 #[test]
 fn the_longest_deadline_is_a_long_one() {
     let mut pair = Pair::under(config(2, 1), "varys-deadline");
@@ -470,7 +458,6 @@ fn the_longest_deadline_is_a_long_one() {
     assert_eq!(Span::from_millis(u64::MAX), Span::MAX);
 }
 
-// Finding 29.
 #[test]
 fn the_record_has_what_receivers_acknowledged_before_unregister_was_called() {
     let mut pair = Pair::new(3);
@@ -540,7 +527,6 @@ fn unregistering_waits_for_no_agent_that_does_not_answer() {
     assert_eq!(pair.coordinator.poll_unregistered().unwrap().token, 11);
 }
 
-// Finding 24.
 #[test]
 fn a_block_without_bytes_is_a_flow_that_is_complete_at_once() {
     let mut pair = Pair::new(2);
@@ -552,7 +538,6 @@ fn a_block_without_bytes_is_a_flow_that_is_complete_at_once() {
     assert_eq!((record.coflow, record.flows, record.bytes), (coflow.0, 1, 0));
 }
 
-// Finding 20.
 #[test]
 fn a_block_whose_file_changed_is_not_located_any_more_and_may_be_put_again() {
     let mut pair = Pair::new(2);
@@ -575,7 +560,6 @@ fn a_block_whose_file_changed_is_not_located_any_more_and_may_be_put_again() {
     assert!(asked(&mut pair).is_ok());
 }
 
-// Finding 9.
 #[test]
 fn a_spooled_file_has_one_owner() {
     let mut pair = Pair::new(2);
@@ -589,7 +573,6 @@ fn a_spooled_file_has_one_owner() {
     assert_eq!(pair.agents[0].poll_discard(), Some("/spool/f.block".to_owned()));
 }
 
-// Finding 13.
 #[test]
 fn a_block_beyond_the_bound_is_refused_with_a_reason() {
     let mut agent = Pair::new(2).agents.remove(0);

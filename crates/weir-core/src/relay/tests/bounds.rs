@@ -53,7 +53,7 @@ fn resets(relay: &mut Relay<()>) -> Vec<FlowKey> {
         .collect()
 }
 
-/// Finding 22: flows of two messages each that nobody takes. 1 GiB holds 4,095 of their messages: of 3,000 flows the
+/// Flows of two messages each that nobody takes. 1 GiB holds 4,095 of their messages: of 3,000 flows the
 /// first ones must go.
 #[test]
 fn flows_without_receivers_hold_a_bounded_number_of_bytes_and_the_one_that_moves_stays() {
