@@ -51,6 +51,7 @@ final class RelayedFrames implements Connection {
             if (next(header, limit) && !header.hasRemaining()) {
                 understand();
                 header.clear();
+                checkLimit(limit);
             }
         }
         int end = into.limit();
@@ -95,6 +96,19 @@ final class RelayedFrames implements Connection {
             throw e;
         } catch (IOException e) {
             throw new RelayException("the relay: " + e.getMessage(), e);
+        }
+    }
+
+    /** Where a relay says again and again that the flow goes on, no wait ends. */
+    private void checkLimit(long limit) throws IOException {
+        if (left > 0) {
+            return;
+        }
+        if (Thread.currentThread().isInterrupted()) {
+            throw new InterruptedIOException("interrupted while waiting for a relay");
+        }
+        if (System.nanoTime() - limit >= 0) {
+            throw new WaitExpiredException("nothing came of the flow for too long");
         }
     }
 

@@ -172,6 +172,24 @@ class RelayedGatherTest extends GatherReading {
     }
 
     @Test
+    void a_relay_that_says_nothing_but_that_the_flow_goes_on_holds_a_gather_no_longer_than_its_limit() throws Exception {
+        try (FakeAgent agent = relaying(); FakeRelay relay = new FakeRelay((key, in, out) -> {
+            byte[] alive = FakeRelay.message(6, key, 0, new byte[0]);
+            byte[] many = new byte[alive.length * 1_000];
+            for (int at = 0; at < many.length; at += alive.length) {
+                System.arraycopy(alive, 0, many, at, alive.length);
+            }
+            while (true) {
+                out.write(many);
+            }
+        })) {
+            long start = System.nanoTime();
+            assertThrows(TimeLimitException.class, () -> run(agent.address(), ways(relay), limits(10_000, 200, 1_000)));
+            assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(10));
+        }
+    }
+
+    @Test
     void a_frame_without_its_checksum_is_told_to_the_agent() throws Exception {
         byte[] bad = BLOCK.clone();
         FakeAgent agent = new FakeAgent((request, in, out) -> {
