@@ -49,7 +49,7 @@ spark: build jvm
 	$(WEIR) bench spark shuffles --spark-home "$$(./scripts/install-spark.sh)"
 
 spark-sites: build jvm
-	$(WEIR) bench spark sites --spark-home "$$(./scripts/install-spark.sh 4.2.0 mllib)" --job skewed-sort:120,matrices:20,als:20
+	$(WEIR) bench spark sites --spark-home "$$(./scripts/install-spark.sh)"
 
 SPARK_VERSIONS ?= 3.5.9 4.0.4 4.1.3 4.2.0
 

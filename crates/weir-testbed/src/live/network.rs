@@ -18,15 +18,6 @@ pub enum Network {
 }
 
 impl Network {
-    /// Number of hosts; on loopback there are as many as are wanted.
-    pub fn hosts(&self) -> Option<usize> {
-        match self {
-            Network::Bed(bed) => Some(bed.hosts()),
-            Network::Sites(bed) => Some(bed.hosts()),
-            Network::Loopback => None,
-        }
-    }
-
     /// Address of the control host.
     pub fn control_address(&self) -> IpAddr {
         match self {
