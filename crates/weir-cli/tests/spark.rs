@@ -67,12 +67,28 @@ fn shuffles_of_spark_move_by_weir_and_without_it() {
     let Some(found) = spark() else { return };
     let options = ["--hosts", "3", "--megabytes", "3,6", "--tasks", "6", "--rounds", "2"];
     let said = bench("shuffles", found, &[&options[..], &["--mode", "vanilla,dclas"]].concat());
-    let gathers = |mode: &str| -> f64 {
-        let mut row = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let row = row.rfind(|row| row.first() == Some(&mode) && row.len() == 11).unwrap();
-        row[8].parse().unwrap()
-    };
-    assert_eq!(gathers("vanilla"), 0.0);
+    assert_eq!(numbers(&said, "vanilla", 12)[9], 0.0, "{said}");
     // Of three hosts each fetches from two others, for two shuffles, three times.
-    assert!(gathers("dclas") >= 12.0, "{said}");
+    assert!(numbers(&said, "dclas", 12)[9] >= 12.0, "{said}");
+}
+
+/// What a table says of a mode, in as many columns after its name; `1.00x` is 1.
+fn numbers(said: &str, mode: &str, count: usize) -> Vec<f64> {
+    let rows = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut of_mode = rows.filter(|row| row.first() == Some(&mode) && row.len() == count + 1);
+    let row = of_mode.next().unwrap_or_else(|| panic!("no such row of {mode}: {said}"));
+    row[1..].iter().map(|number| number.trim_end_matches('x').parse().unwrap()).collect()
+}
+
+/// Hosts at five sites, where all that moves bytes fails, one after the other: what comes is what was written.
+#[test]
+fn between_sites_what_is_read_is_right_though_relays_agents_and_executors_fail() {
+    let Some(found) = spark() else { return };
+    let sites = ["--fastest", "50mbit", "--hosts", "5", "--slots", "2", "--mode", "siphon"];
+    let shuffles = ["--megabytes", "6,12", "--tasks", "10", "--rounds", "8"];
+    let faults = ["--faults", "relays,agents,executors,coordinator", "--seed", "4"];
+    let said = bench("shuffles", found, &[&sites[..], &shuffles[..], &faults[..]].concat());
+    let of_siphon = numbers(&said, "siphon", 11);
+    let (gathers, faults) = (of_siphon[8], of_siphon[10]);
+    assert!(gathers > 0.0 && faults >= 2.0, "{said}");
 }

@@ -1,15 +1,15 @@
 //! A standalone cluster of Spark on hosts in network namespaces, with Weir's daemons beside it.
 
+use super::application::{Application, Running};
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use clap::Args;
+use rustix::process::Pid;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weir_model::Rate;
 use weir_testbed::live::{Network, RelaySetup, relay_address};
@@ -51,8 +51,6 @@ pub(super) struct Setup {
     _removed: Option<tempfile::TempDir>,
 }
 
-/// No application takes longer.
-const RUN_LIMIT: Duration = Duration::from_secs(900);
 const START_LIMIT: Duration = Duration::from_secs(60);
 const MASTER_PORT: u16 = 7077;
 const COORDINATOR_PORT: u16 = 7070;
@@ -175,63 +173,6 @@ pub(super) struct Sites {
     pub(super) relays: Option<RelaySetup>,
 }
 
-/// An application to run.
-pub(super) struct Application<'a> {
-    /// Of its logs.
-    pub(super) name: &'a str,
-    pub(super) class: &'a str,
-    pub(super) args: Vec<String>,
-    /// Settings of Spark, as NAME=VALUE.
-    pub(super) conf: Vec<String>,
-}
-
-/// An application that runs.
-pub(super) struct Running {
-    child: Child,
-    lines: Arc<Mutex<Vec<String>>>,
-    reading: JoinHandle<()>,
-    log: PathBuf,
-    end: Instant,
-}
-
-impl Running {
-    /// Whether it is over; one that takes too long is ended, and has failed.
-    pub(super) fn is_over(&mut self) -> anyhow::Result<bool> {
-        match self.child.try_wait()? {
-            Some(_) => Ok(true),
-            None if Instant::now() > self.end => {
-                self.child.kill()?;
-                Err(anyhow!(
-                    "the application took longer than {} s; its log is {}",
-                    RUN_LIMIT.as_secs(),
-                    self.log.display()
-                ))
-            }
-            None => Ok(false),
-        }
-    }
-
-    /// What it said, line by line.
-    pub(super) fn said(mut self) -> anyhow::Result<Vec<String>> {
-        while !self.is_over()? {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let ended = self.child.wait()?;
-        self.reading.join().map_err(|_| anyhow!("the application's output could not be read"))?;
-        anyhow::ensure!(
-            ended.success(),
-            "the application failed ({ended}); its log is {}",
-            self.log.display()
-        );
-        Ok(std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner)))
-    }
-
-    /// How many lines it said so far.
-    pub(super) fn heard(&self) -> usize {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-}
-
 /// What agents served, as they are now: one that was started again counts from there.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Carried {
@@ -253,6 +194,23 @@ fn executors_of(worker: &Child) -> Vec<String> {
     children.flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
+/// What runs in a cluster and may fail.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Executor,
+    Coordinator,
+    Agent,
+    /// Or their controller.
+    Relay,
+}
+
+/// One of a kind; of executors, by the host, as it is now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) kind: Kind,
+    number: usize,
+}
+
 /// A cluster of one mode. Dropping the bed kills everything in it.
 pub(super) struct Cluster<'a> {
     setup: &'a Setup,
@@ -260,9 +218,10 @@ pub(super) struct Cluster<'a> {
     network: Network,
     dir: PathBuf,
     mode: String,
-    /// Weir's daemons: of the agents each, then the coordinator.
-    daemons: Vec<Child>,
-    /// And the relays', with their controller.
+    /// Weir's, by host.
+    agents: Vec<Child>,
+    coordinator: Option<Child>,
+    /// Their controller first, where there is one.
     relays: Vec<Child>,
     workers: Vec<Child>,
 }
@@ -280,9 +239,17 @@ impl<'a> Cluster<'a> {
         let dir = setup.dir.join(name.replace([':', '/'], "-"));
         std::fs::create_dir_all(&dir)?;
         let network = network(shape)?;
-        let (daemons, relays, workers) = (Vec::new(), Vec::new(), Vec::new());
-        let mode = mode.to_owned();
-        let mut cluster = Cluster { setup, shape, network, dir, mode, daemons, relays, workers };
+        let mut cluster = Cluster {
+            setup,
+            shape,
+            network,
+            dir,
+            mode: mode.to_owned(),
+            agents: Vec::new(),
+            coordinator: None,
+            relays: Vec::new(),
+            workers: Vec::new(),
+        };
         for host in 0..cluster.hosts() {
             std::fs::create_dir_all(cluster.local(host))?;
         }
@@ -295,7 +262,8 @@ impl<'a> Cluster<'a> {
 
     /// Has another mode move the bytes of what is submitted from now on. The shape may differ in its relays alone.
     pub(super) fn change(&mut self, shape: &'a Shape, mode: &str) -> anyhow::Result<()> {
-        for mut daemon in self.daemons.drain(..).chain(self.relays.drain(..)) {
+        let daemons = self.agents.drain(..).chain(self.coordinator.take()).chain(self.relays.drain(..));
+        for mut daemon in daemons {
             daemon.kill()?;
             daemon.wait()?;
         }
@@ -326,9 +294,48 @@ impl<'a> Cluster<'a> {
         &self.dir
     }
 
-    /// Agents, then the coordinator.
-    pub(super) fn daemons(&mut self) -> &mut [Child] {
-        &mut self.daemons
+    /// Those that run, and their processes.
+    pub(super) fn members(&self, kind: Kind) -> Vec<(Member, Pid)> {
+        let of_daemons = |daemons: &[Child]| -> Vec<(usize, Pid)> {
+            daemons.iter().map(Pid::from_child).enumerate().collect()
+        };
+        let running = match kind {
+            Kind::Agent => of_daemons(&self.agents),
+            Kind::Coordinator => of_daemons(self.coordinator.as_slice()),
+            Kind::Relay => of_daemons(&self.relays),
+            Kind::Executor => {
+                let of_host = |(host, worker): (usize, &Child)| -> Vec<(usize, Pid)> {
+                    executors_of(worker)
+                        .iter()
+                        .filter_map(|process| Some((host, Pid::from_raw(process.parse().ok()?)?)))
+                        .collect()
+                };
+                self.workers.iter().enumerate().flat_map(of_host).collect()
+            }
+        };
+        running.into_iter().map(|(number, pid)| (Member { kind, number }, pid)).collect()
+    }
+
+    /// Starts what was killed; executors are Spark's to start.
+    pub(super) fn restart(&mut self, Member { kind, number }: Member) -> anyhow::Result<()> {
+        let place = match kind {
+            Kind::Executor => return Ok(()),
+            Kind::Agent => &mut self.agents[number],
+            Kind::Relay => &mut self.relays[number],
+            Kind::Coordinator => self.coordinator.as_mut().context("no coordinator")?,
+        };
+        place.wait()?;
+        let started = match kind {
+            Kind::Agent => self.start_agent(number)?,
+            Kind::Relay => self.start_relay(number)?.0,
+            Kind::Coordinator | Kind::Executor => self.start_coordinator()?,
+        };
+        match kind {
+            Kind::Agent => self.agents[number] = started,
+            Kind::Relay => self.relays[number] = started,
+            Kind::Coordinator | Kind::Executor => self.coordinator = Some(started),
+        }
+        Ok(())
     }
 
     fn log(&self, name: &str) -> anyhow::Result<Stdio> {
@@ -379,7 +386,7 @@ impl<'a> Cluster<'a> {
         self.dir.join(format!("local-{host}"))
     }
 
-    fn coordinator(&self) -> String {
+    fn coordinator_address(&self) -> String {
         format!("{}:{COORDINATOR_PORT}", self.address(Place::Control))
     }
 
@@ -387,44 +394,43 @@ impl<'a> Cluster<'a> {
         self.shape.sites.as_ref()?.relays.as_ref()
     }
 
-    fn start_relays(&mut self) -> anyhow::Result<()> {
-        let Some(setup) = self.setup_of_relays() else { return Ok(()) };
+    /// The controller's, where there is one, then the relays', and where they listen.
+    fn relay_commands(&self) -> anyhow::Result<Vec<(Command, SocketAddr)>> {
+        let Some(setup) = self.setup_of_relays() else { return Ok(Vec::new()) };
         let commands = setup.commands(&self.network, &std::env::current_exe()?)?;
-        for (number, (mut command, address)) in
-            commands.controller.into_iter().chain(commands.relays).enumerate()
-        {
-            let name = format!("relays-{number}");
-            command.stdout(self.log(&name)?).stderr(self.log(&format!("{name}.err"))?);
-            let started = self.network.spawn(command).with_context(|| format!("start {name}"))?;
-            self.relays.push(started);
-            self.wait_for(&address.to_string())?;
-        }
-        Ok(())
+        Ok(commands.controller.into_iter().chain(commands.relays).collect())
+    }
+
+    fn start_relay(&self, number: usize) -> anyhow::Result<(Child, SocketAddr)> {
+        let (mut command, address) = self.relay_commands()?.swap_remove(number);
+        let name = format!("relays-{number}");
+        command.stdout(self.log(&name)?).stderr(self.log(&format!("{name}.err"))?);
+        Ok((self.network.spawn(command).with_context(|| format!("start {name}"))?, address))
     }
 
     fn start_weir(&mut self) -> anyhow::Result<()> {
-        self.start_relays()?;
-        for number in 0..=self.hosts() {
-            let daemon = self.start_daemon(number)?;
-            self.daemons.push(daemon);
+        for number in 0..self.relay_commands()?.len() {
+            let (started, address) = self.start_relay(number)?;
+            self.relays.push(started);
+            self.wait_for(&address.to_string())?;
         }
-        self.wait_for(&self.coordinator())?;
+        for host in 0..self.hosts() {
+            let agent = self.start_agent(host)?;
+            self.agents.push(agent);
+        }
+        self.coordinator = Some(self.start_coordinator()?);
+        self.wait_for(&self.coordinator_address())?;
         self.wait_for_agents()
     }
 
     pub(super) fn wait_for_agents(&self) -> anyhow::Result<()> {
-        (0..self.hosts())
+        (0..self.agents.len())
             .try_for_each(|host| self.wait_for(&format!("{}:{METRICS_PORT}", self.network.address(host))))
-    }
-
-    /// The agent of a host, or, beyond these, the coordinator.
-    pub(super) fn start_daemon(&self, number: usize) -> anyhow::Result<Child> {
-        if number < self.hosts() { self.start_agent(number) } else { self.start_coordinator() }
     }
 
     fn start_coordinator(&self) -> anyhow::Result<Child> {
         let mut command = self.weir(Place::Control)?;
-        command.args(["coordinator", "--listen", &self.coordinator()]);
+        command.args(["coordinator", "--listen", &self.coordinator_address()]);
         match self.mode.as_str() {
             // Every coflow is small enough to be left alone; where there are relays, these have their own order.
             TCP => command.args(["--bypass", "3600"]),
@@ -438,7 +444,7 @@ impl<'a> Cluster<'a> {
         let (place, address) = (Place::Host(host), self.network.address(host));
         let mut command = self.weir(place)?;
         command.args(["agent", "--host", &format!("host-{host}"), "--listen", &format!("{address}:7071")]);
-        command.args(["--coordinator", &self.coordinator(), "--interface", "none"]);
+        command.args(["--coordinator", &self.coordinator_address(), "--interface", "none"]);
         command.args(["--link-rate", &format!("{}bit", self.shape.link_rate.bits_per_sec())]);
         command.args(["--metrics", &format!("{address}:{METRICS_PORT}")]);
         command.arg("--spool").arg(self.spool(host)).arg("--allow").arg(self.local(host));
@@ -523,17 +529,9 @@ impl<'a> Cluster<'a> {
         command.args(["--class", application.class, &jobs]).args(&application.args);
         let log = format!("{}.err", application.name);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(self.log(&log)?);
-        let mut child = self.network.spawn(command).context("start the application")?;
-        let out = child.stdout.take().context("the application's output")?;
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&lines);
-        let reading = std::thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
-                heard.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-            }
-        });
+        let child = self.network.spawn(command).context("start the application")?;
         let log = self.dir.join(format!("{log}.log"));
-        Ok(Running { child, lines, reading, log, end: Instant::now() + RUN_LIMIT })
+        Running::of(child, log)
     }
 
     /// Of executors, one on each host, and agents; none where there are fewer.
@@ -542,8 +540,7 @@ impl<'a> Cluster<'a> {
         let seconds = |processes: &[String]| -> Option<f64> {
             processes.iter().map(|process| weir_metrics::cpu_seconds(process)).sum()
         };
-        let agents = self.daemons.iter().take(self.hosts()).map(|agent| agent.id().to_string());
-        let agents: Vec<String> = agents.collect();
+        let agents: Vec<String> = self.agents.iter().map(|agent| agent.id().to_string()).collect();
         (executors.len() == self.workers.len())
             .then(|| Some(Processor { executors: seconds(&executors)?, agents: seconds(&agents)? }))
             .flatten()

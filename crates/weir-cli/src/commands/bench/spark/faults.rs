@@ -1,6 +1,7 @@
-//! Daemons of Weir that are killed and started again, or stopped for a while, one after the other.
+//! Daemons of Weir and executors of Spark that are killed, or stopped for a while, one after the other.
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Kind, Member};
+use clap::ValueEnum;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 use weir_trace::synthetic::Draw;
@@ -8,68 +9,107 @@ use weir_trace::synthetic::Draw;
 /// No fault comes sooner: Spark takes some seconds to begin.
 const WARM_UP: Duration = Duration::from_secs(10);
 
-/// A daemon that is dead or stopped.
-struct Struck {
-    number: usize,
-    stops: bool,
-    /// When it is started again, or goes on.
-    heals: Instant,
+/// What a fault may strike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Victims {
+    /// Also where Spark moves the bytes alone: all others are Weir's
+    Executors,
+    Coordinator,
+    Agents,
+    /// With their controller
+    Relays,
 }
 
-/// Which daemons, and when, as a seed says.
+impl Victims {
+    fn kind(self) -> Kind {
+        match self {
+            Victims::Executors => Kind::Executor,
+            Victims::Coordinator => Kind::Coordinator,
+            Victims::Agents => Kind::Agent,
+            Victims::Relays => Kind::Relay,
+        }
+    }
+}
+
+/// What is dead or stopped.
+struct Struck {
+    member: Member,
+    pid: Pid,
+    stops: bool,
+}
+
+/// Which, and when, as a seed says. What a mode does not have is drawn all the same, and spared.
 pub(super) struct Faults {
+    kinds: Vec<Kind>,
     draw: Draw,
     struck: Option<Struck>,
-    next: Instant,
+    /// When what is struck is healed, or, while nothing is, the next fault comes.
+    due: Instant,
+    down: bool,
     /// How many there were.
     pub(super) count: u32,
 }
 
 impl Faults {
-    pub(super) fn new(seed: u64) -> Faults {
-        Faults { draw: Draw::new(seed), struck: None, next: Instant::now() + WARM_UP, count: 0 }
+    pub(super) fn new(victims: &[Victims], seed: u64) -> Faults {
+        let kinds = victims.iter().map(|victims| victims.kind()).collect();
+        Faults {
+            kinds,
+            draw: Draw::new(seed),
+            struck: None,
+            due: Instant::now() + WARM_UP,
+            down: false,
+            count: 0,
+        }
     }
 
     /// What is due: to be called every few hundredths of a second.
     pub(super) fn go_on(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
-        if self.struck.is_none() && Instant::now() > self.next {
+        if self.kinds.is_empty() || Instant::now() < self.due {
+            return Ok(());
+        }
+        let milliseconds = if self.down {
+            self.heal(cluster)?;
+            self.draw.below(4_000)
+        } else {
             self.strike(cluster)?;
-        }
-        if let Some(due) = self.struck.take_if(|struck| Instant::now() > struck.heals) {
-            heal(cluster, &due)?;
-            self.next = Instant::now() + Duration::from_millis(self.draw.below(4_000));
-        }
+            1_000 + self.draw.below(7_000)
+        };
+        self.down = !self.down;
+        self.due = Instant::now() + Duration::from_millis(milliseconds);
         Ok(())
     }
 
-    /// The coordinator as often as all agents together.
     fn strike(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
-        let agents = cluster.daemons().len() as u64 - 1;
-        let number = (self.draw.below(2 * agents)).min(agents) as usize;
-        let (stops, pid) = (self.draw.below(2) == 0, Pid::from_child(&cluster.daemons()[number]));
+        let kind = self.kinds[self.draw.below(self.kinds.len() as u64) as usize];
+        let (drawn, stops) = (self.draw.below(1 << 32), self.draw.below(2) == 0);
+        let members = cluster.members(kind);
+        if members.is_empty() {
+            return Ok(());
+        }
+        let (member, pid) = members[(drawn % members.len() as u64) as usize];
         kill_process(pid, if stops { Signal::STOP } else { Signal::KILL })?;
-        let heals = Instant::now() + Duration::from_millis(1_000 + self.draw.below(7_000));
-        self.struck = Some(Struck { number, stops, heals });
+        self.struck = Some(Struck { member, pid, stops });
         self.count += 1;
         Ok(())
     }
 
+    /// Has it go on, or starts it again.
+    fn heal(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
+        let Some(Struck { member, pid, stops }) = self.struck.take() else { return Ok(()) };
+        if !stops {
+            return cluster.restart(member);
+        }
+        // Spark may have ended an executor in the meantime.
+        match cluster.members(member.kind).contains(&(member, pid)) {
+            true => Ok(kill_process(pid, Signal::CONT)?),
+            false => Ok(()),
+        }
+    }
+
     /// Everything runs again.
     pub(super) fn end(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
-        let Some(struck) = self.struck.take() else { return Ok(()) };
-        heal(cluster, &struck)?;
+        self.heal(cluster)?;
         cluster.wait_for_agents()
     }
-}
-
-/// Has it go on, or starts it again.
-fn heal(cluster: &mut Cluster, struck: &Struck) -> anyhow::Result<()> {
-    let pid = Pid::from_child(&cluster.daemons()[struck.number]);
-    if struck.stops {
-        return Ok(kill_process(pid, Signal::CONT)?);
-    }
-    cluster.daemons()[struck.number].wait()?;
-    let daemon = cluster.start_daemon(struck.number)?;
-    cluster.daemons()[struck.number] = daemon;
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! `weir bench spark jobs`: applications end to end, at the same time.
 
-use super::cluster::{Application, Cluster, ClusterArgs, Running, Setup, Shape, TCP, VANILLA};
+use super::application::{Application, Running};
+use super::cluster::{Cluster, ClusterArgs, Setup, Shape, TCP, VANILLA};
 use super::{check_modes, mean, spread};
 use crate::Failure;
 use crate::commands::policies::find_for_hosts;

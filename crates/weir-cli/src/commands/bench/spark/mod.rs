@@ -1,5 +1,6 @@
 //! `weir bench spark`: a real Spark on a test bed, by Spark alone and by Weir.
 
+mod application;
 mod cluster;
 mod faults;
 mod jobs;

@@ -1,10 +1,12 @@
 //! `weir bench spark shuffles`: prepared shuffles, read at the same time.
 
-use super::cluster::{Application, Carried, Cluster, ClusterArgs, Processor, Setup, Shape, TCP, VANILLA};
-use super::faults::Faults;
+use super::application::Application;
+use super::cluster::{Carried, Cluster, ClusterArgs, Processor, Setup, Shape, TCP, VANILLA};
+use super::faults::{Faults, Victims};
+use super::sites::{self, MULTI_PATH, NAIVE};
 use super::{check_modes, mean, spread};
 use crate::Failure;
-use crate::commands::policies::find_for_hosts;
+use crate::commands::policies::{find_between_sites, find_for_hosts};
 use crate::output::{fixed, ratio, table, text};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ use weir_model::Rate;
 /// gathers, MB: of the agents as they are in the end; one that was started again counts from there.
 ///
 /// average: of the times at which shuffles were read, over all rounds but the first. makespan: of the last ones; worst: the
-/// longest of them.
+/// longest of them. N MB: of each shuffle. late: rounds whose makespan is more than 5 s above that of the first mode.
 ///
 /// CPU: processor seconds of executors, and of agents, for each GB that was read from other hosts after the warm-up.
 #[derive(Args)]
@@ -49,14 +51,20 @@ pub(crate) struct ShufflesArgs {
     /// Rounds, the first of which warms up
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     rounds: u32,
-    /// Every few seconds, kill the coordinator or an agent and start it again, or stop one for a while. What is read must be right all
-    /// the same
-    #[arg(long)]
-    faults: bool,
+    /// Every few seconds kill one of these and start it again, or stop it for a while. What is read must be right all the same
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    faults: Vec<Victims>,
     /// Seed of what is killed and stopped, and when
     #[arg(long, default_value_t = 1, requires = "faults")]
     seed: u64,
+    /// Have the hosts at the sites of `weir bench spark sites`, as many at each: the rate of the fastest link between them, headers
+    /// included. Modes are those of that command, and tcp is not one of them
+    #[arg(long, value_name = "RATE", conflicts_with = "link_rate")]
+    fastest: Option<Rate>,
 }
+
+/// Of a round, beyond the first mode's.
+const LATE_SECONDS: f64 = 5.0;
 
 /// What an application measured, and what of it Weir carried.
 struct Measured {
@@ -77,6 +85,11 @@ impl Measured {
         self.warm().map(|times| mean(times)).collect()
     }
 
+    /// Of one shuffle, in the order in which they were said.
+    fn mean_of(&self, shuffle: usize) -> f64 {
+        mean(&self.warm().map(|times| times[shuffle]).collect::<Vec<_>>())
+    }
+
     fn makespans(&self) -> Vec<f64> {
         self.warm().map(|times| times.iter().copied().fold(0.0, f64::max)).collect()
     }
@@ -92,12 +105,10 @@ fn measure(args: &ShufflesArgs, setup: &Setup, shape: &Shape, mode: &str) -> any
         args: numbers.iter().chain(&args.megabytes).map(u32::to_string).collect(),
         conf: Vec::new(),
     })?;
-    let mut faults = Faults::new(args.seed);
+    let mut faults = Faults::new(&args.faults, args.seed);
     let (mut warm, mut last) = (None, None);
     while !running.is_over()? {
-        if args.faults && cluster.is_weir() {
-            faults.go_on(&mut cluster)?;
-        }
+        faults.go_on(&mut cluster)?;
         // Executors are there for a moment after the last round.
         if let Some(now) = cluster.processor() {
             last = Some(now);
@@ -136,65 +147,81 @@ fn measure(args: &ShufflesArgs, setup: &Setup, shape: &Shape, mode: &str) -> any
     Ok(Measured { rounds, carried, processor, faults: faults.count })
 }
 
-pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
-    check_modes(&args.mode, &[VANILLA, TCP], find_for_hosts)?;
-    let setup = Setup::new(&args.cluster)?;
-    let shape = Shape {
-        hosts: args.hosts,
-        link_rate: args.link_rate,
-        slots: args.slots,
-        applications: 1,
-        worker_conf: Vec::new(),
-        sites: None,
+/// What the cluster of each mode is like.
+fn shapes(args: &ShufflesArgs) -> Result<Vec<Shape>, Failure> {
+    let Some(fastest) = args.fastest else {
+        check_modes(&args.mode, &[VANILLA, TCP], find_for_hosts)?;
+        let shape = |_: &String| Shape {
+            hosts: args.hosts,
+            link_rate: args.link_rate,
+            slots: args.slots,
+            applications: 1,
+            worker_conf: Vec::new(),
+            sites: None,
+        };
+        return Ok(args.mode.iter().map(shape).collect());
     };
+    check_modes(&args.mode, &[VANILLA, NAIVE, MULTI_PATH], find_between_sites)?;
+    let rates_bps = sites::rates(fastest).map_err(Failure::Run)?;
+    let count = rates_bps.len() as u32;
+    if !args.hosts.is_multiple_of(count) {
+        let reason = format!("--hosts {}: with --fastest, say a multiple of {count}, the sites", args.hosts);
+        return Err(Failure::Input(reason));
+    }
+    args.mode.iter().map(|mode| sites::shape(rates_bps.clone(), mode, args.hosts, args.slots)).collect()
+}
+
+pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
+    let shapes = shapes(args)?;
+    let setup = Setup::new(&args.cluster)?;
+    let at = args.fastest.map_or_else(
+        || format!("at {}", args.link_rate),
+        |fastest| format!("at sites, the fastest link {fastest}"),
+    );
     println!(
-        "{} hosts at {}, shuffles of {:?} MB, {} map tasks and reducers each, read {} times at once after a warm-up",
+        "{} hosts {at}, shuffles of {:?} MB, {} map tasks and reducers each, read {} times at once after a warm-up",
         args.hosts,
-        args.link_rate,
         args.megabytes,
         args.tasks,
         args.rounds - 1
     );
-    let heads = [
-        "mode",
-        "average s",
-        "+-",
-        "faster",
-        "makespan s",
-        "worst",
-        "CPU s/GB",
-        "agents'",
-        "gathers",
-        "MB by Weir",
-        "faults",
-    ];
+    let sizes: Vec<String> = args.megabytes.iter().map(|megabytes| format!("{megabytes} MB, s")).collect();
+    let mut heads = vec!["mode", "average s", "+-", "faster"];
+    heads.extend(sizes.iter().map(String::as_str));
+    heads.extend(["makespan s", "worst", "late", "CPU s/GB", "agents'", "gathers", "MB by Weir", "faults"]);
     let megabytes = args.megabytes.iter().sum::<u32>() * (args.rounds - 1);
     let remote = f64::from(megabytes) / 1e3 * f64::from(args.hosts - 1) / f64::from(args.hosts);
     let mut rows = table(&heads, 1);
-    let mut first: Option<f64> = None;
-    for mode in &args.mode {
-        let measured = measure(args, &setup, &shape, mode).map_err(Failure::Run)?;
+    let mut first: Option<(f64, f64)> = None;
+    for (mode, shape) in args.mode.iter().zip(&shapes) {
+        let measured = measure(args, &setup, shape, mode).map_err(Failure::Run)?;
         let (averages, makespans) = (measured.averages(), measured.makespans());
         let average = mean(&averages);
-        let base = *first.get_or_insert(average);
+        let (base, makespan) = *first.get_or_insert((average, mean(&makespans)));
+        let late = makespans.iter().filter(|&&own| own > makespan + LATE_SECONDS).count();
         let of_processor = |value: fn(Processor) -> f64| match measured.processor {
             // An agent that was started again counts from there.
-            Some(processor) if !args.faults => fixed(value(processor) / remote, 2, ""),
+            Some(processor) if args.faults.is_empty() => fixed(value(processor) / remote, 2, ""),
             _ => String::new(),
         };
-        rows.add_row(vec![
+        let mut row = vec![
             mode.clone(),
             fixed(average, 2, ""),
             fixed(spread(&averages), 2, ""),
             ratio(base, average),
+        ];
+        row.extend((0..sizes.len()).map(|shuffle| fixed(measured.mean_of(shuffle), 2, "")));
+        row.extend([
             fixed(mean(&makespans), 2, ""),
             fixed(makespans.iter().copied().fold(0.0, f64::max), 2, ""),
+            late.to_string(),
             of_processor(|processor| processor.executors),
             of_processor(|processor| processor.agents),
             format!("{:.0}", measured.carried.gathers),
             fixed(measured.carried.bytes / 1e6, 0, ""),
             measured.faults.to_string(),
         ]);
+        rows.add_row(row);
         println!("{mode}: average {average:.2} s");
     }
     println!("\n{}", text(&rows));

@@ -55,14 +55,14 @@ pub(crate) struct SitesArgs {
 }
 
 /// Relays, and no controller.
-const NAIVE: &str = "naive";
+pub(super) const NAIVE: &str = "naive";
 /// A controller that chooses ways, and has flows of one shuffle go alike.
-const MULTI_PATH: &str = "multi-path";
+pub(super) const MULTI_PATH: &str = "multi-path";
 /// Of each relay to each other.
 const CONNECTIONS: u8 = 4;
 
 /// Rates between sites in bits per second, the fastest as said.
-fn rates(fastest: Rate) -> anyhow::Result<Vec<Vec<u64>>> {
+pub(super) fn rates(fastest: Rate) -> anyhow::Result<Vec<Vec<u64>>> {
     let measured: Measurements = Excerpt::SkyplaneGcp5.read()?;
     let mut grids = measured.grids(&[]);
     let regions = grids.iter().map(|grid| grid.regions.len()).max().unwrap_or(0);
@@ -96,6 +96,23 @@ fn relays(mode: &str) -> Result<Option<RelaySetup>, Failure> {
     }))
 }
 
+/// Of one application at a time.
+pub(super) fn shape(
+    rates_bps: Vec<Vec<u64>>,
+    mode: &str,
+    hosts: u32,
+    slots: u32,
+) -> Result<Shape, Failure> {
+    Ok(Shape {
+        hosts,
+        link_rate: "10gbit".parse().map_err(|error| Failure::Run(anyhow!("{error}")))?,
+        slots,
+        applications: 1,
+        worker_conf: Vec::new(),
+        sites: Some(Sites { rates_bps, relays: relays(mode)? }),
+    })
+}
+
 /// Each job in an application of its own, one after the other: what they said, and megabytes that Weir carried. The controller of relays
 /// learns of links from what warms up.
 fn round(cluster: &Cluster, jobs: &[Job], args: &SitesArgs, name: &str) -> anyhow::Result<(Vec<Said>, f64)> {
@@ -120,17 +137,9 @@ pub(super) fn sites(args: &SitesArgs) -> Result<(), Failure> {
     check_modes(&args.mode, &[VANILLA, NAIVE, MULTI_PATH], find_between_sites)?;
     let setup = Setup::new(&args.cluster)?;
     let rates_bps = rates(args.fastest).map_err(Failure::Run)?;
-    let shape = |mode: &str| -> Result<Shape, Failure> {
-        Ok(Shape {
-            hosts: args.hosts * rates_bps.len() as u32,
-            link_rate: "10gbit".parse().map_err(|error| Failure::Run(anyhow!("{error}")))?,
-            slots: args.slots,
-            applications: 1,
-            worker_conf: Vec::new(),
-            sites: Some(Sites { rates_bps: rates_bps.clone(), relays: relays(mode)? }),
-        })
-    };
-    let shapes: Vec<Shape> = args.mode.iter().map(|mode| shape(mode)).collect::<Result<_, _>>()?;
+    let hosts = args.hosts * rates_bps.len() as u32;
+    let shape = |mode: &String| shape(rates_bps.clone(), mode, hosts, args.slots);
+    let shapes: Vec<Shape> = args.mode.iter().map(shape).collect::<Result<_, _>>()?;
     println!(
         "{} sites of {} hosts each, the fastest link {}, {} partitions, {} rounds",
         rates_bps.len(),

@@ -1,6 +1,7 @@
 //! `weir bench spark suite`: the ways in which Spark shuffles, one application each.
 
-use super::cluster::{Application, Cluster, ClusterArgs, Setup, Shape};
+use super::application::Application;
+use super::cluster::{Cluster, ClusterArgs, Setup, Shape};
 use crate::Failure;
 use crate::commands::policies::find_for_hosts;
 use crate::output::{fixed, table, text};
