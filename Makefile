@@ -63,6 +63,7 @@ spark-suite: build jvm
 test: format lint docs licences jvm-test
 	@./scripts/install-deps.sh test
 	@./scripts/install-spark.sh
+	$(CARGO) test --locked --manifest-path examples/policy/Cargo.toml
 	$(CARGO) test --locked -p weir-world --features planted
 	$(CARGO) test --workspace --locked --no-fail-fast $(SOLVER)
 

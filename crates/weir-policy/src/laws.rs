@@ -1,8 +1,9 @@
-//! Laws that every registered policy obeys. None is named here: a new policy is held to them by being
-//! registered.
+//! Laws that every policy obeys. Those of the registry are held to them by being registered, those of other crates by
+//! [`check`].
 
-use crate::{CoflowTable, FlowRef, Plan, Policy, PolicyInfo, registry};
+use crate::{CoflowTable, FlowRef, Form, Plan, Policy, PolicyInfo};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use weir_model::*;
 
 /// Tolerance of comparisons between rates, relative to a link's capacity: rounding of sums.
@@ -230,192 +231,252 @@ fn rebuilt(host: &Host, info: &PolicyInfo) -> Host {
     fresh
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn capacity_work_conservation_and_starvation_from_first_flow_to_last(
-        fabric in fabrics(), coflows in workloads()
-    ) {
-        for info in registry() {
-            let mut host = Host::new(&fabric, info);
-            let mut waiting = coflows.iter();
-            loop {
-                let arrived = waiting.next();
-                if let Some(coflow) = arrived {
-                    host.insert(coflow);
-                }
-                let rates = host.plan();
-                capacity_is_kept_and_claims_hold(&host, info, &rates);
-                if !host.step(&rates) && arrived.is_none() {
-                    break;
-                }
-            }
-            let left = host.rates();
-            prop_assert!(left.is_empty(), "{}: {left:?} left", info.name);
+fn claims(info: &PolicyInfo, fabric: &Fabric, coflows: &[CoflowSpec]) {
+    let mut host = Host::new(fabric, info);
+    let mut waiting = coflows.iter();
+    loop {
+        let arrived = waiting.next();
+        if let Some(coflow) = arrived {
+            host.insert(coflow);
+        }
+        let rates = host.plan();
+        capacity_is_kept_and_claims_hold(&host, info, &rates);
+        if !host.step(&rates) && arrived.is_none() {
+            break;
         }
     }
+    let left = host.rates();
+    assert!(left.is_empty(), "{}: {left:?} left", info.name);
+}
 
-    /// Moving on takes exactly rate * span from every flow, in one step or in several.
-    #[test]
-    fn bytes_move_at_the_planned_rates(fabric in fabrics(), coflows in workloads(), parts in 1u64..4) {
-        for info in registry() {
-            let mut host = Host::new(&fabric, info);
-            coflows.iter().for_each(|coflow| host.insert(coflow));
-            let rates = host.plan();
-            let before: Vec<f64> = rates.iter().map(|&(id, _)| host.table.remaining(host.at(id))).collect();
-            // 6 ms: 1/6 of what the smallest flow takes alone on the fastest link.
-            for _ in 0..parts {
-                host.table.advance(&host.plan, Span::from_nanos(6_000_000 / parts));
-            }
-            for (&(id, rate), before) in rates.iter().zip(before) {
-                let moved = before - host.table.remaining(host.at(id));
-                prop_assert!((moved - rate * 6e-3).abs() <= 1e-6 * before, "{}: {moved} of {rate}", info.name);
-            }
+/// Moving on takes exactly rate * span from every flow, in one step or in several.
+fn movement(info: &PolicyInfo, fabric: &Fabric, coflows: &[CoflowSpec], parts: u64) {
+    let mut host = Host::new(fabric, info);
+    coflows.iter().for_each(|coflow| host.insert(coflow));
+    let rates = host.plan();
+    let before: Vec<f64> = rates.iter().map(|&(id, _)| host.table.remaining(host.at(id))).collect();
+    // 6 ms: 1/6 of what the smallest flow takes alone on the fastest link.
+    for _ in 0..parts {
+        host.table.advance(&host.plan, Span::from_nanos(6_000_000 / parts));
+    }
+    for (&(id, rate), before) in rates.iter().zip(before) {
+        let moved = before - host.table.remaining(host.at(id));
+        assert!((moved - rate * 6e-3).abs() <= 1e-6 * before, "{}: {moved} of {rate}", info.name);
+    }
+}
+
+/// To the bit when asked again; up to the rounding of sums when the table was filled in another order.
+fn determinism(info: &PolicyInfo, fabric: &Fabric, coflows: &[CoflowSpec]) {
+    let mut forward = Host::new(fabric, info);
+    let mut again = Host::new(fabric, info);
+    let mut backward = Host::new(fabric, info);
+    coflows.iter().for_each(|coflow| {
+        forward.insert(coflow);
+        again.insert(coflow)
+    });
+    coflows.iter().rev().for_each(|coflow| backward.insert(coflow));
+    let rates = forward.plan();
+    assert_same_rates(info.name, "deterministic", &rates, &again.plan(), 0.0);
+    assert_same_rates(info.name, "independent of order", &rates, &backward.plan(), 1e-12);
+}
+
+/// A policy with a history plans as one that sees the same flows for the first time, and a table that
+/// was moved on knows the same sums as one that was filled anew.
+fn no_history(info: &PolicyInfo, fabric: &Fabric, coflows: &[CoflowSpec], steps: usize) {
+    let mut host = Host::new(fabric, info);
+    let mut waiting = coflows.iter();
+    host.insert(waiting.next().expect("at least one coflow"));
+    for step in 0..steps {
+        let rates = host.plan();
+        host.step(&rates);
+        if step % 2 == 0 {
+            waiting.next().into_iter().for_each(|coflow| host.insert(coflow));
         }
     }
-
-    /// To the bit when asked again; up to the rounding of sums when the table was filled in another order.
-    #[test]
-    fn plans_are_deterministic_and_independent_of_input_order(fabric in fabrics(), coflows in workloads()) {
-        for info in registry() {
-            let mut forward = Host::new(&fabric, info);
-            let mut again = Host::new(&fabric, info);
-            let mut backward = Host::new(&fabric, info);
-            coflows.iter().for_each(|coflow| { forward.insert(coflow); again.insert(coflow) });
-            coflows.iter().rev().for_each(|coflow| backward.insert(coflow));
-            let rates = forward.plan();
-            assert_same_rates(info.name, "deterministic", &rates, &again.plan(), 0.0);
-            assert_same_rates(info.name, "independent of order", &rates, &backward.plan(), 1e-12);
-        }
-    }
-
-    /// A policy with a history plans as one that sees the same flows for the first time, and a table that
-    /// was moved on knows the same sums as one that was filled anew.
-    #[test]
-    fn history_leaves_no_trace(fabric in fabrics(), coflows in workloads(), steps in 1usize..12) {
-        for info in registry() {
-            let mut host = Host::new(&fabric, info);
-            let mut waiting = coflows.iter();
-            host.insert(waiting.next().expect("at least one coflow"));
-            for step in 0..steps {
-                let rates = host.plan();
-                host.step(&rates);
-                if step % 2 == 0 {
-                    waiting.next().into_iter().for_each(|coflow| host.insert(coflow));
-                }
-            }
-            let mut fresh = rebuilt(&host, info);
-            let rates = host.plan();
-            assert_same_rates(info.name, "no trace of history", &rates, &fresh.plan(), ROUNDING);
-            for (slot, coflow) in host.table.coflows().filter(|_| host.plan.levels.is_empty() && !host.table.has_shares()) {
-                let mut sums = vec![0.0; host.fabric.links().len()];
-                for (index, _) in (0u32..).zip(coflow.flows()).filter(|(_, flow)| flow.class().is_some()) {
-                    let at = FlowRef { coflow: slot, flow: index };
-                    if host.table.flow(at).live() {
-                        let path = host.path(host.table.flow(at).id());
-                        path.iter().for_each(|link| sums[link.index()] += host.table.remaining(at));
-                    }
-                }
-                for (link, sum) in (0u32..).zip(sums) {
-                    prop_assert!((host.table.demand(slot, LinkId(link)) - sum).abs() <= 1.0, "sum of link {link}");
-                }
+    let mut fresh = rebuilt(&host, info);
+    let rates = host.plan();
+    assert_same_rates(info.name, "no trace of history", &rates, &fresh.plan(), ROUNDING);
+    for (slot, coflow) in host.table.coflows().filter(|_| host.plan.form == Form::Drains) {
+        let mut sums = vec![0.0; host.fabric.links().len()];
+        for (index, _) in (0u32..).zip(coflow.flows()).filter(|(_, flow)| flow.class().is_some()) {
+            let at = FlowRef { coflow: slot, flow: index };
+            if host.table.flow(at).live() {
+                let path = host.path(host.table.flow(at).id());
+                path.iter().for_each(|link| sums[link.index()] += host.table.remaining(at));
             }
         }
-    }
-
-    /// What the network became while coflows moved is what it might have been from the beginning.
-    #[test]
-    fn a_network_that_grows_and_moves_is_planned_as_if_it_had_always_been_so(
-        coflows in workloads(), steps in 1usize..8, racked in 0u32..2, moved in 0u32..4, grown: bool
-    ) {
-        let rate = Rate::from_bytes_per_sec;
-        for info in registry().iter().filter(|info| !info.between_sites) {
-            let spec = RackSpec { hosts_per_rack: 2, racks: 2, host_rate: rate(1.25e8), oversubscription: 2.0 };
-            let fabric = if racked == 0 { Fabric::big_switch(4, rate(1.25e8)) } else { Fabric::racks(&spec) };
-            let mut host = Host::new(&fabric.expect("a fabric"), info);
-            let mut waiting = coflows.iter();
-            host.insert(waiting.next().expect("at least one coflow"));
-            for step in 0..2 * steps {
-                if step == steps {
-                    let ids: Vec<FlowId> = host.plan().into_iter().map(|(id, _)| id).collect();
-                    let left = |host: &Host| -> Vec<f64> { ids.iter().map(|&id| host.table.remaining(host.at(id))).collect() };
-                    let (before, slots) = (left(&host), host.table.slots().to_vec());
-                    let attained: Vec<f64> = slots.iter().map(|&slot| host.table.attained(slot)).collect();
-                    let mut joined = HostId(3 - moved);
-                    if grown {
-                        let rack = host.fabric.add_rack(rate(4e7), rate(9e7)).expect("a rack");
-                        joined = host.fabric.add_host(rate(5e7), rate(2e8), Some(rack)).expect("a host");
-                        host.fabric.join_sites(0, 1, rate(6e7)).expect("a link");
-                        host.fabric.move_host(joined, Some(rack), Some(0));
-                        host.fabric.move_host(HostId(moved), Some(rack), Some(1));
-                    } else {
-                        host.fabric.move_host(HostId(moved), (racked > 0 && moved > 1).then_some(0), None);
-                    }
-                    host.table.refit(&host.fabric);
-                    for (before, after) in before.iter().zip(left(&host)) {
-                        prop_assert!((before - after).abs() <= 1.0, "{}: {before} left, then {after}", info.name);
-                    }
-                    for (&slot, before) in slots.iter().zip(attained) {
-                        prop_assert!((host.table.attained(slot) - before).abs() <= 10.0, "{}", info.name);
-                    }
-                    let flow = |source, destination| FlowSpec { source, destination, size: Bytes(20_000_000), group: 0 };
-                    let both = vec![flow(joined, HostId(moved)), flow(HostId(0), joined)];
-                    host.insert(&CoflowSpec::new(CoflowId(99), host.now, both));
-                }
-                let mut fresh = rebuilt(&host, info);
-                let rates = host.plan();
-                capacity_is_kept_and_claims_hold(&host, info, &rates);
-                if rates.iter().all(|&(id, _)| host.table.remaining(host.at(id)) > 10.0) {
-                    assert_same_rates(info.name, "as always so", &rates, &fresh.plan(), ROUNDING);
-                }
-                host.step(&rates);
-                if step % 2 == 0 {
-                    waiting.next().into_iter().for_each(|coflow| host.insert(coflow));
-                }
-            }
+        for (link, sum) in (0u32..).zip(sums) {
+            assert!((host.table.demand(slot, LinkId(link)) - sum).abs() <= 1.0, "sum of link {link}");
         }
     }
+}
 
-    /// Rates are for flows that are open: a coflow alone moves as it would if nothing more were to come.
-    #[test]
-    fn what_is_to_come_is_given_nothing(
-        fabric in fabrics(), coflows in workloads(), link in 0usize..64, bytes in 1.0..1e12f64
-    ) {
-        for info in registry() {
-            let (mut alone, mut expecting) = (Host::new(&fabric, info), Host::new(&fabric, info));
-            for host in [&mut alone, &mut expecting] {
-                host.insert(&CoflowSpec { deadline: None, ..coflows[0].clone() });
+/// What the network became while coflows moved is what it might have been from the beginning.
+fn growth(info: &PolicyInfo, coflows: &[CoflowSpec], steps: usize, racked: u32, moved: u32, grown: bool) {
+    let rate = Rate::from_bytes_per_sec;
+    let spec = RackSpec { hosts_per_rack: 2, racks: 2, host_rate: rate(1.25e8), oversubscription: 2.0 };
+    let fabric = if racked == 0 { Fabric::big_switch(4, rate(1.25e8)) } else { Fabric::racks(&spec) };
+    let mut host = Host::new(&fabric.expect("a fabric"), info);
+    let mut waiting = coflows.iter();
+    host.insert(waiting.next().expect("at least one coflow"));
+    for step in 0..2 * steps {
+        if step == steps {
+            let ids: Vec<FlowId> = host.plan().into_iter().map(|(id, _)| id).collect();
+            let left = |host: &Host| -> Vec<f64> {
+                ids.iter().map(|&id| host.table.remaining(host.at(id))).collect()
+            };
+            let (before, slots) = (left(&host), host.table.slots().to_vec());
+            let attained: Vec<f64> = slots.iter().map(|&slot| host.table.attained(slot)).collect();
+            let mut joined = HostId(3 - moved);
+            if grown {
+                let rack = host.fabric.add_rack(rate(4e7), rate(9e7)).expect("a rack");
+                joined = host.fabric.add_host(rate(5e7), rate(2e8), Some(rack)).expect("a host");
+                host.fabric.join_sites(0, 1, rate(6e7)).expect("a link");
+                host.fabric.move_host(joined, Some(rack), Some(0));
+                host.fabric.move_host(HostId(moved), Some(rack), Some(1));
+            } else {
+                host.fabric.move_host(HostId(moved), (racked > 0 && moved > 1).then_some(0), None);
             }
-            if let Some(&slot) = expecting.table.slots().first() {
-                expecting.table.expect(slot, vec![(LinkId((link % fabric.links().len()) as u32), bytes)]);
+            host.table.refit(&host.fabric);
+            for (before, after) in before.iter().zip(left(&host)) {
+                assert!((before - after).abs() <= 1.0, "{}: {before} left, then {after}", info.name);
             }
-            let rates = expecting.plan();
-            capacity_is_kept_and_claims_hold(&expecting, info, &rates);
-            assert_same_rates(info.name, "nothing for what is to come", &rates, &alone.plan(), ROUNDING);
+            for (&slot, before) in slots.iter().zip(attained) {
+                assert!((host.table.attained(slot) - before).abs() <= 10.0, "{}", info.name);
+            }
+            let flow =
+                |source, destination| FlowSpec { source, destination, size: Bytes(20_000_000), group: 0 };
+            let both = vec![flow(joined, HostId(moved)), flow(HostId(0), joined)];
+            host.insert(&CoflowSpec::new(CoflowId(99), host.now, both));
+        }
+        let mut fresh = rebuilt(&host, info);
+        let rates = host.plan();
+        capacity_is_kept_and_claims_hold(&host, info, &rates);
+        if rates.iter().all(|&(id, _)| host.table.remaining(host.at(id)) > 10.0) {
+            assert_same_rates(info.name, "as always so", &rates, &fresh.plan(), ROUNDING);
+        }
+        host.step(&rates);
+        if step % 2 == 0 {
+            waiting.next().into_iter().for_each(|coflow| host.insert(coflow));
         }
     }
+}
 
-    /// At every event of a run on a switch, where plans only say what changes.
-    #[test]
-    fn plans_that_go_on_are_plans_from_the_beginning((fabric, coflows) in busy_switch()) {
-        for info in registry() {
-            let mut host = Host::new(&fabric, info);
-            let mut waiting = coflows.iter();
-            for step in 0.. {
-                if step % 16 == 0 {
-                    waiting.next().into_iter().for_each(|coflow| host.insert(coflow));
-                }
-                let mut fresh = rebuilt(&host, info);
-                let rates = host.plan();
-                // Of the last bytes before an end no more than the rounding of sums may be left.
-                if rates.iter().all(|&(id, _)| host.table.remaining(host.at(id)) > 10.0) {
-                    assert_same_rates(info.name, "goes on", &rates, &fresh.plan(), ROUNDING);
-                }
-                if !host.step(&rates) && waiting.len() == 0 {
-                    break;
-                }
-            }
+/// Rates are for flows that are open: a coflow alone moves as it would if nothing more were to come.
+fn nothing_for_later(info: &PolicyInfo, fabric: &Fabric, coflows: &[CoflowSpec], link: usize, bytes: f64) {
+    let (mut alone, mut expecting) = (Host::new(fabric, info), Host::new(fabric, info));
+    for host in [&mut alone, &mut expecting] {
+        host.insert(&CoflowSpec { deadline: None, ..coflows[0].clone() });
+    }
+    if let Some(&slot) = expecting.table.slots().first() {
+        expecting.table.expect(slot, vec![(LinkId((link % fabric.links().len()) as u32), bytes)]);
+    }
+    let rates = expecting.plan();
+    capacity_is_kept_and_claims_hold(&expecting, info, &rates);
+    assert_same_rates(info.name, "nothing for what is to come", &rates, &alone.plan(), ROUNDING);
+}
+
+/// At every event of a run on a switch, where plans only say what changes.
+fn continuation(info: &PolicyInfo, fabric: &Fabric, coflows: &[CoflowSpec]) {
+    let mut host = Host::new(fabric, info);
+    let mut waiting = coflows.iter();
+    for step in 0.. {
+        if step % 16 == 0 {
+            waiting.next().into_iter().for_each(|coflow| host.insert(coflow));
+        }
+        let mut fresh = rebuilt(&host, info);
+        let rates = host.plan();
+        // Of the last bytes before an end no more than the rounding of sums may be left.
+        if rates.iter().all(|&(id, _)| host.table.remaining(host.at(id)) > 10.0) {
+            assert_same_rates(info.name, "goes on", &rates, &fresh.plan(), ROUNDING);
+        }
+        if !host.step(&rates) && waiting.len() == 0 {
+            break;
+        }
+    }
+}
+
+/// Holds a policy to all laws, on as many networks and workloads of each as `cases` says, drawn at random. Each is about
+/// what the policy does after any history: links are not filled above their capacity, and its [`Claims`](crate::Claims) are true; bytes
+/// move as planned; the order of insertion and what was before make no difference, nor does how the network became
+/// what it is; nothing is kept for what is to come; a plan that goes on says what one from the beginning would say.
+///
+/// # Panics
+/// If one is broken, with the smallest case that was found.
+pub fn check(info: &PolicyInfo, cases: u32) {
+    hold(cases, &(fabrics(), workloads()), |(fabric, coflows)| claims(info, &fabric, &coflows));
+    hold(cases, &(fabrics(), workloads(), 1u64..4), |(fabric, coflows, parts)| {
+        movement(info, &fabric, &coflows, parts)
+    });
+    hold(cases, &(fabrics(), workloads()), |(fabric, coflows)| determinism(info, &fabric, &coflows));
+    hold(cases, &(fabrics(), workloads(), 1usize..12), |(fabric, coflows, steps)| {
+        no_history(info, &fabric, &coflows, steps)
+    });
+    if !info.between_sites {
+        hold(
+            cases,
+            &(workloads(), 1usize..8, 0u32..2, 0u32..4, any::<bool>()),
+            |(coflows, steps, racked, moved, grown)| growth(info, &coflows, steps, racked, moved, grown),
+        );
+    }
+    hold(cases, &(fabrics(), workloads(), 0usize..64, 1.0..1e12f64), |(fabric, coflows, link, bytes)| {
+        nothing_for_later(info, &fabric, &coflows, link, bytes)
+    });
+    hold(cases, &busy_switch(), |(fabric, coflows)| continuation(info, &fabric, &coflows));
+}
+
+fn hold<S: Strategy>(cases: u32, inputs: &S, law: impl Fn(S::Value)) {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) };
+    let kept = TestRunner::new(config).run(inputs, |input| {
+        law(input);
+        Ok(())
+    });
+    if let Err(broken) = kept {
+        panic!("{broken}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn capacity_work_conservation_and_starvation_from_first_flow_to_last(fabric in fabrics(), coflows in workloads()) {
+            registry().iter().for_each(|info| claims(info, &fabric, &coflows));
+        }
+
+        #[test]
+        fn bytes_move_at_the_planned_rates(fabric in fabrics(), coflows in workloads(), parts in 1u64..4) {
+            registry().iter().for_each(|info| movement(info, &fabric, &coflows, parts));
+        }
+
+        #[test]
+        fn plans_are_deterministic_and_independent_of_input_order(fabric in fabrics(), coflows in workloads()) {
+            registry().iter().for_each(|info| determinism(info, &fabric, &coflows));
+        }
+
+        #[test]
+        fn history_leaves_no_trace(fabric in fabrics(), coflows in workloads(), steps in 1usize..12) {
+            registry().iter().for_each(|info| no_history(info, &fabric, &coflows, steps));
+        }
+
+        #[test]
+        fn a_network_that_grows_and_moves_is_planned_as_if_it_had_always_been_so(coflows in workloads(), steps in 1usize..8, racked in 0u32..2, moved in 0u32..4, grown in any::<bool>()) {
+            registry().iter().filter(|info| !info.between_sites).for_each(|info| growth(info, &coflows, steps, racked, moved, grown));
+        }
+
+        #[test]
+        fn what_is_to_come_is_given_nothing(fabric in fabrics(), coflows in workloads(), link in 0usize..64, bytes in 1.0..1e12f64) {
+            registry().iter().for_each(|info| nothing_for_later(info, &fabric, &coflows, link, bytes));
+        }
+
+        #[test]
+        fn plans_that_go_on_are_plans_from_the_beginning((fabric, coflows) in busy_switch()) {
+            registry().iter().for_each(|info| continuation(info, &fabric, &coflows));
         }
     }
 }

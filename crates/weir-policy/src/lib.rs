@@ -16,11 +16,11 @@ pub mod route;
 pub mod share;
 pub mod view;
 
-#[cfg(test)]
-mod laws;
+#[cfg(any(test, feature = "laws"))]
+pub mod laws;
 
 pub use admit::Refusal;
-pub use plan::{Detour, Grant, Plan, Share};
+pub use plan::{Detour, Form, Grant, Plan, Share};
 pub use policy::{
     Chosen, Claims, CoflowByCoflow, Parameter, ParameterKind, Policy, PolicyInfo, Routed, Settings,
     UnknownPolicy, add_policies, create, find, registry,

@@ -37,17 +37,27 @@ pub struct Share {
     pub levels: Vec<(LinkId, f64)>,
 }
 
-/// The rates of all live flows from one event to the next, without a list of them. It has one of three forms:
-///
-/// * Drains and grants: a flow's rate is its grant, or else `drain of its coflow * bytes it has left`.
-/// * Levels: it is the least level of the links of its path, whatever its coflow.
-/// * Shares: it is the least level of the links of its path in its coflow's share, times its size if the share
-///   is by size; several shares of a coflow add up.
+/// How a plan says the rate of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// By drains and grants: it is the flow's grant, or else `drain of its coflow * bytes it has left`.
+    #[default]
+    Drains,
+    /// By levels: it is the least level of the links of the flow's path, whatever its coflow.
+    Levels,
+    /// By shares: it is the least level of the links of the flow's path in its coflow's share, times its size if the share
+    /// is by size; several shares of a coflow add up.
+    Shares,
+}
+
+/// The rates of all live flows from one event to the next, without a list of them.
 ///
 /// A plan that goes on from the last one names changes only: [`CoflowTable`] knows all drains and grants
 /// once it has adopted the plan.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
+    /// Which of the fields below say the rates. A policy may change it with a plan that continues nothing.
+    pub form: Form,
     /// Whether drains and grants that are not named stay; else they end.
     pub continues: bool,
     /// Coflows that move as a whole: every flow moves `drain * bytes left` per second, so that all its
@@ -59,8 +69,7 @@ pub struct Plan {
     /// Parts of grants that do not take the direct path; at most one entry per flow and relay, none in a plan that
     /// continues the last one.
     pub detours: Vec<Detour>,
-    /// Per link, the rate of the flows that it limits; empty in a plan of drains and grants. Infinite
-    /// where a link limits nobody.
+    /// Per link, the rate of the flows that it limits, infinite where it limits none; empty in the other forms.
     pub levels: Vec<f64>,
     /// Path classes whose limiting link is not the one of the last plan (levels only).
     pub switched: Vec<(ClassId, LinkId)>,
@@ -75,6 +84,7 @@ pub struct Plan {
 impl Plan {
     /// Empties the plan, keeping its memory.
     pub fn clear(&mut self) {
+        self.form = Form::Drains;
         self.continues = false;
         self.drains.clear();
         self.grants.clear();
@@ -92,7 +102,7 @@ impl Plan {
         let rate = match flow.class() {
             _ if !flow.live() => 0.0,
             None => f64::INFINITY,
-            Some(class) if !self.levels.is_empty() => {
+            Some(class) if self.form == Form::Levels => {
                 let path = view.classes()[class.index()].path();
                 path.iter().map(|link| self.levels[link.index()]).fold(f64::INFINITY, f64::min)
             }
@@ -104,10 +114,10 @@ impl Plan {
     /// Adds to `rates`, in the place of each of some links, the bytes per second that all live flows on it get together,
     /// once the table has adopted the plan and before it advances. See `view/crossing.rs` for the cost.
     pub fn add_rates_on(&self, view: &CoflowTable, links: &BitSet, rates: &mut [f64]) {
-        if self.levels.is_empty() {
-            view.add_own_rates_on(links, rates);
-        } else {
+        if self.form == Form::Levels {
             view.add_level_rates_on(&self.levels, links, rates);
+        } else {
+            view.add_own_rates_on(links, rates);
         }
     }
 

@@ -8,7 +8,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use weir_model::{LinkId, Span, Time};
-use weir_policy::{ClassId, CoflowTable, FlowRef, Plan, Slot};
+use weir_policy::{ClassId, CoflowTable, FlowRef, Form, Plan, Slot};
 
 const NANOS_PER_SEC: f64 = 1e9;
 
@@ -61,10 +61,10 @@ impl Completions {
         new: &New<'_>,
         touched: &[ClassId],
     ) {
-        if plan.levels.is_empty() {
-            self.levels.forget();
-        } else {
+        if plan.form == Form::Levels {
             self.levels.adopt(now, table, plan, new, touched);
+        } else {
+            self.levels.forget();
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::collections::BTreeMap;
 use weir_model::{CoflowSpec, LinkId, Time};
-use weir_policy::{CoflowTable, FlowRef, Plan, Share, Slot};
+use weir_policy::{CoflowTable, FlowRef, Form, Plan, Share, Slot};
 use weir_sim::{CoflowRecord, FlowRecord, Observer};
 
 /// One flow of a run.
@@ -143,7 +143,7 @@ impl Observer for FlowRecorder {
                 self.given.push((slot, coflow));
             }
         }
-        if !plan.levels.is_empty() {
+        if plan.form == Form::Levels {
             // Levels are for all flows.
             let mut waiting = std::mem::take(&mut self.waiting);
             waiting.retain(|&(_, coflow)| self.has_waiting(coflow));

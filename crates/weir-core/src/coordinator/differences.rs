@@ -35,7 +35,7 @@ use super::state::{CoflowEntry, Coordinator, FlowKey, SessionId, agent_flow, hos
 use crate::ids::HostNumber;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{CoflowId, Time};
-use weir_policy::{FlowRef, Slot};
+use weir_policy::{FlowRef, Form, Slot};
 use weir_proto::v1;
 
 /// A plan never lets a coflow end sooner than this: what is left is known no better.
@@ -211,7 +211,7 @@ impl Coordinator {
     /// Rates that flows have beside their coflow's drain.
     fn tell_grants(&mut self, now: Time, out: &mut Outgoing) {
         let mut rates: Vec<(FlowRef, f64)> = Vec::new();
-        if self.plan.levels.is_empty() && !self.table.has_shares() {
+        if self.plan.form == Form::Drains {
             rates.extend(self.table.grants());
         } else {
             self.plan.for_each_rate(&self.table, |at, rate| rates.push((at, rate.bytes_per_sec())));

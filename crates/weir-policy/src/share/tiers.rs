@@ -1,7 +1,7 @@
 //! Plans made of tiers: what changed since the last one.
 
 use super::{Fill, Residual, Weigh};
-use crate::{CoflowTable, Plan, Share, Slot};
+use crate::{CoflowTable, Form, Plan, Share, Slot};
 
 /// One tier that a coflow was in: by which fill, the tier's first coflow, and the version of its rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,7 @@ impl Tiers {
 
     /// Writes the shares that changed into the plan.
     pub fn finish(&mut self, view: &CoflowTable, plan: &mut Plan) {
+        plan.form = Form::Shares;
         plan.continues = std::mem::replace(&mut self.planned, true);
         self.given.resize_with(view.slot_bound(), Given::default);
         for (slot, coflow) in view.coflows() {

@@ -5,9 +5,8 @@
 //! changed, and so are the sums per link.
 
 use super::coflow::{FLOOR_BYTES, NONE};
-use super::table::Form;
 use super::{CoflowTable, FlowRef, Slot};
-use crate::Plan;
+use crate::{Form, Plan};
 use weir_model::Span;
 
 const NANOS_PER_SEC: f64 = 1e9;

@@ -11,8 +11,8 @@
 //! * What is left of a flow, and what a coflow attained, is what it was; the next plan is one from the beginning.
 //! * Cost: one visit per flow, as when the table was filled.
 
-use super::table::{CoflowTable, Form};
-use crate::{ClassId, Plan};
+use super::table::CoflowTable;
+use crate::{ClassId, Form, Plan};
 use weir_model::Fabric;
 
 impl CoflowTable {

@@ -5,7 +5,7 @@ use super::coflow::{FLOOR_BYTES, NONE};
 use super::moving::Moving;
 use super::paced::Paced;
 use super::{Class, ClassId, Coflow};
-use crate::Plan;
+use crate::{Form, Plan};
 use std::collections::BTreeMap;
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, LinkId, Path, Span, Time};
 
@@ -20,29 +20,6 @@ pub struct FlowRef {
     pub coflow: Slot,
     /// Its index among [`Coflow::flows`].
     pub flow: u32,
-}
-
-/// How amounts left are kept; see the module's documentation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Drains,
-    Levels,
-    Shares,
-}
-
-impl Form {
-    /// The form that a plan asks for.
-    fn of(plan: &Plan, current: Form) -> Form {
-        if !plan.levels.is_empty() {
-            Form::Levels
-        } else if !plan.shares.is_empty() {
-            Form::Shares
-        } else if plan.continues {
-            current
-        } else {
-            Form::Drains
-        }
-    }
 }
 
 /// What changed since the last [`CoflowTable::adopt`], besides what moved by the plan.
@@ -74,6 +51,7 @@ pub struct CoflowTable {
     /// First flow id of a run of consecutive ids -> coflow, index of the first, length.
     flow_ids: BTreeMap<u64, (Slot, u32, u32)>,
     pub(super) classes: Classes,
+    /// That of the last plan: how amounts left are kept; see the module's documentation.
     pub(super) form: Form,
     live_flows: usize,
     /// Live coflows with a place or ancestors stated.
@@ -159,11 +137,6 @@ impl CoflowTable {
     /// Whether the place or ancestors of any live coflow were stated; without, there is no need to ask for them.
     pub fn has_related_coflows(&self) -> bool {
         self.related > 0
-    }
-
-    /// Whether flows move by shares since the last plan.
-    pub fn has_shares(&self) -> bool {
-        self.form == Form::Shares
     }
 
     /// All path classes met so far; a [`ClassId`] is an index into them.
@@ -388,12 +361,11 @@ impl CoflowTable {
         if !plan.continues {
             self.stop_moving(plan);
         }
-        let form = Form::of(plan, self.form);
-        if form != self.form {
-            self.change_form(form);
+        if plan.form != self.form {
+            self.change_form(plan.form);
         }
         self.start_moving(plan);
-        if form == Form::Shares {
+        if plan.form == Form::Shares {
             self.start_sharing(plan);
         }
         for &(class, link) in &plan.switched {

@@ -47,7 +47,7 @@
 
 mod follow;
 
-use crate::{Class, ClassId, CoflowTable, Plan};
+use crate::{Class, ClassId, CoflowTable, Form, Plan};
 use weir_model::{Fabric, LinkId, LinkKind, MAX_PATH_LINKS};
 
 /// Links looked at for the next level when the order is expected to be nearly that of the last plan.
@@ -221,6 +221,7 @@ impl MaxMin {
             known.live == 0 || known.limit != nobody
         };
         expected &= changes.arrived.is_empty() && changes.classes.iter().all(has_place);
+        plan.form = Form::Levels;
         plan.levels.resize(self.links, f64::INFINITY);
         let resumed = expected && {
             if self.long_paths {

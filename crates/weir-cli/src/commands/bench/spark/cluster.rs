@@ -187,11 +187,16 @@ pub(super) struct Processor {
     pub(super) agents: f64,
 }
 
-/// The executors that run under a worker, by their numbers.
+/// The executors that run under a worker, by their numbers. A worker has other children for a moment: when an application has
+/// ended, it has `rm` remove its files.
 fn executors_of(worker: &Child) -> Vec<String> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", worker.id())).into_iter().flatten().flatten();
     let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    children.flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+    let is_java = |process: &String| {
+        std::fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim() == "java")
+    };
+    let processes = children.flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    processes.filter(is_java).collect()
 }
 
 /// What runs in a cluster and may fail.

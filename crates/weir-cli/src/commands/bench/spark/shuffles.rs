@@ -204,12 +204,8 @@ pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
             Some(processor) if args.faults.is_empty() => fixed(value(processor) / remote, 2, ""),
             _ => String::new(),
         };
-        let mut row = vec![
-            mode.clone(),
-            fixed(average, 2, ""),
-            fixed(spread(&averages), 2, ""),
-            ratio(base, average),
-        ];
+        let mut row =
+            vec![mode.clone(), fixed(average, 2, ""), fixed(spread(&averages), 2, ""), ratio(base, average)];
         row.extend((0..sizes.len()).map(|shuffle| fixed(measured.mean_of(shuffle), 2, "")));
         row.extend([
             fixed(mean(&makespans), 2, ""),

@@ -97,12 +97,7 @@ fn relays(mode: &str) -> Result<Option<RelaySetup>, Failure> {
 }
 
 /// Of one application at a time.
-pub(super) fn shape(
-    rates_bps: Vec<Vec<u64>>,
-    mode: &str,
-    hosts: u32,
-    slots: u32,
-) -> Result<Shape, Failure> {
+pub(super) fn shape(rates_bps: Vec<Vec<u64>>, mode: &str, hosts: u32, slots: u32) -> Result<Shape, Failure> {
     Ok(Shape {
         hosts,
         link_rate: "10gbit".parse().map_err(|error| Failure::Run(anyhow!("{error}")))?,
