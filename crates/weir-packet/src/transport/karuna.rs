@@ -8,13 +8,13 @@ use super::settings::{Settings, SettingsError};
 use super::windowed::{Marked, few_enough, kept, service, thresholds_for};
 use super::{Network, Sending, Setup, Transport, deadline_of};
 use crate::control::{Control, JustInTime, Late};
-use crate::mcp::{Params, Variant};
 use crate::port::{CLASSES, Discipline, Marking};
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES, segments_of};
 use crate::tagging::Tagging;
-use crate::thresholds::Service;
 use crate::time::Picos;
 use std::sync::Arc;
+use weir_endhost::mcp::{Params, Variant};
+use weir_endhost::thresholds::Service;
 use weir_model::{Bytes, Span};
 use weir_trace::{FlowArrival, FlowKind};
 

@@ -7,10 +7,10 @@ use crate::port::{Buffer, CLASSES, Discipline, Marking};
 use crate::receiver::Acknowledging;
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::tagging::Tagging;
-use crate::thresholds::{self, Service, Thresholds, Traffic, Urgent};
 use crate::time::{PerByte, Picos};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use weir_endhost::thresholds::{self, Service, Thresholds, Traffic, Urgent};
 use weir_model::{Bytes, Span};
 use weir_trace::{FlowArrival, Mix};
 
