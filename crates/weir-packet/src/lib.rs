@@ -33,7 +33,7 @@ mod watch;
 
 pub use control::{Acked, Allowance, Ask, Control, Loss};
 pub use observer::{FlowSeen, Observer, PacketSeen};
-pub use port::{Buffer, CLASSES, Discipline, Giving, Marking, PortCounts, PortSpec};
+pub use port::{Buffer, Discipline, Giving, Marking, PortCounts, PortSpec};
 pub use receiver::Acknowledging;
 pub use record::{FlowRecord, RunCounts, Unfinished};
 pub use recorder::Recorder;
