@@ -47,9 +47,11 @@ fn unknown_size(hosts: &Hosts, to: IpAddr) -> Result<Vec<Seen>> {
     let tagger = hosts.tagger(&config)?;
     let capture = hosts.capture()?;
     let mut pair = hosts.connect(to)?;
-    pair.send(1)?;
+    // A packet begins at the byte before the first threshold, and one at it.
+    pair.send(999)?;
     pair.answer(300_000)?;
-    pair.send(BYTES - 1)?;
+    pair.send(1)?;
+    pair.send(BYTES - 1000)?;
     let packets = capture.flow(pair.port()?, BYTES as u64)?;
     check(&packets, &by_sent(&config))?;
     // What the program counted is what arrived, but for what was lost on the way and sent again.
