@@ -2,8 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 const WEIR: &str = env!("CARGO_BIN_EXE_weir");
 
@@ -62,6 +61,8 @@ mod live {
     use rustix::process::{Pid, Signal, kill_process};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::path::Path;
+    use std::process::Stdio;
     use weir_testbed::{Bed, Place};
 
     /// 1 MB under a threshold of 100 kB, then 1 MB more under one of 10 MB.
