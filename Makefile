@@ -14,8 +14,10 @@ export CARGO_TARGET_DIR
 # Where rustup puts cargo; a fresh shell may not know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# What plain `cargo build` leaves out, because it takes cmake, a C++ compiler and libclang.
+# What plain `cargo build` leaves out: the solver takes cmake, a C++ compiler and libclang, the program for the kernel clang,
+# libelf and zlib.
 SOLVER = --features weir-cli/lp
+ALL = --features weir-cli/lp,weir-cli/ebpf
 
 WEIR = $(CARGO_TARGET_DIR)/release/weir
 
@@ -41,7 +43,8 @@ jvm:
 
 # Some of them talk to real daemons, and what fails once and not twice is counted as a flake.
 jvm-test: jvm
-	$(CARGO) build --workspace --locked $(SOLVER)
+	@./scripts/install-deps.sh ebpf
+	$(CARGO) build --workspace --locked $(ALL)
 	WEIR_BINARY=$(abspath $(CARGO_TARGET_DIR))/debug/weir \
 		mvn -B -ntp -f jvm/pom.xml -Dsurefire.rerunFailingTestsCount=1 -Dfailsafe.rerunFailingTestsCount=1 verify
 
@@ -65,7 +68,7 @@ test: format lint docs licences jvm-test
 	@./scripts/install-spark.sh
 	$(CARGO) test --locked --manifest-path examples/policy/Cargo.toml
 	$(CARGO) test --locked -p weir-world --features planted
-	$(CARGO) test --workspace --locked --no-fail-fast $(SOLVER)
+	$(CARGO) test --workspace --locked --no-fail-fast $(ALL)
 
 format:
 	@./scripts/install-deps.sh rust
@@ -75,11 +78,13 @@ format:
 lint:
 	@./scripts/install-deps.sh rust
 	@./scripts/install-deps.sh solver
-	$(CARGO) clippy --workspace --all-targets --locked $(SOLVER) -- -D warnings
+	@./scripts/install-deps.sh ebpf
+	$(CARGO) clippy --workspace --all-targets --locked $(ALL) -- -D warnings
 	$(CARGO) clippy -p weir-cli --all-targets --locked -- -D warnings
 
 docs:
 	@./scripts/install-deps.sh solver
+	@./scripts/install-deps.sh ebpf
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
 # Advisories need a database from the network and are not asked for here.

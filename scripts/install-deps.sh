@@ -8,6 +8,7 @@
 #   install-deps.sh rust     a Rust toolchain with rustfmt and clippy
 #   install-deps.sh jvm      a JDK and Maven
 #   install-deps.sh solver   a Rust toolchain, and what it takes to build the solver for linear programs
+#   install-deps.sh ebpf     a Rust toolchain, and what it takes to build the program that tags packets in the kernel
 set -eu
 
 # A rustup without a toolchain, or one installed with its smallest profile.
@@ -43,6 +44,10 @@ mount        mount
 cmake   cmake
 c++     g++
 '
+[ "${1:-}" != ebpf ] || needed='
+clang       clang
+pkg-config  pkg-config
+'
 
 [ "${1:-}" != jvm ] || needed='
 javac   default-jdk-headless
@@ -56,6 +61,11 @@ has_libclang() {
         [ ! -e "$library" ] || return 0
     done
     return 1
+}
+
+# What reads the program's file, and unpacks parts of it: headers, and the libraries that come with them.
+has_header() {
+    [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ]
 }
 
 # Normal users often lack the folders where tc is; the test bed looks there too.
@@ -77,6 +87,8 @@ missing=$({
         [ -z "$program" ] || command -v "$program" >/dev/null 2>&1 || echo "$package"
     done
     [ "${1:-}" != solver ] || has_libclang || echo libclang-dev
+    [ "${1:-}" != ebpf ] || has_header libelf.h || echo libelf-dev
+    [ "${1:-}" != ebpf ] || has_header zlib.h || echo zlib1g-dev
 } | sort -u | tr '\n' ' ')
 missing=${missing% }
 

@@ -51,6 +51,8 @@ enum Command {
     Trace(commands::trace::TraceCommand),
     /// List the policies
     Policies,
+    /// Tag what this host's TCP connections send with priorities for switches, by bytes sent
+    Tag(commands::tag::TagArgs),
     /// Find thresholds between the priority levels of a switch, by theory
     Thresholds(commands::thresholds::ThresholdsArgs),
     /// Rebuild figures and tables of papers
@@ -159,6 +161,7 @@ pub fn main() -> ExitCode {
             | Command::Coordinator(_)
             | Command::Agent(_)
             | Command::Relay(_)
+            | Command::Tag(_)
             | Command::Up(_)
             | Command::Bench(_)
             | Command::Task(_)
@@ -185,6 +188,7 @@ pub fn main() -> ExitCode {
             | Command::Coordinator(_)
             | Command::Agent(_)
             | Command::Relay(_)
+            | Command::Tag(_)
             | Command::Up(_)
             | Command::Task(_)
     );
@@ -197,6 +201,7 @@ pub fn main() -> ExitCode {
         Command::Packet(args) => commands::packet::packet(&args),
         Command::Trace(command) => commands::trace::trace(command),
         Command::Policies => commands::policies::policies(),
+        Command::Tag(args) => commands::tag::tag(&args),
         Command::Thresholds(args) => commands::thresholds::thresholds(args),
         Command::Experiment(command) => commands::experiment::experiment(command),
         Command::Config(command) => commands::config::config(command),

@@ -77,7 +77,7 @@ fn numbers(said: &str, mode: &str, count: usize) -> Vec<f64> {
     let rows = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let mut of_mode = rows.filter(|row| row.first() == Some(&mode) && row.len() == count + 1);
     let row = of_mode.next().unwrap_or_else(|| panic!("no such row of {mode}: {said}"));
-    row[1..].iter().map(|number| number.trim_end_matches('x').parse().unwrap()).collect()
+    row[1..].iter().map(|number| number.trim_end_matches('x').parse().expect("a number")).collect()
 }
 
 /// Hosts at five sites, where all that moves bytes fails, one after the other: what comes is what was written.

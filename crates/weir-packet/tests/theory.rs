@@ -3,12 +3,13 @@
 //! Rates are of 10 Gbit/s, so a full packet (1500 bytes) takes 1.2 us. Times are simulated.
 
 use std::collections::BTreeMap;
+use weir_endhost::tagging::ClassLaw;
 use weir_model::{Bytes, HostId, Rate, Time};
 use weir_packet::topology::SingleSwitch;
 use weir_packet::transport::{self, Network, Recovery, Sending, Setup, Timeouts, Transport};
 use weir_packet::{
     Acked, Acknowledging, Allowance, Buffer, Control, Discipline, FlowRecord, FlowSeen, HEADER_BYTES, Loss,
-    Marking, Observer, Picos, PortCounts, SEGMENT_BYTES, Simulation, Tagging, Topology,
+    Marking, Observer, Picos, PortCounts, SEGMENT_BYTES, Simulation, Topology,
 };
 use weir_trace::{FlowArrival, FlowKind};
 
@@ -270,7 +271,7 @@ impl Transport for ByKind {
     fn sending(&self, flow: &FlowArrival, _: &Network) -> Sending {
         Sending {
             control: Box::new(Unlimited),
-            tagging: Tagging::Fixed(u8::from(flow.kind != FlowKind::Known)),
+            tagging: ClassLaw::Fixed(u8::from(flow.kind != FlowKind::Known)).into(),
             recovery: Recovery::Selective,
             timeouts: Timeouts::Fixed(Picos::from_millis(1000)),
         }

@@ -17,6 +17,7 @@ pub(crate) mod relay;
 pub(crate) mod scenario;
 pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod tag;
 pub(crate) mod thresholds;
 pub(crate) mod trace;
 pub(crate) mod up;

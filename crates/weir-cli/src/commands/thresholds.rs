@@ -8,11 +8,11 @@ use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
-use weir_model::{Bytes, Rate};
-use weir_packet::thresholds::{
+use weir_endhost::thresholds::{
     Forecast, MAX_LEVELS, Optimum, PIAS_LOADS, Robustness, Service, Thresholds, Traffic, Urgent, even_split,
     optimise, pias,
 };
+use weir_model::{Bytes, Rate};
 use weir_trace::{FlowSizes, Mix};
 
 #[derive(Args)]

@@ -2,9 +2,9 @@
 
 use super::dctcp::Dctcp;
 use super::{Acked, Allowance, Control, Loss};
-use crate::mcp::{Mcp, Params, WindowFacts};
 use crate::sender::SEGMENT_BYTES;
 use crate::time::Picos;
+use weir_endhost::mcp::{Mcp, Params, WindowFacts};
 use weir_model::{Bytes, Rate, Span};
 
 /// Room in flight beyond the window, so that a round trip that grows does not stop a paced flow.

@@ -1,8 +1,9 @@
 //! Strict priorities: what waits in a class goes before all of the classes after it.
 
-use super::{CLASSES, Marking};
+use super::Marking;
 use crate::packet::{Kind, Packet};
 use std::collections::VecDeque;
+use weir_endhost::tagging::CLASSES;
 
 /// A packet that waits. What the port needs of it is here: a packet that has waited for long is in no cache.
 #[derive(Clone, Copy, Debug)]

@@ -18,9 +18,6 @@ use ranked::Ranked;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, Rate};
 
-/// Strict priorities of a port, as commodity switches have them.
-pub const CLASSES: usize = 8;
-
 /// Where a packet that arrives is marked (ECN) instead of being told of congestion by loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marking {

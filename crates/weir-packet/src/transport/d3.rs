@@ -8,8 +8,8 @@ use crate::control::{AsksRate, Hopeless};
 use crate::port::{Discipline, Giving, Marking};
 use crate::receiver::Acknowledging;
 use crate::sender::HEADER_BYTES;
-use crate::tagging::Tagging;
 use crate::time::Picos;
+use weir_endhost::tagging::ClassLaw;
 use weir_model::{Bytes, Rate, Span};
 use weir_trace::FlowArrival;
 
@@ -70,7 +70,7 @@ impl Transport for D3 {
             AsksRate::new(deadline, self.hopeless, network.host_rate, base(network), network.round_trip);
         Sending {
             control: Box::new(control),
-            tagging: Tagging::Fixed(0),
+            tagging: ClassLaw::Fixed(0).into(),
             recovery: recovery_in(network, self.recovery),
             timeouts: Timeouts::AtLeast(self.least_timeout.unwrap_or(network.least_timeout)),
         }

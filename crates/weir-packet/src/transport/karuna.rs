@@ -8,13 +8,13 @@ use super::settings::{Settings, SettingsError};
 use super::windowed::{Marked, few_enough, kept, service, thresholds_for};
 use super::{Network, Sending, Setup, Transport, deadline_of};
 use crate::control::{Control, JustInTime, Late};
-use crate::mcp::{Params, Variant};
-use crate::port::{CLASSES, Discipline, Marking};
+use crate::port::{Discipline, Marking};
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES, segments_of};
-use crate::tagging::Tagging;
-use crate::thresholds::Service;
 use crate::time::Picos;
 use std::sync::Arc;
+use weir_endhost::mcp::{Params, Variant};
+use weir_endhost::tagging::{CLASSES, ClassLaw};
+use weir_endhost::thresholds::Service;
 use weir_model::{Bytes, Span};
 use weir_trace::{FlowArrival, FlowKind};
 
@@ -102,8 +102,8 @@ impl Karuna {
         kept(self.reserved.unwrap_or(if none { Bytes(0) } else { usual }), network.buffer)
     }
 
-    fn by_size(&self, flow: &FlowArrival) -> Tagging {
-        Tagging::by_size(flow.size, self.splitting.as_deref().unwrap_or_default(), OTHERS)
+    fn by_size(&self, flow: &FlowArrival) -> ClassLaw {
+        ClassLaw::by_size(flow.size, self.splitting.as_deref().unwrap_or_default(), OTHERS)
     }
 }
 
@@ -131,20 +131,20 @@ impl Transport for Karuna {
 
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
         let dctcp = self.marked.control(network, None);
-        let (control, tagging): (Box<dyn Control>, Tagging) = match (flow.kind, deadline_of(flow)) {
+        let (control, tagging): (Box<dyn Control>, ClassLaw) = match (flow.kind, deadline_of(flow)) {
             (_, Some(deadline)) => {
                 let now = Picos::from(flow.arrival);
                 let segments = segments_of(flow.size.0);
                 let params = self.params(network);
                 let control =
                     JustInTime::new(&params, now, segments, deadline, network.host_rate, self.late, dctcp);
-                let both = (Tagging::Fixed(0), self.by_size(flow));
-                let tagging = Tagging::UntilGivenUp(Box::new(both));
+                let both = (ClassLaw::Fixed(0), self.by_size(flow));
+                let tagging = ClassLaw::UntilGivenUp(Box::new(both));
                 return self.marked.common.sending(Box::new(control), tagging, network);
             }
             (FlowKind::Unknown, None) => {
                 let thresholds = self.demotion.clone().unwrap_or_default();
-                (Box::new(dctcp), Tagging::by_sent(&thresholds, OTHERS))
+                (Box::new(dctcp), ClassLaw::by_sent(&thresholds, OTHERS))
             }
             _ => (Box::new(dctcp), self.by_size(flow)),
         };

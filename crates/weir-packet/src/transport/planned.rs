@@ -2,9 +2,9 @@
 
 use super::{Network, Sending, Setup, Transport};
 use crate::control::ByPlan;
-use crate::tagging::Tagging;
 use crate::time::Picos;
 use std::sync::Arc;
+use weir_endhost::tagging::ClassLaw;
 use weir_model::Rate;
 use weir_trace::{FlowArrival, FlowKind};
 
@@ -51,7 +51,7 @@ impl Transport for Planned {
         let FlowKind::Planned(number) = flow.kind else { return sending };
         let Some((steps, end)) = self.plans.get(number as usize) else { return sending };
         let control = Box::new(ByPlan::new(Arc::clone(steps), *end, network.round_trip, sending.control));
-        Sending { control, tagging: Tagging::Fixed(self.others.last_class()), ..sending }
+        Sending { control, tagging: ClassLaw::Fixed(self.others.last_class()).into(), ..sending }
     }
 }
 

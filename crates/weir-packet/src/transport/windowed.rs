@@ -3,14 +3,15 @@
 use super::settings::{Settings, SettingsError};
 use super::{Network, Recovery, Sending, Setup, Timeouts, TrafficFacts, Transport, deadline_of};
 use crate::control::{Dctcp, LineRate, Reno, Urgency};
-use crate::port::{Buffer, CLASSES, Discipline, Marking};
+use crate::port::{Buffer, Discipline, Marking};
 use crate::receiver::Acknowledging;
 use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::tagging::Tagging;
-use crate::thresholds::{self, Service, Thresholds, Traffic, Urgent};
 use crate::time::{PerByte, Picos};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use weir_endhost::tagging::{CLASSES, ClassLaw};
+use weir_endhost::thresholds::{self, Service, Thresholds, Traffic, Urgent};
 use weir_model::{Bytes, Span};
 use weir_trace::{FlowArrival, Mix};
 
@@ -88,12 +89,12 @@ impl Common {
     pub(super) fn sending(
         &self,
         control: Box<dyn crate::control::Control>,
-        tagging: Tagging,
+        tagging: impl Into<Tagging>,
         network: &Network,
     ) -> Sending {
         Sending {
             control,
-            tagging,
+            tagging: tagging.into(),
             recovery: recovery_in(network, self.recovery),
             timeouts: self.timeouts(network),
         }
@@ -114,7 +115,7 @@ impl Transport for Tcp {
         0
     }
     fn sending(&self, _: &FlowArrival, network: &Network) -> Sending {
-        self.0.sending(Box::new(Reno::new(self.0.initial(network))), Tagging::Fixed(0), network)
+        self.0.sending(Box::new(Reno::new(self.0.initial(network))), ClassLaw::Fixed(0), network)
     }
 }
 
@@ -179,7 +180,7 @@ impl Transport for DctcpTransport {
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
         let urgency = deadline_of(flow).filter(|_| self.heeds_deadlines).map(|deadline| Urgency { deadline });
         let control = Box::new(self.marked.control(network, urgency));
-        self.marked.common.sending(control, Tagging::Fixed(0), network)
+        self.marked.common.sending(control, ClassLaw::Fixed(0), network)
     }
 }
 
@@ -271,8 +272,8 @@ impl Transport for Pias {
     }
     fn sending(&self, _: &FlowArrival, network: &Network) -> Sending {
         let tagging = match &self.thresholds {
-            Some(thresholds) => Tagging::by_sent(thresholds, 0),
-            None => Tagging::Fixed(0),
+            Some(thresholds) => ClassLaw::by_sent(thresholds, 0),
+            None => ClassLaw::Fixed(0),
         };
         self.marked.common.sending(Box::new(self.marked.control(network, None)), tagging, network)
     }

@@ -1,0 +1,83 @@
+//! The tagger while it runs: until a signal, with settings that may change.
+
+use super::TagArgs;
+use super::settings::read;
+use crate::Failure;
+use crate::commands::daemons::{run, stop_signal};
+use crate::output::{table, text};
+use crate::terminal::{complain, say};
+use std::pin::pin;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use weir_ebpf::{ClassCounters, Config, Counters, TagError, Tagger, Unhinted};
+
+/// How long nothing is printed where nothing is to be.
+const SELDOM: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// Whether the user's input was wrong, or something else.
+fn failure(error: TagError) -> Failure {
+    match error {
+        TagError::Config(_) | TagError::NoInterface { .. } => Failure::Input(error.to_string()),
+        _ => Failure::Run(error.into()),
+    }
+}
+
+pub(super) fn tag(args: &TagArgs) -> Result<(), Failure> {
+    let mut config = read(args.tags.as_deref(), Unhinted::Unknown)?;
+    run(async {
+        let mut stop = pin!(stop_signal());
+        let mut hangups = signal(SignalKind::hangup())?;
+        let tagger = Tagger::attach(&args.interface, &config).map_err(failure)?;
+        say(format_args!("weir tag: tags what TCP connections send through {}\n", args.interface));
+        let period = args.every.map_or(SELDOM, |seconds| Duration::from_secs(seconds.into()));
+        let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                _ = ticks.tick() => print(&tagger.counters()?, &config),
+                _ = hangups.recv() => change(&tagger, args, &mut config),
+            }
+        }
+        print(&tagger.counters()?, &config);
+        Ok(())
+    })
+}
+
+/// Takes the file as it is now, or says what is wrong with it and leaves all as it was.
+fn change(tagger: &Tagger, args: &TagArgs, config: &mut Config) {
+    let said = read(args.tags.as_deref(), Unhinted::Unknown).and_then(|new| {
+        tagger.set(&new)?;
+        *config = new;
+        Ok(())
+    });
+    match said {
+        Ok(()) => complain(format_args!("weir tag: the settings were read again\n")),
+        Err(Failure::Input(reason)) => {
+            complain(format_args!("weir tag: {reason}; nothing was changed\n"));
+        }
+        Err(_) => {
+            complain(format_args!("weir tag: the kernel did not take the settings; nothing was changed\n"))
+        }
+    }
+}
+
+/// A row for each class that may have packets.
+fn print(counters: &Counters, config: &Config) {
+    let mut rows = table(&["class", "DSCP", "packets", "payload"], 0);
+    let levels = config.thresholds.levels() + usize::from(config.best);
+    for (class, (counted, dscp)) in counters.classes.iter().zip(config.dscp).enumerate() {
+        if class < levels || counted.packets > 0 {
+            rows.add_row([
+                class.to_string(),
+                dscp.to_string(),
+                counted.packets.to_string(),
+                counted.bytes.to_string(),
+            ]);
+        }
+    }
+    let ClassCounters { packets, bytes } = counters.not_written;
+    if packets > 0 {
+        rows.add_row(["none".to_owned(), "-".to_owned(), packets.to_string(), bytes.to_string()]);
+    }
+    say(format_args!("{}\n", text(&rows)));
+}

@@ -1,0 +1,110 @@
+//! The file of tags.
+
+use crate::Failure;
+use serde::Deserialize;
+use std::path::Path;
+use std::str::FromStr;
+use weir_ebpf::{Config, DEFAULT_DSCP, Unhinted};
+use weir_endhost::tagging::CLASSES;
+use weir_endhost::thresholds::{Thresholds, pias};
+use weir_model::{Bytes, Span};
+
+/// Karuna's: timeouts in a row after which a flow begins anew.
+const AGES_AFTER: u32 = 3;
+/// Whose published thresholds are taken where the file says none.
+const PUBLISHED_FOR: (&str, f64) = ("web-search", 0.8);
+/// What the file says of a time that there is not.
+const NONE: &str = "none";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TagsFile {
+    thresholds: Option<Vec<String>>,
+    dscp: Option<[u8; CLASSES]>,
+    idle: Option<String>,
+    ageing: Option<u32>,
+}
+
+/// What the file says, or what holds without one.
+pub(crate) fn read(path: Option<&Path>, unhinted: Unhinted) -> Result<Config, Failure> {
+    let Some(path) = path else { return parse("", unhinted).map_err(Failure::Input) };
+    let refuse = |error: String| Failure::Input(format!("--tags {}: {error}", path.display()));
+    let text = weir_trace::read_text(path).map_err(|error| refuse(error.to_string()))?;
+    parse(&text, unhinted).map_err(refuse)
+}
+
+fn parse(text: &str, unhinted: Unhinted) -> Result<Config, String> {
+    let file: TagsFile = toml::from_str(text).map_err(|error| error.to_string())?;
+    let idle = match file.idle.as_deref() {
+        None | Some(NONE) => None,
+        Some(text) => Some(value::<Span>("idle", text)?),
+    };
+    let config = Config {
+        thresholds: thresholds(file.thresholds.as_deref())?,
+        // Nobody says deadlines here, so no class is kept for them.
+        best: 0,
+        dscp: file.dscp.unwrap_or(DEFAULT_DSCP),
+        unhinted,
+        idle,
+        ages_after: Some(file.ageing.unwrap_or(AGES_AFTER)).filter(|&timeouts| timeouts > 0),
+    };
+    config.check().map_err(|error| error.to_string())?;
+    Ok(config)
+}
+
+fn thresholds(said: Option<&[String]>) -> Result<Thresholds, String> {
+    let Some(said) = said else {
+        return Ok(pias(PUBLISHED_FOR.0, PUBLISHED_FOR.1).unwrap_or_else(Thresholds::none));
+    };
+    let sizes: Vec<Bytes> = said.iter().map(|text| value("thresholds", text)).collect::<Result<_, _>>()?;
+    if let Some(pair) = sizes.windows(2).find(|pair| pair[0] >= pair[1]) {
+        return Err(format!("thresholds: {} stands before {}; give them rising", pair[0], pair[1]));
+    }
+    Ok(Thresholds::same(sizes))
+}
+
+fn value<T: FromStr<Err: std::fmt::Display>>(key: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("{key}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Config, String> {
+        parse(text, Unhinted::Unknown)
+    }
+
+    #[test]
+    fn an_empty_file_has_pias_s_thresholds_and_eight_classes() {
+        let config = parsed("").unwrap();
+        assert_eq!(config.thresholds.levels(), 8);
+        assert_eq!((config.best, config.idle, config.ages_after), (0, None, Some(3)));
+    }
+
+    #[test]
+    fn all_of_it_can_be_said() {
+        let text = "thresholds = [\"100kB\", \"1MB\"]\ndscp = [1, 2, 3, 4, 5, 6, 7, 8]\nidle = \"500ms\"\nageing = 0";
+        let config = parsed(text).unwrap();
+        assert_eq!(config.thresholds.demotion(), [Bytes(100_000), Bytes(1_000_000)]);
+        assert_eq!(config.dscp, [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!((config.idle, config.ages_after), (Some(Span::from_millis(500)), None));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let eight = format!("thresholds = {:?}", (1..9).map(|n| format!("{n}kB")).collect::<Vec<_>>());
+        for (text, said) in [
+            ("thresholds = [\"1MB\", \"1MB\"]", "rising"),
+            ("thresholds = [\"x\"]", "thresholds: "),
+            (eight.as_str(), "at most 7 thresholds"),
+            ("dscp = [64, 0, 0, 0, 0, 0, 0, 0]", "class 0: DSCP 64"),
+            ("dscp = [1]", "dscp"),
+            ("idle = \"long\"", "idle: "),
+            ("zzz = 1", "unknown field"),
+        ] {
+            let error = parsed(text).unwrap_err();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `weir tag` on a host of a test bed: what it prints, what it takes over, how it ends.
+
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::process::{Command, Output};
+
+const WEIR: &str = env!("CARGO_BIN_EXE_weir");
+
+fn weir(words: &[&str]) -> Output {
+    Command::new(WEIR).args(words).output().unwrap()
+}
+
+fn complaint(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[test]
+#[cfg(not(feature = "ebpf"))]
+fn a_build_without_the_program_says_how_to_make_one_with_it() {
+    let output = weir(&["tag", "--interface", "lo"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("--features weir-cli/ebpf"), "{}", complaint(&output));
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn files_and_interfaces_that_cannot_be_are_refused_in_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tags.toml");
+    std::fs::write(&file, "thresholds = [\"2MB\", \"1MB\"]").unwrap();
+    let file = file.to_str().unwrap();
+    for (words, said) in [
+        (vec!["tag", "--interface", "lo", "--tags", file], "rising"),
+        (vec!["tag", "--interface", "lo", "--tags", "/dev/null/none"], "--tags /dev/null/none"),
+        (vec!["tag", "--interface", "no-such-one"], "no interface no-such-one"),
+    ] {
+        let output = weir(&words);
+        let complaint = complaint(&output);
+        assert_eq!(output.status.code(), Some(2), "{complaint}");
+        assert!(complaint.contains(said) && complaint.lines().count() == 1, "{complaint}");
+    }
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn flows_are_tagged_until_it_is_ended() {
+    use weir_testbed::{Bed, BedError, BedLinks};
+    match Bed::create(&BedLinks::equal(2, 1_000_000_000)) {
+        Ok(bed) => live::tagged(&bed),
+        Err(lack @ (BedError::NoRights { .. } | BedError::MissingTool { .. })) => {
+            assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped: {lack}");
+            eprintln!("SKIPPED flows_are_tagged_until_it_is_ended: {lack}");
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[cfg(feature = "ebpf")]
+mod live {
+    use super::*;
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::path::Path;
+    use std::process::Stdio;
+    use weir_testbed::{Bed, Place};
+
+    /// 1 MB under a threshold of 100 kB, then 1 MB more under one of 10 MB.
+    const FLOW: usize = 1_000_000;
+
+    pub(super) fn tagged(bed: &Bed) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tags.toml");
+        write(&file, "100kB");
+        let mut command = bed.command(Place::Host(0), WEIR).unwrap();
+        command.args(["tag", "--interface", "eth0", "--tags"]).arg(&file);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = bed.spawn(command).unwrap();
+        let pid = Pid::from_child(&child);
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut complaints = BufReader::new(child.stderr.take().unwrap());
+        let line = next_line(&mut said);
+        if line.is_empty() {
+            let complaint = next_line(&mut complaints);
+            assert!(complaint.contains("no right"), "{complaint}");
+            assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped: {complaint}");
+            child.wait().unwrap();
+            return eprintln!("SKIPPED flows_are_tagged_until_it_is_ended: {complaint}");
+        }
+        assert!(line.contains("through eth0"), "{line}");
+        transfer(bed);
+        for (threshold, expected) in [("nothing", "nothing was changed"), ("10MB", "were read again")] {
+            write(&file, threshold);
+            kill_process(pid, Signal::HUP).unwrap();
+            let line = next_line(&mut complaints);
+            assert!(line.contains(expected), "{line}");
+        }
+        transfer(bed);
+        kill_process(pid, Signal::INT).unwrap();
+        let mut rest = String::new();
+        said.read_to_string(&mut rest).unwrap();
+        assert!(child.wait().unwrap().success());
+        let classes = rows(&rest);
+        let within = |bytes: u64, least: u64| (least..least + 70_000).contains(&bytes);
+        // 100 kB and the packet that crosses the threshold, and all of the second flow; the rest of the first.
+        assert!(within(classes[0], 1_100_000), "{rest}");
+        assert!(classes[1] >= 830_000 && classes[0] + classes[1] >= 2_000_000, "{rest}");
+    }
+
+    fn write(file: &Path, threshold: &str) {
+        std::fs::write(file, format!("thresholds = [\"{threshold}\"]")).unwrap();
+    }
+
+    fn next_line(from: &mut impl BufRead) -> String {
+        let mut line = String::new();
+        from.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Payload of each class.
+    fn rows(table: &str) -> Vec<u64> {
+        let rows = table.lines().skip(1).map(|line| line.split_whitespace().last().unwrap());
+        rows.map(|bytes| bytes.parse().unwrap()).collect()
+    }
+
+    fn transfer(bed: &Bed) {
+        let address = bed.address(1);
+        let listener = bed.run_at(Place::Host(1), || TcpListener::bind((address, 0))).unwrap().unwrap();
+        let target = listener.local_addr().unwrap();
+        let mut sending = bed.run_at(Place::Host(0), || TcpStream::connect(target)).unwrap().unwrap();
+        let (mut receiving, _) = listener.accept().unwrap();
+        let reader = std::thread::spawn(move || receiving.read_exact(&mut vec![0; FLOW]).unwrap());
+        sending.write_all(&vec![7; FLOW]).unwrap();
+        reader.join().unwrap();
+    }
+}

@@ -1,0 +1,154 @@
+//! What a tagger is told: thresholds, DSCPs, and what a flow is. Written for the program as bytes.
+
+use crate::error::ConfigError;
+use rustix::time::{ClockId, clock_gettime};
+use weir_endhost::tagging::CLASSES;
+use weir_endhost::thresholds::Thresholds;
+use weir_model::{Bytes, Span};
+
+/// Thresholds between [`CLASSES`].
+const THRESHOLDS: usize = CLASSES - 1;
+/// `from` of a flow of which no packet was seen.
+const NOT_BEGUN: u64 = u64::MAX;
+
+/// DSCP of each class unless said: class k has 40 - 4 k. None is 0, which packets have that are not tagged, nor 48 or above,
+/// which networks keep for themselves.
+pub const DEFAULT_DSCP: [u8; CLASSES] = [40, 36, 32, 28, 24, 20, 16, 12];
+
+/// What becomes of sockets without a [`Hint`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unhinted {
+    /// Their packets are left as they are.
+    #[default]
+    Untouched,
+    /// They are flows of unknown size, by the bytes that they sent since they were connected.
+    Unknown,
+}
+
+/// By what a tagger goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Thresholds of bytes sent (unknown size) and of size (known size).
+    pub thresholds: Thresholds,
+    /// The first class of flows without a deadline: 1 where there are deadlines, which have class 0 to themselves.
+    pub best: u8,
+    /// DSCP of each class, 0 to 63.
+    pub dscp: [u8; CLASSES],
+    /// What becomes of other sockets.
+    pub unhinted: Unhinted,
+    /// A flow of unknown size that sent nothing for longer begins anew, as connections do that carry one message after the
+    /// other. To be well above a retransmission timeout.
+    pub idle: Option<Span>,
+    /// After so many timeouts in a row a flow of unknown size begins anew, and another one rises by a class.
+    pub ages_after: Option<u32>,
+}
+
+impl Config {
+    /// With these thresholds, class 0 for deadlines, hinted sockets alone, and no ageing.
+    pub fn new(thresholds: Thresholds) -> Config {
+        let (unhinted, idle, ages_after) = (Unhinted::Untouched, None, None);
+        Config { thresholds, best: 1, dscp: DEFAULT_DSCP, unhinted, idle, ages_after }
+    }
+
+    /// Whether all levels have a class, and all classes a DSCP.
+    ///
+    /// # Errors
+    /// [`ConfigError`] says what has not.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let (levels, best) = (self.thresholds.levels(), self.best);
+        if levels + usize::from(best) > CLASSES {
+            return Err(ConfigError::Levels { levels, best });
+        }
+        match (0..).zip(self.dscp).find(|(_, dscp)| *dscp > 63) {
+            Some((class, dscp)) => Err(ConfigError::Dscp { class, dscp }),
+            None => Ok(()),
+        }
+    }
+
+    /// As `struct settings` of the program has it.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut numbers = Vec::with_capacity(2 * THRESHOLDS + 1);
+        for kind in [self.thresholds.demotion(), self.thresholds.splitting()] {
+            let unused = std::iter::repeat(u64::MAX);
+            numbers.extend(kind.iter().map(|bytes| bytes.0).chain(unused).take(THRESHOLDS));
+        }
+        numbers.push(self.idle.map_or(0, Span::nanos));
+        let tags_all = u32::from(self.unhinted == Unhinted::Unknown);
+        let small = [u32::from(self.best), tags_all, self.ages_after.unwrap_or(0), 0];
+        let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
+        bytes.extend(small.into_iter().flat_map(u32::to_ne_bytes));
+        bytes.extend(self.dscp);
+        bytes
+    }
+}
+
+/// What a process knows of the flow that a socket sends next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// It has a deadline: class 0 until then, and by its size after.
+    Deadline {
+        /// Of the flow.
+        size: Bytes,
+        /// From now on.
+        within: Span,
+    },
+    /// Its size is known: one class, by the splitting thresholds.
+    Known(Bytes),
+    /// Its size is unknown: by bytes sent, from its next packet on.
+    Unknown,
+}
+
+impl Hint {
+    /// As `struct flow` of the program has it.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let (kind, size, deadline_ns) = match self {
+            Hint::Deadline { size, within } => (1u32, size, monotonic_ns().saturating_add(within.nanos())),
+            Hint::Known(size) => (2, size, 0),
+            Hint::Unknown => (3, Bytes(0), 0),
+        };
+        let last_ns = 0;
+        let numbers = [size.0, deadline_ns, NOT_BEGUN, last_ns];
+        let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
+        bytes.extend([kind, 0, 0, 0].into_iter().flat_map(u32::to_ne_bytes));
+        bytes
+    }
+}
+
+/// The clock that the program reads.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn levels(count: u64) -> Thresholds {
+        Thresholds::same((1..count).map(|level| Bytes(level * 1000)).collect())
+    }
+
+    #[test]
+    fn eight_levels_fit_where_deadlines_have_no_class_and_seven_where_they_have() {
+        let config = |count, best| Config { best, ..Config::new(levels(count)) };
+        assert_eq!(config(8, 0).check(), Ok(()));
+        assert_eq!(config(7, 1).check(), Ok(()));
+        assert_eq!(config(8, 1).check(), Err(ConfigError::Levels { levels: 8, best: 1 }));
+        let said = config(9, 1).check().unwrap_err().to_string();
+        assert!(said.ends_with("give at most 6 thresholds"), "{said}");
+    }
+
+    #[test]
+    fn a_dscp_of_more_than_six_bits_is_refused() {
+        let mut config = Config::new(levels(2));
+        config.dscp[3] = 64;
+        assert_eq!(config.check(), Err(ConfigError::Dscp { class: 3, dscp: 64 }));
+    }
+
+    #[test]
+    fn settings_and_flows_have_the_sizes_of_the_program() {
+        // 7 + 7 thresholds and a time of 8 bytes, 4 numbers of 4, 8 of 1.
+        assert_eq!(Config::new(levels(3)).to_bytes().len(), 15 * 8 + 4 * 4 + 8);
+        assert_eq!(Hint::Unknown.to_bytes().len(), 4 * 8 + 4 * 4);
+    }
+}

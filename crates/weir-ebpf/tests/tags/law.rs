@@ -1,0 +1,216 @@
+//! The classes that the program gives are those of the law of end hosts, packet by packet.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use weir_ebpf::{Config, DEFAULT_DSCP, Hint, Unhinted};
+use weir_endhost::tagging::ClassLaw;
+use weir_model::{Bytes, Span};
+
+use crate::capture::{Seen, offsets};
+use crate::hosts::{Hosts, SENDER, on_two_hosts, thresholds};
+
+/// Bits of a packet that may be marked.
+const CAN_BE_MARKED: u8 = 2;
+
+/// By bytes sent from class 1 on, for sockets without a hint, too.
+fn pias(bytes: &[u64]) -> Config {
+    Config { unhinted: Unhinted::Unknown, ..Config::new(thresholds(bytes)) }
+}
+
+fn by_sent(config: &Config) -> ClassLaw {
+    ClassLaw::by_sent(&Arc::from(config.thresholds.demotion()), config.best)
+}
+
+/// Each packet has the class that the law gives its first byte, a checksum that holds, and its ECN bits.
+fn check(packets: &[Seen], law: &ClassLaw) -> Result<()> {
+    for (packet, offset) in packets.iter().zip(offsets(packets)) {
+        let class = law.class(Bytes(offset), false);
+        ensure!(
+            packet.dscp == DEFAULT_DSCP[usize::from(class)],
+            "after {offset} bytes, class {class}: {packet:?}"
+        );
+        ensure!(packet.checksum_holds, "{packet:?}");
+        ensure!(packet.payload == 0 || packet.ecn == CAN_BE_MARKED, "{packet:?}");
+    }
+    Ok(())
+}
+
+/// Classes from the first byte to the last of a flow of 3 MB that has a threshold in the middle of a segment, and 300 kB in
+/// the other direction, whose acknowledgements begin no class.
+fn unknown_size(hosts: &Hosts, to: IpAddr) -> Result<Vec<Seen>> {
+    const BYTES: usize = 3_000_000;
+    let config = pias(&[1000, 50_000, 400_001, 400_002, 1_000_000, 2_999_999]);
+    let tagger = hosts.tagger(&config)?;
+    let capture = hosts.capture()?;
+    let mut pair = hosts.connect(to)?;
+    // A packet begins at the byte before the first threshold, and one at it.
+    pair.send(999)?;
+    pair.answer(300_000)?;
+    pair.send(1)?;
+    pair.send(BYTES - 1000)?;
+    let packets = capture.flow(pair.port()?, BYTES as u64)?;
+    check(&packets, &by_sent(&config))?;
+    // What the program counted is what arrived, but for what was lost on the way and sent again.
+    let counted: u64 = tagger.counters()?.classes.iter().map(|class| class.bytes).sum();
+    let arrived: u64 = packets.iter().map(|packet| u64::from(packet.payload)).sum();
+    ensure!(counted >= arrived && arrived >= BYTES as u64, "{counted} counted, {arrived} arrived");
+    ensure!(tagger.counters()?.not_written.packets == 0);
+    Ok(packets)
+}
+
+#[test]
+fn flows_of_unknown_size_fall_where_the_law_says() {
+    on_two_hosts("unknown size", |hosts| {
+        let packets = unknown_size(hosts, hosts.v4())?;
+        ensure!(
+            packets.iter().any(|packet| packet.payload > 1448),
+            "packets are as large as the kernel makes them"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn flows_over_ipv6_fall_where_the_law_says() {
+    on_two_hosts("IPv6", |hosts| unknown_size(hosts, Hosts::v6()).map(drop));
+}
+
+#[test]
+fn without_offload_the_class_changes_with_the_segment_that_crosses_the_threshold() {
+    on_two_hosts("no offload", |hosts| {
+        hosts.run(SENDER, "ip", "link set dev eth0 gso_max_segs 1")?;
+        let packets = unknown_size(hosts, hosts.v4())?;
+        ensure!(packets.iter().all(|packet| packet.payload <= 1460), "one segment each");
+        Ok(())
+    });
+}
+
+#[test]
+fn flows_of_known_size_keep_the_class_of_their_size() {
+    on_two_hosts("known size", |hosts| {
+        let config = Config::new(thresholds(&[1000, 50_000]));
+        let tagger = hosts.tagger(&config)?;
+        for size in [1, 1000, 1001, 50_000, 50_001] {
+            let mut pair = hosts.connect(hosts.v4())?;
+            tagger.hint(&pair.sending, Hint::Known(Bytes(size)))?;
+            let capture = hosts.capture()?;
+            pair.send(size as usize)?;
+            let packets = capture.flow(pair.port()?, size)?;
+            check(&packets, &ClassLaw::by_size(Bytes(size), config.thresholds.splitting(), config.best))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn flows_with_a_deadline_go_first_until_it_is_over() {
+    on_two_hosts("deadline", |hosts| {
+        const SIZE: u64 = 60_000;
+        let config = Config::new(thresholds(&[1000, 50_000]));
+        let tagger = hosts.tagger(&config)?;
+        let by_size = ClassLaw::by_size(Bytes(SIZE), config.thresholds.splitting(), config.best);
+        // The first has time enough on any machine, the second none when it begins.
+        for (within, pause, law) in
+            [(Span::from_nanos(60_000_000_000), 0, ClassLaw::Fixed(0)), (Span::from_nanos(1), 1, by_size)]
+        {
+            let mut pair = hosts.connect(hosts.v4())?;
+            tagger.hint(&pair.sending, Hint::Deadline { size: Bytes(SIZE), within })?;
+            sleep(Duration::from_millis(pause));
+            let capture = hosts.capture()?;
+            pair.send(SIZE as usize)?;
+            check(&capture.flow(pair.port()?, SIZE)?, &law)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_connection_that_carries_one_flow_after_the_other_begins_anew_with_each_hint() {
+    on_two_hosts("hints", |hosts| {
+        let config = Config::new(thresholds(&[1000, 50_000]));
+        let tagger = hosts.tagger(&config)?;
+        let mut pair = hosts.connect(hosts.v4())?;
+        for bytes in [60_000, 900, 60_000] {
+            tagger.hint(&pair.sending, Hint::Unknown)?;
+            let capture = hosts.capture()?;
+            pair.send(bytes)?;
+            check(&capture.flow(pair.port()?, bytes as u64)?, &by_sent(&config))?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_flow_of_unknown_size_begins_anew_after_a_pause() {
+    on_two_hosts("pause", |hosts| {
+        let config = Config { idle: Some(Span::from_nanos(300_000_000)), ..pias(&[1000, 50_000]) };
+        let _tagger = hosts.tagger(&config)?;
+        let mut pair = hosts.connect(hosts.v4())?;
+        for _ in 0..2 {
+            let capture = hosts.capture()?;
+            pair.send(60_000)?;
+            check(&capture.flow(pair.port()?, 60_000)?, &by_sent(&config))?;
+            sleep(Duration::from_millis(400));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn thresholds_change_while_a_flow_goes_on() {
+    on_two_hosts("change", |hosts| {
+        let tagger = hosts.tagger(&pias(&[1000]))?;
+        let mut pair = hosts.connect(hosts.v4())?;
+        pair.send(10_000)?;
+        // 10 kB are below this threshold.
+        let later = pias(&[20_000]);
+        tagger.set(&later)?;
+        let capture = hosts.capture()?;
+        pair.send(20_000)?;
+        let packets = capture.flow(pair.port()?, 20_000)?;
+        let law = by_sent(&later);
+        for (packet, offset) in packets.iter().zip(offsets(&packets)) {
+            let class = law.class(Bytes(offset + 10_000), false);
+            ensure!(packet.dscp == DEFAULT_DSCP[usize::from(class)], "after {offset} bytes: {packet:?}");
+        }
+        // A change that makes no sense changes nothing.
+        let refused = Config { best: 8, ..later };
+        ensure!(tagger.set(&refused).is_err());
+        Ok(())
+    });
+}
+
+/// Three timeouts in a row of 10 ms and more, for the receiver's link is down; then the flow goes on from the first class.
+#[test]
+fn starving_flows_age_as_the_law_says() {
+    on_two_hosts("ageing", |hosts| {
+        const BEFORE: u64 = 60_000;
+        let config = Config { ages_after: Some(3), ..pias(&[1000, 50_000]) };
+        let _tagger = hosts.tagger(&config)?;
+        let mut pair = hosts.connect(hosts.v4())?;
+        pair.send(BEFORE as usize)?;
+        let capture = hosts.at(SENDER, crate::capture::Capture::start)??;
+        hosts.run(crate::hosts::RECEIVER, "ip", "link set dev eth0 down")?;
+        std::io::Write::write_all(&mut pair.sending, &[7; 1000])?;
+        let until = Instant::now() + Duration::from_secs(1);
+        sleep(until.saturating_duration_since(Instant::now()));
+        let port = pair.port()?;
+        let tries: Vec<u8> = capture
+            .all()?
+            .into_iter()
+            .filter(|seen| seen.source_port == port)
+            .map(|seen| seen.dscp)
+            .collect();
+        // The first one, a probe for a lost tail, the first and the second timeout; from the third on it begins anew.
+        let aged = tries.iter().position(|dscp| *dscp == DEFAULT_DSCP[1]);
+        println!("{tries:?}");
+        ensure!(matches!(aged, Some(3..=4)), "{tries:?}");
+        ensure!(tries[..3].iter().all(|dscp| *dscp == DEFAULT_DSCP[3]), "{tries:?}");
+        ensure!(tries[aged.unwrap_or(0)..].iter().all(|dscp| *dscp == DEFAULT_DSCP[1]), "{tries:?}");
+        Ok(())
+    });
+}
