@@ -41,28 +41,46 @@ fn files_and_interfaces_that_cannot_be_are_refused_in_a_line() {
     }
 }
 
-#[test]
 #[cfg(feature = "ebpf")]
-fn flows_are_tagged_until_it_is_ended() {
+fn on_a_bed(test: fn(&weir_testbed::Bed)) {
     use weir_testbed::{Bed, BedError, BedLinks};
     match Bed::create(&BedLinks::equal(2, 1_000_000_000)) {
-        Ok(bed) => live::tagged(&bed),
+        Ok(bed) => test(&bed),
         Err(lack @ (BedError::NoRights { .. } | BedError::MissingTool { .. })) => {
             assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped: {lack}");
-            eprintln!("SKIPPED flows_are_tagged_until_it_is_ended: {lack}");
+            eprintln!("SKIPPED: {lack}");
         }
         Err(error) => panic!("{error}"),
     }
 }
 
+#[test]
+#[cfg(feature = "ebpf")]
+fn flows_are_tagged_until_it_is_ended() {
+    on_a_bed(live::tagged);
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn what_an_agent_serves_has_the_class_of_its_size() {
+    on_a_bed(live::served);
+}
+
+#[cfg(feature = "ebpf")]
+#[path = "../../weir-ebpf/tests/tags/capture.rs"]
+mod capture;
+
 #[cfg(feature = "ebpf")]
 mod live {
+    use super::capture::Capture;
     use super::*;
     use rustix::process::{Pid, Signal, kill_process};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::path::Path;
     use std::process::Stdio;
+    use std::time::{Duration, Instant};
+    use weir_client::{Client, ClientConfig, GetOptions};
     use weir_testbed::{Bed, Place};
 
     /// 1 MB under a threshold of 100 kB, then 1 MB more under one of 10 MB.
@@ -105,6 +123,48 @@ mod live {
         // 100 kB and the packet that crosses the threshold, and all of the second flow; the rest of the first.
         assert!(within(classes[0], 1_100_000), "{rest}");
         assert!(classes[1] >= 830_000 && classes[0] + classes[1] >= 2_000_000, "{rest}");
+    }
+
+    /// The agent's port; the sizes of blocks that it serves, and the DSCP of each with a threshold of 100 kB.
+    const PORT: u16 = 7071;
+    const BLOCKS: [(usize, u8); 2] = [(50_000, 40), (1_000_000, 36)];
+
+    /// A large block and a small one by one agent: every packet of each, as it comes to the receiver.
+    pub(super) fn served(bed: &Bed) {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, spool) = (dir.path().join("tags.toml"), dir.path().join("spool"));
+        write(&file, "100kB");
+        let address = std::net::SocketAddr::new(bed.address(0), PORT);
+        let mut command = bed.command(Place::Host(0), WEIR).unwrap();
+        command.args(["agent", "--host", "0", "--interface", "none", "--listen", &address.to_string()]);
+        command.args(["--tag", "eth0", "--tags"]).arg(&file).arg("--spool").arg(&spool);
+        let mut child = bed.spawn(command).unwrap();
+        let socket = spool.join("agent.sock");
+        let end = Instant::now() + Duration::from_secs(20);
+        while !socket.exists() {
+            assert!(child.try_wait().unwrap().is_none() && Instant::now() < end, "the agent does not start");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let client = || Client::new(ClientConfig { coordinator: None, agent: Some(socket.clone()), host: 0 });
+        for (size, _) in BLOCKS {
+            run(client().put_bytes(7, &size.to_string(), &vec![1; size])).unwrap();
+        }
+        for (size, dscp) in BLOCKS {
+            let capture = bed.run_at(Place::Host(1), Capture::start).unwrap().unwrap();
+            let options = GetOptions { holders: vec![address], ..GetOptions::default() };
+            let name = size.to_string();
+            let got = bed.run_at(Place::Host(1), || run(client().get_bytes(7, &name, options)));
+            assert_eq!(got.unwrap().unwrap().len(), size);
+            let packets = capture.flow(PORT, size as u64).unwrap();
+            let tagged: Vec<u8> = packets.iter().filter(|one| one.payload > 0).map(|one| one.dscp).collect();
+            assert!(!tagged.is_empty() && tagged.iter().all(|&one| one == dscp), "{size}: {tagged:?}");
+        }
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
     }
 
     fn write(file: &Path, threshold: &str) {

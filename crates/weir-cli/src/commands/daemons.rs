@@ -89,6 +89,13 @@ pub(crate) struct AgentArgs {
     /// Address to serve metrics on over HTTP: /metrics (OpenMetrics), /healthz and /readyz (docs/metrics.md)
     #[arg(long, value_name = "IP:PORT")]
     metrics: Option<SocketAddr>,
+    /// Interface at which packets of what this agent serves get the DSCP of their class, by the size of each flow, for switches with
+    /// priorities (docs/tags.md). Takes root and a build with the feature `ebpf`
+    #[arg(long, value_name = "NAME")]
+    tag: Option<String>,
+    /// File of tags
+    #[arg(long, value_name = "FILE", requires = "tag")]
+    tags: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }
@@ -167,6 +174,9 @@ fn agent_options(args: AgentArgs) -> Result<AgentOptions, Failure> {
     };
     options.group = args.group;
     options.metrics = args.metrics;
+    if let Some(interface) = &args.tag {
+        options.tags = Some(super::tag::of_agent(interface, args.tags.as_deref())?);
+    }
     options.relays = args.site.map(|site| SiteRelays { site, addresses: args.relay });
     options.interface = match args.interface.as_str() {
         "auto" => InterfaceChoice::Routed,

@@ -10,6 +10,7 @@ use super::metrics::{Gathers, Said};
 use super::scribe::{Outcome, Scribe};
 use super::spool::{Spool, Strays};
 use super::stores::OpenFiles;
+use super::tags::Tags;
 use super::uploads::Uploads;
 use super::{Command, Durability, SiteRelays};
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::fs::File;
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use weir_core::agent::{
@@ -54,6 +56,7 @@ pub(super) struct Edge {
     pub(super) interface: Option<Interface>,
     /// Relays that carry flows to other sites.
     pub(super) relays: Option<SiteRelays>,
+    pub(super) tags: Option<Arc<dyn Tags>>,
     /// Where files that the coordinator asks for are looked at.
     pub(super) asked: mpsc::Sender<v1::Offer>,
 }
@@ -107,7 +110,7 @@ impl DataPlane {
 
     /// Runs until told to stop.
     pub(super) fn run(self) -> io::Result<()> {
-        let Edge { clock, listener, poller, runtime, interface, relays, asked } = self.edge;
+        let Edge { clock, listener, poller, runtime, interface, relays, tags, asked } = self.edge;
         let waker = poller.waker();
         let jobs = Jobs::new(runtime, waker.clone());
         Running {
@@ -128,6 +131,7 @@ impl DataPlane {
             by_flow: BTreeMap::new(),
             answers: Answers::default(),
             uploads: Uploads::new(relays),
+            tags,
             blocks: Blocks::default(),
             files: Files::default(),
             session: None,
@@ -173,6 +177,7 @@ pub(super) struct Running {
     pub(super) by_flow: BTreeMap<FlowNumber, u64>,
     pub(super) answers: Answers,
     pub(super) uploads: Uploads,
+    pub(super) tags: Option<Arc<dyn Tags>>,
     pub(super) blocks: Blocks,
     pub(super) files: Files,
     session: Option<mpsc::Sender<v1::AgentMessage>>,

@@ -21,6 +21,7 @@ mod serving;
 mod session;
 mod spool;
 mod stores;
+mod tags;
 mod upload;
 mod uploads;
 
@@ -31,6 +32,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+pub use tags::Tags;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use weir_core::agent::{AgentConfig, BlockEntry, Latencies, Place, PutError, StoreEntry, StoreError};
@@ -79,6 +81,8 @@ pub struct AgentOptions {
     pub group: Option<u32>,
     /// Where metrics are served.
     pub metrics: Option<SocketAddr>,
+    /// Who tells switches of what it serves.
+    pub tags: Option<Arc<dyn Tags>>,
 }
 
 /// What a put that was answered for outlives.
@@ -151,6 +155,7 @@ impl AgentOptions {
             durability: Durability::default(),
             group: None,
             metrics: None,
+            tags: None,
         }
     }
 
@@ -289,10 +294,10 @@ pub async fn serve(
         let look = move || metrics::look(&commands, &disk, has_coordinator);
         tokio::spawn(weir_metrics::serve(listener, metrics::ALL, look))
     });
-    let relays = options.relays.clone();
+    let (relays, tags) = (options.relays.clone(), options.tags.clone());
     let runtime = tokio::runtime::Handle::current();
     let (asked, offers) = mpsc::channel(limits::MAX_OFFERS_PER_AGENT);
-    let edge = data_plane::Edge { clock, listener, poller, runtime, interface, relays, asked };
+    let edge = data_plane::Edge { clock, listener, poller, runtime, interface, relays, tags, asked };
     let data_plane = data_plane::DataPlane::start(config, &spool, options.durability, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {

@@ -7,7 +7,9 @@ mod settings;
 
 use crate::Failure;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_daemon::agent::Tags;
 
 /// What a build without the feature says.
 #[cfg(not(feature = "ebpf"))]
@@ -39,6 +41,17 @@ pub(crate) struct TagArgs {
     /// Print what was tagged so far every so many seconds, too
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
     every: Option<u32>,
+}
+
+/// What tags the flows that an agent serves, and no others.
+#[cfg(feature = "ebpf")]
+pub(crate) fn of_agent(interface: &str, tags: Option<&Path>) -> Result<Arc<dyn Tags>, Failure> {
+    running::of_agent(interface, tags)
+}
+
+#[cfg(not(feature = "ebpf"))]
+pub(crate) fn of_agent(interface: &str, _: Option<&Path>) -> Result<Arc<dyn Tags>, Failure> {
+    Err(Failure::Input(format!("--tag {interface}: {LACKING}")))
 }
 
 #[cfg(feature = "ebpf")]

@@ -6,10 +6,16 @@ use crate::Failure;
 use crate::commands::daemons::{run, stop_signal};
 use crate::output::{table, text};
 use crate::terminal::{complain, say};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-use weir_ebpf::{ClassCounters, Config, Counters, TagError, Tagger, Unhinted};
+use weir_daemon::agent::Tags;
+use weir_ebpf::{ClassCounters, Config, Counters, Hint, TagError, Tagger, Unhinted};
+use weir_model::Bytes;
 
 /// How long nothing is printed where nothing is to be.
 const SELDOM: Duration = Duration::from_secs(u32::MAX as u64);
@@ -41,6 +47,22 @@ pub(super) fn tag(args: &TagArgs) -> Result<(), Failure> {
         print(&tagger.counters()?, &config);
         Ok(())
     })
+}
+
+/// A tagger by what an agent knows of its flows.
+#[derive(Debug)]
+struct OfAgent(Tagger);
+
+impl Tags for OfAgent {
+    fn known(&self, socket: BorrowedFd<'_>, size: Bytes) -> io::Result<()> {
+        self.0.hint(&socket, Hint::Known(size)).map_err(io::Error::other)
+    }
+}
+
+pub(super) fn of_agent(interface: &str, tags: Option<&Path>) -> Result<Arc<dyn Tags>, Failure> {
+    let config = read(tags, Unhinted::Untouched)?;
+    let tagger = Tagger::attach(interface, &config).map_err(failure)?;
+    Ok(Arc::new(OfAgent(tagger)))
 }
 
 /// Takes the file as it is now, or says what is wrong with it and leaves all as it was.
