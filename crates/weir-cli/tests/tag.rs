@@ -68,6 +68,7 @@ fn what_an_agent_serves_has_the_class_of_its_size() {
 
 #[cfg(feature = "ebpf")]
 #[path = "../../weir-ebpf/tests/tags/capture.rs"]
+#[expect(dead_code, reason = "tests of the tagger look at more of a packet")]
 mod capture;
 
 #[cfg(feature = "ebpf")]
@@ -134,7 +135,7 @@ mod live {
         let dir = tempfile::tempdir().unwrap();
         let (file, spool) = (dir.path().join("tags.toml"), dir.path().join("spool"));
         write(&file, "100kB");
-        let address = std::net::SocketAddr::new(bed.address(0), PORT);
+        let address = std::net::SocketAddr::new(bed.address(0).into(), PORT);
         let mut command = bed.command(Place::Host(0), WEIR).unwrap();
         command.args(["agent", "--host", "0", "--interface", "none", "--listen", &address.to_string()]);
         command.args(["--tag", "eth0", "--tags"]).arg(&file).arg("--spool").arg(&spool);
