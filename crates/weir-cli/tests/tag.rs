@@ -148,13 +148,14 @@ mod live {
         }
         let client = || Client::new(ClientConfig { coordinator: None, agent: Some(socket.clone()), host: 0 });
         for (size, _) in BLOCKS {
-            run(client().put_bytes(7, &size.to_string(), &vec![1; size])).unwrap();
+            run(async { client().put_bytes(7, &size.to_string(), &vec![1; size]).await }).unwrap();
         }
         for (size, dscp) in BLOCKS {
             let capture = bed.run_at(Place::Host(1), Capture::start).unwrap().unwrap();
             let options = GetOptions { holders: vec![address], ..GetOptions::default() };
             let name = size.to_string();
-            let got = bed.run_at(Place::Host(1), || run(client().get_bytes(7, &name, options)));
+            let got =
+                bed.run_at(Place::Host(1), || run(async { client().get_bytes(7, &name, options).await }));
             assert_eq!(got.unwrap().unwrap().len(), size);
             let packets = capture.flow(PORT, size as u64).unwrap();
             let tagged: Vec<u8> = packets.iter().filter(|one| one.payload > 0).map(|one| one.dscp).collect();
