@@ -16,19 +16,19 @@ use weir_model::Rate;
 ///
 /// A file of rules (TOML):
 ///
-///     [[relay]]                 # each relay that rules lead to
-///     name = "oslo-1"
-///     site = 2
-///     address = "10.0.0.5:7072"
+///   [[relay]]                 # each relay that rules lead to
+///   name = "oslo-1"
+///   site = 2
+///   address = "10.0.0.5:7072"
 ///
-///     [[rule]]                  # of the flows of coflow 7 to reducer 131074: group 2 at host 2
-///     coflow = 7                # mapper, reducer and coflow may be left out, in this order
-///     reducer = 131074          # 65536 times the host, and the group that the receiver named
-///     rank = 1                  # less goes first; 0 unless said
-///     weight = 1.0              # share within a rank
-///     entering = true           # next hops are for flows of hosts of this site; those of other relays go
-///                               # straight on. false unless said
-///     to = [{ relay = "oslo-1", weight = 3 }, { deliver = true }]
+///   [[rule]]                  # of the flows of coflow 7 to reducer 131074: group 2 at host 2
+///   coflow = 7                # mapper, reducer and coflow may be left out, in this order
+///   reducer = 131074          # 65536 times the host, and the group that the receiver named
+///   rank = 1                  # less goes first; 0 unless said
+///   weight = 1.0              # share within a rank
+///   entering = true           # next hops are for flows of hosts of this site; those of other relays go
+///                             # straight on. false unless said
+///   to = [{ relay = "oslo-1", weight = 3 }, { deliver = true }]
 ///
 /// `deliver` is straight to the relay that the receiver listens at. Of the rules that a flow matches the one with the
 /// most parts holds.

@@ -24,11 +24,11 @@ const LACKING: &str = "this build tags no packets: the program for the kernel is
 ///
 /// A file of tags (TOML), read again on SIGHUP; what is left out is as here:
 ///
-///     thresholds = ["1327kB", "1940kB", ..]    # bytes sent after which a flow falls by a class, 7 at most; PIAS's
-///                                              # published ones for web search at load 0.8
-///     dscp = [40, 36, 32, 28, 24, 20, 16, 12]  # of each class, the first first
-///     idle = "none"                            # a connection that sent nothing for longer begins anew: "500ms"
-///     ageing = 3                               # so does one after so many timeouts in a row; 0: never
+///   thresholds = ["1327kB", "1940kB", ..]    # bytes sent after which a flow falls by a class, 7 at most; PIAS's
+///                                            # published ones for web search at load 0.8
+///   dscp = [40, 36, 32, 28, 24, 20, 16, 12]  # of each class, the first first
+///   idle = "none"                            # a connection that sent nothing for longer begins anew: "500ms"
+///   ageing = 3                               # so does one after so many timeouts in a row; 0: never
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct TagArgs {
