@@ -29,7 +29,13 @@ fn files_and_interfaces_that_cannot_be_are_refused_in_a_line() {
     let file = dir.path().join("tags.toml");
     std::fs::write(&file, "thresholds = [\"2MB\", \"1MB\"]").unwrap();
     let file = file.to_str().unwrap();
+    let spool = dir.path().join("spool");
+    let agent = |words: [&'static str; 2]| {
+        let first = ["agent", "--host", "0", "--listen", "127.0.0.1:0", "--interface", "none", "--spool"];
+        [&first[..], &[spool.to_str().unwrap()], &words].concat()
+    };
     for (words, said) in [
+        (agent(["--tag", "no-such-one"]), "no interface no-such-one"),
         (vec!["tag", "--interface", "lo", "--tags", file], "rising"),
         (vec!["tag", "--interface", "lo", "--tags", "/dev/null/none"], "--tags /dev/null/none"),
         (vec!["tag", "--interface", "no-such-one"], "no interface no-such-one"),
