@@ -2,6 +2,7 @@
 
 use super::cluster::{Cluster, Kind, Member};
 use clap::ValueEnum;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 use weir_trace::synthetic::Draw;
@@ -88,7 +89,9 @@ impl Faults {
             return Ok(());
         }
         let (member, pid) = members[(drawn % members.len() as u64) as usize];
-        kill_process(pid, if stops { Signal::STOP } else { Signal::KILL })?;
+        if !signal(pid, if stops { Signal::STOP } else { Signal::KILL })? {
+            return Ok(());
+        }
         self.struck = Some(Struck { member, pid, stops });
         self.count += 1;
         Ok(())
@@ -101,15 +104,23 @@ impl Faults {
             return cluster.restart(member);
         }
         // Spark may have ended an executor in the meantime.
-        match cluster.members(member.kind).contains(&(member, pid)) {
-            true => Ok(kill_process(pid, Signal::CONT)?),
-            false => Ok(()),
+        if cluster.members(member.kind).contains(&(member, pid)) {
+            signal(pid, Signal::CONT)?;
         }
+        Ok(())
     }
 
     /// Everything runs again.
     pub(super) fn end(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
         self.heal(cluster)?;
         cluster.wait_for_agents()
+    }
+}
+
+/// Whether the process was there to get it: executors end with their application.
+fn signal(pid: Pid, signal: Signal) -> rustix::io::Result<bool> {
+    match kill_process(pid, signal) {
+        Err(Errno::SRCH) => Ok(false),
+        result => result.map(|()| true),
     }
 }
