@@ -94,6 +94,16 @@ impl Hosts {
         self.at(RECEIVER, Capture::start)?
     }
 
+    /// Segments that the sender lost or thought lost, of all its connections.
+    pub(crate) fn sent_again(&self) -> Result<u64> {
+        let counters = self.at(SENDER, || std::fs::read_to_string("/proc/thread-self/net/snmp"))??;
+        let mut of_tcp = counters.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+        let (names, values) = (of_tcp.next().unwrap_or_default(), of_tcp.next().unwrap_or_default());
+        let mut pairs = names.split(' ').zip(values.split(' '));
+        let (_, value) = pairs.find(|(name, _)| *name == "RetransSegs").context("no RetransSegs")?;
+        Ok(value.parse()?)
+    }
+
     pub(crate) fn v4(&self) -> IpAddr {
         self.bed.address(1).into()
     }

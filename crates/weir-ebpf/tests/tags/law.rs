@@ -25,8 +25,10 @@ fn by_sent(config: &Config) -> ClassLaw {
     ClassLaw::by_sent(&Arc::from(config.thresholds.demotion()), config.best)
 }
 
-/// Each packet has the class that the law gives its first byte, a checksum that holds, and its ECN bits.
-fn check(packets: &[Seen], law: &ClassLaw) -> Result<()> {
+/// Each packet has the class that the law gives its first byte, a checksum that holds, and its ECN bits: what is sent again
+/// may not be marked (RFC 3168, section 6.1.5).
+fn check(hosts: &Hosts, packets: &[Seen], law: &ClassLaw) -> Result<()> {
+    let mut unmarkable = 0;
     for (packet, offset) in packets.iter().zip(offsets(packets)) {
         let class = law.class(Bytes(offset), false);
         ensure!(
@@ -34,8 +36,11 @@ fn check(packets: &[Seen], law: &ClassLaw) -> Result<()> {
             "after {offset} bytes, class {class}: {packet:?}"
         );
         ensure!(packet.checksum_holds, "{packet:?}");
-        ensure!(packet.payload == 0 || packet.ecn == CAN_BE_MARKED, "{packet:?}");
+        ensure!(packet.ecn == CAN_BE_MARKED || packet.ecn == 0, "{packet:?}");
+        unmarkable += u64::from(packet.payload > 0 && packet.ecn == 0);
     }
+    let sent_again = hosts.sent_again()?;
+    ensure!(unmarkable <= sent_again, "{unmarkable} packets of data without ECN, {sent_again} sent again");
     Ok(())
 }
 
@@ -53,7 +58,7 @@ fn unknown_size(hosts: &Hosts, to: IpAddr) -> Result<Vec<Seen>> {
     pair.send(1)?;
     pair.send(BYTES - 1000)?;
     let packets = capture.flow(pair.port()?, BYTES as u64)?;
-    check(&packets, &by_sent(&config))?;
+    check(hosts, &packets, &by_sent(&config))?;
     // What the program counted is what arrived, but for what was lost on the way and sent again.
     let counted: u64 = tagger.counters()?.classes.iter().map(|class| class.bytes).sum();
     let arrived: u64 = packets.iter().map(|packet| u64::from(packet.payload)).sum();
@@ -100,7 +105,8 @@ fn flows_of_known_size_keep_the_class_of_their_size() {
             let capture = hosts.capture()?;
             pair.send(size as usize)?;
             let packets = capture.flow(pair.port()?, size)?;
-            check(&packets, &ClassLaw::by_size(Bytes(size), config.thresholds.splitting(), config.best))?;
+            let law = ClassLaw::by_size(Bytes(size), config.thresholds.splitting(), config.best);
+            check(hosts, &packets, &law)?;
         }
         Ok(())
     });
@@ -122,7 +128,7 @@ fn flows_with_a_deadline_go_first_until_it_is_over() {
             sleep(Duration::from_millis(pause));
             let capture = hosts.capture()?;
             pair.send(SIZE as usize)?;
-            check(&capture.flow(pair.port()?, SIZE)?, &law)?;
+            check(hosts, &capture.flow(pair.port()?, SIZE)?, &law)?;
         }
         Ok(())
     });
@@ -138,7 +144,7 @@ fn a_connection_that_carries_one_flow_after_the_other_begins_anew_with_each_hint
             tagger.hint(&pair.sending, Hint::Unknown)?;
             let capture = hosts.capture()?;
             pair.send(bytes)?;
-            check(&capture.flow(pair.port()?, bytes as u64)?, &by_sent(&config))?;
+            check(hosts, &capture.flow(pair.port()?, bytes as u64)?, &by_sent(&config))?;
         }
         Ok(())
     });
@@ -153,7 +159,7 @@ fn a_flow_of_unknown_size_begins_anew_after_a_pause() {
         for _ in 0..2 {
             let capture = hosts.capture()?;
             pair.send(60_000)?;
-            check(&capture.flow(pair.port()?, 60_000)?, &by_sent(&config))?;
+            check(hosts, &capture.flow(pair.port()?, 60_000)?, &by_sent(&config))?;
             sleep(Duration::from_millis(400));
         }
         Ok(())
