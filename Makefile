@@ -14,10 +14,8 @@ export CARGO_TARGET_DIR
 # Where rustup puts cargo; a fresh shell may not know it yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-# What plain `cargo build` leaves out: the solver takes cmake, a C++ compiler and libclang, the program for the kernel clang,
-# libelf and zlib.
-SOLVER = --features weir-cli/lp
-ALL = --features weir-cli/lp,weir-cli/ebpf
+# What plain `cargo build` leaves out: the program for the kernel takes clang, libelf and zlib.
+ALL = --features weir-cli/ebpf
 
 WEIR = $(CARGO_TARGET_DIR)/release/weir
 
@@ -77,13 +75,11 @@ format:
 # With everything, then the one crate that plain `cargo build` has otherwise.
 lint:
 	@./scripts/install-deps.sh rust
-	@./scripts/install-deps.sh solver
 	@./scripts/install-deps.sh ebpf
 	$(CARGO) clippy --workspace --all-targets --locked $(ALL) -- -D warnings
 	$(CARGO) clippy -p weir-cli --all-targets --locked -- -D warnings
 
 docs:
-	@./scripts/install-deps.sh solver
 	@./scripts/install-deps.sh ebpf
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
@@ -109,8 +105,7 @@ bench: build
 	$(WEIR) bench churn --agents 50 --seconds 30
 	$(WEIR) bench relay
 	$(WEIR) packet --scenario scenarios/packets/leaf-spine.toml --transport dctcp,karuna,pfabric
-	@./scripts/install-deps.sh solver
-	$(CARGO) run --release --locked $(SOLVER) --bin weir -- bench routing
+	$(WEIR) bench routing
 	@if command -v iperf3 >/dev/null 2>&1; then \
 		$(WEIR) bench loopback; \
 	else \

@@ -7,7 +7,6 @@
 #                            installed: it would serve at its port
 #   install-deps.sh rust     a Rust toolchain with rustfmt and clippy
 #   install-deps.sh jvm      a JDK and Maven
-#   install-deps.sh solver   a Rust toolchain, and what it takes to build the solver for linear programs
 #   install-deps.sh ebpf     a Rust toolchain, and what it takes to build the program that tags packets in the kernel
 set -eu
 
@@ -40,10 +39,6 @@ mkfs.ext4    e2fsprogs
 fsfreeze     util-linux
 mount        mount
 "
-[ "${1:-}" != solver ] || needed='
-cmake   cmake
-c++     g++
-'
 [ "${1:-}" != ebpf ] || needed='
 clang       clang
 pkg-config  pkg-config
@@ -53,15 +48,6 @@ pkg-config  pkg-config
 javac   default-jdk-headless
 mvn     maven
 '
-
-# The bindings to the solver are made with libclang: a library, and headers that come with the same package.
-has_libclang() {
-    [ -n "${LIBCLANG_PATH:-}" ] && return
-    for library in /usr/lib/llvm-*/lib/libclang.so /usr/lib/libclang.so /usr/lib64/libclang.so /usr/lib64/llvm*/lib/libclang.so; do
-        [ ! -e "$library" ] || return 0
-    done
-    return 1
-}
 
 # What reads the program's file, and unpacks parts of it: headers, and the libraries that come with them.
 has_header() {
@@ -86,7 +72,6 @@ missing=$({
     echo "$needed" | while read -r program package; do
         [ -z "$program" ] || command -v "$program" >/dev/null 2>&1 || echo "$package"
     done
-    [ "${1:-}" != solver ] || has_libclang || echo libclang-dev
     [ "${1:-}" != ebpf ] || has_header libelf.h || echo libelf-dev
     [ "${1:-}" != ebpf ] || has_header zlib.h || echo zlib1g-dev
 } | sort -u | tr '\n' ' ')

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
-    #[cfg(feature = "lp")]
     weir_policy::add_policies(weir_lp::POLICIES);
     weir_cli::main()
 }

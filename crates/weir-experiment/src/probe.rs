@@ -40,7 +40,7 @@ const KEPT: [&str; 10] = [
     "cct avg large",
 ];
 
-/// Runs the probe of an experiment. `folder` is where its file lies. Policies that this build lacks are left out.
+/// Runs the probe of an experiment. `folder` is where its file lies.
 ///
 /// # Errors
 /// A point's setup is none, or a run failed.
@@ -67,8 +67,8 @@ pub fn probe(experiment: &Experiment, folder: &Path) -> Result<Probe, RunError> 
     tasks.par_iter().map(run).collect()
 }
 
-/// What differs between a stored probe and one that was just run, if anything: the first difference, in words. Policies
-/// that only the stored one has do not count: a build without the solver lacks those that need it.
+/// What differs between a stored probe and one that was just run, if anything: the first difference, in words. Runs
+/// that only the stored one has do not count.
 pub fn probe_difference(stored: &Probe, now: &Probe) -> Option<String> {
     now.iter().find_map(|(run, measures)| {
         let Some(before) = stored.get(run) else { return Some(format!("{run}: it has no probe")) };

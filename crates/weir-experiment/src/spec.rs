@@ -328,8 +328,7 @@ impl Experiment {
         self.setup.packets.is_some() || self.point.iter().any(|point| point.setup.packets.is_some())
     }
 
-    /// Whether this program has all policies or transports that are asked for: a build without the solver for linear
-    /// programs lacks those that need it.
+    /// Whether this program has all policies or transports that are asked for.
     ///
     /// # Errors
     /// The first that it has not, in words.

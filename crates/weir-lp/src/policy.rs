@@ -9,7 +9,7 @@ use weir_policy::{Claims, PolicyInfo, Routed};
 /// What this crate adds to the registry ([`weir_policy::add_policies`]).
 pub const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     name: "lp-routed",
-    summary: "as sebf-routed, with routes by linear programming (HiGHS); the bound of what its water-filling can do, and slow",
+    summary: "as sebf-routed, with routes by linear programming; the bound of what its water-filling can do, and slow",
     paper: "You, Chowdhury, Terra: Scalable Cross-Layer GDA Optimizations, 2019; with one relay at most",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: true,

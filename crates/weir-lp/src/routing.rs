@@ -20,23 +20,20 @@
 //! ```
 //!
 //! # Properties
-//! * No split over the same paths has a smaller makespan, within the solver's tolerance (`TOLERANCE`).
+//! * No split over the same paths has a smaller makespan, but for what the solver rounds (a test allows a millionth).
 //! * The result is a [`Routes`]: every byte has a path, whatever the solver rounded.
 //!
 //! # Departures
 //! Terra's program has flows on paths of any length; here a path has one relay at most, as Siphon's have.
 
-use highs::{Col, HighsModelStatus, RowProblem, Sense};
+use microlp::{ComparisonOp, OptimizationDirection, Problem, Variable};
 use weir_policy::route::{Routes, SiteDemand, links};
-
-/// What constraints of the program may be off by, as a share of the makespan of direct links.
-const TOLERANCE: f64 = 1e-7;
 
 /// Why the solver gave no optimum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LpError {
-    /// There always is an optimum; the solver ended without it, out of memory for example.
-    #[error("the solver for linear programs ended with {0} instead of an optimum")]
+    /// There always is an optimum; the solver ended without it.
+    #[error("the solver for linear programs gave no optimum: {0}")]
     NotOptimal(String),
 }
 
@@ -44,6 +41,7 @@ pub enum LpError {
 struct SitePath {
     pair: (usize, usize),
     next_hop: usize,
+    share: Variable,
 }
 
 /// Routes whose makespan no others of direct links and one-relay detours can beat. Links may carry nothing: if a pair
@@ -60,23 +58,14 @@ pub fn least_makespan(demand: &SiteDemand) -> Result<Routes, LpError> {
         scale_s = demand.total_bytes() / rates.filter(|rate| *rate > 0.0).fold(f64::INFINITY, f64::min);
     }
     let (problem, paths) = program(demand, scale_s);
-    let mut model = problem.optimise(Sense::Minimise);
-    model.make_quiet();
-    for name in ["primal_feasibility_tolerance", "dual_feasibility_tolerance"] {
-        model.set_option(name, TOLERANCE);
-    }
-    let failed = |status: String| LpError::NotOptimal(status);
-    let solved = model.try_solve().map_err(|status| failed(format!("{status:?}")))?;
-    if solved.status() != HighsModelStatus::Optimal {
-        return Err(failed(format!("{:?}", solved.status())));
-    }
-    let solution = solved.get_solution();
-    // The first column is the makespan.
-    for (path, share) in paths.iter().zip(solution.columns().iter().skip(1)) {
+    let solved = problem.solve().map_err(|error| LpError::NotOptimal(error.to_string()))?;
+    let Some(solution) = solved.solution().filter(|_| solved.is_optimal()) else {
+        return Err(LpError::NotOptimal(format!("{:?}", solved.termination_reason())));
+    };
+    for path in paths.iter().filter(|path| path.next_hop != path.pair.1) {
         let (from, to) = path.pair;
-        if path.next_hop != to {
-            routes.shift(path.pair, to, path.next_hop, share * demand.bytes(from, to).0 as f64);
-        }
+        let share = solution.var_value(path.share).clamp(0.0, 1.0);
+        routes.shift(path.pair, to, path.next_hop, share * demand.bytes(from, to).0 as f64);
     }
     for path in paths.iter().filter(|path| !is_open(demand, path.pair, path.pair.1)) {
         // What rounding left where nothing can move.
@@ -96,30 +85,30 @@ fn is_stuck(demand: &SiteDemand, pair: (usize, usize)) -> bool {
     demand.bytes(pair.0, pair.1).0 > 0 && !hops.any(|hop| is_open(demand, pair, hop))
 }
 
-/// The program, and what its columns after the first stand for. All variables are shares, so that the solver's
-/// absolute tolerances mean the same for bytes and for petabytes.
-fn program(demand: &SiteDemand, scale_s: f64) -> (RowProblem, Vec<SitePath>) {
+/// The program, and its variables beside the makespan. All are shares, so that the solver's absolute tolerances mean the
+/// same for bytes and for petabytes.
+fn program(demand: &SiteDemand, scale_s: f64) -> (Problem, Vec<SitePath>) {
     let sites = demand.sites();
-    let mut problem = RowProblem::default();
-    let makespan = problem.add_column(1.0, 0.0..);
-    let mut times: Vec<Vec<(Col, f64)>> = vec![Vec::new(); sites * sites];
+    let mut problem = Problem::new(OptimizationDirection::Minimize);
+    let makespan = problem.add_var(1.0, (0.0, f64::INFINITY));
+    let mut times: Vec<Vec<(Variable, f64)>> = vec![Vec::new(); sites * sites];
     let mut paths = Vec::new();
     for (from, to) in demand.pairs().filter(|&(from, to)| demand.bytes(from, to).0 > 0) {
         let mut whole = Vec::new();
         for next_hop in (0..sites).filter(|&hop| hop != from && is_open(demand, (from, to), hop)) {
-            let share = problem.add_column(0.0, 0.0..=1.0);
+            let share = problem.add_var(0.0, (0.0, 1.0));
             whole.push((share, 1.0));
-            paths.push(SitePath { pair: (from, to), next_hop });
+            paths.push(SitePath { pair: (from, to), next_hop, share });
             for (start, end) in links((from, to), next_hop) {
                 let time_s = demand.bytes(from, to).0 as f64 / demand.capacity(start, end).bytes_per_sec();
                 times[start * sites + end].push((share, time_s / scale_s));
             }
         }
-        problem.add_row(1.0..=1.0, whole);
+        problem.add_constraint(whole, ComparisonOp::Eq, 1.0);
     }
     for mut link in times.into_iter().filter(|link| !link.is_empty()) {
         link.push((makespan, -1.0));
-        problem.add_row(..=0.0, link);
+        problem.add_constraint(link, ComparisonOp::Le, 0.0);
     }
     (problem, paths)
 }

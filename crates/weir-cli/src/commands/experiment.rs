@@ -80,12 +80,6 @@ pub(crate) struct LiveArgs {
     write: bool,
 }
 
-/// Why a policy of an experiment may be unknown.
-#[cfg(not(feature = "lp"))]
-const LACKING: &str = ". Policies by linear programming need a build with the solver: cargo build --release --features weir-cli/lp";
-#[cfg(feature = "lp")]
-const LACKING: &str = "";
-
 pub(crate) fn experiment(command: ExperimentCommand) -> Result<(), Failure> {
     match command {
         ExperimentCommand::List(args) => list(&args),
@@ -158,7 +152,7 @@ fn failed(name: &str, error: RunError) -> Failure {
 
 /// This program has what the experiment runs.
 fn check_policies(name: &str, experiment: &Experiment) -> Result<(), Failure> {
-    experiment.check_policies().map_err(|error| Failure::Input(format!("{name}: {error}{LACKING}")))
+    experiment.check_policies().map_err(|error| Failure::Input(format!("{name}: {error}")))
 }
 
 /// The workload that `--trace` names.

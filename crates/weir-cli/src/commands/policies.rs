@@ -2,26 +2,11 @@
 
 use crate::Failure;
 use crate::output::{table, text};
-use weir_policy::{Chosen, UnknownPolicy};
-
-/// Policies that a build without the solver lacks begin so.
-const OF_THE_SOLVER: &str = "lp-";
+use weir_policy::Chosen;
 
 /// The policy that `--policy` names, for links of any kind.
 pub(crate) fn find(name: &str) -> Result<Chosen, Failure> {
-    let unknown = |error| Failure::Input(unknown(name, &error, cfg!(feature = "lp")));
-    weir_policy::find(name).map_err(unknown)
-}
-
-/// Why there is no such policy, in a build with or without the solver.
-fn unknown(name: &str, error: &UnknownPolicy, solver: bool) -> String {
-    if solver || !name.starts_with(OF_THE_SOLVER) {
-        return format!("--policy: {error}");
-    }
-    format!(
-        "--policy {name}: this build lacks the solver of linear programs; build it with \
-         `cargo build --release --features weir-cli/lp`"
-    )
+    weir_policy::find(name).map_err(|error| Failure::Input(format!("--policy: {error}")))
 }
 
 /// As [`find`], for hosts that send to each other: those for links between sites need relays.
@@ -73,20 +58,4 @@ pub(crate) fn policies() -> Result<(), Failure> {
     println!("\nTransports of `weir packet`\n\n{}", text(&transports));
     println!("\nTheir settings, as in dctcp:init=70:acks=delayed\n\n{}", text(&settings));
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_policy_that_needs_the_solver_is_not_called_unknown_where_that_was_left_out() {
-        let said = |name: &str, solver| {
-            let error = UnknownPolicy::Name { name: name.to_owned() };
-            unknown(name, &error, solver)
-        };
-        assert!(said("lp-routed", false).contains("this build lacks the solver"));
-        assert!(said("lp-rooted", true).contains("unknown policy `lp-rooted`"));
-        assert!(said("varis", false).contains("unknown policy `varis`"));
-    }
 }

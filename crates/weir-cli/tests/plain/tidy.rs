@@ -94,7 +94,7 @@ fn crates_use_what_the_architecture_says_and_nothing_else() {
 }
 
 /// Crates that take more than Rust to build. All others are built by plain `cargo build`.
-const NOT_IN_A_PLAIN_BUILD: [&str; 2] = ["crates/weir-ebpf", "crates/weir-lp"];
+const NOT_IN_A_PLAIN_BUILD: [&str; 1] = ["crates/weir-ebpf"];
 
 #[test]
 fn only_crates_that_take_other_compilers_are_left_out_of_a_plain_build() {

@@ -49,16 +49,8 @@ pub(crate) struct RoutingArgs {
 }
 
 /// The least possible makespan.
-#[cfg(feature = "lp")]
-fn bound_s(demand: &SiteDemand) -> Result<Option<f64>, Failure> {
-    Ok(Some(weir_lp::least_makespan(demand)?.makespan_s()))
-}
-
-/// The solver needs more than Rust to build, so this build may lack it.
-#[cfg(not(feature = "lp"))]
-#[expect(clippy::unnecessary_wraps, reason = "the other build's can fail")]
-fn bound_s(_demand: &SiteDemand) -> Result<Option<f64>, Failure> {
-    Ok(None)
+fn bound_s(demand: &SiteDemand) -> Result<f64, Failure> {
+    Ok(weir_lp::least_makespan(demand)?.makespan_s())
 }
 
 /// What one rule did, demand by demand.
@@ -81,23 +73,19 @@ impl Figures {
         Figures { rule, over_bound, below_direct, relayed, micros }
     }
 
-    fn add(&mut self, demand: &SiteDemand, direct_s: f64, bound_s: Option<f64>) {
+    fn add(&mut self, demand: &SiteDemand, direct_s: f64, bound_s: f64) {
         let start = Instant::now();
         let routes = self.rule.route(demand);
         self.micros.push(start.elapsed().as_secs_f64() * 1e6);
         let makespan_s = routes.makespan_s();
         self.below_direct.push(1.0 - makespan_s / direct_s);
         self.relayed.push(routes.relayed_bytes() / demand.total_bytes());
-        self.over_bound.extend(bound_s.map(|bound_s| makespan_s / bound_s));
+        self.over_bound.push(makespan_s / bound_s);
     }
 
     fn row(&mut self) -> [String; 7] {
-        let (average, worst) = if self.over_bound.is_empty() {
-            ("-".to_owned(), "-".to_owned())
-        } else {
-            let worst = self.over_bound.iter().copied().fold(0.0, f64::max);
-            (format!("{:.4}", mean(&self.over_bound)), format!("{worst:.4}"))
-        };
+        let worst = self.over_bound.iter().copied().fold(0.0, f64::max);
+        let (average, worst) = (format!("{:.4}", mean(&self.over_bound)), format!("{worst:.4}"));
         self.micros.sort_by(f64::total_cmp);
         let time = |share| number(percentile(&self.micros, share));
         let [below_direct, relayed] = [&self.below_direct, &self.relayed].map(|shares| percent(mean(shares)));
@@ -159,12 +147,6 @@ pub(crate) fn routing(args: &RoutingArgs) -> Result<(), Failure> {
         measure(&measured.grid(snapshot, &args.regions).map_err(|error| refuse(&error))?, args)?;
     } else {
         measure_all(&measured, args)?;
-    }
-    if cfg!(not(feature = "lp")) {
-        println!(
-            "no bound: this build has no solver for linear programs. `make bench` builds it in, as does\n\
-             `cargo build --release --features weir-cli/lp` where cmake, a C++ compiler and libclang are."
-        );
     }
     Ok(())
 }
