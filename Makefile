@@ -65,7 +65,8 @@ test: format lint docs licences jvm-test
 	@./scripts/install-deps.sh test
 	@./scripts/install-spark.sh
 	$(CARGO) test --locked --manifest-path examples/policy/Cargo.toml
-	$(CARGO) test --locked -p weir-world --features planted
+	@# With the whole workspace in view, so that no library is built with fewer features than below.
+	$(CARGO) test --workspace --locked $(ALL),weir-world/planted --test seeds
 	$(CARGO) test --workspace --locked --no-fail-fast $(ALL)
 
 format:
