@@ -13,6 +13,7 @@ use crate::links::{BedLinks, Rates, check_rate};
 use crate::namespace::Namespace;
 use crate::places::{Place, Places};
 use crate::process;
+use crate::queues::Queues;
 use crate::shape;
 use crate::tool::Tools;
 use crate::topology::{self, HOST_LINK};
@@ -119,6 +120,31 @@ impl Bed {
         self.places.run_at(place, work)
     }
 
+    /// Runs `work` in the network namespace of the switch, as [`Bed::run_at`] does at a place: for programs and settings of
+    /// its ports.
+    ///
+    /// # Errors
+    /// [`BedError::Os`] if the thread cannot start or enter.
+    pub fn run_in_switch<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, BedError> {
+        self.switch.run(work).map_err(BedError::os("enter the switch"))
+    }
+
+    /// Name of the switch's port to a host.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    #[must_use]
+    pub fn switch_port(&self, host: usize) -> String {
+        self.places.check(host);
+        topology::port(Place::Host(host))
+    }
+
+    /// Names of all ports of switches that are shaped: to hosts, between racks and cores, and between sites.
+    #[must_use]
+    pub fn switch_ports(&self) -> Vec<String> {
+        topology::switch_ports(&self.links)
+    }
+
     /// Gives both directions of a host's link another rate, in bits per second. The directions change one
     /// after the other, a few milliseconds apart. Queue and burst keep the bytes they were created with.
     ///
@@ -129,11 +155,12 @@ impl Bed {
         let place = Place::Host(host);
         let namespace = self.places.namespace(place)?;
         let Rates { up_bps, down_bps } = self.links.hosts[host].rates;
-        let line = |device: &str, made_for: u64| {
-            [shape::change_rate(device, link_rate_bps, shape::burst_bytes(made_for))]
+        let lines = |device: &str, made_for: u64, queues: Queues| {
+            shape::change_rate(device, link_rate_bps, shape::burst_bytes(made_for), queues)
         };
-        self.tools.tc.batch(namespace, &place.to_string(), &line(HOST_LINK, up_bps))?;
-        self.tools.tc.batch(&self.switch, "the switch", &line(&topology::port(place), down_bps))
+        self.tools.tc.batch(namespace, &place.to_string(), &lines(HOST_LINK, up_bps, Queues::One))?;
+        let lines = lines(&topology::port(place), down_bps, self.links.queues);
+        self.tools.tc.batch(&self.switch, "the switch", &lines)
     }
 
     /// What passed over a host's link so far.
@@ -198,7 +225,7 @@ impl Bed {
         match place {
             Place::Host(host) => {
                 let rate = self.links.hosts[host].rates.up_bps;
-                let lines = shape::shape(HOST_LINK, rate, shape::HOST_QUEUE_BYTES);
+                let lines = shape::shape(HOST_LINK, rate, shape::HOST_QUEUE_BYTES, Queues::One);
                 self.tools.tc.batch(namespace, &subject, &lines)
             }
             Place::Control => Ok(()),

@@ -8,6 +8,8 @@
 //!   host N-1 ...              |        |--- pc === eth0  control host, not shaped
 //! ```
 //!
+//! Ports of the switch may have eight queues for data, of strict priority by DSCP ([`Queues`]).
+//!
 //! Hosts may be below racks, whose links to the core are shaped, too: a bridge for each rack, and two HTBs between it
 //! and the core's bridge. A [`SiteBed`] has hosts at several sites, and shaped links between these.
 //!
@@ -26,6 +28,7 @@ pub mod live;
 mod namespace;
 mod places;
 mod process;
+mod queues;
 mod rights;
 mod shape;
 mod sites;
@@ -36,6 +39,7 @@ pub use bed::{Bed, LinkCounters};
 pub use error::{BedError, RightsError};
 pub use links::{BedLinks, HostLinks, MAX_RACKS, RackLinks, Rates};
 pub use places::Place;
+pub use queues::{QUEUES, Queues};
 pub use rights::{Rights, enter_user_namespace, give_user_namespace, has_rights};
 pub use shape::{DSCP_CONTROL_TOS, MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, QUEUE_DELAY_MS, queue_limit_bytes};
 pub use sites::{MAX_SITES, SiteBed, SiteBedConfig};

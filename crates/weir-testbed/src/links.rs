@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::error::BedError;
 use crate::places::Place;
+use crate::queues::Queues;
 use crate::shape::{MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS};
 use crate::sites::MAX_SITES;
 use crate::topology::MAX_HOSTS;
@@ -59,6 +60,8 @@ pub struct BedLinks {
     /// `between[from][to]`: bits per second on the wire from one site to another; as many rows as there are sites,
     /// [`MAX_SITES`] at most. Between a site and what is in none nothing is shaped.
     pub between: Vec<Vec<u64>>,
+    /// Of the switches' ports.
+    pub queues: Queues,
 }
 
 impl BedLinks {
@@ -66,7 +69,7 @@ impl BedLinks {
     #[must_use]
     pub fn equal(hosts: usize, link_rate_bps: u64) -> BedLinks {
         let host = HostLinks { rates: Rates::both(link_rate_bps), rack: None, site: None };
-        BedLinks { hosts: vec![host; hosts], racks: Vec::new(), between: Vec::new() }
+        BedLinks { hosts: vec![host; hosts], racks: Vec::new(), between: Vec::new(), queues: Queues::One }
     }
 
     /// Number of sites.
@@ -79,7 +82,8 @@ impl BedLinks {
     #[must_use]
     pub fn one_rate_bps(&self) -> Option<u64> {
         let first = self.hosts.first()?;
-        (*self == BedLinks::equal(self.hosts.len(), first.rates.up_bps)).then_some(first.rates.up_bps)
+        let equal = BedLinks { queues: self.queues, ..BedLinks::equal(self.hosts.len(), first.rates.up_bps) };
+        (*self == equal).then_some(first.rates.up_bps)
     }
 
     /// The same as a topology for the coordinator, where hosts are called by their numbers.
@@ -139,6 +143,7 @@ impl BedLinks {
 
     /// Refuses what no bed can be.
     pub(crate) fn check(&self) -> Result<(), BedError> {
+        self.queues.check()?;
         let (hosts, racks) = (self.hosts.len(), self.racks.len());
         if hosts == 0 || hosts > MAX_HOSTS {
             return Err(BedError::Config(format!("{hosts} hosts; 1 to {MAX_HOSTS} are possible")));
@@ -214,6 +219,8 @@ mod tests {
     #[test]
     fn only_equal_links_without_racks_and_sites_have_one_rate() {
         let mut links = BedLinks::equal(3, RATE_BPS);
+        assert_eq!(links.one_rate_bps(), Some(RATE_BPS));
+        links.queues = Queues::ByDscp([1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(links.one_rate_bps(), Some(RATE_BPS));
         links.hosts[2].rates.down_bps += 1;
         assert_eq!(links.one_rate_bps(), None);

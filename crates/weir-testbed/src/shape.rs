@@ -16,6 +16,11 @@
 //! wait for the whole one under way, 5 ms at 100 Mbit/s, where real ports send a frame of 1.5 kB and then
 //! look again. Both have a ceiling no link reaches ([`LEAF_CEIL_BPS`]: a leaf held back by its own ceiling
 //! would let the lower one go first).
+//!
+//! Ports of the switch may have eight queues for data instead of one ([`Queues::ByDscp`]), which are leaves 1:20 to 1:27 of
+//! prio 0 to 7, each like the data leaf above. HTB has no ninth priority for control. So the control leaf
+//! has the whole link by right there: HTB serves what is by right before all that is borrowed.
+//!
 //! Traffic that no rule matches must land in the control class; in the data class, or worse outside all
 //! classes, a lost ARP reply could stop the link that is being loaded.
 //!
@@ -23,6 +28,7 @@
 //! good. [`change_rate`] therefore never touches a burst, of HTB either.
 
 use crate::places::Place;
+use crate::queues::{QUEUES, Queues};
 use crate::topology::address;
 
 /// Slowest link: one full frame already lasts 12 ms on it.
@@ -57,9 +63,12 @@ const DATA_RATE_BPS: u64 = 8_000;
 const LEAF_CEIL_BPS: u64 = 20_000_000_000;
 const LEAF_CEIL_BURST_BYTES: u64 = 64_000;
 
-/// The two leaves: class number (hexadecimal for `tc`), priority.
+/// The leaves: class numbers (hexadecimal for `tc`). Queues have those from that of data on.
 const CONTROL_CLASS: &str = "1:10";
 const DATA_CLASS: &str = "1:20";
+
+/// TCP and UDP.
+const DATA_PROTOCOLS: [u8; 2] = [6, 17];
 
 /// Bytes that the data queue of a link holds: [`QUEUE_DELAY_MS`] at full rate, yet never less than 1 MB
 /// (so 80 ms at 100 Mbit/s, and much longer than a round trip should take on slower links).
@@ -80,42 +89,89 @@ pub(crate) const HOST_QUEUE_BYTES: u64 = 4 << 20;
 
 /// Lines that shape what leaves through `device`, for a link of `link_rate_bps`; at most `limit` bytes of a
 /// class wait.
-pub(crate) fn shape(device: &str, link_rate_bps: u64, limit: u64) -> Vec<String> {
+pub(crate) fn shape(device: &str, link_rate_bps: u64, limit: u64, queues: Queues) -> Vec<String> {
     let burst = burst_bytes(link_rate_bps);
+    let queue = |class: &str| {
+        let minor = class.trim_start_matches("1:");
+        format!("qdisc add dev {device} parent {class} handle {minor}: bfifo limit {limit}")
+    };
+    let mut lines = vec![
+        format!("qdisc add dev {device} root handle 1: htb default 10"),
+        link_class("add", device, link_rate_bps, burst),
+        control_class("add", device, link_rate_bps, queues),
+        queue(CONTROL_CLASS),
+    ];
+    let data: Vec<(u8, String)> = match queues {
+        // The control class has the priority before it.
+        Queues::One => vec![(1, DATA_CLASS.to_owned())],
+        Queues::ByDscp(_) => (0..QUEUES).map(|at| (at as u8, queue_class(at))).collect(),
+    };
+    for (priority, class) in &data {
+        lines.push(leaf("add", device, class, *priority, &format!("{DATA_RATE_BPS}bit")));
+        lines.push(queue(class));
+    }
+    lines.extend(filters(device, queues));
+    lines
+}
+
+/// The lines that choose the class of a packet.
+fn filters(device: &str, queues: Queues) -> Vec<String> {
     let control = address(Place::Control);
-    let leaf = |class: &str, priority: u8, rate: String| {
-        format!(
-            "class add dev {device} parent 1:1 classid {class} htb prio {priority} \
-             rate {rate} ceil {LEAF_CEIL_BPS}bit cburst {LEAF_CEIL_BURST_BYTES}b quantum {SEGMENT_BYTES}"
-        )
-    };
-    let queue = |class: &str, handle: &str| {
-        format!("qdisc add dev {device} parent {class} handle {handle} bfifo limit {limit}")
-    };
     let to_class = |order: u8, condition: &str, class: &str| {
         format!(
             "filter add dev {device} parent 1: protocol ip prio {order} u32 match ip {condition} flowid {class}"
         )
     };
-    vec![
-        format!("qdisc add dev {device} root handle 1: htb default 10"),
-        link_class("add", device, link_rate_bps, burst),
-        leaf(CONTROL_CLASS, 0, format!("{}bit burst {CONTROL_BURST_BYTES}b", link_rate_bps / CONTROL_SHARE)),
-        leaf(DATA_CLASS, 1, format!("{DATA_RATE_BPS}bit")),
-        queue(CONTROL_CLASS, "10:"),
-        queue(DATA_CLASS, "20:"),
+    let mut lines = vec![
         // The upper two bits of the octet are set in CS6 and CS7 only (DSCP 48 and above).
         to_class(1, "dsfield 0xc0 0xc0", CONTROL_CLASS),
         to_class(1, &format!("src {control}/32"), CONTROL_CLASS),
         to_class(1, &format!("dst {control}/32"), CONTROL_CLASS),
-        to_class(2, "protocol 6 0xff", DATA_CLASS),
-        to_class(2, "protocol 17 0xff", DATA_CLASS),
-    ]
+    ];
+    let mut others = DATA_CLASS.to_owned();
+    if let Queues::ByDscp(dscps) = queues {
+        for (at, dscp) in dscps.into_iter().enumerate() {
+            lines.extend(DATA_PROTOCOLS.map(|protocol| {
+                let condition =
+                    format!("protocol {protocol} 0xff match ip dsfield {:#04x} 0xfc", u32::from(dscp) << 2);
+                to_class(2, &condition, &queue_class(at))
+            }));
+        }
+        others = queue_class(QUEUES - 1);
+    }
+    lines.extend(DATA_PROTOCOLS.map(|protocol| to_class(3, &format!("protocol {protocol} 0xff"), &others)));
+    lines
 }
 
-/// The line that gives `device`, already shaped, another rate. `burst` is what it was shaped with.
-pub(crate) fn change_rate(device: &str, link_rate_bps: u64, burst: u64) -> String {
-    link_class("change", device, link_rate_bps, burst)
+/// The class of a queue, as `tc` writes it.
+fn queue_class(queue: usize) -> String {
+    let class = Queues::htb_class(queue);
+    format!("{:x}:{:x}", class >> 16, class & 0xffff)
+}
+
+/// The lines that give `device`, already shaped, another rate. `burst` is what it was shaped with.
+pub(crate) fn change_rate(device: &str, link_rate_bps: u64, burst: u64, queues: Queues) -> Vec<String> {
+    let mut lines = vec![link_class("change", device, link_rate_bps, burst)];
+    if queues != Queues::One {
+        // What is by right is bounded by nothing else.
+        lines.push(control_class("change", device, link_rate_bps, queues));
+    }
+    lines
+}
+
+fn control_class(verb: &str, device: &str, link_rate_bps: u64, queues: Queues) -> String {
+    let rate = match queues {
+        Queues::One => link_rate_bps / CONTROL_SHARE,
+        Queues::ByDscp(_) => link_rate_bps,
+    };
+    leaf(verb, device, CONTROL_CLASS, 0, &format!("{rate}bit burst {CONTROL_BURST_BYTES}b"))
+}
+
+fn leaf(verb: &str, device: &str, class: &str, priority: u8, rate: &str) -> String {
+    format!(
+        "class {verb} dev {device} parent 1:1 classid {class} htb prio {priority} \
+         rate {rate} ceil {LEAF_CEIL_BPS}bit cburst {LEAF_CEIL_BURST_BYTES}b quantum {SEGMENT_BYTES}"
+    )
 }
 
 /// Burst is named even in a change, where `tc` would otherwise put its own default.
@@ -142,14 +198,39 @@ mod tests {
     fn rate_change_keeps_the_burst() {
         // 100 Mbit/s for 1 ms is 12.5 kB.
         let burst = burst_bytes(100_000_000);
-        let line = change_rate("eth0", 20_000_000, burst);
+        let lines = change_rate("eth0", 20_000_000, burst, Queues::One);
+        let [line] = &lines[..] else { panic!("{lines:?}") };
         assert!(line.contains("rate 20000000bit ceil 20000000bit burst 12500b cburst 12500b"), "{line}");
     }
 
     #[test]
     fn control_class_is_the_default_and_goes_first() {
-        let lines = shape("p0", 1_000_000_000, 625_000).join("\n");
+        let lines = shape("p0", 1_000_000_000, 625_000, Queues::One).join("\n");
         assert!(lines.contains("htb default 10"));
         assert!(lines.contains("classid 1:10 htb prio 0") && lines.contains("classid 1:20 htb prio 1"));
+    }
+
+    #[test]
+    fn each_dscp_has_a_queue_of_its_priority_and_other_data_the_last() {
+        let queues = Queues::ByDscp([40, 36, 32, 28, 24, 20, 16, 12]);
+        let lines = shape("p0", 1_000_000_000, 625_000, queues).join("\n");
+        // DSCP 40 is 0xa0 in the octet, 12 is 0x30.
+        for (octet, queue) in [("0xa0", 0), ("0x30", 7)] {
+            assert!(lines.contains(&format!("classid 1:2{queue} htb prio {queue} rate 8000bit")), "{lines}");
+            for protocol in [6, 17] {
+                let rule =
+                    format!("protocol {protocol} 0xff match ip dsfield {octet} 0xfc flowid 1:2{queue}");
+                assert!(lines.contains(&rule), "{lines}");
+            }
+        }
+        assert!(lines.contains("prio 3 u32 match ip protocol 6 0xff flowid 1:27"), "{lines}");
+        assert!(lines.contains("classid 1:10 htb prio 0 rate 1000000000bit"), "{lines}");
+    }
+
+    #[test]
+    fn control_that_has_the_link_by_right_gets_no_more_than_a_changed_link() {
+        let queues = Queues::ByDscp([40, 36, 32, 28, 24, 20, 16, 12]);
+        let lines = change_rate("p0", 20_000_000, 12_500, queues);
+        assert!(lines[1].contains("class change dev p0 parent 1:1 classid 1:10 htb prio 0 rate 20000000bit"));
     }
 }

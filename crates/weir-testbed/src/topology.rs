@@ -167,18 +167,29 @@ pub(crate) fn switch_addresses(links: &BedLinks) -> Vec<String> {
     all.flat_map(|place| Bridge::all(links).map(move |bridge| line(place, bridge))).collect()
 }
 
+/// Names of the switch's ports that are shaped: to the hosts, between racks and cores, and between sites.
+pub(crate) fn switch_ports(links: &BedLinks) -> Vec<String> {
+    shaped_ports(links).into_iter().map(|(port, _)| port).collect()
+}
+
 /// `tc` lines, run in the switch: the links to the hosts, those between racks and cores, and those between sites.
 pub(crate) fn switch_shapes(links: &BedLinks) -> Vec<String> {
-    let line = |port: String, rate: u64| shape(&port, rate, queue_limit_bytes(rate));
+    let ports = shaped_ports(links).into_iter();
+    ports.flat_map(|(port, rate)| shape(&port, rate, queue_limit_bytes(rate), links.queues)).collect()
+}
+
+/// Ports and their rates.
+fn shaped_ports(links: &BedLinks) -> Vec<(String, u64)> {
     let hosts = links.hosts.iter().enumerate();
-    let hosts = hosts.flat_map(|(host, links)| line(port(Place::Host(host)), links.rates.down_bps));
-    let racks = links.racks.iter().enumerate().flat_map(|(rack, of)| {
-        [line(core_port(rack), of.rates.up_bps), line(rack_port(rack), of.rates.down_bps)].concat()
-    });
+    let hosts = hosts.map(|(host, links)| (port(Place::Host(host)), links.rates.down_bps));
+    let racks =
+        links.racks.iter().enumerate().flat_map(|(rack, of)| {
+            [(core_port(rack), of.rates.up_bps), (rack_port(rack), of.rates.down_bps)]
+        });
     let of_sites = pairs_of_cores(links).into_iter().flat_map(|[from, to]| [[from, to], [to, from]]);
-    let between = of_sites.flat_map(|[from, to]| match (from, to) {
-        (Some(a), Some(b)) => line(between_port(from, to), links.between[a][b]),
-        _ => Vec::new(),
+    let between = of_sites.filter_map(|[from, to]| match (from, to) {
+        (Some(a), Some(b)) => Some((between_port(from, to), links.between[a][b])),
+        _ => None,
     });
     hosts.chain(racks).chain(between).collect()
 }

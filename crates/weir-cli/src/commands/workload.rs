@@ -5,7 +5,7 @@ use crate::{Failure, progress};
 use clap::Args;
 use std::path::Path;
 use weir_model::{CoflowSpec, Fabric, Rate, Span};
-use weir_testbed::{BedLinks, HostLinks, MAX_HOSTS, RackLinks, Rates};
+use weir_testbed::{BedLinks, HostLinks, MAX_HOSTS, Queues, RackLinks, Rates};
 use weir_trace::{Rack, SYNTHETIC, Slice, Topology, TopologyHost, Workload};
 
 /// Cuts a piece out of a workload, small enough to be moved live.
@@ -178,6 +178,7 @@ pub(crate) fn bed_links(path: &Path) -> Result<(BedLinks, Fabric), Failure> {
         hosts: topology.hosts.iter().map(host).collect(),
         racks: topology.racks.iter().map(rack).collect(),
         between: topology.between.iter().map(|row| row.iter().map(between).collect()).collect(),
+        queues: Queues::One,
     };
     Ok((links, fabric))
 }

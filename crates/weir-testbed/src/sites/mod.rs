@@ -26,6 +26,7 @@ use crate::error::BedError;
 use crate::links::check_rate;
 use crate::namespace::Namespace;
 use crate::places::{Place, Places};
+use crate::queues::Queues;
 use crate::shape;
 use crate::tool::Tools;
 use crate::topology::{MAX_HOSTS, address};
@@ -183,8 +184,8 @@ impl SiteBed {
         check_rate(rate_bps)?;
         self.check_link(from, to)?;
         let burst = shape::burst_bytes(self.config.rates_bps[from][to]);
-        let line = shape::change_rate(&wiring::site_port(to), rate_bps, burst);
-        self.tools.tc.batch(&self.gateways[from], &format!("the gateway of site {from}"), &[line])
+        let lines = shape::change_rate(&wiring::site_port(to), rate_bps, burst, Queues::One);
+        self.tools.tc.batch(&self.gateways[from], &format!("the gateway of site {from}"), &lines)
     }
 
     /// Bytes of Ethernet frames that went from one site to another since the bed was created, counted behind the
@@ -230,7 +231,7 @@ impl SiteBed {
             self.tools.ip.batch(gateway, &named(site), &wiring::gateway_routes(&self.sites, site))?;
             let shapers = self.sites.others(site).flat_map(|other| {
                 let rate = self.config.rates_bps[site][other];
-                shape::shape(&wiring::site_port(other), rate, shape::queue_limit_bytes(rate))
+                shape::shape(&wiring::site_port(other), rate, shape::queue_limit_bytes(rate), Queues::One)
             });
             self.tools.tc.batch(gateway, &named(site), &shapers.collect::<Vec<_>>())?;
         }

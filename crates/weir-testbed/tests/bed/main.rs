@@ -4,6 +4,7 @@
 //! slower is printed.
 
 mod cleanup;
+mod queues;
 mod rates;
 mod rights;
 mod sites;

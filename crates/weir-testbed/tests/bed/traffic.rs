@@ -73,8 +73,8 @@ pub(crate) fn listen(address: SocketAddrV4) -> io::Result<TcpListener> {
 pub(crate) fn connect(target: SocketAddrV4, class: Class) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_tcp_congestion(b"cubic")?;
-    if class == Class::Control {
-        socket.set_tos_v4(DSCP_CONTROL_TOS)?;
+    if let Some(tos) = class.tos() {
+        socket.set_tos_v4(tos)?;
     }
     socket.connect_timeout(&SocketAddr::V4(target).into(), PATIENCE)?;
     Ok(socket.into())
@@ -109,6 +109,18 @@ pub(crate) fn receive(mut stream: TcpStream, start: Instant, end: Instant) -> Re
 pub(crate) enum Class {
     Control,
     Data,
+    /// Data with this DSCP.
+    Dscp(u8),
+}
+
+impl Class {
+    fn tos(self) -> Option<u32> {
+        match self {
+            Class::Control => Some(DSCP_CONTROL_TOS),
+            Class::Data => None,
+            Class::Dscp(dscp) => Some(u32::from(dscp) << 2),
+        }
+    }
 }
 
 /// Sends back every datagram, until dropped.
@@ -189,8 +201,8 @@ impl Drop for Echo {
 
 fn datagram_socket(class: Class) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-    if class == Class::Control {
-        socket.set_tos_v4(DSCP_CONTROL_TOS)?;
+    if let Some(tos) = class.tos() {
+        socket.set_tos_v4(tos)?;
     }
     socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
     Ok(socket.into())
