@@ -4,24 +4,29 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, io};
 
-const SOURCE: &str = "src/bpf/tag.bpf.c";
+const PROGRAMS: [&str; 2] = ["tag", "mark"];
 
 fn main() -> io::Result<()> {
-    println!("cargo:rerun-if-changed={SOURCE}");
+    PROGRAMS.into_iter().try_for_each(compile)
+}
+
+fn compile(program: &str) -> io::Result<()> {
+    let source = format!("src/bpf/{program}.bpf.c");
+    println!("cargo:rerun-if-changed={source}");
     let variable = |name: &str| env::var(name).map_err(|error| io::Error::other(format!("{name}: {error}")));
-    let object = PathBuf::from(variable("OUT_DIR")?).join("tag.bpf.o");
+    let object = PathBuf::from(variable("OUT_DIR")?).join(format!("{program}.bpf.o"));
     // The headers that libbpf-sys brings.
     let headers = variable("DEP_BPF_INCLUDE")?;
     // Where Debian keeps what depends on the processor; for the target bpf clang does not look there.
     let of_processor = format!("/usr/include/{}-linux-gnu", variable("CARGO_CFG_TARGET_ARCH")?);
     let mut clang = Command::new("clang");
     clang.args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"]);
-    clang.args(["-I", &headers, "-idirafter", &of_processor, "-c", SOURCE, "-o"]).arg(&object);
+    clang.args(["-I", &headers, "-idirafter", &of_processor, "-c", &source, "-o"]).arg(&object);
     let status = clang.status().map_err(|error| {
-        io::Error::other(format!("cannot run clang, which compiles {SOURCE}: {error}; install clang"))
+        io::Error::other(format!("cannot run clang, which compiles {source}: {error}; install clang"))
     })?;
     if !status.success() {
-        return Err(io::Error::other(format!("clang could not compile {SOURCE}: {status}; see above")));
+        return Err(io::Error::other(format!("clang could not compile {source}: {status}; see above")));
     }
     Ok(())
 }

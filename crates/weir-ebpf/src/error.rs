@@ -1,8 +1,9 @@
-//! Why a tagger does not run.
+//! Why a program does not run.
 
 use std::io;
 use thiserror::Error;
 use weir_endhost::tagging::CLASSES;
+use weir_model::Bytes;
 
 /// Why a [`Config`](crate::Config) cannot be taken.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -46,11 +47,13 @@ pub enum TagError {
         /// Its name.
         name: String,
     },
-    /// Another tagger is attached to the interface, of this process or of another.
-    #[error("{name} has a tagger already; end the process that holds it first")]
+    /// Another program of the same kind is attached to the interface, of this process or of another.
+    #[error("{name} has a {kind} already; end the process that holds it first")]
     Taken {
         /// The interface.
         name: String,
+        /// What kind of program.
+        kind: &'static str,
     },
     /// The kernel cannot attach programs to what leaves an interface in this way.
     #[error(
@@ -86,4 +89,40 @@ impl TagError {
             _ => TagError::Os { step, source: io::Error::other(error.to_string()) },
         }
     }
+}
+
+/// Why packets are not marked.
+#[derive(Debug, Error)]
+pub enum MarkError {
+    /// More bytes than the kernel counts in a queue.
+    #[error("a threshold of {bytes}: 4294967295 bytes are the most")]
+    Threshold {
+        /// The threshold.
+        bytes: Bytes,
+    },
+    /// Two classes have it, or it is the network's own.
+    #[error("class {class}: DSCP {dscp} is not below 48, or that of another class")]
+    Dscp {
+        /// The class.
+        class: usize,
+        /// Its DSCP.
+        dscp: u8,
+    },
+    /// The interface's HTB has no such leaf, or the interface has no HTB.
+    #[error(
+        "{name} has no HTB with a leaf {:x}:{:x} for class {class}; `tc class show dev {name}` lists what it has",
+        leaf >> 16,
+        leaf & 0xffff
+    )]
+    NoQueue {
+        /// The interface.
+        name: String,
+        /// The class.
+        class: usize,
+        /// Its leaf: major number in the upper 16 bits, minor in the lower.
+        leaf: u32,
+    },
+    /// What can stand in the way of any program.
+    #[error(transparent)]
+    Program(#[from] TagError),
 }

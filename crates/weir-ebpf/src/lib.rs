@@ -1,19 +1,25 @@
-//! Programs that Weir runs in the kernel. There is one: it sets the DSCP of the packets of TCP sockets, so that the priorities
-//! of switches hold for them.
+//! Programs that Weir runs in the kernel. One sets the DSCP of the packets of TCP sockets, so that the priorities of switches
+//! hold for them. One marks packets at the ports of a switch that is a Linux machine.
 //!
-//! A [`Tagger`] attaches it to what leaves one interface. The class of a packet follows from what its process said about
+//! A [`Tagger`] attaches the first to what leaves one interface. The class of a packet follows from what its process said about
 //! the flow ([`Hint`]), or from the bytes that were sent so far, by the law of `weir-endhost` ([`weir_endhost::tagging`]).
-//! It goes when the [`Tagger`] is dropped, and when the process ends, however it ends.
+//! Sockets of other network namespaces, forwarded packets, and all that is not TCP over Ethernet are left as they are.
 //!
-//! It needs Linux 6.6, `CAP_BPF` and `CAP_NET_ADMIN` in the machine's own user namespace. It does no congestion control,
-//! and configures no switch. Sockets of other network namespaces, forwarded packets, and all that is not TCP over
-//! Ethernet are left as they are.
+//! A [`Marker`] attaches the second to a port that has a queue for each class under HTB. It marks packets (ECN) that enter a queue in
+//! which many bytes wait.
+//!
+//! They go when what attached them is dropped, and when the process ends, however it ends. They need Linux 6.6, `CAP_BPF` and
+//! `CAP_NET_ADMIN` in the machine's own user namespace, and the marker `CAP_PERFMON`. No switch is configured: the queues
+//! are there before.
 
 mod attach;
 mod config;
 mod error;
+mod marker;
+mod program;
 mod tagger;
 
 pub use config::{Config, DEFAULT_DSCP, Hint, Unhinted};
-pub use error::{ConfigError, TagError};
+pub use error::{ConfigError, MarkError, TagError};
+pub use marker::{ClassMarks, Marker, Marking, Marks};
 pub use tagger::{ClassCounters, Counters, Tagger};

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use weir_testbed::{Bed, BedLinks, Place, enter_user_namespace};
 
+#[expect(dead_code, reason = "only tests use classes by DSCP")]
 #[path = "../tests/bed/traffic.rs"]
 mod traffic;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::hosts::{Hosts, SENDER, on_two_hosts, thresholds};
 
 /// Set in a process that holds a tagger until it is killed.
 const HOLDS: &str = "WEIR_TEST_HOLDS_A_TAGGER";
-const READY: &str = "attached";
+pub(crate) const READY: &str = "attached";
 /// The kernel frees programs a moment after their last user is gone.
 const STEPS: u32 = 200;
 const STEP: Duration = Duration::from_millis(50);
@@ -29,7 +29,7 @@ pub(crate) fn taggers() -> Result<BTreeSet<(&'static str, u32)>> {
     Ok(programs.chain(tables.map(|table| ("table", table.id))).collect())
 }
 
-fn wait_until_gone(ids: &BTreeSet<(&'static str, u32)>) -> Result<()> {
+pub(crate) fn wait_until_gone(ids: &BTreeSet<(&'static str, u32)>) -> Result<()> {
     for _ in 0..STEPS {
         if taggers()?.is_disjoint(ids) {
             return Ok(());
@@ -88,22 +88,23 @@ fn hold() {
     sleep(Duration::from_secs(60));
 }
 
-fn killed(hosts: &Hosts) -> Result<()> {
-    let before = taggers()?;
-    let mut command = hosts.bed().command(SENDER, env::current_exe()?)?;
-    let name = "gone::a_tagger_whose_process_is_killed_leaves_nothing";
-    command.args([name, "--exact", "--nocapture"]).env(HOLDS, "1").stdout(Stdio::piped());
+/// Starts the test `name` of this binary with `variable` set, and waits until it holds something.
+pub(crate) fn held(mut command: Command, name: &str, variable: &str) -> Result<Child> {
+    command.args([name, "--exact", "--nocapture"]).env(variable, "1").stdout(Stdio::piped());
     let mut child = command.spawn()?;
     let lines = BufReader::new(child.stdout.take().context("output of the child")?).lines();
-    let mut ready = false;
     for line in lines {
-        let line = line?;
-        if line.ends_with(READY) {
-            ready = true;
-            break;
+        if line?.ends_with(READY) {
+            return Ok(child);
         }
     }
-    ensure!(ready, "the child attached nothing");
+    anyhow::bail!("the child attached nothing")
+}
+
+fn killed(hosts: &Hosts) -> Result<()> {
+    let before = taggers()?;
+    let name = "gone::a_tagger_whose_process_is_killed_leaves_nothing";
+    let mut child = held(hosts.bed().command(SENDER, env::current_exe()?)?, name, HOLDS)?;
     let own: BTreeSet<_> = taggers()?.difference(&before).copied().collect();
     ensure!(own.len() == 4, "{own:?}");
     // A flow that is hinted and goes on survives its tagger.

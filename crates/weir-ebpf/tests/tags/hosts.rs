@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use weir_ebpf::{Config, TagError, Tagger};
+use weir_ebpf::{Config, MarkError, TagError, Tagger};
 use weir_endhost::thresholds::Thresholds;
 use weir_model::Bytes;
 use weir_testbed::{Bed, BedError, BedLinks, Place};
@@ -25,12 +25,22 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Runs `body` on two hosts, or says why not; where everything is to be tested that is a failure.
 pub(crate) fn on_two_hosts(name: &str, body: impl FnOnce(&Hosts) -> Result<()>) {
+    or_skip(name, || Hosts::new().and_then(|hosts| body(&hosts)));
+}
+
+/// Runs `body` on a bed, likewise.
+pub(crate) fn on_bed(name: &str, links: &BedLinks, body: impl FnOnce(&Bed) -> Result<()>) {
+    or_skip(name, || body(&Bed::create(links)?));
+}
+
+fn or_skip(name: &str, body: impl FnOnce() -> Result<()>) {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(|poison| poison.into_inner());
-    let result = Hosts::new().and_then(|hosts| body(&hosts));
+    let result = body();
     let lack = |error: &anyhow::Error| {
         let of_bed =
             matches!(error.downcast_ref(), Some(BedError::NoRights { .. } | BedError::MissingTool { .. }));
-        of_bed || matches!(error.downcast_ref(), Some(TagError::NoRights))
+        let of_marker = matches!(error.downcast_ref(), Some(MarkError::Program(TagError::NoRights)));
+        of_bed || of_marker || matches!(error.downcast_ref(), Some(TagError::NoRights))
     };
     match result {
         Err(error) if lack(&error) && env::var("CI").as_deref() != Ok("true") => {
