@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, io};
 
-const PROGRAMS: [&str; 2] = ["tag", "mark"];
+const PROGRAMS: [&str; 3] = ["tag", "mark", "dctcp"];
 
 fn main() -> io::Result<()> {
     PROGRAMS.into_iter().try_for_each(compile)

@@ -126,3 +126,17 @@ pub enum MarkError {
     #[error(transparent)]
     Program(#[from] TagError),
 }
+
+/// Why a congestion control is not there.
+#[derive(Debug, Error)]
+pub enum ControlError {
+    /// One of this name is there, of this process or of another.
+    #[error("the kernel has a congestion control {name} already; end the process that holds it first")]
+    Taken {
+        /// The name.
+        name: &'static str,
+    },
+    /// What can stand in the way of any program.
+    #[error(transparent)]
+    Program(#[from] TagError),
+}

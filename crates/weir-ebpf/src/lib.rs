@@ -14,12 +14,14 @@
 
 mod attach;
 mod config;
+mod control;
 mod error;
 mod marker;
 mod program;
 mod tagger;
 
 pub use config::{Config, DEFAULT_DSCP, Hint, Unhinted};
-pub use error::{ConfigError, MarkError, TagError};
+pub use control::Dctcp;
+pub use error::{ConfigError, ControlError, MarkError, TagError};
 pub use marker::{ClassMarks, Marker, Marking, Marks};
 pub use tagger::{ClassCounters, Counters, Tagger};
