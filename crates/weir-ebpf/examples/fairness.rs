@@ -31,6 +31,8 @@ struct Options {
     rate_bps: u64,
     /// Most bytes that a host hands down in one piece; the kernel's 64 kB if none.
     segment_bytes: Option<u32>,
+    /// `net.ipv4.tcp_tso_rtt_log` of hosts: 0 has no larger pieces where round trips are short; the kernel's 9 if none.
+    tso_rtt_log: Option<u8>,
 }
 
 fn options() -> Result<Options> {
@@ -42,6 +44,7 @@ fn options() -> Result<Options> {
         threshold: 60_000,
         rate_bps: 100_000_000,
         segment_bytes: None,
+        tso_rtt_log: None,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -54,8 +57,10 @@ fn options() -> Result<Options> {
             "--threshold" => options.threshold = value.parse()?,
             "--rate" => options.rate_bps = value.parse()?,
             "--segment-bytes" => options.segment_bytes = Some(value.parse()?),
+            "--tso-rtt-log" => options.tso_rtt_log = Some(value.parse()?),
             _ => bail!(
-                "{word}: there are --control, --flows, --runs, --seconds, --threshold, --rate and --segment-bytes"
+                "{word}: there are --control, --flows, --runs, --seconds, --threshold, --rate, --segment-bytes and \
+                 --tso-rtt-log"
             ),
         }
     }
@@ -81,6 +86,9 @@ fn one_run(options: &Options, run: usize) -> Result<()> {
     for host in 0..bed.hosts() {
         bed.run_at(Place::Host(host), || -> Result<()> {
             std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1")?;
+            if let Some(log) = options.tso_rtt_log {
+                std::fs::write("/proc/sys/net/ipv4/tcp_tso_rtt_log", log.to_string())?;
+            }
             if let Some(bytes) = options.segment_bytes {
                 let line = format!("link set dev eth0 gso_max_size {bytes}");
                 ensure!(Command::new("ip").args(line.split(' ')).status()?.success());

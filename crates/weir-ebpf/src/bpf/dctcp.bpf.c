@@ -37,6 +37,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define TCP_ECN_OK 1
 #define TCP_ECN_DEMAND_CWR 4
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
+#define FLAG_ECE 0x40 /* the acknowledgement says that something was marked */
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
 
@@ -109,7 +110,7 @@ extern void tcp_reno_cong_avoid(struct sock *sk, __u32 ack, __u32 acked) __ksym;
 struct state {
 	__u8 begun;
 	__u8 reduced; /* there is a `reduced_at` */
-	__u8 lost;    /* the kernel repairs a loss, for which the window was reduced already */
+	__u8 lost;    /* how the kernel repairs a loss for which the window was reduced already; 0: none */
 	__u8 asked;   /* the kernel has asked for a threshold */
 	__u8 ce;      /* of a receiver: whether the last packet was marked */
 	__u32 received;     /* of a receiver: what was to come next when that had been received */
@@ -200,8 +201,8 @@ static __always_inline void reduce(struct tcp_sock *tcp, struct state *state, __
 	state->reduced_at = tcp->snd_nxt;
 }
 
-/* For how many segments the kernel may send: what it cuts into pieces, and how much of it waits in the host, follows from this
- * rate. The kernel leaves it to controls that have all of the window to themselves, and so does its own factor of 2 or 1.2. */
+/* From this rate the kernel takes how large pieces it sends, and how much of a flow waits in the host. It does not set it for a
+ * control that has all of the window to itself. The factors are the kernel's. */
 static __always_inline void set_rate(struct sock *sk, struct tcp_sock *tcp)
 {
 	__u64 rate = (__u64)tcp->mss_cache * tcp->snd_cwnd * 8000000;
@@ -235,24 +236,24 @@ void BPF_PROG(weir_dctcp_cong_control, struct sock *sk, __u32 ack, int flag, con
 
 	if (repair < TCP_CA_Recovery)
 		state->lost = 0;
-	if (repair >= TCP_CA_Recovery && !state->lost) {
-		/* Losses halve the window (section 3.5): that of before, where it was just reduced for marks. */
+	if (repair >= TCP_CA_Recovery && repair > state->lost) {
 		__u32 window = state->window;
-		state->lost = 1;
-		if (reacts)
-			before = state->before;
-		reduce(tcp, state, before, before / 2);
+		/* Losses halve the window (section 3.5): that of before, where it was just reduced for marks. */
+		if (!state->lost)
+			reduce(tcp, state, reacts ? state->before : before, (reacts ? state->before : before) / 2);
 		if (repair == TCP_CA_Loss) {
+			/* The kernel's, of one segment; it grows at once. */
 			state->window = window;
 			state->reduced = 0;
 		} else {
 			/* What was lost first is sent again, be as much under way as may. */
 			spare = tcp->packets_out - tcp->sacked_out - tcp->lost_out + tcp->retrans_out + 1;
 		}
+		state->lost = repair;
 	} else if (marked && !reacts) {
 		__u32 less = (__u64)state->window * state->alpha >> (ALPHA_BITS + 1);
 		reduce(tcp, state, state->window, state->window - less); /* section 3.4 */
-	} else if (state->asked && !marked && !reacts && repair < TCP_CA_Recovery) {
+	} else if (state->asked && !(flag & FLAG_ECE) && !reacts && repair < TCP_CA_Recovery) {
 		/* A probe has repaired the loss of a flow's tail, or the host has no room for what it sends. */
 		reduce(tcp, state, state->window, state->window / 2);
 	} else {
