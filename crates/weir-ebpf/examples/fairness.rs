@@ -4,6 +4,9 @@
 //! cargo run --release -p weir-ebpf --example fairness -- --control weir_dctcp --flows 2 --runs 5
 //! ```
 //!
+//! With `--segment-bytes 65536` hosts hand down what the kernel would: a piece that is longer than the threshold is in the port's queue
+//! at once, which starves one of two flows.
+//!
 //! Flows go from a host each to one host, all at once and without end. The first second is not counted.
 
 use std::io::{Read, Write};
@@ -29,8 +32,8 @@ struct Options {
     seconds: f64,
     threshold: u64,
     rate_bps: u64,
-    /// Most bytes that a host hands down in one piece; the kernel's 64 kB if none.
-    segment_bytes: Option<u32>,
+    /// Most bytes that a host hands down in one piece.
+    segment_bytes: u32,
     /// `net.ipv4.tcp_tso_rtt_log` of hosts: 0 has no larger pieces where round trips are short; the kernel's 9 if none.
     tso_rtt_log: Option<u8>,
 }
@@ -43,7 +46,7 @@ fn options() -> Result<Options> {
         seconds: 5.0,
         threshold: 60_000,
         rate_bps: 100_000_000,
-        segment_bytes: None,
+        segment_bytes: 3000,
         tso_rtt_log: None,
     };
     let mut words = std::env::args().skip(1);
@@ -56,7 +59,7 @@ fn options() -> Result<Options> {
             "--seconds" => options.seconds = value.parse()?,
             "--threshold" => options.threshold = value.parse()?,
             "--rate" => options.rate_bps = value.parse()?,
-            "--segment-bytes" => options.segment_bytes = Some(value.parse()?),
+            "--segment-bytes" => options.segment_bytes = value.parse()?,
             "--tso-rtt-log" => options.tso_rtt_log = Some(value.parse()?),
             _ => bail!(
                 "{word}: there are --control, --flows, --runs, --seconds, --threshold, --rate, --segment-bytes and \
@@ -80,6 +83,7 @@ fn main() -> Result<()> {
 fn one_run(options: &Options, run: usize) -> Result<()> {
     let links = BedLinks {
         queues: Queues::ByDscp(DEFAULT_DSCP),
+        segment_bytes: Some(options.segment_bytes),
         ..BedLinks::equal(options.flows + 1, options.rate_bps)
     };
     let bed = Bed::create(&links)?;
@@ -88,10 +92,6 @@ fn one_run(options: &Options, run: usize) -> Result<()> {
             std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1")?;
             if let Some(log) = options.tso_rtt_log {
                 std::fs::write("/proc/sys/net/ipv4/tcp_tso_rtt_log", log.to_string())?;
-            }
-            if let Some(bytes) = options.segment_bytes {
-                let line = format!("link set dev eth0 gso_max_size {bytes}");
-                ensure!(Command::new("ip").args(line.split(' ')).status()?.success());
             }
             Ok(())
         })??;

@@ -221,7 +221,8 @@ impl Bed {
     fn connect_host(&self, place: Place) -> Result<(), BedError> {
         let namespace = self.places.namespace(place)?;
         let subject = place.to_string();
-        self.tools.ip.batch(namespace, &subject, &topology::host_links(place, self.links.hosts.len()))?;
+        let lines = topology::host_links(place, self.links.hosts.len(), self.links.segment_bytes);
+        self.tools.ip.batch(namespace, &subject, &lines)?;
         match place {
             Place::Host(host) => {
                 let rate = self.links.hosts[host].rates.up_bps;

@@ -37,7 +37,7 @@ mod topology;
 
 pub use bed::{Bed, LinkCounters};
 pub use error::{BedError, RightsError};
-pub use links::{BedLinks, HostLinks, MAX_RACKS, RackLinks, Rates};
+pub use links::{BedLinks, HostLinks, MAX_RACKS, RackLinks, Rates, SEGMENT_BYTES};
 pub use places::Place;
 pub use queues::{QUEUES, Queues};
 pub use rights::{Rights, enter_user_namespace, give_user_namespace, has_rights};

@@ -1,6 +1,7 @@
 //! What the links of a bed should be.
 
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 use crate::error::BedError;
 use crate::places::Place;
@@ -11,6 +12,10 @@ use crate::topology::MAX_HOSTS;
 
 /// Most racks of a bed: names of devices have their number, and set-up work grows with hosts times racks.
 pub const MAX_RACKS: usize = 64;
+
+/// Bytes of the largest piece that a host may hand to its link: from a frame on, to the kernel's own limit. TCP sends at least
+/// two frames in one piece.
+pub const SEGMENT_BYTES: RangeInclusive<u32> = 1_514..=65_536;
 
 /// Rates of a link's directions, in bits per second on the wire without preamble and frame gap (so TCP can use 1448/1514
 /// of it, 95.6 %).
@@ -62,6 +67,10 @@ pub struct BedLinks {
     pub between: Vec<Vec<u64>>,
     /// Of the switches' ports.
     pub queues: Queues,
+    /// Most bytes that a host hands to its link in one piece ([`SEGMENT_BYTES`]); the kernel's 64 kB if none. A piece is in a
+    /// queue of the switch all at once, where frames of real links come one after the other. So queues that mark at
+    /// less than some pieces want small ones, which cost more processor time.
+    pub segment_bytes: Option<u32>,
 }
 
 impl BedLinks {
@@ -69,7 +78,13 @@ impl BedLinks {
     #[must_use]
     pub fn equal(hosts: usize, link_rate_bps: u64) -> BedLinks {
         let host = HostLinks { rates: Rates::both(link_rate_bps), rack: None, site: None };
-        BedLinks { hosts: vec![host; hosts], racks: Vec::new(), between: Vec::new(), queues: Queues::One }
+        BedLinks {
+            hosts: vec![host; hosts],
+            racks: Vec::new(),
+            between: Vec::new(),
+            queues: Queues::One,
+            segment_bytes: None,
+        }
     }
 
     /// Number of sites.
@@ -82,7 +97,11 @@ impl BedLinks {
     #[must_use]
     pub fn one_rate_bps(&self) -> Option<u64> {
         let first = self.hosts.first()?;
-        let equal = BedLinks { queues: self.queues, ..BedLinks::equal(self.hosts.len(), first.rates.up_bps) };
+        let equal = BedLinks {
+            queues: self.queues,
+            segment_bytes: self.segment_bytes,
+            ..BedLinks::equal(self.hosts.len(), first.rates.up_bps)
+        };
         (*self == equal).then_some(first.rates.up_bps)
     }
 
@@ -144,6 +163,10 @@ impl BedLinks {
     /// Refuses what no bed can be.
     pub(crate) fn check(&self) -> Result<(), BedError> {
         self.queues.check()?;
+        if let Some(bytes) = self.segment_bytes.filter(|bytes| !SEGMENT_BYTES.contains(bytes)) {
+            let (least, most) = SEGMENT_BYTES.into_inner();
+            return Err(BedError::Config(format!("pieces of {bytes} bytes; {least} to {most} are possible")));
+        }
         let (hosts, racks) = (self.hosts.len(), self.racks.len());
         if hosts == 0 || hosts > MAX_HOSTS {
             return Err(BedError::Config(format!("{hosts} hosts; 1 to {MAX_HOSTS} are possible")));
@@ -196,6 +219,9 @@ mod tests {
         assert!(equal(0, RATE_BPS) && equal(MAX_HOSTS + 1, RATE_BPS));
         assert!(equal(2, 999_999) && equal(2, 10_000_000_001));
         assert!(!equal(MAX_HOSTS, RATE_BPS));
+        let pieces = |bytes| BedLinks { segment_bytes: Some(bytes), ..BedLinks::equal(2, RATE_BPS) };
+        assert!(pieces(1_513).check().is_err() && pieces(65_537).check().is_err());
+        assert!(pieces(1_514).check().is_ok() && pieces(65_536).check().is_ok());
         let mut racks = BedLinks::equal(2, RATE_BPS);
         racks.hosts[1].rack = Some(0);
         assert!(racks.check().is_err(), "there is no rack 0");
@@ -221,6 +247,7 @@ mod tests {
         let mut links = BedLinks::equal(3, RATE_BPS);
         assert_eq!(links.one_rate_bps(), Some(RATE_BPS));
         links.queues = Queues::ByDscp([1, 2, 3, 4, 5, 6, 7, 8]);
+        links.segment_bytes = Some(3000);
         assert_eq!(links.one_rate_bps(), Some(RATE_BPS));
         links.hosts[2].rates.down_bps += 1;
         assert_eq!(links.one_rate_bps(), None);

@@ -196,12 +196,13 @@ fn shaped_ports(links: &BedLinks) -> Vec<(String, u64)> {
 
 /// `ip` lines, run in `place`: its address, and the hardware address of everyone else (nobody needs ARP,
 /// which would wait in the very queues that are under test).
-pub(crate) fn host_links(place: Place, hosts: usize) -> Vec<String> {
+pub(crate) fn host_links(place: Place, hosts: usize, segment_bytes: Option<u32>) -> Vec<String> {
     let mut lines = vec![
         "link set lo up".into(),
         format!("address add {}/{PREFIX} dev {HOST_LINK}", address(place)),
         format!("link set {HOST_LINK} up"),
     ];
+    lines.extend(segment_bytes.map(|bytes| format!("link set {HOST_LINK} gso_max_size {bytes}")));
     lines.extend(places(hosts).filter(|other| *other != place).map(|other| {
         format!(
             "neighbour add {} lladdr {} dev {HOST_LINK} nud permanent",
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_host_knows_everyone_but_itself() {
-        let lines = host_links(Place::Host(1), 3);
+        let lines = host_links(Place::Host(1), 3, None);
         let known = |ip: &str| lines.iter().any(|line| line.starts_with(&format!("neighbour add {ip} ")));
         assert!(known("10.77.1.1") && known("10.77.1.3") && known("10.77.0.1"));
         assert!(!known("10.77.1.2"));

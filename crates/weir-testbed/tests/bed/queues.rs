@@ -154,6 +154,28 @@ fn a_link_that_is_made_slower_keeps_its_queues() {
     });
 }
 
+/// Bytes of a piece as it comes to the switch, on average over a flow.
+fn piece_bytes(segment_bytes: Option<u32>) -> Result<f64> {
+    let bed = Bed::create(&BedLinks { segment_bytes, ..links(2) })?;
+    incast(&bed, &[(1, Class::Dscp(DSCPS[3]))], 0, Duration::from_millis(500))?;
+    let table = bed.run_in_switch(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
+    let port = table.lines().find_map(|line| line.trim_start().strip_prefix("p1:")).context("no port p1")?;
+    let mut columns = port.split_ascii_whitespace().map(str::parse);
+    let (bytes, pieces): (f64, f64) = (columns.next().context("bytes")??, columns.next().context("pieces")??);
+    Ok(bytes / pieces)
+}
+
+#[test]
+fn hosts_hand_down_no_larger_pieces_than_they_may() {
+    with_rights("queues::hosts_hand_down_no_larger_pieces_than_they_may", || {
+        let (small, any) = (piece_bytes(Some(3000))?, piece_bytes(None)?);
+        say(&format!("pieces of {small:.0} bytes, {any:.0} without a limit"));
+        // Two frames.
+        ensure!(small <= 2.0 * 1514.0, "{small}");
+        Ok(())
+    });
+}
+
 #[test]
 fn queues_that_cannot_be_told_apart_are_refused() {
     let mut links = links(2);
