@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use weir_ebpf::{Config, MarkError, TagError, Tagger};
+use weir_ebpf::{Config, ControlError, MarkError, TagError, Tagger};
 use weir_endhost::thresholds::Thresholds;
 use weir_model::Bytes;
 use weir_testbed::{Bed, BedError, BedLinks, Place};
@@ -40,7 +40,8 @@ fn or_skip(name: &str, body: impl FnOnce() -> Result<()>) {
         let of_bed =
             matches!(error.downcast_ref(), Some(BedError::NoRights { .. } | BedError::MissingTool { .. }));
         let of_marker = matches!(error.downcast_ref(), Some(MarkError::Program(TagError::NoRights)));
-        of_bed || of_marker || matches!(error.downcast_ref(), Some(TagError::NoRights))
+        let of_control = matches!(error.downcast_ref(), Some(ControlError::Program(TagError::NoRights)));
+        of_bed || of_marker || of_control || matches!(error.downcast_ref(), Some(TagError::NoRights))
     };
     match result {
         Err(error) if lack(&error) && env::var("CI").as_deref() != Ok("true") => {
