@@ -115,6 +115,7 @@ struct state {
 	__u8 ce;      /* of a receiver: whether the last packet was marked */
 	__u32 received;     /* of a receiver: what was to come next when that had been received */
 	__u32 window;
+	__u32 given;        /* what the kernel was told to have for a window, which is less in recovery */
 	__u32 threshold;
 	__u32 before;       /* the window before it was last reduced */
 	__u32 reduced_at;   /* what was to be sent next then: marks and losses of what is before it are no news */
@@ -156,7 +157,7 @@ static __always_inline int is_ready(struct sock *sk, struct tcp_sock *tcp, struc
 	}
 	state->begun = 1;
 	state->received = tcp->rcv_nxt;
-	state->window = tcp->snd_cwnd;
+	state->window = state->given = tcp->snd_cwnd;
 	state->threshold = TCP_INFINITE_SSTHRESH;
 	state->alpha = ALPHA_ONE; /* section 3.3 */
 	state->marks = tcp->delivered_ce;
@@ -213,6 +214,24 @@ static __always_inline void set_rate(struct sock *sk, struct tcp_sock *tcp)
 	sk->sk_pacing_rate = rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }
 
+/*
+ * The window while the kernel sends again what was lost: no more than what has left the network, or all of a window that is
+ * still too large would be lost again and again (packet conservation, as the bound of RFC 6937). What was lost first is
+ * sent in any case.
+ */
+static __always_inline __u32 recover(struct tcp_sock *tcp, struct state *state, const struct rate_sample *sample,
+				     __u32 enters)
+{
+	__u32 under_way = tcp->packets_out - tcp->sacked_out - tcp->lost_out + tcp->retrans_out;
+	__u32 may = under_way + sample->acked_sacked;
+
+	if (may > state->window)
+		may = state->window;
+	if (enters && may <= under_way)
+		may = under_way + 1;
+	return may ? may : 1;
+}
+
 /* With each acknowledgement that brings something. */
 SEC("struct_ops")
 void BPF_PROG(weir_dctcp_cong_control, struct sock *sk, __u32 ack, int flag, const struct rate_sample *sample)
@@ -220,7 +239,7 @@ void BPF_PROG(weir_dctcp_cong_control, struct sock *sk, __u32 ack, int flag, con
 	struct tcp_sock *tcp = (struct tcp_sock *)sk;
 	struct state *state = state_of(tcp);
 	__u32 repair = BPF_CORE_READ_BITFIELD(&tcp->inet_conn, icsk_ca_state);
-	__u32 spare = 0;
+	__u32 enters = 0;
 
 	if (!is_ready(sk, tcp, state))
 		return;
@@ -229,7 +248,7 @@ void BPF_PROG(weir_dctcp_cong_control, struct sock *sk, __u32 ack, int flag, con
 	state->marks = tcp->delivered_ce;
 	__u32 before = state->window;
 	/* The kernel makes a window smaller, after a timeout. It makes none larger but by `undo`, which says so here. */
-	if (tcp->snd_cwnd < state->window)
+	if (tcp->snd_cwnd < state->given)
 		state->window = tcp->snd_cwnd;
 	__u32 reacts = state->reduced && (__s32)(tcp->snd_una - state->reduced_at) <= 0;
 	__u32 grows = 0;
@@ -246,8 +265,7 @@ void BPF_PROG(weir_dctcp_cong_control, struct sock *sk, __u32 ack, int flag, con
 			state->window = window;
 			state->reduced = 0;
 		} else {
-			/* What was lost first is sent again, be as much under way as may. */
-			spare = tcp->packets_out - tcp->sacked_out - tcp->lost_out + tcp->retrans_out + 1;
+			enters = 1;
 		}
 		state->lost = repair;
 	} else if (marked && !reacts) {
@@ -261,11 +279,12 @@ void BPF_PROG(weir_dctcp_cong_control, struct sock *sk, __u32 ack, int flag, con
 	}
 	state->asked = 0;
 	tcp->snd_ssthresh = state->threshold;
-	tcp->snd_cwnd = state->window > spare ? state->window : spare;
+	tcp->snd_cwnd = repair == TCP_CA_Recovery ? recover(tcp, state, sample, enters) : state->window;
 	if (grows && sample->acked_sacked) {
 		tcp_reno_cong_avoid(sk, ack, sample->acked_sacked);
 		state->window = tcp->snd_cwnd;
 	}
+	state->given = tcp->snd_cwnd;
 	set_rate(sk, tcp);
 }
 
@@ -304,7 +323,7 @@ static __always_inline void restart(struct sock *sk, struct tcp_sock *tcp, struc
 			state->threshold = state->window * 3 / 4;
 		state->window = RESTART_WINDOW;
 	}
-	tcp->snd_cwnd = state->window;
+	tcp->snd_cwnd = state->given = state->window;
 	begin_window(tcp, state);
 }
 

@@ -235,7 +235,8 @@ fn everything_arrives_where_much_is_lost() {
         transfer(&mut pair, 3_000_000)?;
         let again = of_socket(bed, 1, "retrans")?;
         println!("{again} segments sent again");
-        ensure!(again > 0, "nothing was lost");
+        // 2073 segments were to be sent; Reno sends about 160 of them again. Without packet conservation it was up to 2400.
+        ensure!((1..700).contains(&again), "{again} segments were sent again");
         // And when it is over, the window grows again.
         tc(bed, "qdisc replace dev p0 parent 1:27 handle 28: bfifo limit 1000000")?;
         transfer(&mut pair, 5_000_000)?;
@@ -258,7 +259,7 @@ fn a_flow_goes_on_after_its_link_was_down() {
             ensure!(command.args(line.split(' ')).status()?.success(), "ip {line}");
             Ok(())
         };
-        let result = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let flow = scope.spawn(|| transfer(&mut pair, 4_000_000));
             sleep(Duration::from_millis(100));
             link("down")?;
@@ -270,8 +271,7 @@ fn a_flow_goes_on_after_its_link_was_down() {
                 format!("neighbour replace {} lladdr {hardware} dev eth0 nud permanent", bed.address(1));
             ensure!(bed.command(RECEIVER, "ip")?.args(line.split(' ')).status()?.success(), "ip {line}");
             flow.join().map_err(|_| anyhow!("panicked"))?
-        });
-        result
+        })
     });
 }
 
