@@ -8,8 +8,10 @@
 //! A [`Marker`] attaches the second to a port that has a queue for each class under HTB. It marks packets (ECN) that enter a queue in
 //! which many bytes wait.
 //!
+//! [`Dctcp`] is a third: a congestion control that sockets of the machine can have.
+//!
 //! They go when what attached them is dropped, and when the process ends, however it ends. They need Linux 6.6, `CAP_BPF` and
-//! `CAP_NET_ADMIN` in the machine's own user namespace, and the marker `CAP_PERFMON`. No switch is configured: the queues
+//! `CAP_NET_ADMIN` in the machine's own user namespace, the marker and DCTCP also `CAP_PERFMON`, and DCTCP Linux 6.10. No switch is configured: the queues
 //! are there before.
 
 mod attach;

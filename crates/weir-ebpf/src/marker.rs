@@ -129,7 +129,8 @@ impl Marker {
         Ok(Marker { settings, counters, _link: link })
     }
 
-    /// Takes another threshold for all packets that follow.
+    /// Takes other numbers for all packets that follow. Leaves are not looked for again: frames of one that is not there are
+    /// counted.
     ///
     /// # Errors
     /// [`MarkError`] if it makes no sense; what was holds on.

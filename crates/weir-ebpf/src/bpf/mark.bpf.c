@@ -36,7 +36,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define OTHERS CLASSES
 #define NOT_FOUND (CLASSES + 1)
 #define ROWS (CLASSES + 2)
-/* Steps along the chain of a bucket: HTB doubles its table before it has as many classes as buckets. */
+/* Steps along the chain of a bucket. HTB doubles its table before it has as many classes as buckets; a class behind a longer chain
+ * counts as not found. */
 #define CHAIN 16
 #define HTB_NAME 0x00627468 /* "htb" and the zero after it, as bytes of a little-endian number */
 
