@@ -309,7 +309,7 @@ static __always_inline void echo(struct tcp_sock *tcp, struct state *state, __u8
 }
 
 /* A flow sends again of which nothing was under way: after a retransmission timeout without sending its window says nothing of
- * the network any more (RFC 2861), if the system goes by that. */
+ * the network any more (RFC 5681, section 4.1), if the system goes by that. */
 static __always_inline void restart(struct sock *sk, struct tcp_sock *tcp, struct state *state)
 {
 	__u32 pause = (__u32)bpf_jiffies64() - tcp->lsndtime;
@@ -319,7 +319,7 @@ static __always_inline void restart(struct sock *sk, struct tcp_sock *tcp, struc
 	if ((__s32)(pause - tcp->inet_conn.icsk_rto) <= 0 || tcp->snd_cwnd <= RESTART_WINDOW)
 		return;
 	if (state->window > RESTART_WINDOW) {
-		if (state->threshold == TCP_INFINITE_SSTHRESH || state->threshold < state->window * 3 / 4)
+		if (state->threshold < state->window * 3 / 4)
 			state->threshold = state->window * 3 / 4;
 		state->window = RESTART_WINDOW;
 	}
@@ -333,12 +333,13 @@ void BPF_PROG(weir_dctcp_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	struct tcp_sock *tcp = (struct tcp_sock *)sk;
 	struct state *state = state_of(tcp);
 
-	if (!state->begun)
-		return;
-	if (event == CA_EVENT_ECN_IS_CE || event == CA_EVENT_ECN_NO_CE)
-		echo(tcp, state, event == CA_EVENT_ECN_IS_CE);
-	else if (event == CA_EVENT_TX_START)
+	if (event == CA_EVENT_ECN_IS_CE || event == CA_EVENT_ECN_NO_CE) {
+		/* A socket that sends nothing has no other callback, should that at its begin have been passed over. */
+		if (is_ready(sk, tcp, state))
+			echo(tcp, state, event == CA_EVENT_ECN_IS_CE);
+	} else if (event == CA_EVENT_TX_START && state->begun) {
 		restart(sk, tcp, state);
+	}
 }
 
 /* Asked where the kernel would reduce a window; it is done in `cong_control`. */
