@@ -4,17 +4,21 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::{env, io};
 
-const PROGRAMS: [&str; 3] = ["tag", "mark", "dctcp"];
+/// What the crate loads, and what its tests do.
+const PROGRAMS: [&str; 5] =
+    ["src/bpf/tag", "src/bpf/mark", "src/bpf/dctcp", "src/bpf/karuna", "tests/mcp_law"];
 
 fn main() -> io::Result<()> {
+    println!("cargo:rerun-if-changed=src/bpf");
+    println!("cargo:rerun-if-changed=tests/mcp_law.bpf.c");
     PROGRAMS.into_iter().try_for_each(compile)
 }
 
 fn compile(program: &str) -> io::Result<()> {
-    let source = format!("src/bpf/{program}.bpf.c");
-    println!("cargo:rerun-if-changed={source}");
+    let source = format!("{program}.bpf.c");
     let variable = |name: &str| env::var(name).map_err(|error| io::Error::other(format!("{name}: {error}")));
-    let object = PathBuf::from(variable("OUT_DIR")?).join(format!("{program}.bpf.o"));
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let object = PathBuf::from(variable("OUT_DIR")?).join(format!("{name}.bpf.o"));
     // The headers that libbpf-sys brings.
     let headers = variable("DEP_BPF_INCLUDE")?;
     // Where Debian keeps what depends on the processor; for the target bpf clang does not look there.

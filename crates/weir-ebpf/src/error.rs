@@ -2,6 +2,7 @@
 
 use std::io;
 use thiserror::Error;
+use weir_endhost::mcp::ParamsError;
 use weir_endhost::tagging::CLASSES;
 use weir_model::Bytes;
 
@@ -136,6 +137,9 @@ pub enum ControlError {
         /// The name.
         name: &'static str,
     },
+    /// The law cannot go by these numbers.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
     /// What can stand in the way of any program.
     #[error(transparent)]
     Program(#[from] TagError),

@@ -8,7 +8,8 @@
 //! A [`Marker`] attaches the second to a port that has a queue for each class under HTB. It marks packets (ECN) that enter a queue in
 //! which many bytes wait.
 //!
-//! [`Dctcp`] is a third: a congestion control that sockets of the machine can have.
+//! [`Dctcp`] is a third: a congestion control that sockets of the machine can have. [`Karuna`] is that and, for flows with a
+//! deadline, MCP ([`weir_endhost::mcp`]).
 //!
 //! They go when what attached them is dropped, and when the process ends, however it ends. They need Linux 6.6, `CAP_BPF` and
 //! `CAP_NET_ADMIN` in the machine's own user namespace, the marker and DCTCP also `CAP_PERFMON`, and DCTCP Linux 6.10. No switch is configured: the queues
@@ -19,11 +20,13 @@ mod config;
 mod control;
 mod error;
 mod marker;
+mod mcp;
 mod program;
 mod tagger;
 
 pub use config::{Config, DEFAULT_DSCP, Hint, Unhinted};
-pub use control::Dctcp;
+pub use control::{Dctcp, Karuna};
 pub use error::{ConfigError, ControlError, MarkError, TagError};
 pub use marker::{ClassMarks, Marker, Marking, Marks};
+pub use mcp::McpConfig;
 pub use tagger::{ClassCounters, Counters, Tagger};

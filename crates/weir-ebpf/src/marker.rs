@@ -2,11 +2,11 @@
 
 use crate::config::DEFAULT_DSCP;
 use crate::error::{MarkError, TagError};
-use crate::program::{Single, attach_alone, load, map_of, number_of, sum_of};
+use crate::program::{Single, attach_alone, load, map_of, number_of, program_of, sum_of};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use weir_endhost::tagging::CLASSES;
 use weir_model::Bytes;
 
@@ -33,8 +33,8 @@ const PROBE_BYTES: usize = 64;
 /// By what a marker goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marking {
-    /// Bytes that wait in a queue from which on packets that enter it are marked.
-    pub threshold: Bytes,
+    /// Bytes that wait in the queue of each class from which on packets that enter it are marked.
+    pub thresholds: [Bytes; CLASSES],
     /// DSCP of each class, below 48. Packets with another one below 48 are in the last class.
     pub dscp: [u8; CLASSES],
     /// The leaf of the interface's HTB that each class enters: major number in the upper 16 bits, minor in the lower.
@@ -44,15 +44,16 @@ pub struct Marking {
 }
 
 impl Marking {
-    /// With the tagger's DSCPs, and no address that is left alone.
+    /// With one threshold for all queues, the tagger's DSCPs, and no address that is left alone.
     #[must_use]
     pub fn new(threshold: Bytes, leaves: [u32; CLASSES]) -> Marking {
-        Marking { threshold, dscp: DEFAULT_DSCP, leaves, control: None }
+        Marking { thresholds: [threshold; CLASSES], dscp: DEFAULT_DSCP, leaves, control: None }
     }
 
     fn check(&self) -> Result<(), MarkError> {
-        let bytes = self.threshold;
-        u32::try_from(bytes.0).map_err(|_| MarkError::Threshold { bytes })?;
+        if let Some(&bytes) = self.thresholds.iter().find(|bytes| u32::try_from(bytes.0).is_err()) {
+            return Err(MarkError::Threshold { bytes });
+        }
         for (class, dscp) in self.dscp.into_iter().enumerate() {
             if dscp >= CONTROL_DSCP || self.dscp[..class].contains(&dscp) {
                 return Err(MarkError::Dscp { class, dscp });
@@ -63,9 +64,9 @@ impl Marking {
 
     /// As `struct settings` of the program has it.
     fn to_bytes(&self) -> Vec<u8> {
-        let threshold = u32::try_from(self.threshold.0).unwrap_or(u32::MAX);
-        let mut bytes = threshold.to_ne_bytes().to_vec();
-        bytes.extend(self.control.map_or([0; 4], |address| address.octets()));
+        let thresholds = self.thresholds.map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX));
+        let mut bytes = self.control.map_or([0; 4], |address| address.octets()).to_vec();
+        bytes.extend(thresholds.into_iter().flat_map(u32::to_ne_bytes));
         bytes.extend(self.leaves.into_iter().flat_map(u32::to_ne_bytes));
         bytes.extend((0..DSCPS as u8).map(|dscp| match self.dscp.iter().position(|own| *own == dscp) {
             Some(class) => class as u8,
@@ -125,7 +126,7 @@ impl Marker {
             let leaf = marking.leaves[class];
             return Err(MarkError::NoQueue { name: interface.to_owned(), class, leaf });
         }
-        let link = attach_alone(&object, MARKER, interface, number)?;
+        let link = attach_alone(program_of(&object, MARKER.name)?.as_fd(), MARKER, interface, number)?;
         Ok(Marker { settings, counters, _link: link })
     }
 
@@ -203,7 +204,7 @@ mod tests {
         assert!(matches!(with(3, 48), Err(MarkError::Dscp { class: 3, dscp: 48 })));
         assert!(matches!(with(3, 255), Err(MarkError::Dscp { .. })));
         assert!(matches!(with(0, 36), Err(MarkError::Dscp { class: 1, dscp: 36 })));
-        let large = Marking { threshold: Bytes(1 << 32), ..marking() };
+        let large = Marking { thresholds: [Bytes(1 << 32); CLASSES], ..marking() };
         assert!(matches!(large.check(), Err(MarkError::Threshold { .. })));
     }
 }

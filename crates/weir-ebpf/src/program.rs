@@ -3,11 +3,11 @@
 use crate::attach::{Attached, attach, attached};
 use crate::error::TagError;
 use libbpf_rs::query::ProgInfoIter;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, netdevice};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How often it is tried again when other programs come or go meanwhile.
 const ATTEMPTS: u32 = 10;
@@ -32,13 +32,16 @@ pub(crate) fn number_of(interface: &str) -> Result<u32, TagError> {
 
 /// Loads an object file as clang has compiled it.
 pub(crate) fn load(program: &[u8]) -> Result<Object, TagError> {
+    open(program)?.load().map_err(TagError::bpf("load the program"))
+}
+
+/// Reads an object file, so that its tables can be those of others before it is loaded.
+pub(crate) fn open(program: &[u8]) -> Result<OpenObject, TagError> {
     // What the verifier says of a program that it refuses is long, and for developers.
     libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| tracing::debug!("libbpf: {}", text.trim_end()))));
     // The reader of object files wants them aligned, as allocated memory is.
     let program = program.to_vec();
-    let opened =
-        ObjectBuilder::default().open_memory(&program).map_err(TagError::bpf("read the own program"))?;
-    opened.load().map_err(TagError::bpf("load the program"))
+    ObjectBuilder::default().open_memory(&program).map_err(TagError::bpf("read the own program"))
 }
 
 pub(crate) fn map_of(object: &Object, name: &str) -> Result<MapHandle, TagError> {
@@ -60,16 +63,21 @@ pub(crate) fn sum_of(counters: &MapHandle, row: u32) -> Result<[u64; 2], TagErro
     Ok(sums)
 }
 
+/// The program of an object, which lives as long as this file or something that it is attached to.
+pub(crate) fn program_of(object: &Object, name: &str) -> Result<OwnedFd, TagError> {
+    let program = object.progs().find(|program| program.name() == name);
+    let program =
+        program.ok_or_else(|| TagError::os("find the own program")(io::ErrorKind::NotFound.into()))?;
+    program.as_fd().try_clone_to_owned().map_err(TagError::os("keep a program"))
+}
+
 /// Attaches the program where no other of its kind is. Two that come at once see it by the revision.
 pub(crate) fn attach_alone(
-    object: &Object,
+    program: BorrowedFd<'_>,
     single: Single,
     interface: &str,
     number: u32,
 ) -> Result<OwnedFd, TagError> {
-    let program = object.progs().find(|program| program.name() == single.name);
-    let program =
-        program.ok_or_else(|| TagError::os("find the own program")(io::ErrorKind::NotFound.into()))?;
     let mut attempt = 0;
     loop {
         let seen = attached(number).map_err(|source| refused(interface, source))?;
@@ -77,7 +85,7 @@ pub(crate) fn attach_alone(
             return Err(TagError::Taken { name: interface.to_owned(), kind: single.kind });
         }
         attempt += 1;
-        match attach(program.as_fd(), number, &seen) {
+        match attach(program, number, &seen) {
             Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) && attempt < ATTEMPTS => {
             }
             result => return result.map_err(|source| refused(interface, source)),

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Hint};
 use crate::error::TagError;
-use crate::program::{Single, attach_alone, load, map_of, number_of, sum_of};
+use crate::program::{Single, attach_alone, load, map_of, number_of, program_of, sum_of};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use weir_endhost::tagging::CLASSES;
@@ -35,10 +35,11 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Tagger {
     settings: MapHandle,
-    flows: MapHandle,
+    pub(crate) flows: MapHandle,
     counters: MapHandle,
-    /// Closing it detaches the program, which is then freed.
-    _link: OwnedFd,
+    program: OwnedFd,
+    /// Closing them detaches the program.
+    links: Vec<OwnedFd>,
 }
 
 impl Tagger {
@@ -54,8 +55,19 @@ impl Tagger {
         let map = |name| map_of(&object, name);
         let (settings, flows, counters) = (map("weir_settings")?, map("weir_flows")?, map("weir_counters")?);
         write_settings(&settings, config)?;
-        let link = attach_alone(&object, TAGGER, interface, number)?;
-        Ok(Tagger { settings, flows, counters, _link: link })
+        let program = program_of(&object, TAGGER.name)?;
+        let links = vec![attach_alone(program.as_fd(), TAGGER, interface, number)?];
+        Ok(Tagger { settings, flows, counters, program, links })
+    }
+
+    /// Attaches it to another interface as well, of the network namespace of the calling thread: a host may have several
+    /// links. Settings, hints and counters are of all of them.
+    ///
+    /// # Errors
+    /// [`TagError`]; it goes on where it is.
+    pub fn attach_also(&mut self, interface: &str) -> Result<(), TagError> {
+        self.links.push(attach_alone(self.program.as_fd(), TAGGER, interface, number_of(interface)?)?);
+        Ok(())
     }
 
     /// Says what the socket sends from now on. It holds until the next hint, or until the socket is closed.

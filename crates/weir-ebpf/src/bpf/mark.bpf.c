@@ -94,9 +94,9 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
 
 /* As `Marking::to_bytes` writes it. */
 struct settings {
-	__u32 threshold;       /* bytes waiting from which on packets are marked */
-	__be32 control;        /* what this address sends or gets is not data; 0: none */
-	__u32 leaves[CLASSES]; /* HTB's classes */
+	__be32 control;            /* what this address sends or gets is not data; 0: none */
+	__u32 thresholds[CLASSES]; /* bytes waiting from which on packets are marked */
+	__u32 leaves[CLASSES];     /* HTB's classes */
 	__u8 classes[DSCPS];
 };
 
@@ -217,7 +217,7 @@ int weir_mark(struct __sk_buff *skb)
 	}
 	/* What is not capable of ECN is left to the limit of the queue, and what is marked already needs no more. */
 	if (ecn && ecn != ECN_CE) {
-		__u32 full = above(settings->threshold, waiting, skb->len, frames);
+		__u32 full = above(settings->thresholds[class], waiting, skb->len, frames);
 		if (full && bpf_get_prandom_u32() % frames < full && bpf_skb_ecn_set_ce(skb))
 			marked = frames;
 	}

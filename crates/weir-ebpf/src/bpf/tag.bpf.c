@@ -11,6 +11,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "flow.h"
 
 char LICENSE[] SEC("license") = "Apache-2.0";
 
@@ -30,11 +31,6 @@ char LICENSE[] SEC("license") = "Apache-2.0";
 /* After the counters of classes: packets that should have had a class, and could not be written. */
 #define NOT_WRITTEN CLASSES
 
-/* `from` of a flow of which no packet was seen since it was hinted. */
-#define NOT_BEGUN (~0ULL)
-
-enum flow_type { DEADLINE = 1, KNOWN = 2, UNKNOWN = 3 };
-
 /* As `Config::to_bytes` writes it. */
 struct settings {
 	__u64 demotion[THRESHOLDS];  /* bytes sent; those not in use are the largest number */
@@ -45,18 +41,6 @@ struct settings {
 	__u32 ages_after;            /* timeouts in a row; 0: never */
 	__u32 unused;
 	__u8 dscp[CLASSES];
-};
-
-/* As `Hint::to_bytes` writes it. */
-struct flow {
-	__u64 size;        /* bytes, of types DEADLINE and KNOWN */
-	__u64 deadline_ns; /* by the monotonic clock */
-	__u64 from;        /* bytes of the socket before the flow, or before it last began anew */
-	__u64 last_ns;     /* when its last packet left */
-	__u32 type;
-	__u32 aged_at;     /* timeouts in a row when it last aged */
-	__u32 raised;      /* classes by which it rose for its age */
-	__u32 unused;
 };
 
 struct counter {
@@ -70,13 +54,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct settings);
 } weir_settings SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct flow);
-} weir_flows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

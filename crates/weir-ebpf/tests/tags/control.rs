@@ -20,8 +20,8 @@ use crate::capture::Capture;
 use crate::gone::{READY, held, taggers, wait_until_gone};
 use crate::hosts::{Hosts, accept, on_bed, on_two_hosts};
 
-const LINK_BPS: u64 = 100_000_000;
-const THRESHOLD: u64 = 60_000;
+pub(crate) const LINK_BPS: u64 = 100_000_000;
+pub(crate) const THRESHOLD: u64 = 60_000;
 /// Far above what a flow may have under way here: 60 kB of marks, and 1 MB of a queue, are 40 and 700 segments.
 const MOST_SEGMENTS: u64 = 2000;
 const RECEIVER: Place = Place::Host(0);
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Packets of connections that say no DSCP are in the last class.
 const LAST: usize = 7;
 
-fn links(senders: usize) -> BedLinks {
+pub(crate) fn links(senders: usize) -> BedLinks {
     BedLinks {
         queues: Queues::ByDscp(DEFAULT_DSCP),
         segment_bytes: Some(3000),
@@ -38,13 +38,13 @@ fn links(senders: usize) -> BedLinks {
 }
 
 /// A marker on the port to the receiver.
-fn marker(bed: &Bed, threshold: u64) -> Result<Marker> {
+pub(crate) fn marker(bed: &Bed, threshold: u64) -> Result<Marker> {
     let marking = Marking::new(Bytes(threshold), std::array::from_fn(Queues::htb_class));
     let port = bed.switch_port(0);
     Ok(bed.run_in_switch(|| Marker::attach(&port, &marking))??)
 }
 
-fn listen(bed: &Bed, at: Place, address: IpAddr, control: &str) -> Result<TcpListener> {
+pub(crate) fn listen(bed: &Bed, at: Place, address: IpAddr, control: &str) -> Result<TcpListener> {
     bed.run_at(at, || -> Result<_> {
         let domain = if address.is_ipv6() { Domain::IPV6 } else { Domain::IPV4 };
         let socket = Socket::new(domain, Type::STREAM, None)?;
@@ -55,11 +55,11 @@ fn listen(bed: &Bed, at: Place, address: IpAddr, control: &str) -> Result<TcpLis
     })?
 }
 
-fn connect(bed: &Bed, from: Place, to: SocketAddr) -> Result<TcpStream> {
+pub(crate) fn connect(bed: &Bed, from: Place, to: SocketAddr, control: &str) -> Result<TcpStream> {
     let stream = bed.run_at(from, || -> Result<TcpStream> {
         let domain = if to.is_ipv6() { Domain::IPV6 } else { Domain::IPV4 };
         let socket = Socket::new(domain, Type::STREAM, None)?;
-        socket.set_tcp_congestion(Dctcp::NAME.as_bytes())?;
+        socket.set_tcp_congestion(control.as_bytes())?;
         socket.connect_timeout(&to.into(), PATIENCE)?;
         Ok(socket.into())
     })??;
@@ -71,7 +71,7 @@ fn connect(bed: &Bed, from: Place, to: SocketAddr) -> Result<TcpStream> {
 fn pairs(bed: &Bed, senders: usize) -> Result<Vec<(TcpStream, TcpStream)>> {
     let listener = listen(bed, RECEIVER, Ipv4Addr::UNSPECIFIED.into(), Dctcp::NAME)?;
     let target = SocketAddr::from((bed.address(0), listener.local_addr()?.port()));
-    let pair = |host| Ok((connect(bed, Place::Host(host), target)?, accept(&listener)?));
+    let pair = |host| Ok((connect(bed, Place::Host(host), target, Dctcp::NAME)?, accept(&listener)?));
     (1..=senders).map(pair).collect()
 }
 
@@ -80,7 +80,7 @@ fn pair(bed: &Bed) -> Result<(TcpStream, TcpStream)> {
 }
 
 /// Sends so many bytes, all different from their neighbours, and looks whether they arrive as they were.
-fn transfer(pair: &mut (TcpStream, TcpStream), count: usize) -> Result<()> {
+pub(crate) fn transfer(pair: &mut (TcpStream, TcpStream), count: usize) -> Result<()> {
     let content: Vec<u8> = (0..count).map(|at| (at % 251) as u8).collect();
     let (sending, receiving) = pair;
     receiving.set_read_timeout(Some(PATIENCE))?;
@@ -305,7 +305,7 @@ fn an_end_without_ecn_gets_reno_and_packets_that_are_not_capable() {
         let listener = listen(bed, RECEIVER, Ipv4Addr::UNSPECIFIED.into(), "cubic")?;
         let target = SocketAddr::from((bed.address(0), listener.local_addr()?.port()));
         let capture = bed.run_at(RECEIVER, Capture::start)??;
-        let mut pair = (connect(bed, Place::Host(1), target)?, accept(&listener)?);
+        let mut pair = (connect(bed, Place::Host(1), target, Dctcp::NAME)?, accept(&listener)?);
         transfer(&mut pair, 500_000)?;
         let control = SockRef::from(&pair.0).tcp_congestion()?;
         ensure!(control.starts_with(b"reno"), "{}", String::from_utf8_lossy(&control));
@@ -324,7 +324,7 @@ fn it_is_there_over_ipv6() {
         // Hosts of that test send from 0 to 1.
         let listener = listen(bed, Place::Host(1), Hosts::v6(), Dctcp::NAME)?;
         let target = SocketAddr::from((Hosts::v6(), listener.local_addr()?.port()));
-        let mut pair = (connect(bed, Place::Host(0), target)?, accept(&listener)?);
+        let mut pair = (connect(bed, Place::Host(0), target, Dctcp::NAME)?, accept(&listener)?);
         transfer(&mut pair, 3_000_000)?;
         ensure!(SockRef::from(&pair.0).tcp_congestion()?.starts_with(Dctcp::NAME.as_bytes()));
         Ok(())
@@ -351,7 +351,10 @@ fn it_is_there_as_long_as_it_is_held_and_sockets_keep_it() {
         let mut pair = pair(bed)?;
         drop(control);
         ensure!(!is_available(bed)?);
-        ensure!(connect(bed, Place::Host(1), pair.1.local_addr()?).is_err(), "it can still be chosen");
+        ensure!(
+            connect(bed, Place::Host(1), pair.1.local_addr()?, Dctcp::NAME).is_err(),
+            "it can still be chosen"
+        );
         transfer(&mut pair, 2_000_000)?;
         drop(pair);
         wait_until_gone(&own)

@@ -10,8 +10,8 @@ use weir_ebpf::{Config, DEFAULT_DSCP, Hint, Unhinted};
 use weir_endhost::tagging::ClassLaw;
 use weir_model::{Bytes, Span};
 
-use crate::capture::{Seen, offsets};
-use crate::hosts::{Hosts, SENDER, on_two_hosts, thresholds};
+use crate::capture::{Capture, Seen, offsets};
+use crate::hosts::{Hosts, RECEIVER, SENDER, on_two_hosts, thresholds};
 
 /// Bits of a packet that may be marked.
 const CAN_BE_MARKED: u8 = 2;
@@ -113,6 +113,23 @@ fn flows_of_known_size_keep_the_class_of_their_size() {
 }
 
 #[test]
+fn a_tagger_of_several_interfaces_has_one_table_of_hints() {
+    on_two_hosts("several interfaces", |hosts| {
+        const SIZE: u64 = 60_000;
+        let mut tagger = hosts.tagger(&Config::new(thresholds(&[1000, 50_000])))?;
+        hosts.at(RECEIVER, || tagger.attach_also("eth0"))??;
+        ensure!(hosts.at(RECEIVER, || tagger.attach_also("eth0"))?.is_err(), "it is there already");
+        let mut pair = hosts.connect(hosts.v4())?;
+        tagger.hint(&pair.receiving, Hint::Known(Bytes(SIZE)))?;
+        let capture = hosts.at(SENDER, Capture::start)??;
+        pair.answer(SIZE as usize)?;
+        let packets = capture.flow(pair.receiving.local_addr()?.port(), SIZE)?;
+        ensure!(packets.iter().all(|packet| packet.dscp == DEFAULT_DSCP[3]), "{packets:?}");
+        Ok(())
+    });
+}
+
+#[test]
 fn flows_with_a_deadline_go_first_until_it_is_over() {
     on_two_hosts("deadline", |hosts| {
         const SIZE: u64 = 60_000;
@@ -199,8 +216,8 @@ fn starving_flows_age_as_the_law_says() {
         let _tagger = hosts.tagger(&config)?;
         let mut pair = hosts.connect(hosts.v4())?;
         pair.send(BEFORE as usize)?;
-        let capture = hosts.at(SENDER, crate::capture::Capture::start)??;
-        hosts.run(crate::hosts::RECEIVER, "ip", "link set dev eth0 down")?;
+        let capture = hosts.at(SENDER, Capture::start)??;
+        hosts.run(RECEIVER, "ip", "link set dev eth0 down")?;
         std::io::Write::write_all(&mut pair.sending, &[7; 1000])?;
         let until = Instant::now() + Duration::from_secs(1);
         sleep(until.saturating_duration_since(Instant::now()));

@@ -5,6 +5,7 @@
 mod bounds;
 mod capture;
 mod control;
+mod deadlines;
 mod gone;
 mod hosts;
 mod law;
