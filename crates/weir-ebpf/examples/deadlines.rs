@@ -57,8 +57,8 @@ fn options() -> Result<Options> {
     let mut options = Options {
         control: Karuna::NAME.to_owned(),
         runs: 3,
-        threshold: 10_000,
-        base_rtt: 500e-6,
+        threshold: 7_500,
+        base_rtt: 600e-6,
         slower: 1,
         alone: false,
         segment_bytes: 3000,
