@@ -113,6 +113,11 @@ static __always_inline int goes_by_deadline(struct sock *sk, struct tcp_sock *tc
 	struct pace *pace = pace_of(sk, tcp, flow, params, now);
 	if (!pace)
 		return 0;
+	if (tcp->bytes_acked - pace->from >= pace->size && tcp->bytes_acked >= pace->from) {
+		/* It is over: what comes without another hint has no deadline, and not its pace. */
+		flow->type = KNOWN;
+		return 0;
+	}
 	advance(tcp, pace, params, now);
 	__u32 window = pace->mcp.window_16 >> 15;
 	tcp->snd_cwnd = state->window = state->given = window + 2;

@@ -90,6 +90,23 @@ fn a_flow_whose_deadline_is_out_of_reach_goes_on_and_arrives() {
     });
 }
 
+/// At the pace of 6 kB within 5 s it would take more than a minute.
+#[test]
+fn what_follows_a_flow_without_a_hint_does_not_keep_its_pace() {
+    on_bed("no hint", &links(1), |bed| {
+        let (tagger, _marker) = (tagger(bed)?, marker(bed, THRESHOLD)?);
+        let _control = Karuna::register(&tagger, &config())?;
+        let mut pair = pair(bed)?;
+        // The first ten segments of a connection are not paced.
+        send(&tagger, &mut pair, 100_000, None)?;
+        send(&tagger, &mut pair, 6_000, Some(5_000))?;
+        let begun = Instant::now();
+        transfer(&mut pair, 100_000)?;
+        ensure!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        Ok(())
+    });
+}
+
 #[test]
 fn a_control_goes_on_without_its_tagger_and_numbers_that_make_no_sense_are_refused() {
     on_bed("numbers", &links(1), |bed| {
