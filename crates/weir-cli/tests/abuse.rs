@@ -6,7 +6,7 @@
 mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +14,10 @@ use std::time::{Duration, Instant};
 use support::process::{Process, weir};
 use support::small_disk::SmallDisk;
 use weir_client::{Client, ClientConfig, CoflowOptions, GetOptions};
+use weir_testbed::free_address;
 
 /// Nothing here takes longer.
 const LIMIT: Duration = Duration::from_secs(60);
-
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 /// Waits until something holds.
 #[track_caller]
@@ -43,13 +40,13 @@ impl Cluster {
     fn start(hosts: u32, coordinator_options: &[&str]) -> Cluster {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("data")).unwrap();
-        let coordinator = free_port();
+        let coordinator = free_address().unwrap();
         let mut cluster = Cluster { dir, coordinator, agents: Vec::new(), processes: Vec::new() };
         let process = Process::spawn(&mut cluster.coordinator(hosts, coordinator_options));
         cluster.processes.push(process);
         for host in 0..hosts {
             let spool = cluster.dir.path().join(format!("spool-{host}"));
-            let address = free_port();
+            let address = free_address().unwrap();
             cluster.agents.push((address, spool));
             let process = Process::spawn(&mut cluster.agent(host));
             cluster.processes.push(process);
@@ -176,7 +173,7 @@ fn a_get_leaves_a_holder_that_was_stopped_for_a_replica() {
 fn a_second_agent_of_a_host_is_refused_and_everybody_says_so() {
     let mut cluster = Cluster::start(2, &[]);
     let spool = cluster.dir.path().join("other");
-    let (address, first) = (free_port(), cluster.agents[0].0.to_string());
+    let (address, first) = (free_address().unwrap(), cluster.agents[0].0.to_string());
     let mut second = Process::spawn(&mut cluster.agent_at(0, address, &spool));
     eventually("the second agent says why it is refused", || {
         let said = cluster.said("other");
@@ -416,7 +413,7 @@ fn after_restarts_of_the_coordinator_the_agent_that_was_attached_before_has_its_
         id = coflow(&cluster.client(0)).await;
         cluster.client(0).put_bytes(id, "b", b"bytes").await.unwrap();
     });
-    let (spool, address) = (cluster.dir.path().join("other"), free_port());
+    let (spool, address) = (cluster.dir.path().join("other"), free_address().unwrap());
     let attached = |cluster: &Cluster, address: SocketAddr| {
         let of = format!("address=\"{address}\"");
         let said = cluster.said("coordinator");

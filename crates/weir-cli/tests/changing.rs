@@ -6,11 +6,11 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 use support::process::{Process, weir};
+use weir_testbed::free_address;
 
 /// How long anything here may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ fn path(path: &Path) -> &str {
 impl Cluster {
     /// A coordinator with this file of settings, and as many agents, from `h0` on.
     fn start(settings: &str, agents: u32) -> Cluster {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = free_address().unwrap().to_string();
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("weir.toml");
         std::fs::write(&file, settings).unwrap();

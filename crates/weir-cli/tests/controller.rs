@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::http::{get, names_of_page, names_of_text};
 use support::process::{Process, refused, weir};
-use support::redis::{RedisServer, free_address};
+use support::redis::RedisServer;
 use support::setting;
 use weir_controller::decision::Finality;
 use weir_controller::store::{RedisStore, Store};
+use weir_testbed::free_address;
 
 /// A process of the controller.
 fn start(arguments: &[&str]) -> Process {
@@ -45,12 +46,12 @@ impl Controller {
     /// None where Redis is not installed.
     async fn start() -> Option<Controller> {
         let redis = RedisServer::start()?;
-        let addresses = [free_address(), free_address()];
+        let addresses = [free_address().unwrap(), free_address().unwrap()];
         let relay =
             |at: usize| Relay::start(["a", "b"][at], at as u32, vec![addresses[at], addresses[1 - at]]);
         let (servers, deciders) = ([None, None], [None, None]);
         let relays = [relay(0), relay(1)];
-        let watched = [free_address(), free_address()];
+        let watched = [free_address().unwrap(), free_address().unwrap()];
         let mut controller = Controller { redis, addresses, servers, deciders, watched, relays };
         for at in 0..2 {
             controller.start_server(at);
@@ -339,7 +340,7 @@ fn any_two_are_killed_while_coflows_come_and_go() {
 #[test]
 fn one_process_decides_without_redis() {
     block_on(async {
-        let address = free_address();
+        let address = free_address().unwrap();
         let _controller = start(&["--listen", &address.to_string(), "--seed", "3"]);
         let relay = Relay::start("a", 0, vec![address]);
         relay.open(1, 1, 5_000_000);

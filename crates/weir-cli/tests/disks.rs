@@ -11,13 +11,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use support::hanging_disk::{FreezingDisk, HangingDisk};
 use support::process::{Process, weir};
-use support::redis::free_address;
 use support::small_disk::SmallDisk;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use weir_client::{Client, ClientConfig, CoflowOptions, Error, GetOptions};
 use weir_proto::data::{Identity, RESPONSE_BYTES, Request, Response, Status};
+use weir_testbed::free_address;
 
 /// Nothing here takes longer, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ impl Bed {
     fn new() -> Bed {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("data")).unwrap();
-        let (coordinator, address) = (free_address(), free_address());
+        let (coordinator, address) = (free_address().unwrap(), free_address().unwrap());
         let spool = dir.path().join("spool");
         Bed { dir, coordinator, address, spool, processes: Vec::new() }
     }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use support::process::{Process, refused, weir};
-use support::redis::free_address;
 use weir_client::{Client, ClientConfig, GetOptions};
+use weir_testbed::free_address;
 
 /// Tells the test's own process, run as somebody else, which agent's socket to put at.
 const SOCKET: &str = "WEIR_GROUP_SOCKET";
@@ -66,7 +66,7 @@ impl Bed {
         let program = dir.path().join("program");
         std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
         std::fs::create_dir(dir.path().join("data")).unwrap();
-        let (spool, address) = (dir.path().join("spool"), free_address());
+        let (spool, address) = (dir.path().join("spool"), free_address().unwrap());
         let agent = Bed::agent(dir.path(), address);
         let bed = Bed { dir, program, spool, address, agent };
         bed.wait();

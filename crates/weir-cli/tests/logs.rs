@@ -10,8 +10,8 @@ use process::{Process, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpListener};
 use std::process::Stdio;
+use weir_testbed::free_address;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -71,10 +71,6 @@ fn daemons_say_in_their_log_where_they_listen_and_that_they_end() {
     }
 }
 
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 fn coordinator(address: &str) -> Process {
     let mut command = weir(&["coordinator", "--listen", address, "--hosts", "2", "--link-rate", "1gbit"]);
     Process::spawn(command.stderr(Stdio::null()))
@@ -82,7 +78,7 @@ fn coordinator(address: &str) -> Process {
 
 #[test]
 fn a_watch_goes_on_when_the_coordinator_was_away_and_writes_no_escape_codes_into_a_pipe() {
-    let address = free_port().to_string();
+    let address = free_address().unwrap().to_string();
     let mut running = coordinator(&address);
     while std::net::TcpStream::connect(&address).is_err() {
         std::thread::sleep(std::time::Duration::from_millis(5));
@@ -104,7 +100,7 @@ fn a_watch_goes_on_when_the_coordinator_was_away_and_writes_no_escape_codes_into
 
 #[test]
 fn a_status_of_a_port_that_nobody_listens_at_names_the_reason_and_not_the_transport() {
-    let address = free_port().to_string();
+    let address = free_address().unwrap().to_string();
     for who in ["coordinator", "controller"] {
         let output = weir(&["status", &format!("--{who}"), &address]).output().unwrap();
         let said = text(&output.stderr);

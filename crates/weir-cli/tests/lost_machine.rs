@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use support::lost_disk::LostDisk;
 use support::process::{Process, weir};
-use support::redis::free_address;
 use tokio::task::JoinSet;
 use weir_client::{Client, ClientConfig, GetError, GetOptions};
 use weir_core::agent::{JournalEntry, JournalLines, journal_lines};
 use weir_model::CoflowId;
+use weir_testbed::free_address;
 
 /// Nothing here takes longer, unless it hangs.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ impl Bed {
     fn new(durable: &'static str) -> Option<Bed> {
         let dir = tempfile::tempdir().unwrap();
         let disk = LostDisk::mount(&dir.path().join("disk"))?;
-        let mut bed = Bed { disk, address: free_address(), durable, agent: None, _dir: dir };
+        let mut bed = Bed { disk, address: free_address().unwrap(), durable, agent: None, _dir: dir };
         std::fs::create_dir(bed.data()).unwrap();
         bed.start();
         Some(bed)

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use support::small_disk::SmallDisk;
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    weir_testbed::free_address().unwrap().to_string()
 }
 
 /// A coordinator and two agents that say where they are watched.

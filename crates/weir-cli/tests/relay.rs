@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use support::process::{Process, refused, weir};
-use support::redis::free_address;
 use weir_client::{Client, ClientConfig, GetOptions};
+use weir_testbed::free_address;
 
 #[test]
 fn options_that_cannot_be_are_refused_by_name() {
@@ -43,8 +43,8 @@ impl Sites {
     /// divided between b and c.
     fn start(dir: &Path) -> Sites {
         let rules = dir.join("rules.toml");
-        let relays =
-            [("a", 0), ("b", 1), ("c", 1), ("d", 2)].map(|(name, site)| (name, site, free_address()));
+        let relays = [("a", 0), ("b", 1), ("c", 1), ("d", 2)]
+            .map(|(name, site)| (name, site, free_address().unwrap()));
         let listed = relays.map(|(name, site, address)| {
             format!("[[relay]]\nname = \"{name}\"\nsite = {site}\naddress = \"{address}\"\n")
         });
@@ -60,7 +60,7 @@ impl Sites {
             processes.insert(name.to_owned(), Process::spawn(&mut command));
         }
         let mut agent = |host: u32, relay: SocketAddr| {
-            let (name, listen) = (host.to_string(), free_address());
+            let (name, listen) = (host.to_string(), free_address().unwrap());
             let mut command = weir(&["agent", "--host", &name, "--site", &name]);
             command.args(["--listen", &listen.to_string(), "--relay", &relay.to_string(), "--spool"]);
             command.arg(dir.join(format!("spool-{host}")));

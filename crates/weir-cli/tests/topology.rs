@@ -5,11 +5,11 @@
 mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use support::process::{Process, refused, weir};
+use weir_testbed::free_address;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -83,7 +83,7 @@ impl Cluster {
     fn start(options: &[&str]) -> Cluster {
         let dir = tempfile::tempdir().unwrap();
         let file = write(dir.path(), "topology.toml", RACK);
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = free_address().unwrap().to_string();
         let log = std::fs::File::create(dir.path().join("log")).unwrap();
         let mut command = weir(&["coordinator", "--listen", &address, "--topology", &file]);
         let coordinator = Process::spawn(command.args(options).stderr(log));

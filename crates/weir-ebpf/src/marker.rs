@@ -185,9 +185,9 @@ mod tests {
     #[test]
     fn every_dscp_has_a_class_but_those_of_the_network() {
         let bytes = marking().to_bytes();
-        // Threshold, address, 8 leaves of 4 bytes; 64 DSCPs.
-        assert_eq!(bytes.len(), 4 + 4 + 32 + 64);
-        let classes = &bytes[40..];
+        // Address, 8 thresholds and 8 leaves of 4 bytes each; 64 DSCPs.
+        assert_eq!(bytes.len(), 4 + 32 + 32 + 64);
+        let classes = &bytes[68..];
         assert_eq!((classes[40], classes[36], classes[12]), (0, 1, 7));
         assert_eq!((classes[0], classes[41], classes[47]), (7, 7, 7));
         assert!(classes[48..].iter().all(|class| *class == NO_CLASS));

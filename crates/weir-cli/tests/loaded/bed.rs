@@ -4,7 +4,6 @@ use super::clocks::Clocks;
 use super::member;
 use crate::support::chance::{Chance, fill};
 use crate::support::process::{Process, weir};
-use crate::support::redis::free_address;
 use crate::support::small_disk::SmallDisk;
 use crate::support::verdict::Failure;
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +17,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use weir_client::{Client, ClientConfig, CoflowOptions, GetOptions, StatusReply};
+use weir_testbed::free_address;
 
 /// Honest hosts; the coordinator has room for one more, which lies.
 pub(crate) const HOSTS: u32 = 4;
@@ -83,14 +83,14 @@ impl Bed {
         let dir = tempfile::tempdir().unwrap();
         let disk = SmallDisk::mount(&dir.path().join("disk"), "64m");
         std::fs::create_dir(dir.path().join("data")).unwrap();
-        let coordinator = free_address();
+        let coordinator = free_address().unwrap();
         let mut bed = Bed {
             clocks: Clocks::new(dir.path()),
             dir,
             disk,
             policy: chance.of(POLICIES),
             coordinator,
-            agents: (0..HOSTS).map(|_| free_address()).collect(),
+            agents: (0..HOSTS).map(|_| free_address().unwrap()).collect(),
             clients: Vec::new(),
             running: BTreeMap::new(),
             idle: Vec::new(),
@@ -270,7 +270,7 @@ impl Bed {
 
     /// A second agent of a host, on the same spool or one of its own.
     pub(crate) fn second_agent(&self, host: u32, same_spool: bool) -> Process {
-        let address = free_address();
+        let address = free_address().unwrap();
         let own = self.dir.path().join(format!("second-{host}-{}", address.port()));
         let spool = if same_spool { self.spool(host) } else { own };
         Process::spawn(&mut self.agent(host, address, &spool))

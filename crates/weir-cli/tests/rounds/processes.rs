@@ -4,7 +4,6 @@ use super::driver;
 use super::plan::{Plan, Stopped, Victim};
 use super::receiver::{ENTRY, ORDERS, Orders, Said};
 use crate::support::process::{Process, weir};
-use crate::support::redis::free_address;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -14,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use tokio::sync::mpsc;
 use weir_proto::limits::MIN_COFLOW_LEASE_MS;
+use weir_testbed::free_address;
 
 /// What a receiver said, and which one of a host's receivers it was.
 pub(crate) struct Heard {
@@ -53,8 +53,8 @@ impl Processes {
         let processes = Processes {
             dir: dir.to_owned(),
             options: options.map(|(option, value)| format!("{option}={value}")).to_vec(),
-            coordinator_address: free_address(),
-            agent_addresses: (0..hosts).map(|_| free_address()).collect(),
+            coordinator_address: free_address().unwrap(),
+            agent_addresses: (0..hosts).map(|_| free_address().unwrap()).collect(),
             coordinator: None,
             agents: BTreeMap::new(),
             receivers: BTreeMap::new(),

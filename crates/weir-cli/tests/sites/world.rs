@@ -3,7 +3,7 @@
 use super::plan::{CONTROLLERS, RELAYS, SITES, Victim};
 use crate::support::process::{Process, weir};
 use crate::support::proxy::Link;
-use crate::support::redis::{RedisServer, free_address};
+use crate::support::redis::RedisServer;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use weir_client::{Client, ClientConfig};
 use weir_controller::store::RedisStore;
+use weir_testbed::free_address;
 
 /// A process that can be started again as it was.
 struct Daemon {
@@ -43,7 +44,7 @@ impl World {
         };
         let servers = world.start_controller();
         for (number, (name, site)) in RELAYS.into_iter().enumerate() {
-            let listen = free_address();
+            let listen = free_address().unwrap();
             let link = Link::paced(listen, bytes_per_sec).await;
             let options = format!(
                 "relay --name {name} --site {site} --listen {listen} --advertise {} --controller {servers}",
@@ -60,7 +61,7 @@ impl World {
     fn start_controller(&mut self) -> String {
         let (store, mut servers) = (self.redis.url(), Vec::new());
         for number in 0..CONTROLLERS {
-            let listen = free_address();
+            let listen = free_address().unwrap();
             let options = format!("controller serve --store {store} --listen {listen} --lease-ms 200");
             self.start_daemon(Victim::Server(number), &options);
             let options = format!("controller decide --store {store} --seed {}", number + 1);
@@ -71,7 +72,7 @@ impl World {
     }
 
     fn start_agent(&mut self, site: u32) {
-        let listen = free_address();
+        let listen = free_address().unwrap();
         let relays = RELAYS.iter().zip(&self.links).filter(|((_, at), _)| *at == site);
         let relays: Vec<String> = relays.map(|(_, link)| link.address.to_string()).collect();
         let mut arguments: Vec<String> = ["agent", "--host", &site.to_string(), "--site", &site.to_string()]

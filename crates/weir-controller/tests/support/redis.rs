@@ -1,25 +1,13 @@
 //! A real Redis for a test: on a free port of this machine, in a folder of its own, gone with the test.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
+
+use weir_testbed::free_address;
 
 /// How long a Redis may take to be there.
 const START_LIMIT: Duration = Duration::from_secs(20);
-
-/// Ports below those the kernel gives to outgoing connections: a Redis that comes back finds its own free.
-const PORTS: (u16, u16) = (12_000, 32_000);
-
-pub(crate) fn free_address() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let span = PORTS.1 - PORTS.0;
-    // Tests that run at the same time have numbers next to each other, and need some ports each: far apart.
-    let start = (std::process::id().wrapping_mul(7_919) % u32::from(span)) as u16;
-    let port = |_| PORTS.0 + (start + NEXT.fetch_add(1, Ordering::Relaxed) % span) % span;
-    let mut addresses = (0..span).map(port).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-    addresses.find(|&address| TcpListener::bind(address).is_ok()).expect("a free port")
-}
 
 /// A Redis server that keeps nothing when it ends.
 pub(crate) struct RedisServer {
@@ -36,8 +24,11 @@ impl RedisServer {
             eprintln!("SKIPPED: redis-server is not installed; scripts/install-deps.sh does that");
             return None;
         }
-        let mut server =
-            RedisServer { address: free_address(), folder: tempfile::tempdir().unwrap(), process: None };
+        let mut server = RedisServer {
+            address: free_address().unwrap(),
+            folder: tempfile::tempdir().unwrap(),
+            process: None,
+        };
         server.resume();
         Some(server)
     }

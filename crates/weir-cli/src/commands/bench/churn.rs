@@ -1,7 +1,7 @@
 //! `weir bench churn`: hosts join, are drained, leave, are killed and come back, as processes, while coflows move; every byte is
 //! compared.
 
-use super::daemons::{AgentPlace, Daemon, free_address, open_coordinator, raise_descriptors};
+use super::daemons::{AgentPlace, Daemon, open_coordinator, raise_descriptors};
 use crate::Failure;
 use crate::commands::policies::find_for_hosts;
 use crate::output::percentile;
@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_client::{Client, CoflowOptions, GetOptions, Host};
 use weir_model::Rate;
+use weir_testbed::free_address;
 use weir_testbed::live::RunFolder;
 
 /// Drivers, each with one coflow at a time.

@@ -1,7 +1,7 @@
 //! `weir bench coordinator`: a coordinator process and the sessions of many agents, over the real control plane.
 //! One process plays all agents, without data plane: their flows move exactly as plans say.
 
-use super::daemons::{Daemon, free_address, open_coordinator, raise_descriptors};
+use super::daemons::{Daemon, open_coordinator, raise_descriptors};
 use super::load::{Load, LoadFlow};
 use super::played::PlayedAgent;
 use super::rounds::Rounds;
@@ -20,6 +20,7 @@ use weir_client::{Client, ClientConfig, CoflowOptions, StatusReply};
 use weir_model::{Rate, Time};
 use weir_proto::v1::coordinator_client::CoordinatorClient;
 use weir_proto::{limits, v1};
+use weir_testbed::free_address;
 
 /// Messages that wait for one session of a played agent.
 const QUEUE: usize = 64;

@@ -3,16 +3,14 @@
 use super::receive::cpu_seconds;
 use anyhow::Context;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig};
+use weir_testbed::free_address;
 use weir_testbed::live::OwnChild;
 
-/// Ports below are other programs'.
-const LEAST_PORT: u16 = 12_000;
 /// How long a process may take to serve.
 const START_LIMIT: Duration = Duration::from_secs(15);
 /// How often it is looked whether it does.
@@ -62,23 +60,6 @@ impl Daemon {
         weir_metrics::resident_bytes(&process)
             .with_context(|| format!("/proc/{process}/statm cannot be read"))
     }
-}
-
-/// An address of loopback that nobody listens on now, and that no connection takes before somebody does: its port is not one of
-/// those that the kernel gives away.
-pub(super) fn free_address() -> io::Result<SocketAddr> {
-    static TRIED: AtomicU16 = AtomicU16::new(0);
-    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let given = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768u16);
-    let count = given.saturating_sub(LEAST_PORT).max(1);
-    for _ in 0..count {
-        // Programs that run at once begin at other places.
-        let tried = TRIED.fetch_add(1, Ordering::Relaxed).wrapping_add((std::process::id() * 257) as u16);
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", LEAST_PORT + tried % count)) {
-            return listener.local_addr();
-        }
-    }
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 /// Starts `weir coordinator` on an address for so many hosts, silent.

@@ -130,7 +130,7 @@ impl Bed {
     async fn start(args: &GetsArgs) -> anyhow::Result<Bed> {
         let dir = RunFolder::create()?;
         let path: &Path = dir.path();
-        let address = daemons::free_address()?;
+        let address = weir_testbed::free_address()?;
         let rate = format!("{}bit", args.link_rate.bits_per_sec());
         let options = ["--policy", &args.policy, "--link-rate", &rate].map(str::to_owned);
         let coordinator = daemons::coordinator(address, args.hosts, &options)?;

@@ -9,7 +9,7 @@
 //! - `large`: in the page cache, but every byte has to come from memory once;
 //! - `first`: as `large`, and the agent does not know its checksums yet, as of a file nobody got before.
 
-use super::daemons::{AgentPlace, Daemon, free_address, own_command};
+use super::daemons::{AgentPlace, Daemon, own_command};
 use super::receive::Received;
 use crate::Failure;
 use crate::output::{Files, median};
@@ -23,6 +23,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use weir_model::Bytes;
 use weir_proto::limits::MAX_BLOCK_BYTES;
+use weir_testbed::free_address;
 use weir_testbed::live::{self, OwnChild, RunFolder};
 
 /// Blocks of the `first` kind: more than all rounds can begin.

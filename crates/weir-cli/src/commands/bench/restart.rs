@@ -1,7 +1,7 @@
 //! `weir bench restart`: a coordinator, its agents or both are killed under load and started again, as processes; or nobody is, and
 //! the policy changes.
 
-use super::daemons::{AgentPlace, Daemon, coordinator, free_address, raise_descriptors};
+use super::daemons::{AgentPlace, Daemon, coordinator, raise_descriptors};
 use crate::Failure;
 use crate::commands::policies::find_for_hosts;
 use anyhow::Context;
@@ -17,6 +17,7 @@ use weir_client::{Client, CoflowOptions, GetOptions, StatusReply};
 use weir_model::Rate;
 use weir_policy::Chosen;
 use weir_proto::limits::MAX_BLOCKS_PER_AGENT;
+use weir_testbed::free_address;
 use weir_testbed::live::RunFolder;
 
 /// Calls under way at once while everything is set up.

@@ -1,6 +1,6 @@
 //! `weir bench slow-reader`: what a receiver that reads slowly, or has stopped, costs the others on its uplink.
 
-use super::daemons::{AgentPlace, Daemon, coordinator, free_address};
+use super::daemons::{AgentPlace, Daemon, coordinator};
 use crate::Failure;
 use crate::commands::policies::find_for_hosts;
 use crate::output::{Files, median, table, text};
@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use weir_client::{Client, CoflowOptions, GetOptions};
 use weir_model::Rate;
+use weir_testbed::free_address;
 use weir_testbed::live::RunFolder;
 
 /// The sender, the slow receiver and the other one.

@@ -1,6 +1,6 @@
 //! `weir bench worst-peer`: what one peer at its worst costs the calls and the flows of others.
 
-use super::daemons::{AgentPlace, Daemon, coordinator, free_address, raise_descriptors};
+use super::daemons::{AgentPlace, Daemon, coordinator, raise_descriptors};
 use crate::Failure;
 use crate::output::{Files, percentile, table, text};
 use clap::Args;
@@ -20,6 +20,7 @@ use weir_model::Rate;
 use weir_proto::v1::agent_event::Kind;
 use weir_proto::v1::coordinator_client::CoordinatorClient;
 use weir_proto::{limits, v1};
+use weir_testbed::free_address;
 use weir_testbed::live::RunFolder;
 
 /// Sender and receiver of the flow that is watched.
