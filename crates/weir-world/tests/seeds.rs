@@ -4,12 +4,12 @@ use weir_world::Settings;
 
 /// How many seeds the test runs, if not the usual.
 fn seeds() -> u64 {
-    std::env::var("WEIR_WORLD_SEEDS").map_or(1_000, |seeds| seeds.parse().expect("a number of seeds"))
+    std::env::var("WEIR_WORLD_SEEDS").map_or(500, |seeds| seeds.parse().expect("a number of seeds"))
 }
 
 #[test]
 #[cfg(not(feature = "planted"))]
-fn a_thousand_seeds_find_nothing() {
+fn five_hundred_seeds_find_nothing() {
     let outcome = weir_world::run_seeds(0..seeds(), Settings::of_seed, |seed, violation| {
         println!("cargo run --release -p weir-world -- --seed {seed} --trace\n{violation}");
     });
