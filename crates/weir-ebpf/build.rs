@@ -5,8 +5,8 @@ use std::process::Command;
 use std::{env, io};
 
 /// What the crate loads, and what its tests do.
-const PROGRAMS: [&str; 5] =
-    ["src/bpf/tag", "src/bpf/mark", "src/bpf/dctcp", "src/bpf/karuna", "tests/mcp_law"];
+const PROGRAMS: [&str; 6] =
+    ["src/bpf/tag", "src/bpf/mark", "src/bpf/dctcp", "src/bpf/karuna", "src/bpf/group", "tests/mcp_law"];
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=src/bpf");

@@ -53,6 +53,8 @@ enum Command {
     Policies,
     /// Tag what this host's TCP connections send with priorities for switches, by bytes sent
     Tag(commands::tag::TagArgs),
+    /// Run a command whose TCP connections are tagged by a size and a deadline
+    Run(commands::tag::RunArgs),
     /// Find thresholds between the priority levels of a switch, by theory
     Thresholds(commands::thresholds::ThresholdsArgs),
     /// Rebuild figures and tables of papers
@@ -127,6 +129,8 @@ pub(crate) enum Failure {
     Refused(anyhow::Error),
     /// Anything else: exit 1.
     Run(anyhow::Error),
+    /// A command that was run for the user ended with this code, and has said why: the same exit.
+    Ended(u8),
 }
 
 impl Failure {
@@ -162,6 +166,7 @@ pub fn main() -> ExitCode {
             | Command::Agent(_)
             | Command::Relay(_)
             | Command::Tag(_)
+            | Command::Run(_)
             | Command::Up(_)
             | Command::Bench(_)
             | Command::Task(_)
@@ -189,6 +194,7 @@ pub fn main() -> ExitCode {
             | Command::Agent(_)
             | Command::Relay(_)
             | Command::Tag(_)
+            | Command::Run(_)
             | Command::Up(_)
             | Command::Task(_)
     );
@@ -202,6 +208,7 @@ pub fn main() -> ExitCode {
         Command::Trace(command) => commands::trace::trace(command),
         Command::Policies => commands::policies::policies(),
         Command::Tag(args) => commands::tag::tag(&args),
+        Command::Run(args) => commands::tag::run_command(&args),
         Command::Thresholds(args) => commands::thresholds::thresholds(args),
         Command::Experiment(command) => commands::experiment::experiment(command),
         Command::Config(command) => commands::config::config(command),
@@ -235,6 +242,7 @@ fn failed(failure: Failure) -> ExitCode {
         Failure::Input(message) => (message, 2),
         Failure::Unanswered(error) => (format!("{error:#}"), 3),
         Failure::Refused(error) => (format!("{error:#}"), 4),
+        Failure::Ended(code) => return ExitCode::from(code),
     };
     logging::complain(&message);
     ExitCode::from(code)

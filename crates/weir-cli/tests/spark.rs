@@ -48,7 +48,7 @@ fn bench(kind: &str, [home, plugin, jobs]: [PathBuf; 3], more: &[&str]) -> Strin
 fn what_is_lost_is_written_again_and_read_by_weir_with_the_same_results() {
     let Some(found) = spark() else { return };
     let said = bench("suite", found, &["--case", "outputs-lost"]);
-    assert!(said.contains("all cases have the same results"), "{said}");
+    assert!(said.contains("results are the same in all cases"), "{said}");
 }
 
 /// An application with SQL, end to end: the command fails if its result is another one than Spark's own.

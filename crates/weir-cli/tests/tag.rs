@@ -72,6 +72,28 @@ fn what_an_agent_serves_has_the_class_of_its_size() {
     on_a_bed(live::served);
 }
 
+#[test]
+#[cfg(feature = "ebpf")]
+fn what_a_command_sends_has_the_class_that_was_said_of_it() {
+    on_a_bed(live::hinted);
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn a_command_has_its_own_exit_and_its_group_goes_with_it() {
+    run::ended();
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn a_killed_run_leaves_its_command_and_the_next_removes_its_group() {
+    run::killed();
+}
+
+#[cfg(feature = "ebpf")]
+#[path = "tag/run.rs"]
+mod run;
+
 #[cfg(feature = "ebpf")]
 #[path = "../../weir-ebpf/tests/tags/capture.rs"]
 #[expect(dead_code, reason = "tests of the tagger look at more of a packet")]
@@ -169,6 +191,39 @@ mod live {
         }
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         assert!(child.wait().unwrap().success());
+    }
+
+    /// Connections of a command, with 10 and 100 kB as thresholds below a class for deadlines.
+    pub(super) fn hinted(bed: &Bed) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tags.toml");
+        std::fs::write(&file, "thresholds = [\"10kB\", \"100kB\"]\ndeadlines = true").unwrap();
+        let mut command = bed.command(Place::Host(0), WEIR).unwrap();
+        command.args(["tag", "--interface", "eth0", "--tags"]).arg(&file).stdout(Stdio::piped());
+        let mut tagger = bed.spawn(command).unwrap();
+        let line = next_line(&mut BufReader::new(tagger.stdout.take().unwrap()));
+        if line.is_empty() {
+            assert!(std::env::var_os("CI").is_none(), "on CI nothing is skipped");
+            return eprintln!("SKIPPED: no rights to load programs");
+        }
+        let address = bed.address(1);
+        let listener = bed.run_at(Place::Host(1), || TcpListener::bind((address, 0))).unwrap().unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let script = format!("head -c 5000 /dev/zero > /dev/tcp/{address}/{port}");
+        let size = ["--size", "50kB"];
+        for (options, dscp) in [(&size[..], 32), (&["--size", "50kB", "--deadline", "60s"], 40), (&[], 36)] {
+            let capture = bed.run_at(Place::Host(1), Capture::start).unwrap().unwrap();
+            let mut command = bed.command(Place::Host(0), WEIR).unwrap();
+            command.arg("run").args(options).args(["--", "bash", "-c", &script]);
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{}", complaint(&output));
+            let (_, peer) = listener.accept().unwrap();
+            let packets = capture.flow(peer.port(), 5000).unwrap();
+            let tagged: Vec<u8> = packets.iter().filter(|one| one.payload > 0).map(|one| one.dscp).collect();
+            assert!(!tagged.is_empty() && tagged.iter().all(|&one| one == dscp), "{options:?}: {tagged:?}");
+        }
+        kill_process(Pid::from_child(&tagger), Signal::TERM).unwrap();
+        assert!(tagger.wait().unwrap().success());
     }
 
     fn run<T>(work: impl Future<Output = T>) -> T {

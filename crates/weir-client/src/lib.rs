@@ -6,6 +6,9 @@
 //! hosts are told of some. Every call has a time limit. Without a coordinator, `get`
 //! still works if it is told who holds the block ([`GetOptions::holders`]).
 //!
+//! What moves otherwise can be hinted: `weir_client::hint(&socket, Hint::Known(Bytes(1_000_000)))?` tells `weir tag` what a TCP socket
+//! sends next.
+//!
 //! The library decides nothing about order or rates and keeps no state but pooled connections.
 //!
 //! ```no_run
@@ -63,7 +66,8 @@ pub use error::{Error, GetError};
 pub use get::{BlockReader, GetOptions};
 pub use memory::MemoryBlock;
 pub use stream::BlockStream;
-pub use weir_net::{Address, AddressError};
+pub use weir_model::Hint;
+pub use weir_net::{Address, AddressError, hint};
 pub use weir_proto::host::Host;
 pub use weir_proto::v1::Admission as AdmissionState;
 pub use weir_proto::v1::{

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use socket2::{Domain, Socket, Type};
-use weir_ebpf::{Config, DEFAULT_DSCP, Dctcp, Hint, Karuna, Marker, Marking, McpConfig, Tagger};
+use weir_ebpf::{Config, DEFAULT_DSCP, Dctcp, Karuna, Marker, Marking, McpConfig, Tagger};
 use weir_endhost::thresholds::Thresholds;
-use weir_model::{Bytes, Rate, Span};
+use weir_model::{Bytes, Hint, Rate, Span};
 use weir_testbed::{Bed, BedLinks, Place, Queues};
 
 /// Sent before on each connection: the kernel paces none of a connection's first ten segments.

@@ -4,7 +4,7 @@ use crate::error::ConfigError;
 use rustix::time::{ClockId, clock_gettime};
 use weir_endhost::tagging::CLASSES;
 use weir_endhost::thresholds::Thresholds;
-use weir_model::{Bytes, Span};
+use weir_model::{Bytes, Hint, Span};
 
 /// Thresholds between [`CLASSES`].
 const THRESHOLDS: usize = CLASSES - 1;
@@ -34,6 +34,8 @@ pub struct Config {
     pub best: u8,
     /// DSCP of each class, 0 to 63.
     pub dscp: [u8; CLASSES],
+    /// Whether the mark of a socket is a hint, as [`Hint::mark_after`] makes it.
+    pub marks: bool,
     /// What becomes of other sockets.
     pub unhinted: Unhinted,
     /// A flow of unknown size that sent nothing for longer begins anew, as connections do that carry one message after the
@@ -44,10 +46,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// With these thresholds, class 0 for deadlines, hinted sockets alone, and no ageing.
+    /// With these thresholds, class 0 for deadlines, hinted sockets alone, no marks, and no ageing.
     pub fn new(thresholds: Thresholds) -> Config {
         let (unhinted, idle, ages_after) = (Unhinted::Untouched, None, None);
-        Config { thresholds, best: 1, dscp: DEFAULT_DSCP, unhinted, idle, ages_after }
+        Config { thresholds, best: 1, dscp: DEFAULT_DSCP, marks: false, unhinted, idle, ages_after }
     }
 
     /// Whether all levels have a class, and all classes a DSCP.
@@ -74,7 +76,7 @@ impl Config {
         }
         numbers.push(self.idle.map_or(0, Span::nanos));
         let tags_all = u32::from(self.unhinted == Unhinted::Unknown);
-        let small = [u32::from(self.best), tags_all, self.ages_after.unwrap_or(0), 0];
+        let small = [u32::from(self.best), tags_all, self.ages_after.unwrap_or(0), u32::from(self.marks)];
         let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
         bytes.extend(small.into_iter().flat_map(u32::to_ne_bytes));
         bytes.extend(self.dscp);
@@ -82,40 +84,22 @@ impl Config {
     }
 }
 
-/// What a process knows of the flow that a socket sends next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hint {
-    /// It has a deadline: class 0 until then, and by its size after.
-    Deadline {
-        /// Of the flow.
-        size: Bytes,
-        /// From now on.
-        within: Span,
-    },
-    /// Its size is known: one class, by the splitting thresholds.
-    Known(Bytes),
-    /// Its size is unknown: by bytes sent, from its next packet on.
-    Unknown,
-}
-
-impl Hint {
-    /// As `struct flow` of the program has it.
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
-        let (kind, size, deadline_ns) = match self {
-            Hint::Deadline { size, within } => (1u32, size, monotonic_ns().saturating_add(within.nanos())),
-            Hint::Known(size) => (2, size, 0),
-            Hint::Unknown => (3, Bytes(0), 0),
-        };
-        let last_ns = 0;
-        let numbers = [size.0, deadline_ns, NOT_BEGUN, last_ns];
-        let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
-        bytes.extend([kind, 0, 0, 0].into_iter().flat_map(u32::to_ne_bytes));
-        bytes
-    }
+/// A hint as `struct flow` of the programs has it.
+pub(crate) fn flow_bytes(hint: Hint) -> Vec<u8> {
+    let (kind, size, deadline_ns) = match hint {
+        Hint::Deadline { size, within } => (1u32, size, monotonic_ns().saturating_add(within.nanos())),
+        Hint::Known(size) => (2, size, 0),
+        Hint::Unknown => (3, Bytes(0), 0),
+    };
+    let last_ns = 0;
+    let numbers = [size.0, deadline_ns, NOT_BEGUN, last_ns];
+    let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
+    bytes.extend([kind, 0, 0, 0].into_iter().flat_map(u32::to_ne_bytes));
+    bytes
 }
 
 /// The clock that the program reads.
-fn monotonic_ns() -> u64 {
+pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -149,6 +133,6 @@ mod tests {
     fn settings_and_flows_have_the_sizes_of_the_program() {
         // 7 + 7 thresholds and a time of 8 bytes, 4 numbers of 4, 8 of 1.
         assert_eq!(Config::new(levels(3)).to_bytes().len(), 15 * 8 + 4 * 4 + 8);
-        assert_eq!(Hint::Unknown.to_bytes().len(), 4 * 8 + 4 * 4);
+        assert_eq!(flow_bytes(Hint::Unknown).len(), 4 * 8 + 4 * 4);
     }
 }

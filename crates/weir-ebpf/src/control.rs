@@ -40,7 +40,7 @@ impl Dctcp {
 }
 
 /// Karuna's control of an end host, by the name [`Karuna::NAME`]: flows that the tagger was told a deadline of
-/// ([`crate::Hint::Deadline`]) go by MCP, and end a little before it with as little of the network as that takes; all others, and
+/// ([`weir_model::Hint::Deadline`]) go by MCP, and end a little before it with as little of the network as that takes; all others, and
 /// those that cannot meet their deadline any more, go by DCTCP.
 ///
 /// Everything that [`Dctcp`] says of both ends, of rights and of its end holds for it, too. A flow is hinted before its first byte.

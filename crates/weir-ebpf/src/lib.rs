@@ -2,13 +2,15 @@
 //! hold for them. One marks packets at the ports of a switch that is a Linux machine.
 //!
 //! A [`Tagger`] attaches the first to what leaves one interface. The class of a packet follows from what its process said about
-//! the flow ([`Hint`]), or from the bytes that were sent so far, by the law of `weir-endhost` ([`weir_endhost::tagging`]).
+//! the flow ([`weir_model::Hint`]), or from the bytes that were sent so far, by the law of `weir-endhost` ([`weir_endhost::tagging`]).
 //! Sockets of other network namespaces, forwarded packets, and all that is not TCP over Ethernet are left as they are.
 //!
 //! A [`Marker`] attaches the second to a port that has a queue for each class under HTB. It marks packets (ECN) that enter a queue in
 //! which many bytes wait.
 //!
-//! [`Dctcp`] is a third: a congestion control that sockets of the machine can have. [`Karuna`] is that and, for flows with a
+//! A [`HintedGroup`] gives the sockets of processes a mark that says what they send.
+//!
+//! [`Dctcp`] is another: a congestion control that sockets of the machine can have. [`Karuna`] is that and, for flows with a
 //! deadline, MCP ([`weir_endhost::mcp`]).
 //!
 //! They go when what attached them is dropped, and when the process ends, however it ends. They need Linux 6.6, `CAP_BPF` and
@@ -19,14 +21,16 @@ mod attach;
 mod config;
 mod control;
 mod error;
+mod group;
 mod marker;
 mod mcp;
 mod program;
 mod tagger;
 
-pub use config::{Config, DEFAULT_DSCP, Hint, Unhinted};
+pub use config::{Config, DEFAULT_DSCP, Unhinted};
 pub use control::{Dctcp, Karuna};
 pub use error::{ConfigError, ControlError, MarkError, TagError};
+pub use group::HintedGroup;
 pub use marker::{ClassMarks, Marker, Marking, Marks};
 pub use mcp::McpConfig;
 pub use tagger::{ClassCounters, Counters, Tagger};

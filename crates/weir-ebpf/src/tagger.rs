@@ -1,11 +1,12 @@
 //! The tagger: loaded and attached whole or not at all, and gone when dropped.
 
-use crate::config::{Config, Hint};
+use crate::config::{Config, flow_bytes};
 use crate::error::TagError;
 use crate::program::{Single, attach_alone, load, map_of, number_of, program_of, sum_of};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use weir_endhost::tagging::CLASSES;
+use weir_model::Hint;
 
 /// The program, as clang has compiled it.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tag.bpf.o"));
@@ -70,14 +71,15 @@ impl Tagger {
         Ok(())
     }
 
-    /// Says what the socket sends from now on. It holds until the next hint, or until the socket is closed.
+    /// Says what the socket sends from now on. It holds until the next hint, or until the socket is closed. A socket that has a
+    /// mark that is a hint goes by its mark, where marks are read ([`Config::marks`]).
     ///
     /// # Errors
     /// [`TagError::Os`] if it is no socket.
     pub fn hint(&self, socket: &impl AsFd, hint: Hint) -> Result<(), TagError> {
         let key = socket.as_fd().as_raw_fd().to_ne_bytes();
         self.flows
-            .update(&key, &hint.to_bytes(), MapFlags::ANY)
+            .update(&key, &flow_bytes(hint), MapFlags::ANY)
             .map_err(TagError::bpf("hint what a socket sends"))
     }
 

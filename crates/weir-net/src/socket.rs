@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
-use weir_model::Span;
+use weir_model::{Hint, Span};
 
 /// DSCP class selector 6, the class of network control traffic.
 pub const CONTROL_DSCP: u32 = 48;
@@ -57,6 +57,16 @@ pub fn control_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bound(address)?;
     mark_control(&socket)?;
     listen(socket)
+}
+
+/// Says what a TCP socket sends from its next packet on, by its mark (`SO_MARK`): a tagger of this host that reads marks (`weir tag`) goes by it.
+///
+/// # Errors
+///
+/// The process has neither `CAP_NET_RAW` nor `CAP_NET_ADMIN`.
+pub fn hint<'s>(socket: impl Into<SockRef<'s>>, hint: Hint) -> io::Result<()> {
+    let socket = socket.into();
+    socket.set_mark(hint.mark_after(socket.mark()?))
 }
 
 /// Marks a control connection and turns coalescing of small writes off.

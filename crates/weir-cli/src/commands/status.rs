@@ -97,7 +97,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
             // Who answered once may be starting again.
             text = match peer.ask(json).await {
                 Ok(text) => text,
-                Err(failure @ Failure::Input(_)) => return Err(failure),
+                Err(failure @ (Failure::Input(_) | Failure::Ended(_))) => return Err(failure),
                 Err(Failure::Unanswered(error) | Failure::Refused(error) | Failure::Run(error)) => {
                     let text = format!("{error:#}; trying again");
                     if json { serde_json::json!({ "error": text }).to_string() + "\n" } else { text }

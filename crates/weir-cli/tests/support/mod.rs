@@ -8,7 +8,7 @@ pub(crate) mod hanging_disk;
 pub(crate) mod http;
 pub(crate) mod lost_disk;
 pub(crate) mod process;
-#[path = "../../../weir-client/tests/support/proxy.rs"]
+#[path = "../../../weir-client/tests/all/support/proxy.rs"]
 pub(crate) mod proxy;
 #[path = "../../../weir-controller/tests/support/redis.rs"]
 pub(crate) mod redis;

@@ -12,7 +12,7 @@
 
 enum flow_type { DEADLINE = 1, KNOWN = 2, UNKNOWN = 3 };
 
-/* As `Hint::to_bytes` writes it. */
+/* As `flow_bytes` writes it. */
 struct flow {
 	__u64 size;        /* bytes, of types DEADLINE and KNOWN */
 	__u64 deadline_ns; /* by the monotonic clock */
@@ -21,7 +21,7 @@ struct flow {
 	__u32 type;
 	__u32 aged_at;     /* timeouts in a row when it last aged */
 	__u32 raised;      /* classes by which it rose for its age */
-	__u32 unused;
+	__u32 mark;        /* of the socket, if that said all this */
 };
 
 struct {
@@ -30,5 +30,36 @@ struct {
 	__type(key, int);
 	__type(value, struct flow);
 } weir_flows SEC(".maps");
+
+/* A mark of a socket that says what the socket sends, as `Hint::mark_after` makes it: from above, 3 bits of kind, one that only tells flows
+ * apart, 2 of type, 13 of size and of time. */
+#define MARK_KIND 5
+#define MARK_NUMBER 0x1fff
+#define MARK_TIME_STEP_NS 10000ULL
+
+static __always_inline int is_hint(__u32 mark)
+{
+	return mark >> 29 == MARK_KIND && mark >> 26 & 3;
+}
+
+static __always_inline __u64 number_of_mark(__u32 code)
+{
+	__u32 power = code >> 8 & 31, digits = code & 255;
+
+	return power ? (__u64)(256 + digits) << (power - 1) : digits;
+}
+
+/* A flow begins: that which its socket's new mark says. */
+static __always_inline void take_mark(struct flow *flow, __u32 mark, __u64 now)
+{
+	flow->size = number_of_mark(mark >> 13 & MARK_NUMBER);
+	flow->deadline_ns = now + number_of_mark(mark & MARK_NUMBER) * MARK_TIME_STEP_NS;
+	flow->from = NOT_BEGUN;
+	flow->last_ns = 0;
+	flow->type = mark >> 26 & 3;
+	flow->aged_at = 0;
+	flow->raised = 0;
+	flow->mark = mark;
+}
 
 #endif

@@ -39,7 +39,7 @@ struct settings {
 	__u32 best;                  /* the first class of flows without a deadline */
 	__u32 tags_all;              /* sockets without a hint are of unknown size; else they are left alone */
 	__u32 ages_after;            /* timeouts in a row; 0: never */
-	__u32 unused;
+	__u32 reads_marks;           /* marks of sockets are hints */
 	__u8 dscp[CLASSES];
 };
 
@@ -182,14 +182,18 @@ static __always_inline void count(struct __sk_buff *skb, __u32 which, const stru
 }
 
 /* The state of the socket's flow; none if the socket is to be left alone. */
-static __always_inline struct flow *find_flow(struct bpf_sock *socket, const struct settings *settings, __u64 offset)
+static __always_inline struct flow *find_flow(struct bpf_sock *socket, const struct settings *settings, __u64 offset,
+					      __u64 now)
 {
+	__u32 mark = settings->reads_marks && is_hint(socket->mark) ? socket->mark : 0;
 	struct flow *flow = bpf_sk_storage_get(&weir_flows, socket, 0, 0);
 	/* The SYN of an end that connects counts as a byte that was acknowledged. */
 	struct flow begun = { .type = UNKNOWN, .from = offset <= 1 ? offset : 0 };
 
-	if (!flow && settings->tags_all)
+	if (!flow && (settings->tags_all || mark))
 		flow = bpf_sk_storage_get(&weir_flows, socket, &begun, BPF_SK_STORAGE_GET_F_CREATE);
+	if (flow && mark && mark != flow->mark)
+		take_mark(flow, mark, now);
 	return flow;
 }
 
@@ -214,10 +218,10 @@ int weir_tag(struct __sk_buff *skb)
 	__s64 offset = tcp->bytes_acked + (__s32)(place.sequence - tcp->snd_una);
 	if (offset < 0)
 		offset = 0;
-	struct flow *flow = find_flow(socket, settings, offset);
+	__u64 now = bpf_ktime_get_ns();
+	struct flow *flow = find_flow(socket, settings, offset, now);
 	if (!flow)
 		return TCX_NEXT;
-	__u64 now = bpf_ktime_get_ns();
 	__u64 pause = now - flow->last_ns;
 	if (flow->from == NOT_BEGUN ||
 	    (settings->idle_ns && flow->type == UNKNOWN && flow->last_ns && pause > settings->idle_ns))

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use weir_ebpf::{Config, ControlError, Hint, Karuna, McpConfig, Tagger};
+use weir_ebpf::{Config, ControlError, Karuna, McpConfig, Tagger};
 use weir_endhost::mcp::ParamsError;
-use weir_model::{Bytes, Rate, Span};
+use weir_model::{Bytes, Hint, Rate, Span};
 use weir_testbed::{Bed, Place};
 
 use crate::control::{LINK_BPS, THRESHOLD, connect, links, listen, marker, transfer};

@@ -6,9 +6,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use weir_ebpf::{Config, DEFAULT_DSCP, Hint, Unhinted};
+use weir_ebpf::{Config, DEFAULT_DSCP, Unhinted};
 use weir_endhost::tagging::ClassLaw;
-use weir_model::{Bytes, Span};
+use weir_model::{Bytes, Hint, Span};
 
 use crate::capture::{Capture, Seen, offsets};
 use crate::hosts::{Hosts, RECEIVER, SENDER, on_two_hosts, thresholds};
@@ -107,6 +107,42 @@ fn flows_of_known_size_keep_the_class_of_their_size() {
             let packets = capture.flow(pair.port()?, size)?;
             let law = ClassLaw::by_size(Bytes(size), config.thresholds.splitting(), config.best);
             check(hosts, &packets, &law)?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn marks_say_what_a_socket_sends_next_where_they_are_read() {
+    on_two_hosts("marks", |hosts| {
+        let config = Config { marks: true, ..Config::new(thresholds(&[1000, 50_000])) };
+        let by_size = |size| ClassLaw::by_size(Bytes(size), config.thresholds.splitting(), config.best);
+        let within = Span::from_nanos(60_000_000_000);
+        let tagger = hosts.tagger(&config)?;
+        let mut pair = hosts.connect(hosts.v4())?;
+        // Each is a flow of its own, also one like that before it: one of unknown size begins anew.
+        for (hint, size, law) in [
+            (Hint::Known(Bytes(60_000)), 60_000, by_size(60_000)),
+            (Hint::Known(Bytes(60_000)), 60_000, by_size(60_000)),
+            (Hint::Deadline { size: Bytes(60_000), within }, 60_000, ClassLaw::Fixed(0)),
+            (Hint::Known(Bytes(800)), 800, by_size(800)),
+            (Hint::Unknown, 70_000, by_sent(&config)),
+            (Hint::Unknown, 70_000, by_sent(&config)),
+        ] {
+            weir_net::hint(&pair.sending, hint)?;
+            let capture = hosts.capture()?;
+            pair.send(size as usize)?;
+            check(hosts, &capture.flow(pair.port()?, size)?, &law)?;
+        }
+        // A mark that others use is none, and where none are read ours are like it.
+        for (marks, mark) in [(true, 0x4000), (false, Hint::Known(Bytes(800)).mark_after(0))] {
+            tagger.set(&Config { marks, ..config.clone() })?;
+            let mut pair = hosts.connect(hosts.v4())?;
+            socket2::SockRef::from(&pair.sending).set_mark(mark)?;
+            let capture = hosts.capture()?;
+            pair.send(800)?;
+            let packets = capture.flow(pair.port()?, 800)?;
+            ensure!(packets.iter().all(|packet| packet.dscp == 0), "{packets:?}");
         }
         Ok(())
     });

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use socket2::{Domain, Protocol, Socket, Type};
-use weir_ebpf::{Config, DEFAULT_DSCP, Hint, TagError, Unhinted};
-use weir_model::Bytes;
+use weir_ebpf::{Config, DEFAULT_DSCP, TagError, Unhinted};
+use weir_model::{Bytes, Hint};
 use weir_testbed::Place;
 
 use crate::capture::Seen;

@@ -1,15 +1,19 @@
 //! `weir tag`: priorities of switches for all TCP connections of a host, whatever program has them.
 
 #[cfg(feature = "ebpf")]
+mod run;
+#[cfg(feature = "ebpf")]
 mod running;
 #[cfg(feature = "ebpf")]
 mod settings;
 
 use crate::Failure;
 use clap::Args;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_daemon::agent::Tags;
+use weir_model::{Bytes, Span};
 
 /// What a build without the feature says.
 #[cfg(not(feature = "ebpf"))]
@@ -29,6 +33,8 @@ const LACKING: &str = "this build tags no packets: the program for the kernel is
 ///   dscp = [40, 36, 32, 28, 24, 20, 16, 12]  # of each class, the first first
 ///   idle = "none"                            # a connection that sent nothing for longer begins anew: "500ms"
 ///   ageing = 3                               # so does one after so many timeouts in a row; 0: never
+///   marks = true                             # marks of sockets (SO_MARK) say sizes and deadlines, as `weir run` sets them
+///   deadlines = false                        # class 0 is for flows with a deadline alone; 6 thresholds at most then
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct TagArgs {
@@ -41,6 +47,25 @@ pub(crate) struct TagArgs {
     /// Print what was tagged so far every so many seconds, too
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
     every: Option<u32>,
+}
+
+/// Runs a command, whose TCP connections `weir tag` then tags by what is said here.
+///
+/// Each connection that the command or its children open or accept is one flow that begins with its first packet: of `--size`, its
+/// packets have one class, that of its size; with a `--deadline` as well, the first class of all until then. Without either it is of
+/// unknown size. The command gets a control group (version 2), which gives its sockets a mark (SO_MARK), and no library is loaded
+/// before it. It needs root and Linux 6.6; on the interface `weir tag` has to run. The exit is that of the command.
+#[derive(Args)]
+pub(crate) struct RunArgs {
+    /// What each connection sends in all, such as 1MB
+    #[arg(long, value_name = "BYTES")]
+    size: Option<Bytes>,
+    /// When that is to have arrived, after the connection's first packet, such as 50ms
+    #[arg(long, value_name = "TIME", requires = "size")]
+    deadline: Option<Span>,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
 }
 
 /// What tags the flows that an agent serves, and no others.
@@ -63,4 +88,15 @@ pub(crate) fn tag(args: &TagArgs) -> Result<(), Failure> {
 pub(crate) fn tag(args: &TagArgs) -> Result<(), Failure> {
     let TagArgs { interface, tags: _, every: _ } = args;
     Err(Failure::Input(format!("--interface {interface}: {LACKING}")))
+}
+
+#[cfg(feature = "ebpf")]
+pub(crate) fn run_command(args: &RunArgs) -> Result<(), Failure> {
+    run::run_command(args)
+}
+
+#[cfg(not(feature = "ebpf"))]
+pub(crate) fn run_command(args: &RunArgs) -> Result<(), Failure> {
+    let RunArgs { size: _, deadline: _, command } = args;
+    Err(Failure::Input(format!("{}: {LACKING}", command.join(" ".as_ref()).display())))
 }

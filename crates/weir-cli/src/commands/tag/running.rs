@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use weir_daemon::agent::Tags;
-use weir_ebpf::{ClassCounters, Config, Counters, Hint, TagError, Tagger, Unhinted};
-use weir_model::Bytes;
+use weir_ebpf::{ClassCounters, Config, Counters, TagError, Tagger, Unhinted};
+use weir_model::{Bytes, Hint};
 
 /// How long nothing is printed where nothing is to be.
 const SELDOM: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Whether the user's input was wrong, or something else.
-fn failure(error: TagError) -> Failure {
+pub(super) fn failure(error: TagError) -> Failure {
     match error {
         TagError::Config(_) | TagError::NoInterface { .. } => Failure::Input(error.to_string()),
         _ => Failure::Run(error.into()),

@@ -23,6 +23,9 @@ struct TagsFile {
     dscp: Option<[u8; CLASSES]>,
     idle: Option<String>,
     ageing: Option<u32>,
+    marks: Option<bool>,
+    #[serde(default)]
+    deadlines: bool,
 }
 
 /// What the file says, or what holds without one.
@@ -39,11 +42,13 @@ fn parse(text: &str, unhinted: Unhinted) -> Result<Config, String> {
         None | Some(NONE) => None,
         Some(text) => Some(value::<Span>("idle", text)?),
     };
+    let best = u8::from(file.deadlines);
     let config = Config {
-        thresholds: thresholds(file.thresholds.as_deref())?,
-        // Nobody says deadlines here, so no class is kept for them.
-        best: 0,
+        thresholds: thresholds(file.thresholds.as_deref(), usize::from(best))?,
+        best,
         dscp: file.dscp.unwrap_or(DEFAULT_DSCP),
+        // Where sockets without a hint are tagged, so are those of which their programs say more.
+        marks: file.marks.unwrap_or(unhinted == Unhinted::Unknown),
         unhinted,
         idle,
         ages_after: Some(file.ageing.unwrap_or(AGES_AFTER)).filter(|&timeouts| timeouts > 0),
@@ -52,9 +57,12 @@ fn parse(text: &str, unhinted: Unhinted) -> Result<Config, String> {
     Ok(config)
 }
 
-fn thresholds(said: Option<&[String]>) -> Result<Thresholds, String> {
+/// Those of the file; else the published ones, without the last where so many classes are for deadlines.
+fn thresholds(said: Option<&[String]>, taken: usize) -> Result<Thresholds, String> {
     let Some(said) = said else {
-        return Ok(pias(PUBLISHED_FOR.0, PUBLISHED_FOR.1).unwrap_or_else(Thresholds::none));
+        let published = pias(PUBLISHED_FOR.0, PUBLISHED_FOR.1).unwrap_or_else(Thresholds::none);
+        let most = CLASSES - 1 - taken;
+        return Ok(Thresholds::same(published.demotion().iter().copied().take(most).collect()));
     };
     let sizes: Vec<Bytes> = said.iter().map(|text| value("thresholds", text)).collect::<Result<_, _>>()?;
     if let Some(pair) = sizes.windows(2).find(|pair| pair[0] >= pair[1]) {
@@ -80,6 +88,7 @@ mod tests {
         let config = parsed("").unwrap();
         assert_eq!(config.thresholds.levels(), 8);
         assert_eq!((config.best, config.idle, config.ages_after), (0, None, Some(3)));
+        assert!(config.marks && !parse("", Unhinted::Untouched).unwrap().marks);
     }
 
     #[test]
@@ -89,6 +98,17 @@ mod tests {
         assert_eq!(config.thresholds.demotion(), [Bytes(100_000), Bytes(1_000_000)]);
         assert_eq!(config.dscp, [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!((config.idle, config.ages_after), (Some(Span::from_millis(500)), None));
+    }
+
+    #[test]
+    fn a_class_for_deadlines_leaves_seven_for_the_others() {
+        let config = parsed("deadlines = true\nmarks = false").unwrap();
+        assert_eq!((config.best, config.thresholds.levels(), config.marks), (1, 7, false));
+        let seven = format!(
+            "thresholds = {:?}\ndeadlines = true",
+            (1..8).map(|n| format!("{n}kB")).collect::<Vec<_>>()
+        );
+        assert!(parsed(&seven).unwrap_err().contains("at most 6 thresholds"));
     }
 
     #[test]

@@ -4,11 +4,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-mod support;
-
+use crate::support::controller::{Controller, rule};
+use crate::support::sites::{Sites, pattern};
 use std::time::Duration;
-use support::controller::{Controller, rule};
-use support::sites::{Sites, pattern};
 use tokio::task::JoinSet;
 use weir_client::GetOptions;
 

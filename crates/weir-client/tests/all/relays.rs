@@ -2,11 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-mod support;
-
+use crate::support::controller::{Controller, rule};
+use crate::support::sites::{Sites, pattern};
 use std::time::Duration;
-use support::controller::{Controller, rule};
-use support::sites::{Sites, pattern};
 use weir_client::{BlockReader, GetOptions};
 use weir_proto::v1;
 use weir_proto::v1::from_relay::Kind;

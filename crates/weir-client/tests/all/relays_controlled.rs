@@ -2,12 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-mod support;
-
+use crate::support::sites::{Sites, pattern};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use support::sites::{Sites, pattern};
 use weir_client::GetOptions;
 use weir_controller::decider::{DeciderSettings, decide};
 use weir_controller::maker::MakerSettings;

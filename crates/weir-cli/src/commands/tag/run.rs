@@ -1,0 +1,61 @@
+//! `weir run`: a command whose connections have a mark that says what they send.
+
+use super::RunArgs;
+use super::running::failure;
+use crate::Failure;
+use anyhow::Context;
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
+use weir_ebpf::HintedGroup;
+use weir_model::Hint;
+
+impl RunArgs {
+    fn hint(&self) -> Result<Hint, Failure> {
+        match (self.size, self.deadline) {
+            (Some(size), _) if size.0 == 0 => {
+                Err(Failure::Input("--size 0B: a flow has a byte at least".to_owned()))
+            }
+            (Some(size), Some(within)) => Ok(Hint::Deadline { size, within }),
+            (Some(size), None) => Ok(Hint::Known(size)),
+            _ => Ok(Hint::Unknown),
+        }
+    }
+}
+
+pub(super) fn run_command(args: &RunArgs) -> Result<(), Failure> {
+    let hint = args.hint()?;
+    let (program, arguments) =
+        args.command.split_first().unwrap_or_else(|| unreachable!("clap requires one"));
+    // Not as daemons have it: a command is to have the limits that it would have without us.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // A terminal sends its interrupts to the command as well, which decides what to do of them.
+        let _interrupts = signal(SignalKind::interrupt())?;
+        let (mut terminations, mut hangups) =
+            (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+        let group = HintedGroup::create(hint).map_err(failure)?;
+        group.enter().context("cannot enter the control group")?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .spawn()
+            .map_err(|error| Failure::Input(format!("{}: {error}", program.display())))?;
+        let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let pass = |signal| pid.map(|pid| kill_process(pid, signal));
+        loop {
+            tokio::select! {
+                ended = child.wait() => return outcome(ended?),
+                _ = terminations.recv() => { let _ = pass(Signal::TERM); }
+                _ = hangups.recv() => { let _ = pass(Signal::HUP); }
+            }
+        }
+    })
+}
+
+/// As a shell tells it: what a signal ended has 128 and its number.
+fn outcome(status: ExitStatus) -> Result<(), Failure> {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
+    if code == 0 { Ok(()) } else { Err(Failure::Ended(u8::try_from(code).unwrap_or(u8::MAX))) }
+}

@@ -1,0 +1,133 @@
+//! Processes whose connections are hinted without their help: a control group gives their sockets a mark.
+
+use crate::config::monotonic_ns;
+use crate::error::TagError;
+use crate::program::{load, map_of};
+use libbpf_rs::{Link, MapCore, MapFlags};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use weir_model::Hint;
+
+/// The program, as clang has compiled it.
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/group.bpf.o"));
+const NAME: &str = "weir_group";
+/// How the folder of a group begins; the number of the process that made it follows, and when it did.
+const PREFIX: &str = "weir-run-";
+/// The file of a group that has its processes, and takes others.
+const PROCESSES: &str = "cgroup.procs";
+
+/// A control group (version 2) below that of this process. Each TCP socket that a process in it makes has the mark of one [`Hint`]
+/// from the first packet on; accepted connections have that of the socket that listens. A tagger that reads marks goes by it
+/// ([`crate::Config::marks`]).
+///
+/// When this is dropped, or the process ends, new sockets are marked no more; those that are there keep their mark. Dropped, it
+/// also takes its processes back to the group above and removes the group. A group whose maker was killed is removed by the next
+/// that is made beside it, once it is empty.
+#[derive(Debug)]
+pub struct HintedGroup {
+    above: PathBuf,
+    folder: PathBuf,
+    /// Closing it detaches the program.
+    _link: Link,
+}
+
+impl HintedGroup {
+    /// Makes a group for a hint, without processes.
+    ///
+    /// # Errors
+    /// [`TagError`] says what is missing. Nothing remains then.
+    pub fn create(hint: Hint) -> Result<HintedGroup, TagError> {
+        let above = own_group().map_err(TagError::os("find the own control group of version 2"))?;
+        remove_empty(&above);
+        let object = load(PROGRAM)?;
+        let mark = hint.mark_after(0).to_ne_bytes();
+        let written = map_of(&object, "weir_mark")?.update(&0_u32.to_ne_bytes(), &mark, MapFlags::ANY);
+        written.map_err(TagError::bpf("write the mark"))?;
+        let program = object.progs_mut().find(|program| program.name() == NAME);
+        let program =
+            program.ok_or_else(|| TagError::os("find the own program")(io::ErrorKind::NotFound.into()))?;
+        let folder = above.join(format!("{PREFIX}{}-{}", std::process::id(), monotonic_ns()));
+        fs::create_dir(&folder)
+            .map_err(TagError::os(format!("make the control group {}", folder.display())))?;
+        let attached =
+            File::open(&folder).map_err(TagError::os("open the control group")).and_then(|group| {
+                program.attach_cgroup(group.as_raw_fd()).map_err(TagError::bpf("attach to a group"))
+            });
+        match attached {
+            Ok(link) => Ok(HintedGroup { above, folder, _link: link }),
+            Err(error) => {
+                let _ = fs::remove_dir(&folder);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes this process into the group; those that it starts afterwards begin there.
+    ///
+    /// # Errors
+    /// The kernel refuses: a group above is of threads, or may not be left.
+    pub fn enter(&self) -> io::Result<()> {
+        move_process(std::process::id(), &self.folder)
+    }
+}
+
+impl Drop for HintedGroup {
+    fn drop(&mut self) {
+        let inside = fs::read_to_string(self.folder.join(PROCESSES)).unwrap_or_default();
+        for process in inside.lines().filter_map(|line| line.parse().ok()) {
+            // One that ended meanwhile needs no other group.
+            let _ = move_process(process, &self.above);
+        }
+        if let Err(error) = fs::remove_dir(&self.folder) {
+            tracing::warn!(%error, group = %self.folder.display(), "a control group stays");
+        }
+    }
+}
+
+fn move_process(process: u32, group: &Path) -> io::Result<()> {
+    fs::write(group.join(PROCESSES), process.to_string())
+}
+
+/// Removes groups whose makers are gone. One that has processes stays: the kernel refuses.
+fn remove_empty(above: &Path) {
+    let entries = fs::read_dir(above).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let maker = name.split('-').nth(2).unwrap_or_default();
+        if !Path::new("/proc").join(maker).exists() {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Where the group of this process is in the file system.
+fn own_group() -> io::Result<PathBuf> {
+    let none = || io::Error::new(io::ErrorKind::NotFound, "no file system cgroup2 is mounted");
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let mount = mounts.lines().find_map(mount_of_line).ok_or_else(none)?;
+    let groups = fs::read_to_string("/proc/self/cgroup")?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).ok_or_else(none)?;
+    Ok(mount.join(own))
+}
+
+/// Where a line of `mountinfo` has cgroup2, if it does.
+fn mount_of_line(line: &str) -> Option<PathBuf> {
+    let (mount, kind) = line.split_once(" - ")?;
+    kind.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4).map(PathBuf::from))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_2_is_found_where_it_is_mounted_beside_others() {
+        let line = "42 32 0:36 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw";
+        assert_eq!(mount_of_line(line), Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        assert_eq!(mount_of_line("33 32 0:27 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu"), None);
+        assert_eq!(mount_of_line(""), None);
+    }
+}
