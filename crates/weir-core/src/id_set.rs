@@ -53,7 +53,6 @@ impl IdSet {
         self.ranges.insert(first, last);
     }
 
-    /// Number of ranges.
     pub(crate) fn range_count(&self) -> usize {
         self.ranges.len()
     }

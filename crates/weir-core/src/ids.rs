@@ -35,7 +35,7 @@ impl std::fmt::Display for FlowNumber {
 /// A block: what messages name by coflow and name. Keys are in the order of their coflows, then of their names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockKey {
-    /// The block's coflow.
+    /// Coflow that the block belongs to.
     pub coflow: CoflowId,
     /// Its name, unique within the coflow: 1 to [`MAX_BLOCK_NAME_BYTES`](weir_proto::limits::MAX_BLOCK_NAME_BYTES) bytes of one
     /// that was put. What a peer asks for may have any.

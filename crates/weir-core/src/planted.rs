@@ -1,7 +1,7 @@
 //! Defects that the machines can be told to have, for a harness that is held to find them: one that finds nothing of what was
 //! planted is not believed when it finds nothing else. Without the feature `planted` there are none.
 
-/// A defect.
+/// A defect that a harness can plant in a machine, to see whether it finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
     /// A block that was put is not written down.
@@ -60,7 +60,7 @@ pub enum Defect {
     WithdrawnKept,
 }
 
-/// All of them.
+/// Every [`Defect`], for harnesses that plant one after the other.
 pub const ALL: [Defect; 27] = [
     Defect::PutNotWritten,
     Defect::OffsetForgotten,

@@ -23,18 +23,18 @@ pub const GATHER: Span = Span::from_millis(5);
 /// A put that waits: its block, the file, and who is to be answered.
 #[derive(Debug)]
 pub struct WaitingPut<T> {
-    /// The block.
+    /// Coflow and name of the block that is put.
     pub key: BlockKey,
     /// The file that it named.
     pub place: Place,
-    /// Who waits.
+    /// Handle by which the driver answers the caller.
     pub caller: T,
 }
 
 /// What is to be written now.
 #[derive(Debug)]
 pub struct Batch {
-    /// In this order.
+    /// Journal entries, to be written in this order.
     pub entries: Vec<JournalEntry>,
     /// Whether puts wait for it.
     pub has_puts: bool,

@@ -36,14 +36,14 @@ pub struct AgentConfig {
     /// Payload that this host's uplink carries, for policies that senders decide. Without it, what the
     /// coordinator says.
     pub uplink: Option<Rate>,
-    /// Somebody answers [`Agent::wants_interface`](super::Agent::wants_interface).
+    /// Whether the driver answers [`Agent::wants_interface`](super::Agent::wants_interface) with counters of a network interface.
     pub measures_interface: bool,
 }
 
 /// A block this agent can serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockEntry {
-    /// Its coflow.
+    /// Coflow that the block belongs to.
     #[serde(with = "coflow_in_journal")]
     pub coflow: CoflowId,
     /// Its name, unique within the coflow.
@@ -52,7 +52,7 @@ pub struct BlockEntry {
     pub path: String,
     /// First byte within the file.
     pub offset: u64,
-    /// Length in bytes.
+    /// Length of the block in bytes, from `offset` on.
     pub size: u64,
     /// The file is the agent's own and goes with the block.
     pub spooled: bool,
@@ -91,7 +91,7 @@ impl BlockEntry {
 /// A file that a block is in, as it was when it was put.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Its absolute path.
+    /// Absolute path of the file.
     pub path: String,
     /// Which file it was; `None` in journals of version 1.
     pub stamp: Option<FileStamp>,
@@ -100,7 +100,7 @@ pub struct Place {
 /// Tells the file of a block from another one of its name, and from itself after it was written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
-    /// Its inode.
+    /// Inode number within the file's file system.
     pub inode: u64,
     /// When it was last written to, in nanoseconds since the Unix epoch.
     pub modified_ns: i64,
@@ -127,9 +127,9 @@ mod identity_in_hex {
 /// Where an executor of a framework keeps what its map tasks wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreEntry {
-    /// The application.
+    /// Id of the application, 1 to [`MAX_STORE_NAME_BYTES`](weir_proto::limits::MAX_STORE_NAME_BYTES) bytes.
     pub application: String,
-    /// The executor.
+    /// Id of the executor within the application, with the same bound.
     pub executor: String,
     /// Who asks for its bytes must say this.
     pub token: Token,
@@ -144,7 +144,7 @@ pub struct StoreEntry {
 pub struct Gathered {
     /// Bytes, those of the table too.
     pub size: u64,
-    /// Which ones.
+    /// Identity of these bytes: a get that resumes names the one that it began with.
     pub identity: Identity,
 }
 
@@ -173,9 +173,9 @@ pub enum StoreError {
     /// Another store of this name is served.
     #[error("executor {executor} of {application} has a store with another token; detach that first")]
     Taken {
-        /// The application,
+        /// Application of the store that is served.
         application: String,
-        /// and its executor.
+        /// Executor of the store that is served.
         executor: String,
     },
     /// The agent has as many as it may.
@@ -187,9 +187,9 @@ pub enum StoreError {
     /// There is no such store, or the token is not its own.
     #[error("no executor {executor} of {application} has a store with that token here")]
     Unknown {
-        /// The application,
+        /// Application that the call names.
         application: String,
-        /// and its executor.
+        /// Executor that the call names.
         executor: String,
     },
 }
@@ -202,17 +202,17 @@ pub enum JournalEntry {
     /// A coflow exists. The encoded note is a protobuf `weir.v1.CoflowNote`, with `age_ns` counted at
     /// `noted_ns` on the coordinator-independent clock the driver passes as `now`.
     Coflow {
-        /// The coflow.
+        /// Coflow that the note describes.
         #[serde(with = "coflow_in_journal")]
         coflow: CoflowId,
-        /// Encoded note.
+        /// Protobuf encoding of the `weir.v1.CoflowNote`.
         note: Vec<u8>,
         /// When it was noted.
         noted_ns: u64,
     },
     /// A flow of this coflow was served to its end.
     Done {
-        /// The coflow.
+        /// Coflow that the flow belonged to.
         #[serde(with = "coflow_in_journal")]
         coflow: CoflowId,
         /// Bytes of the flow.
@@ -223,33 +223,33 @@ pub enum JournalEntry {
     },
     /// All that was served of a coflow so far: stands for many [`JournalEntry::Done`] in a journal that was written anew.
     Served {
-        /// The coflow.
+        /// Coflow that the sums are of.
         #[serde(with = "coflow_in_journal")]
         coflow: CoflowId,
-        /// Flows that were served to their end,
+        /// Number of flows that were served to their end.
         flows: u64,
-        /// and their bytes.
+        /// Sum of the bytes of these flows.
         bytes: u64,
         /// Which receivers got which blocks.
         marks: Vec<u64>,
     },
     /// A block is not held any more, though its coflow goes on.
     Gone {
-        /// Its coflow.
+        /// Coflow that the block belongs to.
         #[serde(with = "coflow_in_journal")]
         coflow: CoflowId,
-        /// Its name.
+        /// Name of the block within the coflow.
         block: String,
     },
     /// A block is held all the same, and not in this file any more. Agents of version 0.1 before there was more than one
     /// skip it as a damaged line, and find out when they open the file.
     PlaceGone {
-        /// Its coflow.
+        /// Coflow that the block belongs to.
         #[serde(with = "coflow_in_journal")]
         coflow: CoflowId,
-        /// Its name.
+        /// Name of the block within the coflow.
         block: String,
-        /// The file.
+        /// File from which the block is no longer served.
         place: Place,
     },
     /// The coflow ended; its blocks are gone.
@@ -265,9 +265,9 @@ pub enum JournalEntry {
     Store(StoreEntry),
     /// They are served no longer.
     StoreGone {
-        /// The application,
+        /// Application of the store that is gone.
         application: String,
-        /// and its executor.
+        /// Executor of the store that is gone.
         executor: String,
     },
 }
@@ -280,9 +280,9 @@ pub enum Output {
     /// A block is not to be served from this file any more, or from none: who reads it asks again, and hears why or gets it
     /// from another file.
     Cut {
-        /// The block.
+        /// Coflow and name of the block.
         key: BlockKey,
-        /// The file.
+        /// File that must not be read any more; `None` stands for every file of the block.
         place: Option<Place>,
     },
     /// All coflows from the first id to the last have ended: nothing is to be kept of their blocks.
@@ -297,7 +297,7 @@ pub enum Output {
     Suspect(FlowNumber),
     /// Somebody asks for a file of this host: answer with [`Agent::handle_offered`](super::Agent::handle_offered).
     Offer(v1::Offer),
-    /// To the coordinator.
+    /// Message to send to the coordinator.
     Message(v1::AgentMessage),
 }
 
@@ -312,10 +312,10 @@ pub struct OpenedFlow {
     pub offset: u64,
 }
 
-/// Permission to write.
+/// Permission to write bytes of a flow to its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// The flow.
+    /// Flow whose bytes may be written.
     pub flow: FlowNumber,
     /// At most this many payload bytes,
     pub bytes: u64,
@@ -346,7 +346,7 @@ pub enum PutError {
     /// The producer's checksums are not one for each frame.
     #[error("{given} checksums for a block of {frames} frames; give one for each frame, or none")]
     Checksums {
-        /// What it gave.
+        /// Number of checksums that the producer gave.
         given: usize,
         /// Frames of a block of that size.
         frames: u64,
@@ -354,9 +354,9 @@ pub enum PutError {
     /// The coflow has a block of this name with other bytes.
     #[error("coflow {coflow} already has another block named `{block}`")]
     Taken {
-        /// The coflow.
+        /// Coflow that has the other block.
         coflow: CoflowId,
-        /// The name.
+        /// Name that both blocks have.
         block: String,
     },
     /// The coflow was unregistered.

@@ -21,6 +21,10 @@ const MAX_SPARES: usize = 15;
 
 impl Agent {
     /// Notes a block. Putting the same bytes under the same name again is not an error.
+    ///
+    /// # Errors
+    /// The name or size is out of bounds, the checksums are not one per frame, the coflow has ended, or the file is another block's.
+    /// A name that has other bytes here, a host that is being drained and an agent with as many blocks as it may have refuse, too.
     pub fn handle_put(&mut self, block: BlockEntry) -> Result<(), PutError> {
         let name = &block.block;
         if name.is_empty() || name.len() > limits::MAX_BLOCK_NAME_BYTES || name.starts_with(GATHER_PREFIX) {

@@ -28,8 +28,10 @@ pub struct JournalLines {
 }
 
 impl JournalLines {
-    /// Reads a journal, and hands on what its sound lines say, in their order. Errors are the reader's alone: whatever the
-    /// bytes are, they are at worst damaged lines.
+    /// Reads a journal, and hands on what its sound lines say, in their order.
+    ///
+    /// # Errors
+    /// Only if reading from `reader` fails: whatever the bytes are, they are at worst damaged lines.
     pub fn read(mut reader: impl BufRead, mut hear: impl FnMut(JournalEntry)) -> io::Result<JournalLines> {
         let mut found = JournalLines::default();
         let (mut line, mut is_unknown) = (Vec::new(), false);
@@ -61,7 +63,10 @@ impl JournalLines {
     }
 }
 
-/// The lines that say `entries`, without a header. Errors are of the encoding alone.
+/// The lines that say `entries`, without a header.
+///
+/// # Errors
+/// Only if an entry cannot be encoded as JSON.
 pub fn journal_lines(entries: &[JournalEntry]) -> io::Result<Vec<u8>> {
     let mut lines = Vec::new();
     for entry in entries {

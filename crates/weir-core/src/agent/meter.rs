@@ -16,9 +16,9 @@ const INTERFACE_INTERVAL: Span = Span::from_millis(250);
 /// Bytes that passed an interface since it exists, headers included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceBytes {
-    /// Bytes sent.
+    /// Bytes that the host sent through the interface.
     pub sent: u64,
-    /// Bytes received.
+    /// Bytes that the host received through the interface.
     pub received: u64,
 }
 

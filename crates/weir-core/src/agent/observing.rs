@@ -28,7 +28,7 @@ impl Account {
         self.open_since = Some(now);
     }
 
-    /// There is one.
+    /// A lease holds from now on: the time without one ends.
     pub(super) fn hold(&mut self, now: Time) {
         if let Some(since) = self.open_since.take() {
             self.open = self.open + now.since(since);
@@ -67,11 +67,11 @@ pub struct Observed {
     pub blocks: u64,
     /// Coflows that it knows.
     pub coflows: u64,
-    /// Flows that go as TCP has them go,
+    /// Open flows that are unscheduled: TCP shares out what they get.
     pub unscheduled: u64,
-    /// that wait,
+    /// Open flows that are paused: scheduled at rate 0.
     pub paused: u64,
-    /// and that have a rate.
+    /// Open flows that have a rate above 0.
     pub rated: u64,
     /// Payload bytes that flows were allowed by their rates,
     pub granted_bytes: f64,
@@ -88,7 +88,7 @@ pub struct Observed {
 }
 
 impl Agent {
-    /// What watchers see.
+    /// State and counters at this moment, as metrics show them.
     pub fn observe(&self, now: Time) -> Observed {
         let account = &self.account;
         let [unscheduled, paused, rated] = self.pacer.kinds();

@@ -138,7 +138,7 @@ impl Pacer {
         self.set(now, flow, pacing);
     }
 
-    /// Removes a flow.
+    /// Removes a flow with its credit; does nothing if the pacer does not have it.
     pub fn remove(&mut self, flow: FlowNumber) {
         if let Some(bucket) = self.buckets.remove(&flow) {
             self.due.remove(&(bucket.due, flow));

@@ -57,7 +57,6 @@ pub(super) enum Treatment {
     Unknown,
     /// It is left to TCP.
     Bypassed,
-    /// Plans name it.
     Scheduled,
 }
 
@@ -255,6 +254,9 @@ impl Agent {
     }
 
     /// A receiver asks for a block.
+    ///
+    /// # Errors
+    /// The coflow has ended or was refused; the block is not here, its file changed or it has other bytes; or the offset is not that of a frame.
     pub fn handle_request(&mut self, now: Time, request: &Request) -> Result<OpenedFlow, Status> {
         let coflow = CoflowId(request.coflow);
         self.may_move(coflow)?;
@@ -524,7 +526,7 @@ impl Agent {
         times.into_iter().flatten().min()
     }
 
-    /// Flows now open.
+    /// Number of flows that are open now, scheduled or not.
     pub fn open_flows(&self) -> usize {
         self.flows.len()
     }

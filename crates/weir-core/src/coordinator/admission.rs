@@ -69,7 +69,7 @@ pub(super) enum Verdict {
     #[default]
     Undecided,
     Admitted,
-    /// For this reason.
+    /// Refused, for the reason that callers are told.
     Refused(String),
 }
 
@@ -104,14 +104,14 @@ impl CoflowEntry {
 pub struct Decision {
     /// As given with the request.
     pub token: u64,
-    /// What to reply.
+    /// Reply to the call with this token.
     pub reply: v1::AdmissionReply,
 }
 
 /// Who waits for what is decided.
 #[derive(Debug, Default)]
 pub(super) struct Awaited {
-    /// Calls by coflow.
+    /// Calls that wait for a verdict, by coflow.
     pub(super) waiting: Callers<CoflowId, ()>,
     decisions: VecDeque<Decision>,
     /// Coflows with a deadline in the table that no plan has counted yet.

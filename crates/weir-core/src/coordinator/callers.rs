@@ -76,7 +76,7 @@ impl<K: Ord, V> Callers<K, V> {
         self.by_token.get(&token).is_some_and(|(waits_for, _)| **waits_for == *thing)
     }
 
-    /// How many wait.
+    /// Number of calls that wait.
     pub(super) fn len(&self) -> usize {
         self.by_token.len()
     }

@@ -55,7 +55,7 @@ impl Default for Tuning {
 /// What a coordinator is to be like from some time on.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// The policy.
+    /// The policy that plans from then on, with its settings.
     pub policy: Chosen,
     /// Its times and bounds.
     pub tuning: Tuning,

@@ -72,12 +72,15 @@ pub enum SealError {
 pub struct Answer {
     /// As given with the request.
     pub token: u64,
-    /// What to reply.
+    /// Reply to the call with this token.
     pub reply: v1::LocateReply,
 }
 
 impl Coordinator {
     /// Declares a coflow and tells the agents of it.
+    ///
+    /// # Errors
+    /// An option is out of its range, or as many coflows are live as may be.
     pub fn handle_register(
         &mut self,
         now: Time,
@@ -119,6 +122,9 @@ impl Coordinator {
     }
 
     /// No more flows will join.
+    ///
+    /// # Errors
+    /// The coflow is not registered, or is of an earlier coordinator process and no agent has told of it yet.
     pub fn handle_seal(&mut self, now: Time, coflow: CoflowId) -> Result<(), SealError> {
         let unknown = self.unknown(coflow);
         let entry = self.coflows.get_mut(&coflow).ok_or(unknown)?;

@@ -29,7 +29,7 @@ impl Dues {
         self.arriving.remove(&session);
     }
 
-    /// It is over.
+    /// The session is over: nothing is due to it any more.
     pub(super) fn ended(&mut self, session: SessionId, agent: &AgentEntry) {
         self.told.remove(&(agent.last_message, session));
         if let Some(planned) = agent.planned {

@@ -41,7 +41,7 @@ const PROMISE_LIMIT: Span = Span::from_millis(1000);
 #[derive(Debug, Default)]
 pub(super) struct Promises(BTreeMap<Promised, Promise>);
 
-/// Receiver, block.
+/// Host of the receiver, and the block that it will ask for.
 type Promised = (HostNumber, BlockKey);
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ pub struct Joining {
     pub link_rate: Option<Rate>,
     /// The share of a link's rate that is planned with: what is left after headers, and what is set aside.
     pub share: f64,
-    /// Racks by name.
+    /// Racks of the network, by name.
     pub racks: BTreeMap<String, KnownRack>,
     /// Sites by name, and the label, `key=value`, that hosts of a site say.
     pub sites: BTreeMap<String, Option<String>>,
@@ -51,7 +51,7 @@ pub(super) struct Said {
     /// Link rates, up and down, headers included; 0 where it does not say.
     pub(super) rates: [f64; 2],
     pub(super) rack: String,
-    /// As `key=value`.
+    /// Labels of the host, each as `key=value`.
     pub(super) labels: Vec<String>,
 }
 

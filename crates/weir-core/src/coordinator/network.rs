@@ -53,7 +53,7 @@ pub(super) struct Planned {
 /// Hosts by number, and their links.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
-    /// Every link whole,
+    /// The fabric with the whole capacity of every link,
     whole: Fabric,
     /// and less what others use of it.
     left: Fabric,
@@ -65,7 +65,7 @@ pub(super) struct Network {
     expected: usize,
     /// Racks of the fabric by name.
     racks: BTreeMap<String, u32>,
-    /// And sites.
+    /// Sites of the fabric by name.
     sites: BTreeMap<String, u32>,
     searched: Option<Time>,
     /// None: no other hosts than those given.

@@ -9,7 +9,7 @@ use weir_proto::v1;
 /// Upper bounds of completion times that are counted apart, in seconds.
 pub const CCT_BOUNDS: [f64; 12] =
     [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0];
-/// Names of bins.
+/// Names of the bins of Varys' Table 4, from bin 1 on.
 const BINS: [&str; 4] = ["short-narrow", "long-narrow", "short-wide", "long-wide"];
 
 /// Coflows of one policy and bin that ended after all their flows were done.
@@ -17,22 +17,22 @@ const BINS: [&str; 4] = ["short-narrow", "long-narrow", "short-wide", "long-wide
 pub struct Completed {
     /// By completion time: up to each of [`CCT_BOUNDS`], and above.
     pub counts: [u64; CCT_BOUNDS.len() + 1],
-    /// Of their completion times, in seconds.
+    /// Sum of their completion times, in seconds.
     pub sum_s: f64,
-    /// Of their bytes.
+    /// Sum of the bytes of their flows.
     pub bytes: u64,
-    /// Of their flows.
+    /// Number of flows of all of them.
     pub flows: u64,
 }
 
 /// What became of coflows with deadlines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Complete in time,
+    /// Complete by their deadline, and not refused.
     pub met: u64,
-    /// or late, though they were let in.
+    /// Complete after their deadline, though they were not refused.
     pub missed: u64,
-    /// Complete without having been let in.
+    /// Complete after they were refused, whether in time or not.
     pub refused: u64,
 }
 
@@ -45,7 +45,7 @@ pub struct Stages {
     pub bypassed: u64,
     /// Waiting for flows that were announced.
     pub gathering: u64,
-    /// Planned for.
+    /// Scheduled: the policy plans the rates of their flows.
     pub scheduled: u64,
     /// Refused, and left to TCP or stopped.
     pub refused: u64,
@@ -66,9 +66,9 @@ pub struct Observed {
     pub draining: u64,
     /// Hosts that had a session, and have none.
     pub away: u64,
-    /// Live coflows.
+    /// Live coflows, counted by where they stand.
     pub stages: Stages,
-    /// Live flows.
+    /// Flows that agents have told of and not closed.
     pub flows: u64,
     /// Calls that wait for blocks.
     pub locates: u64,
@@ -171,7 +171,7 @@ impl Coordinator {
         *sum = sum.saturating_add(1);
     }
 
-    /// What watchers see.
+    /// State and counters at this moment, as metrics show them.
     pub fn observe(&self, now: Time) -> Observed {
         let count = |number: usize| number as u64;
         let arriving = self.agents.values().filter(|agent| agent.arrival.is_some()).count();

@@ -62,19 +62,19 @@ pub enum HelloError {
     /// Another host has the number that was made from its name: it draws another one.
     #[error("host {name} has number {number}, and so has host {other}")]
     NumberTaken {
-        /// The number.
+        /// Number that both hosts have.
         number: HostNumber,
-        /// The host that came with it,
+        /// Name of the host whose agent is refused.
         name: String,
-        /// and the one that has it.
+        /// Name of the host that has the number.
         other: String,
     },
     /// It has a name, where hosts are numbered.
     #[error("host {name} has a name, and this coordinator takes numbers from 0 to {last} alone (--hosts)")]
     Named {
-        /// The name.
+        /// Name that the agent said for its host.
         name: String,
-        /// The last number.
+        /// Largest host number of this coordinator.
         last: u32,
     },
     /// Another agent, with another spool or a copy of its spool, has a session for its host.

@@ -53,7 +53,7 @@ const LIMIT_TOLERANCE: f64 = 0.02;
 /// What a coordinator keeps where senders decide.
 #[derive(Debug)]
 pub(super) struct Senders {
-    /// The rule's policy.
+    /// Name of the policy whose rule senders follow.
     policy: &'static str,
     interval: Span,
     settings: QueueSettings,

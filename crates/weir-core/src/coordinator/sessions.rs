@@ -62,6 +62,10 @@ fn called(hello: &v1::Hello) -> String {
 impl Coordinator {
     /// An agent's first message: all it knows, or the first part of it. A newer session of an agent replaces its
     /// older one.
+    ///
+    /// # Errors
+    /// The agent speaks another version or goes by other terms, its name or address is out of bounds, its host cannot join the network,
+    /// or the host has another agent or a newer session of this one.
     pub fn handle_hello(
         &mut self,
         now: Time,

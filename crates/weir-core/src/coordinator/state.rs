@@ -60,9 +60,9 @@ pub(super) struct AgentEntry {
     pub(super) data_address: String,
     /// Of the spool that the agent keeps its blocks in; 0 if it did not say.
     pub(super) spool_identity: u64,
-    /// Of its process,
+    /// Differs each time the agent's process starts.
     pub(super) incarnation: u64,
-    /// and which of its sessions this is.
+    /// Number of this session among those of the agent's process.
     pub(super) number: u64,
     /// When a coordinator had taken it before, as it said; 0 if none had.
     pub(super) claim_ns: u64,

@@ -71,7 +71,7 @@ struct Answering {
 enum Refusal {
     /// It may answer otherwise later, or another one may.
     Again(String),
-    /// Nobody will.
+    /// No holder will send it, now or later.
     Final(ReceiverError),
     /// It did not answer in time: there is no use in asking it again at once.
     Silent,
@@ -325,7 +325,7 @@ impl Receiver {
         self.refuse(now, Refusal::Again(why));
     }
 
-    /// Frames come.
+    /// The holder accepted the request: frames come from now on.
     fn receive(&mut self, now: Time, offer: Offer, relayed: Option<RelayedFlow>) {
         let Stage::Asking(round) = std::mem::replace(&mut self.stage, Stage::Paused) else { return };
         let Ask { holder, way, .. } = round.ask;

@@ -8,11 +8,11 @@ use weir_model::{CoflowId, Span, Time};
 /// What is to be got, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverConfig {
-    /// The block's coflow.
+    /// Coflow that the block belongs to.
     pub coflow: CoflowId,
-    /// The block's name.
+    /// Name of the block within the coflow.
     pub block: String,
-    /// The receiver's host.
+    /// Host that the receiver runs on.
     pub host: HostNumber,
     /// The receiving task within the coflow.
     pub group: u32,
@@ -57,9 +57,9 @@ pub enum Located {
 /// Relays that the receiver's host uses, as its agent describes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelaysOfHost {
-    /// The host's site.
+    /// Number of the site that the host is in.
     pub site: u32,
-    /// The site's relays.
+    /// Addresses of the relays of that site.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -83,7 +83,7 @@ pub enum Output {
     Connect {
         /// What it is for.
         link: Link,
-        /// Where to.
+        /// Data address of the agent or relay to connect to.
         address: SocketAddr,
         /// Whether one that an earlier get left will do.
         pooled: bool,
@@ -91,25 +91,25 @@ pub enum Output {
     /// Bytes are to be written, after those before. Answer: [`handle_written`](super::Receiver::handle_written) or
     /// [`handle_closed`](super::Receiver::handle_closed).
     Write {
-        /// On which connection.
+        /// Connection that the bytes go to.
         link: Link,
-        /// What.
+        /// Bytes to be written, all of them.
         bytes: Vec<u8>,
     },
     /// A connection is fit for another get.
     GiveBack {
-        /// Which.
+        /// Connection that may be kept for a later get.
         link: Link,
     },
     /// A connection, or an attempt to make one, is to be ended. What of earlier writes is not on its way yet is lost.
     Close {
-        /// Which.
+        /// Connection that is to be ended.
         link: Link,
     },
     /// A frame was verified: [`frame`](super::Receiver::frame) has it until
     /// [`handle_wanted`](super::Receiver::handle_wanted).
     Verified {
-        /// Its bytes.
+        /// Number of verified bytes in the frame.
         length: usize,
     },
     /// All was handed out and acknowledged, or the get failed. After [`ReceiverError::TimeLimit`] the next

@@ -55,15 +55,13 @@ pub(super) enum Stage {
     Paused,
     /// The coordinator is asked.
     Locating,
-    /// Holders are asked.
     Asking(Round),
-    /// Frames come.
     Receiving(Source),
     /// None came for a while: the holder is asked whether it is there.
     Probing(Source, Probe),
     /// All were handed out, and the acknowledgement is on its way.
     Acknowledging(Source),
-    /// Nothing more happens.
+    /// The get is over, with this result.
     Over(Result<(), ReceiverError>),
 }
 
@@ -291,7 +289,7 @@ impl Receiver {
         }
     }
 
-    /// Finds holders.
+    /// Begins a round with the holders that are known, or asks the coordinator for some.
     fn open(&mut self, now: Time) {
         if !self.config.holders.is_empty() {
             return self.begin_round(now, self.config.holders.clone());
@@ -346,7 +344,7 @@ impl Receiver {
         self.pause = (self.pause + self.pause).min(LONGEST_RETRY);
     }
 
-    /// Ends for good.
+    /// Ends the get for good, with an error.
     pub(super) fn end(&mut self, error: ReceiverError) {
         self.close_links();
         self.finish(Err(error));

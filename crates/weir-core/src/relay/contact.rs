@@ -22,7 +22,7 @@ pub enum Role {
 /// A whole message that came.
 #[derive(Debug)]
 pub enum Received<P> {
-    /// Who speaks.
+    /// First message of a connection: which kind of peer is at the other end.
     Hello(Hello),
     /// A flow is opened.
     Open(Header, Open),
@@ -40,7 +40,7 @@ pub struct OutOfPlace {
     kind: Kind,
 }
 
-/// A connection.
+/// One connection to or from this relay: which messages belong on it, and how much of a host's flow may be read.
 #[derive(Debug)]
 pub struct Contact {
     role: Role,
@@ -50,7 +50,7 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// Somebody made it.
+    /// A connection that a peer made; its `Hello` will say which kind of peer it is.
     pub fn accepted() -> Contact {
         Contact { role: Role::New, granted: MAX_DATA_BYTES as u64, received: 0 }
     }

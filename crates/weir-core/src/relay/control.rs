@@ -78,7 +78,7 @@ impl<P> Relay<P> {
         }
     }
 
-    /// Lets time pass.
+    /// Does what is due: keepalives, new attempts to connect, reports of progress.
     pub fn handle_timeout(&mut self, now: Time) {
         self.release(now);
         if self.next_alive <= now {

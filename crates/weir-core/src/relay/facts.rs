@@ -9,7 +9,7 @@ use weir_proto::v1;
 pub struct RelayConfig {
     /// Its name, unique among all relays.
     pub name: String,
-    /// Its site.
+    /// Number of the site that it serves.
     pub site: u32,
     /// Where other relays and hosts reach it.
     pub address: SocketAddr,
@@ -28,7 +28,7 @@ pub struct UpstreamId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HopId(pub u64);
 
-/// A receiver's connection.
+/// A receiver's connection, numbered by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubscriberId(pub u64);
 
@@ -37,14 +37,14 @@ pub struct SubscriberId(pub u64);
 pub enum UpstreamKind {
     /// The agent of a source host: its flows enter here, and end with the connection.
     Host,
-    /// Another relay.
+    /// Another relay: flows of many hosts come over its connections.
     Relay,
 }
 
 /// A message of a flow, held here. What its bytes are is the driver's affair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message<P> {
-    /// Its flow.
+    /// Flow that the bytes belong to.
     pub key: FlowKey,
     /// Bytes of the flow that come before it: its sequence number.
     pub offset: u64,
@@ -52,7 +52,7 @@ pub struct Message<P> {
     pub length: u32,
     /// Relays it may still go through.
     pub hop_limit: u8,
-    /// Its bytes.
+    /// The bytes themselves, or where the driver keeps them.
     pub payload: P,
 }
 
@@ -68,20 +68,20 @@ impl<P> Message<P> {
 pub enum Output {
     /// Connect to a neighbour. Answer with `handle_hop_up` or `handle_hop_down`.
     Dial {
-        /// The neighbour.
+        /// Neighbour to connect to, by this number from now on.
         hop: HopId,
-        /// Where it is.
+        /// Address at which the neighbour takes connections.
         address: SocketAddr,
-        /// Its site.
+        /// Number of the neighbour's site.
         site: u32,
     },
     /// Close the connections to a neighbour; it is not spoken of again.
     Hangup(HopId),
     /// Say something to a neighbour.
     ToHop {
-        /// The neighbour.
+        /// Neighbour that the message goes to.
         hop: HopId,
-        /// What.
+        /// Header of the message to send.
         header: Header,
         /// With it, if the header is that of an `Open`.
         open: Option<Open>,
@@ -89,21 +89,21 @@ pub enum Output {
     /// Say something to an upstream. A host's flow has one connection: a `Reset` closes it, and a `Credit` is
     /// kept by reading no more than that.
     ToUpstream {
-        /// The upstream.
+        /// Upstream that the message goes to.
         upstream: UpstreamId,
-        /// What.
+        /// Header of the message to send.
         header: Header,
     },
     /// There is something to ask [`Relay::poll_delivery`](super::Relay::poll_delivery) for.
     Deliver(SubscriberId),
     /// Say something to a receiver.
     ToSubscriber {
-        /// The receiver.
+        /// Receiver that the message goes to.
         subscriber: SubscriberId,
-        /// What.
+        /// Header of the message to send.
         header: Header,
     },
-    /// Tell the controller.
+    /// Message for the relay's controller.
     Report(v1::FromRelay),
 }
 

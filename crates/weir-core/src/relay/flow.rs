@@ -53,9 +53,7 @@ impl Incoming {
 /// Where a flow goes from here.
 #[derive(Debug)]
 pub(super) enum Way<P> {
-    /// To its receiver.
     Deliver(Delivery<P>),
-    /// To other relays.
     Forward(Forward),
 }
 

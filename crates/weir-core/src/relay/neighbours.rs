@@ -24,7 +24,7 @@ struct Accepted {
     links: Vec<u64>,
 }
 
-/// All of them.
+/// Connections of a relay to its neighbours and from its upstreams.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     dialled: BTreeMap<HopId, Dialled>,

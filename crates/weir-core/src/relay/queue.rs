@@ -54,7 +54,7 @@ pub struct NextHopQueue<P> {
 struct Queued<P> {
     rank: u64,
     weight: f64,
-    /// By offset.
+    /// Messages that wait, by offset in the flow.
     messages: BTreeMap<u64, Message<P>>,
     credit: u64,
     sent: u64,

@@ -27,7 +27,10 @@ impl<P> Reassembly<P> {
         Reassembly { bytes, next: 0, held: BTreeMap::new() }
     }
 
-    /// Takes a message in. Any byte that is here or went on already makes it misplaced.
+    /// Takes a message in, and keeps it until all before it went on.
+    ///
+    /// # Errors
+    /// A byte of it is here or went on already, or it ends beyond the flow.
     pub fn insert(&mut self, message: Message<P>) -> Result<(), Misplaced> {
         let end = message.offset.checked_add(message.length.into()).ok_or(Misplaced)?;
         let after = self.held.range(message.offset..).next().map_or(self.bytes, |(&offset, _)| offset);

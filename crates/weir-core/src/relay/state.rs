@@ -47,7 +47,7 @@ pub struct Relay<P> {
     turn: u64,
     pub(super) outputs: VecDeque<Output>,
     pub(super) session: bool,
-    /// Sessions so far.
+    /// Sessions with the controller that this process began so far.
     pub(super) sessions: u64,
     pub(super) counters: RelayCounters,
     pub(super) next_alive: Time,

@@ -32,13 +32,13 @@ use weir_proto::{limits, v1};
 /// The first components of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Prefix {
-    /// All flows.
+    /// Every flow, whatever its key.
     All,
     /// Those of a coflow.
     Coflow(CoflowId),
     /// Those to one receiver of a coflow.
     Reducer(CoflowId, u32),
-    /// One flow.
+    /// One flow, by its whole key.
     Flow(FlowKey),
 }
 

@@ -55,7 +55,7 @@ pub enum Late {
 pub struct Opening {
     /// The flow and its block.
     pub opened: OpenedFlow,
-    /// What was asked.
+    /// The request as it was decoded.
     pub request: Request,
     /// The way by relays that it may be answered by.
     pub path: Option<RelayPath>,
@@ -272,7 +272,7 @@ impl Conversation {
         }
     }
 
-    /// Refuses a request.
+    /// Answers a request with this status, and without bytes.
     pub fn refuse(&mut self, status: Status) {
         self.direct.push(&Response::refusal(status).encode_for(self.version));
     }

@@ -10,7 +10,7 @@ use weir_proto::relay::{
 /// Which connection bytes go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlet {
-    /// To the receiver.
+    /// The connection on which the receiver asked.
     Receiver,
     /// To the relay that carries the flow.
     Relay,
@@ -21,9 +21,9 @@ pub enum Outlet {
 pub enum Write<'a> {
     /// These bytes; [`Conversation::handle_written`](super::Conversation::handle_written) follows.
     Bytes {
-        /// Where to.
+        /// Connection that the bytes go to.
         to: Outlet,
-        /// The bytes.
+        /// Bytes to write, before any payload.
         bytes: &'a [u8],
         /// The payload that follows at once, if any does: the connection may wait for it. It may go in the same write; then how
         /// much of it went is told by [`Conversation::handle_sent`](super::Conversation::handle_sent), after all of the bytes.
@@ -31,7 +31,7 @@ pub enum Write<'a> {
     },
     /// At most `count` bytes of a range's block; [`Conversation::handle_sent`](super::Conversation::handle_sent) follows.
     Payload {
-        /// Where to.
+        /// Connection that the payload goes to.
         to: Outlet,
         /// Which range of the flow, from 0.
         range: usize,
@@ -45,7 +45,7 @@ pub enum Write<'a> {
     Frame {
         /// Which range of the flow, from 0.
         range: usize,
-        /// Where it begins.
+        /// First byte of the frame within the block.
         offset: u64,
     },
     /// The relay's connection is not there yet.

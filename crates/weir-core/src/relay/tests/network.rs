@@ -24,7 +24,7 @@ enum Passing {
 pub(super) struct Receiver {
     pub(super) bytes: u64,
     pub(super) reset: bool,
-    /// It takes nothing.
+    /// Whether it has stopped taking bytes.
     pub(super) stuck: bool,
 }
 
