@@ -12,13 +12,13 @@ impl BitSet {
         BitSet { words: vec![0; bound.div_ceil(64)] }
     }
 
-    /// Adds `number`.
+    /// Adds `number`, which must be below the bound.
     #[inline]
     pub fn insert(&mut self, number: usize) {
         self.words[number / 64] |= 1 << (number % 64);
     }
 
-    /// Takes `number` out.
+    /// Takes `number` out, which must be below the bound.
     #[inline]
     pub fn remove(&mut self, number: usize) {
         self.words[number / 64] &= !(1 << (number % 64));
@@ -58,7 +58,7 @@ impl BitSet {
         }
     }
 
-    /// Empties the set.
+    /// Empties the set; its bound stays.
     pub fn clear(&mut self) {
         self.words.fill(0);
     }

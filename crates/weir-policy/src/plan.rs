@@ -8,7 +8,7 @@ use weir_model::{LinkId, Rate};
 /// The rate of one flow, in place of what its coflow's drain gives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grant {
-    /// The flow.
+    /// Flow that has the rate.
     pub flow: FlowRef,
     /// Its rate, not below that of the drain; 0 takes the grant away.
     pub bytes_per_sec: f64,
@@ -28,7 +28,7 @@ pub struct Detour {
 /// How the flows of one coflow share what links have for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
-    /// The coflow.
+    /// Coflow whose flows share, by its slot.
     pub coflow: Slot,
     /// Whether rates are per byte of a flow's size.
     pub by_size: bool,

@@ -62,7 +62,7 @@ const HASTE: f64 = 1e-12;
 /// Why a coflow is refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// The coflow.
+    /// Coflow that is refused, by its slot.
     pub coflow: Slot,
     /// The link on which it lacks most.
     pub link: LinkKind,

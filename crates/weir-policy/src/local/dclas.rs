@@ -37,7 +37,7 @@ use super::{LocalCoflow, LocalRule};
 use crate::order::attained::{QueueSettings, Thresholds};
 use weir_model::{Rate, Time};
 
-/// Queue before queue.
+/// Serves queue before queue: a later one has what earlier ones leave.
 #[derive(Debug)]
 pub(super) struct Strict(Thresholds);
 

@@ -86,7 +86,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Empty queues.
+    /// Queues by these settings, without coflows.
     pub fn new(settings: QueueSettings) -> Queues {
         Queues { thresholds: Thresholds::new(&settings), settings, known: Vec::new() }
     }

@@ -15,7 +15,7 @@ const MOST_SAMPLES: usize = 1000;
 pub enum Estimate {
     /// The mean of all samples.
     Mean,
-    /// Their median.
+    /// The median of all samples.
     Median,
     /// The last of them.
     Last,
@@ -71,7 +71,7 @@ impl Bandwidths {
         Bandwidths(links.into_iter().map(of_link).collect())
     }
 
-    /// Number of links.
+    /// Number of links that samples are kept of.
     pub fn links(&self) -> usize {
         self.0.len()
     }

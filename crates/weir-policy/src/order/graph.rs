@@ -93,7 +93,7 @@ impl Graph {
         }
     }
 
-    /// Number of branches.
+    /// Number of branches; none where the depth is 0.
     pub fn branches(&self) -> usize {
         self.tail_of.len()
     }
@@ -108,7 +108,7 @@ impl Graph {
         self.breadth
     }
 
-    /// All nodes.
+    /// Nodes of all branches, each once.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }

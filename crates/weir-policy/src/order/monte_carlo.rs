@@ -53,7 +53,7 @@ pub enum Draw {
     Rounds {
         /// How often at most.
         rounds: u32,
-        /// What decides then.
+        /// What decides between branches after the rounds.
         decide: Decide,
         /// Seed of the draws.
         seed: u64,

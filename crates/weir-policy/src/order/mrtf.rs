@@ -19,7 +19,7 @@ pub struct MinimumRemainingTime {
 }
 
 impl MinimumRemainingTime {
-    /// By this estimate.
+    /// The order by this estimate of the links' bandwidths.
     pub fn new(by: Estimate) -> MinimumRemainingTime {
         MinimumRemainingTime {
             by,

@@ -53,9 +53,9 @@ const MAX_KEPT_DRAWS: usize = 256;
 /// A coflow that waits, as far as a decision maker knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waiting {
-    /// Which one.
+    /// Id of the coflow that waits.
     pub id: CoflowId,
-    /// When it came.
+    /// Time at which the coflow arrived.
     pub arrival: Time,
     /// What is left of it, by link.
     pub bytes: Vec<f64>,
@@ -74,7 +74,7 @@ pub struct Simulation {
     reach: Reach,
     seed: u64,
     bandwidths: Bandwidths,
-    /// By rank.
+    /// Coflows that wait, by rank.
     waiting: Vec<Waiting>,
     branches: Branches,
     /// Those before the last event: their graph is likely the next one's.

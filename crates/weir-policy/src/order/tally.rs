@@ -15,7 +15,7 @@ const ROUNDING: f64 = 1e-9;
 pub enum Decide {
     /// The number of rounds won.
     Wins,
-    /// The mean cost.
+    /// The mean cost over the rounds.
     Mean,
 }
 
@@ -44,7 +44,7 @@ impl Score {
         variance / rounds
     }
 
-    /// Less is better.
+    /// Key by which branches are compared: the least is the best.
     fn key(&self, decide: Decide) -> f64 {
         match decide {
             Decide::Wins => -f64::from(self.wins),
@@ -61,7 +61,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// No rounds yet.
+    /// A tally without rounds, for this many branches.
     pub fn new(branches: usize) -> Tally {
         Tally { rounds: 0, scores: vec![Score::default(); branches] }
     }
@@ -76,7 +76,7 @@ impl Tally {
         self.rounds
     }
 
-    /// By branch.
+    /// Scores of the branches, by number of the branch.
     pub fn scores(&self) -> &[Score] {
         &self.scores
     }

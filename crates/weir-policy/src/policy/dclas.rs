@@ -102,11 +102,11 @@ fn by_queue(queues: &Queues, view: &CoflowTable) -> Vec<Slot> {
 enum Equals {
     /// First come, first served.
     InTurn,
-    /// All share.
+    /// All coflows of the queue share.
     SideBySide,
 }
 
-/// Queue before queue.
+/// Tiers by queue, the first queue first.
 struct ByQueue {
     queues: Queues,
     equals: Equals,

@@ -66,7 +66,7 @@ pub struct Claims {
     pub starvation_free: bool,
 }
 
-/// A registered policy.
+/// What the registry says of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
     /// Name on the command line.
@@ -75,7 +75,7 @@ pub struct PolicyInfo {
     pub summary: &'static str,
     /// Where it comes from.
     pub paper: &'static str,
-    /// What it promises.
+    /// Properties that the laws check: work conservation, freedom from starvation.
     pub claims: Claims,
     /// Whether it is for links between sites, with relays that may pass flows on: a coordinator, whose hosts send to each
     /// other, cannot have its plans followed.
@@ -151,11 +151,17 @@ fn known_names() -> String {
 }
 
 /// The policy of that name, which may have settings behind it: `NAME[:SETTING=VALUE[:...]]`.
+///
+/// # Errors
+/// No policy has the name; or a setting is unknown, is set twice, has a value that it does not take, or cannot be with another.
 pub fn find(name: &str) -> Result<Chosen, UnknownPolicy> {
     Chosen::read(name)
 }
 
 /// A fresh instance of the policy of that name.
+///
+/// # Errors
+/// As [`find`]: the name or a setting is not one of a policy.
 pub fn create(name: &str) -> Result<Box<dyn Policy>, UnknownPolicy> {
     Ok(find(name)?.create())
 }

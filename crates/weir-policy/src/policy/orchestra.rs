@@ -38,7 +38,7 @@ impl TierOrder for InTurn {
     }
 }
 
-/// One tier.
+/// All coflows in one tier.
 struct Together;
 
 impl TierOrder for Together {

@@ -11,7 +11,7 @@ const LEAST_SIZE: u64 = 1000;
 /// One thing about a policy that can be set.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name.
+    /// Name of the setting, as in `POLICY:NAME=VALUE`.
     pub name: &'static str,
     /// What values it takes.
     pub kind: ParameterKind,
@@ -32,11 +32,11 @@ pub enum ParameterKind {
     Count,
     /// A number above 1.
     Factor,
-    /// `on` or `off`.
+    /// A switch: `on` or `off`.
     Switch,
     /// One of some names.
     Choice {
-        /// The names.
+        /// Names that it can be set to.
         of: &'static [&'static str],
         /// All of them, for an error.
         expected: &'static str,
@@ -60,7 +60,7 @@ pub struct Settings(Vec<(&'static str, Value)>);
 /// A policy with its settings.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// The policy.
+    /// What the registry says of the policy.
     pub info: &'static PolicyInfo,
     /// As it was chosen, with its settings.
     pub name: String,
@@ -79,7 +79,7 @@ pub enum UnknownPolicy {
     /// It has no such parameter.
     #[error("policy `{policy}` has no setting `{setting}`; it has: {known}")]
     Setting {
-        /// The policy.
+        /// Name of the policy that was asked for.
         policy: &'static str,
         /// What was to be set.
         setting: String,
@@ -89,23 +89,23 @@ pub enum UnknownPolicy {
     /// A parameter is set twice: which value holds would be a guess.
     #[error("policy `{policy}`: `{setting}` is set twice")]
     Twice {
-        /// The policy.
+        /// Name of the policy that was asked for.
         policy: &'static str,
-        /// The parameter.
+        /// Parameter that was set more than once.
         setting: String,
     },
     /// Settings that cannot be together.
     #[error("policy `{policy}`: {reason}")]
     Together {
-        /// The policy.
+        /// Name of the policy that was asked for.
         policy: &'static str,
-        /// Why not.
+        /// Why they cannot be together.
         reason: &'static str,
     },
     /// The parameter takes other values.
     #[error("policy `{policy}`: `{text}` is not {expected}")]
     Value {
-        /// The policy.
+        /// Name of the policy that was asked for.
         policy: &'static str,
         /// The setting as given.
         text: String,
@@ -176,7 +176,7 @@ impl Settings {
         if let Some(Value::Time(span)) = self.value(name) { span } else { Span::ZERO }
     }
 
-    /// A count.
+    /// A count, from 1 to 1000.
     pub(super) fn count(&self, name: &str) -> u32 {
         if let Some(Value::Count(count)) = self.value(name) { count } else { 1 }
     }
@@ -191,14 +191,14 @@ impl Settings {
         if let Some(Value::Choice(chosen)) = self.value(name) { chosen } else { "" }
     }
 
-    /// A factor.
+    /// A factor, finite and above 1.
     pub(super) fn factor(&self, name: &str) -> f64 {
         if let Some(Value::Factor(factor)) = self.value(name) { factor } else { f64::INFINITY }
     }
 }
 
 impl Chosen {
-    /// A fresh instance.
+    /// A fresh instance of the policy with these settings.
     pub fn create(&self) -> Box<dyn Policy> {
         (self.info.make)(&self.settings)
     }

@@ -23,7 +23,7 @@ pub(super) trait TierOrder: Send {
     }
 }
 
-/// Coflows in tiers.
+/// Coflows in tiers, the first tier first.
 #[derive(Debug, Default)]
 pub(super) struct TierList {
     coflows: Vec<Slot>,

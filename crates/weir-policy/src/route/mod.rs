@@ -12,7 +12,7 @@ pub use water_filling::Rule;
 
 use weir_model::{Bytes, Rate};
 
-/// Decides routes.
+/// Decides which bytes between sites go directly, and which by way of a third site.
 pub trait Router: Send + Sync {
     /// Splits a demand over direct links and detours.
     fn route(&self, demand: &SiteDemand) -> Routes;
@@ -30,7 +30,7 @@ pub enum RouteError {
     /// A row is missing, or a value in a row.
     #[error("{what} between {sites} sites must be {sites} rows of {sites} values")]
     NotSquare {
-        /// Which table.
+        /// Which of both tables: capacities or demands.
         what: &'static str,
         /// Number of sites, which is that of the rows of capacities.
         sites: usize,
@@ -38,9 +38,9 @@ pub enum RouteError {
     /// A link without capacity, or with one that is not a number.
     #[error("the capacity from site {from} to site {to} must be a finite number above 0")]
     BadCapacity {
-        /// Sending site.
+        /// Number of the sending site.
         from: usize,
-        /// Receiving site.
+        /// Number of the receiving site.
         to: usize,
     },
 }
@@ -52,12 +52,15 @@ pub struct SiteDemand {
     sites: usize,
     /// By sending, then receiving site; bytes per second. 0 on the diagonal, and where others have taken all of it.
     capacity: Vec<f64>,
-    /// As `capacity`.
+    /// Bytes that have to go, indexed as `capacity`.
     bytes: Vec<f64>,
 }
 
 impl SiteDemand {
     /// A demand from `capacity[from][to]` and `bytes[from][to]`; diagonals are ignored.
+    ///
+    /// # Errors
+    /// There are fewer than 2 sites or more than [`MAX_SITES`], a table is not square, or a capacity between two sites is not finite and above 0.
     pub fn new(capacity: &[Vec<Rate>], bytes: &[Vec<Bytes>]) -> Result<SiteDemand, RouteError> {
         let sites = capacity.len();
         if !(2..=MAX_SITES).contains(&sites) {
@@ -82,7 +85,7 @@ impl SiteDemand {
         Ok(demand)
     }
 
-    /// Number of sites.
+    /// Number of sites, counted from 0 in tables.
     pub fn sites(&self) -> usize {
         self.sites
     }
@@ -151,7 +154,7 @@ impl Routes {
         routes
     }
 
-    /// What is routed.
+    /// The demand that these routes are of.
     pub fn demand(&self) -> &SiteDemand {
         &self.demand
     }

@@ -39,7 +39,7 @@ impl SiteNetwork {
         }
     }
 
-    /// Number of sites.
+    /// Number of sites; 0 if the fabric has none, or more than [`MAX_SITES`].
     pub fn sites(&self) -> usize {
         self.sites
     }

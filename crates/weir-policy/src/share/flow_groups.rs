@@ -49,7 +49,7 @@ pub enum GroupOrder {
 #[derive(Debug)]
 pub struct FlowGroups {
     order: GroupOrder,
-    /// Per slot.
+    /// By slot of the coflow.
     known: Vec<Known>,
 }
 

@@ -194,7 +194,7 @@ impl Residual {
         }
     }
 
-    /// Number of links.
+    /// Number of links of the fabric.
     pub fn links(&self) -> usize {
         self.capacity.len()
     }

@@ -25,7 +25,7 @@ struct Given {
 pub struct Tiers {
     weigh: Weigh,
     fills: Vec<Fill>,
-    /// Per slot.
+    /// By slot of the coflow.
     given: Vec<Given>,
     planned: bool,
 }

@@ -120,7 +120,7 @@ impl Row {
     }
 }
 
-/// A live coflow.
+/// A live coflow, as a policy sees it in a [`CoflowTable`](super::CoflowTable).
 #[derive(Clone, Debug)]
 pub struct Coflow {
     pub(super) id: CoflowId,
@@ -197,12 +197,12 @@ impl Coflow {
         }
     }
 
-    /// Identity.
+    /// Id of the coflow; equal arrivals are told apart by it.
     #[inline]
     pub fn id(&self) -> CoflowId {
         self.id
     }
-    /// When it arrived.
+    /// Time of arrival, from which completion time and deadline count.
     pub fn arrival(&self) -> Time {
         self.arrival
     }

@@ -13,7 +13,7 @@ pub(super) struct Load {
     pub(super) base: f64,
     /// Sum of its flows with a grant.
     pub(super) granted: Line,
-    /// Number of those.
+    /// Number of its flows with a grant.
     pub(super) grants: u32,
     /// Number of live flows, those with a grant included.
     pub(super) flows: u32,

@@ -60,7 +60,7 @@ impl Line {
 }
 
 impl Line {
-    /// Both together.
+    /// The sum of two lines, from the later of both times on.
     pub(super) fn plus(&self, other: &Line) -> Line {
         let since = self.since.max(other.since);
         Line { left: self.at(since) + other.at(since), per_sec: self.per_sec + other.per_sec, since }
@@ -142,7 +142,7 @@ impl Moving {
         left <= DUST_BYTES || left * NANOS_PER_SEC <= self.granted[place as usize].bytes_per_sec
     }
 
-    /// Its line.
+    /// What is left of a granted flow, as a line over time.
     pub(super) fn line(&self, place: u32) -> Line {
         self.granted[place as usize].line
     }

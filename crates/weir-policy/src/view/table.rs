@@ -16,7 +16,7 @@ pub struct Slot(pub u32);
 /// Where a flow stands in its table; valid until its coflow is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowRef {
-    /// Its coflow.
+    /// Coflow of the flow, by its slot.
     pub coflow: Slot,
     /// Its index among [`Coflow::flows`].
     pub flow: u32,

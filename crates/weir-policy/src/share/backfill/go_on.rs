@@ -42,7 +42,7 @@ use crate::bits::members;
 use crate::{CoflowTable, FlowRef, Grant, Plan, Slot};
 use weir_model::LinkId;
 
-/// A stirred link.
+/// A link on which an earlier grant is not what it was.
 #[derive(Clone, Copy, Debug)]
 struct Stirred {
     link: usize,

@@ -44,7 +44,7 @@ use walk::Walk;
 /// Backfill, with the walk of the last plan.
 #[derive(Debug, Default)]
 pub struct Backfill {
-    /// Drain per slot.
+    /// Drains of coflows, by slot.
     drains: Vec<f64>,
     walk: Walk,
     ripple: Ripple,

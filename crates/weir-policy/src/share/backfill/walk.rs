@@ -14,7 +14,7 @@ const MOST: usize = 1 << HOST_BITS;
 pub(super) struct Place(u64);
 
 impl Place {
-    /// Before everything.
+    /// Before the places of all flows.
     pub(super) const BEGIN: Place = Place(0);
 
     #[inline]
@@ -91,7 +91,7 @@ impl Walk {
         self.ranks[slot.0 as usize] != u32::MAX
     }
 
-    /// Starts anew.
+    /// Begins a walk over coflows in this order.
     pub(super) fn begin(&mut self, order: &[Slot], slots: usize, links: &HostLinks<'_>) {
         let hosts = links.left.len() / 2;
         self.hosts = if hosts.max(order.len()) < MOST { hosts } else { 0 };

@@ -52,9 +52,9 @@ const NO_LINK: u32 = u32::MAX;
 /// How flows of a tier weigh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weigh {
-    /// All the same.
+    /// Every flow weighs the same.
     Equally,
-    /// By their size.
+    /// A flow weighs its size in bytes.
     BySize,
 }
 

@@ -27,7 +27,7 @@ use super::queues::{FlowKey, Queues};
 use crate::{CoflowTable, FlowRef, Grant, Plan};
 use weir_model::Fabric;
 
-/// No class.
+/// Says that a port serves no class.
 const NOBODY: u32 = u32::MAX;
 
 /// Which class each port serves.

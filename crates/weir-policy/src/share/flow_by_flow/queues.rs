@@ -19,7 +19,7 @@ pub(super) struct FlowKey {
 }
 
 impl FlowKey {
-    /// After every flow.
+    /// A key after those of all flows.
     pub(super) const LAST: FlowKey = FlowKey {
         due: Time::MAX,
         bytes: u64::MAX,
@@ -74,7 +74,6 @@ impl Queues {
         Queues { order, known: Vec::new(), last_stamp: 0, queues: Vec::new(), heads: Vec::new() }
     }
 
-    /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Queues::new(self.order);
     }

@@ -51,12 +51,12 @@ pub(in crate::view) struct Levels {
     pub(in crate::view) of: Vec<f64>,
 }
 
-/// A live flow.
+/// Cell of a flow that is live, or that has left.
 #[derive(Clone, Debug)]
 struct Cell {
     /// Its place in the coflow; none once it has left.
     flow: u32,
-    /// Its links.
+    /// Links that the flow crosses.
     path: CellPath,
     size: f64,
     /// What is left of it where it is attached to no meter.
@@ -129,7 +129,7 @@ pub(in crate::view) struct Paced {
     checks: Vec<f64>,
     /// Cells that were added since the last plan.
     fresh: Vec<u32>,
-    /// Restarts so far.
+    /// Number of restarts so far.
     restarts: u64,
     /// How many cells have been left.
     gone: usize,
@@ -148,7 +148,7 @@ pub(in crate::view) struct Paced {
 }
 
 impl Paced {
-    /// No flows yet.
+    /// State of a coflow that has no flows yet.
     pub(in crate::view) fn new(links: usize, clock: u64, attained: f64) -> Paced {
         Paced {
             cells: Vec::new(),
@@ -244,7 +244,7 @@ impl Paced {
         self.cells[place].target - self.meters_of(place).map(|meter| meter.served(clock)).sum::<f64>()
     }
 
-    /// Amount per second.
+    /// Amount that moves of a cell per second.
     fn pace(&self, place: usize) -> f64 {
         self.meters_of(place).map(|meter| meter.level).sum()
     }
