@@ -27,11 +27,11 @@ impl Finality {
 /// rest goes directly.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Split {
-    /// Whose.
+    /// Id of the coflow whose traffic is divided.
     pub coflow: u64,
-    /// Sending site.
+    /// Number of the sending site.
     pub from: u32,
-    /// Receiving site.
+    /// Number of the receiving site.
     pub to: u32,
     /// Sites that pass bytes on, and the share of each; together at most 1.
     pub via: Vec<(u32, f64)>,
@@ -44,7 +44,7 @@ pub struct Proposal {
     pub epoch: u64,
     /// How final it is.
     pub finality: Finality,
-    /// Who proposes it.
+    /// Name of the decision maker that proposes it.
     pub maker: String,
     /// Rounds behind it, of all decision makers.
     pub rounds: u32,
@@ -62,7 +62,7 @@ pub struct Proposal {
 pub struct Decision {
     /// Above those of all decisions before.
     pub number: u64,
-    /// What was decided.
+    /// The proposal that was taken.
     pub proposal: Proposal,
 }
 

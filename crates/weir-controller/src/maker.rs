@@ -95,7 +95,6 @@ pub enum Step {
     Done,
 }
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     First,
@@ -104,7 +103,7 @@ enum Phase {
     Done,
 }
 
-/// A decision maker.
+/// A decision maker: rounds of simulation on one state after the other, or a policy in their place.
 pub struct Maker {
     name: String,
     settings: MakerSettings,
@@ -143,7 +142,7 @@ impl Maker {
         Maker { planner: Some(Planner::new(policy)), ..Maker::new(name, 0, settings) }
     }
 
-    /// Who it is.
+    /// Name of the decision maker, unique among all.
     pub fn name(&self) -> &str {
         &self.name
     }

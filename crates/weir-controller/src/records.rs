@@ -13,7 +13,7 @@ pub type Documents = BTreeMap<String, String>;
 /// A relay, in `relay/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RelayRecord {
-    /// Its site.
+    /// Number of the site that it serves.
     pub site: u32,
     /// Where other relays reach it.
     pub data_address: String,
@@ -37,7 +37,7 @@ pub struct CoflowRecord {
 /// A flow group: all flows of a coflow to one reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRecord {
-    /// The reducer's site.
+    /// Number of the reducer's site.
     pub site: u32,
     /// Bytes of all its flows, those that ended included.
     pub bytes: u64,
@@ -106,9 +106,9 @@ impl CoflowState {
 /// What the documents of all servers come to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    /// By name.
+    /// Relays of all servers, by name.
     pub relays: BTreeMap<String, RelayRecord>,
-    /// By id.
+    /// Coflows of all servers, by id.
     pub coflows: BTreeMap<u64, CoflowState>,
     /// Measured bandwidths by sending and receiving site, in bytes per second.
     pub samples: BTreeMap<(u32, u32), Vec<f64>>,

@@ -16,9 +16,9 @@ pub const LOOK_INTERVAL: Span = Span::from_millis(1_000);
 /// What the store is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// [`crate::store::Store::read`].
+    /// Asks for what there is: [`crate::store::Store::read`].
     Read,
-    /// [`crate::store::Store::propose`].
+    /// Proposes a decision: [`crate::store::Store::propose`].
     Propose(Proposal),
     /// [`crate::store::Store::share`], of an epoch.
     Share(u64, Tally),
@@ -38,7 +38,7 @@ impl Request {
 /// What the store answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// What there is.
+    /// Documents of all servers, and the last decision.
     Read(Box<Snapshot>),
     /// The number of a decision, if the proposal became one.
     Proposed(Option<u64>),
@@ -73,7 +73,7 @@ impl DeciderCore {
         }
     }
 
-    /// Who it is.
+    /// Name of the decision maker, unique among all.
     pub fn name(&self) -> &str {
         self.maker.name()
     }

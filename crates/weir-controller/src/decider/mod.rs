@@ -24,7 +24,7 @@ pub struct DeciderSettings {
     pub name: String,
     /// Seed of its draws. Decision makers with the same one find the same, and add nothing to each other.
     pub seed: u64,
-    /// How it decides.
+    /// Bounds of its rounds, and how they decide.
     pub maker: MakerSettings,
     /// The policy that decides in place of rounds of simulation: its name, and perhaps settings.
     pub policy: Option<String>,

@@ -18,7 +18,7 @@ use weir_proto::v1;
 use weir_proto::v1::from_relay::Kind as FromRelay;
 use weir_proto::v1::to_relay::Kind as ToRelay;
 
-/// Keepalives per lease.
+/// Keepalives that a relay is sent within its lease, where there is nothing else to say.
 const KEEPALIVES: u64 = 4;
 /// A server, which renews what it told every second, did not run for so long.
 const PAUSE: Span = Span::from_millis(3_000);
@@ -61,9 +61,9 @@ impl ServerSettings {
 /// What the store is asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// [`crate::store::Store::report`].
+    /// Reports what changed: [`crate::store::Store::report`].
     Report(Report),
-    /// [`crate::store::Store::renew`].
+    /// Prolongs the life of the server's documents: [`crate::store::Store::renew`].
     Renew,
     /// [`crate::store::Store::issue`], above this number.
     Issue(u64),
@@ -88,7 +88,7 @@ impl Request {
 pub enum Reply {
     /// The epoch after a report; none if the store has to be told all.
     Reported(Option<u64>),
-    /// After a renewal.
+    /// The store's answer to [`Request::Renew`].
     Renewed(Renewal),
     /// A number for rules, and what there is.
     Issued(u64, Box<Snapshot>),
@@ -118,14 +118,14 @@ pub struct Counts {
     pub late: u64,
     /// Requests that the store did not answer.
     pub failed: u64,
-    /// Flows beyond [`super::MAX_OPEN_FLOWS`].
+    /// Flows that were not taken into account, for [`super::MAX_OPEN_FLOWS`] were open.
     pub uncounted: u64,
 }
 
 /// What a server's driver is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// Tell a relay.
+    /// A message for the relay that has this session.
     Message(SessionId, v1::ToRelay),
     /// Tell the operator: once for each time that it comes to be so.
     Warning(String),
@@ -133,7 +133,7 @@ pub enum Output {
     Request(Request),
 }
 
-/// A server.
+/// A server of the controller, as a state machine without I/O.
 pub struct ServerCore {
     settings: ServerSettings,
     known: Known,
@@ -210,12 +210,15 @@ impl ServerCore {
         Counts { uncounted: self.known.uncounted(), ..self.counts }
     }
 
-    /// Who it is.
+    /// Name of this server, unique among all.
     pub fn name(&self) -> &str {
         &self.settings.name
     }
 
     /// A relay attaches. Answers with its older session, if it had one: that one is over.
+    ///
+    /// # Errors
+    /// The relay speaks another version, its name or address is not valid, a relay at another address has the name, or there are too many relays.
     pub fn handle_hello(
         &mut self,
         now: Time,
@@ -287,7 +290,7 @@ impl ServerCore {
         self.sessions.get(&session).map(|session| session.relay.escape_debug().to_string())
     }
 
-    /// A session ended.
+    /// The stream of a session has ended, on whichever side.
     pub fn handle_lost(&mut self, now: Time, session: SessionId) {
         if self.sessions.remove(&session).is_some() {
             self.known.lost(now, session);
@@ -508,7 +511,7 @@ impl ServerCore {
         timers.chain(requests).min()
     }
 
-    /// Time went on.
+    /// Does what is due: forgets relays that stay away, has changes reported, sends keepalives.
     pub fn handle_timeout(&mut self, now: Time) {
         let gap = now.since(std::mem::replace(&mut self.ticked, now));
         if gap > PAUSE {

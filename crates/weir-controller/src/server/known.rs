@@ -42,7 +42,7 @@ pub enum HelloError {
         "relay {name:?} is attached already, from {address}; give each relay a name of its own, or stop that one first"
     )]
     Taken {
-        /// The name.
+        /// Name that both relays have.
         name: String,
         /// Where the one that is attached is reached.
         address: String,
@@ -55,7 +55,7 @@ pub enum HelloError {
 #[derive(Debug)]
 struct KnownFlow {
     destination: u32,
-    /// 0: not known.
+    /// Size in bytes; 0 while it is not known.
     bytes: u64,
     moved: u64,
 }

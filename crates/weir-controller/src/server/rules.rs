@@ -14,7 +14,7 @@ pub(super) type Key = (u64, Option<u32>);
 /// Who a relay is, and whom it cannot reach.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'a> {
-    /// Its site.
+    /// Number of the relay's site.
     pub(super) site: u32,
     /// Relays that it cannot reach.
     pub(super) down: &'a BTreeSet<String>,

@@ -11,7 +11,7 @@ const PATIENCE: Span = Span::from_millis(10_000);
 #[derive(Debug, Default)]
 pub(super) struct Undecided {
     since: Option<Time>,
-    /// The last decision.
+    /// Number of the last decision; 0: none.
     number: u64,
     is_told: bool,
     warning: Option<String>,

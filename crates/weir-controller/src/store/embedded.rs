@@ -20,7 +20,7 @@ struct Shared {
 }
 
 impl EmbeddedStore {
-    /// An empty store.
+    /// A store without documents or decisions.
     pub fn new() -> EmbeddedStore {
         EmbeddedStore { clock: Clock::start(), shared: Mutex::default() }
     }

@@ -33,7 +33,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// See [`super::Store::report`].
+    /// Takes a server's documents over: see [`super::Store::report`].
     pub fn report(&mut self, now: Time, report: &Report) -> Option<u64> {
         let new = !self.servers.contains_key(&report.server);
         if new && !report.complete {
@@ -58,7 +58,7 @@ impl Ledger {
         Some(self.epoch)
     }
 
-    /// See [`super::Store::renew`].
+    /// Prolongs the life of a server's documents: see [`super::Store::renew`].
     pub fn renew(&mut self, now: Time, server: &str) -> Renewal {
         let known = self.servers.get_mut(server).map(|server| server.until = now + SERVER_LIFETIME).is_some();
         if self.forget_expired(now) {
@@ -67,7 +67,7 @@ impl Ledger {
         Renewal { known, decision: self.decision.as_ref().map_or(0, |decision| decision.number) }
     }
 
-    /// See [`super::Store::read`].
+    /// Documents and decision at this moment: see [`super::Store::read`].
     pub fn read(&self) -> Snapshot {
         let documents = |(name, server): (&String, &Server)| (name.clone(), server.documents.clone());
         Snapshot {
@@ -77,13 +77,13 @@ impl Ledger {
         }
     }
 
-    /// See [`super::Store::issue`].
+    /// Gives out a number for rules: see [`super::Store::issue`].
     pub fn issue(&mut self, floor: u64) -> (u64, Snapshot) {
         self.counter = self.counter.max(floor.min(MAX_NUMBER)) + 1;
         (self.counter, self.read())
     }
 
-    /// See [`super::Store::share`].
+    /// Adds a decision maker's tally: see [`super::Store::share`].
     pub fn share(&mut self, epoch: u64, maker: &str, tally: &Tally) -> Option<Vec<Tally>> {
         if self.is_over(epoch, Finality::Final) {
             return None;
@@ -92,7 +92,7 @@ impl Ledger {
         Some(self.tallies.values().cloned().collect())
     }
 
-    /// See [`super::Store::propose`].
+    /// Takes a proposal as the decision: see [`super::Store::propose`].
     pub fn propose(&mut self, proposal: &Proposal) -> Option<u64> {
         if self.is_over(proposal.epoch, proposal.finality) {
             return None;

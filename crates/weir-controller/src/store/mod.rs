@@ -44,9 +44,9 @@ pub enum StoreError {
     /// It answered with something that is none of ours.
     #[error("the store at {address} holds something else: {reason}")]
     Foreign {
-        /// Where it is.
+        /// Address of the store, without user and password.
         address: String,
-        /// What was wrong.
+        /// What was wrong with its answer.
         reason: String,
     },
 }
@@ -69,9 +69,9 @@ pub struct Report {
 pub struct Snapshot {
     /// Of the state: it grows with every report that changes something.
     pub epoch: u64,
-    /// Documents by server.
+    /// Documents by the name of their server.
     pub servers: BTreeMap<String, Documents>,
-    /// The last one.
+    /// The last decision, if there was one.
     pub decision: Option<Decision>,
 }
 
@@ -87,7 +87,7 @@ pub struct Renewal {
 /// What listeners are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The state changed.
+    /// The state changed: it has another epoch.
     State,
     /// There is a new decision.
     Decision,
@@ -106,7 +106,7 @@ pub trait Store: Send + Sync {
     /// before: what its relays had open is still open, and they are likely to attach to another server meanwhile.
     async fn renew(&self, server: &str) -> Result<Renewal, StoreError>;
 
-    /// What there is.
+    /// Documents of all servers and the last decision, as of one moment.
     async fn read(&self) -> Result<Snapshot, StoreError>;
 
     /// A number above all so far and above `floor`, for rules by what there is at that moment.

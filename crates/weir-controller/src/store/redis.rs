@@ -63,8 +63,10 @@ fn millis(span: Span) -> u64 {
 type Read = (u64, u64, String, Vec<(String, Documents)>);
 
 impl RedisStore {
-    /// The store at a URL as in `redis://HOST:PORT/DB`; keys begin with `prefix`. Connects when first used. An error says
-    /// what is wrong with the URL.
+    /// The store at a URL as in `redis://HOST:PORT/DB`; keys begin with `prefix`. Connects when first used.
+    ///
+    /// # Errors
+    /// The URL is not one of a Redis; the text says what is wrong with it.
     pub fn new(url: &str, prefix: &str) -> Result<RedisStore, String> {
         let client = Client::open(url).map_err(|error| error.to_string())?;
         // Without user and password, for messages.
