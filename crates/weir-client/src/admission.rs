@@ -27,6 +27,9 @@ impl Client {
     /// Waits until it is decided whether a coflow is let in, or `None` once `limit` has passed. It is decided
     /// once the announced flows were asked for, so ask while receivers get blocks. A refused coflow may be
     /// registered again, as a new one, with a later deadline.
+    ///
+    /// # Errors
+    /// The client has no coordinator, or that refuses or gives no answer within 10 s. A coflow that is not decided in time is no error.
     pub async fn admission(&self, coflow: u64, limit: Duration) -> Result<Option<Admission>, Error> {
         let (client, end) = (self.coordinator()?, crate::get::limit_from_now(limit));
         loop {

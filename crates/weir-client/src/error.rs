@@ -62,11 +62,11 @@ pub enum GetError {
     /// last thing that went wrong.
     #[error("block `{block}` of coflow {coflow} did not arrive within the time limit: {last}")]
     TimeLimit {
-        /// Its coflow.
+        /// Coflow that the block belongs to.
         coflow: u64,
-        /// Its name.
+        /// Name of the block within the coflow.
         block: String,
-        /// The last obstacle.
+        /// The last thing that went wrong.
         last: String,
     },
     /// The coflow was unregistered.
@@ -75,7 +75,7 @@ pub enum GetError {
     /// The coflow's deadline cannot be met, and it was registered to stop then.
     #[error("coflow {coflow} was refused: {reason}")]
     CoflowRefused {
-        /// The coflow.
+        /// Coflow that the coordinator refused.
         coflow: u64,
         /// Which link lacks how much.
         reason: String,
@@ -90,9 +90,9 @@ pub enum GetError {
     /// get it again.
     #[error("block `{block}` of coflow {coflow} changed after {read} bytes of it were read; get it anew")]
     Changed {
-        /// Its coflow.
+        /// Coflow that the block belongs to.
         coflow: u64,
-        /// Its name.
+        /// Name of the block within the coflow.
         block: String,
         /// Bytes that were handed out.
         read: u64,
@@ -101,18 +101,18 @@ pub enum GetError {
     /// put again.
     #[error("the file of block `{block}` of coflow {coflow} was changed or removed after it was put")]
     Gone {
-        /// Its coflow.
+        /// Coflow that the block belongs to.
         coflow: u64,
-        /// Its name.
+        /// Name of the block within the coflow.
         block: String,
     },
     /// Every frame had its checksum, and the whole has another hash than its producer said. The last frame was not
     /// handed out.
     #[error("block `{block}` of coflow {coflow} does not have the hash that it was put with")]
     WrongHash {
-        /// Its coflow.
+        /// Coflow that the block belongs to.
         coflow: u64,
-        /// Its name.
+        /// Name of the block within the coflow.
         block: String,
     },
     /// Bytes could not be written where the caller wants them.

@@ -100,6 +100,10 @@ impl Client {
     }
 
     /// Gets a whole block into memory. If the block changes on the way, it is got anew.
+    ///
+    /// # Errors
+    /// The block did not come within the time limit, its coflow ended or was refused, the coordinator or the holder refuses,
+    /// or a third attempt, too, found bytes that changed or have another hash than the block was put with.
     pub async fn get_bytes(
         &self,
         coflow: u64,
@@ -130,6 +134,9 @@ impl Client {
     }
 
     /// Gets a whole block into a file, from its start.
+    ///
+    /// # Errors
+    /// As [`BlockReader::next`]; besides, `file` cannot be written. A block that changes on the way is an error here, and `file` keeps what came.
     pub async fn get_to_file(
         &self,
         coflow: u64,
@@ -172,6 +179,10 @@ impl Drop for BlockReader {
 impl BlockReader {
     /// The next verified bytes, in order; `None` once all were handed out and acknowledged. A caller that stops waiting,
     /// and waits again later, loses nothing.
+    ///
+    /// # Errors
+    /// The next bytes did not come within the time limit, the coflow ended or was refused, the coordinator or the holder refuses,
+    /// or the block's holders do not have the bytes any more with which the get began. Only after the time limit may it be called again.
     pub async fn next(&mut self) -> Result<Option<&[u8]>, GetError> {
         self.receiver.handle_wanted(now());
         loop {

@@ -14,7 +14,7 @@ use weir_model::Time;
 /// In the order in which they are looked at: what a relay sent counts before what the holder says of it.
 const LINKS: [Link; 3] = [Link::Relay, Link::Holder, Link::Probe];
 
-/// The connections.
+/// Connections of one get, one of each kind at most.
 #[derive(Default)]
 pub(crate) struct Links([Option<Connection>; LINKS.len()]);
 
@@ -118,7 +118,7 @@ impl Links {
 
 enum Happened {
     Connected,
-    /// All of it.
+    /// All bytes that were to be written are.
     Written,
     /// So many bytes; 0 at the end.
     Read(usize),
