@@ -27,6 +27,9 @@ impl Address {
     }
 
     /// Looks the name up, which may take a while. The first address counts.
+    ///
+    /// # Errors
+    /// The name cannot be looked up, or has no address.
     pub fn resolve(&self) -> io::Result<SocketAddr> {
         let none = || io::Error::new(io::ErrorKind::NotFound, format!("{self} has no address"));
         self.0.to_socket_addrs()?.next().ok_or_else(none)

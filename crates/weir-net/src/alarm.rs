@@ -17,6 +17,9 @@ pub struct Alarm(AsyncFd<OwnedFd>);
 
 impl Alarm {
     /// Opens the timer; within a runtime only.
+    ///
+    /// # Errors
+    /// The kernel gives no timer, as where the process has no descriptors left, or the runtime cannot watch it.
     pub fn new() -> io::Result<Alarm> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -27,6 +30,9 @@ impl Alarm {
     }
 
     /// Waits that long. May be dropped and called anew at any time.
+    ///
+    /// # Errors
+    /// The kernel refuses to set the timer or to read it.
     pub async fn wait(&self, span: Span) -> io::Result<()> {
         if span == Span::ZERO {
             return Ok(());

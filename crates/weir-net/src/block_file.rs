@@ -38,20 +38,20 @@ pub enum SendOutcome {
 /// Tells a file from another one of the same name, and from itself after it was written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStamp {
-    /// Its inode.
+    /// Inode number within the file's file system.
     pub inode: u64,
     /// When it was last written to, in nanoseconds since the Unix epoch.
     pub modified_ns: i64,
     /// Its length in bytes.
     pub length: u64,
-    /// Names it has.
+    /// Number of names (hard links) that it has.
     pub links: u64,
 }
 
 /// What a file system keeps its files on, as far as that says which calls return at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// Memory alone.
+    /// Memory alone, as `tmpfs` has it.
     Memory,
     /// Disks of this machine: what the kernel has in memory can be told from what it has not.
     Disk,
@@ -76,7 +76,7 @@ impl Medium {
 /// A regular file that was opened for reading. Clones share it.
 #[derive(Clone, Debug)]
 pub struct OpenedFile {
-    /// The file.
+    /// The open file, which clones share.
     pub file: Arc<File>,
     /// Which one it is.
     pub stamp: FileStamp,
@@ -102,6 +102,10 @@ fn modified_of(data: &std::fs::Metadata) -> i64 {
 
 /// Opens a regular file for reading. No part of the path may be a symbolic link, so what was found to be below an
 /// allowed directory is opened there or not at all. A FIFO or a device is an error and holds up nobody.
+///
+/// # Errors
+/// The file cannot be opened, is not a regular one, or a part of its path is a symbolic link. Of links before the last part, kernels
+/// without `openat2` say nothing.
 pub fn open_regular(path: &Path) -> io::Result<OpenedFile> {
     let opened = match rustix::fs::openat2(CWD, path, OPENED, Mode::empty(), RESOLVED) {
         // Kernels before 5.6, and some sandboxes.
@@ -172,7 +176,7 @@ impl FrameChecksums {
 pub enum Piece {
     /// A part of an open file.
     File {
-        /// The file.
+        /// File that has the bytes.
         file: Arc<File>,
         /// Its first byte there.
         start: u64,
@@ -342,6 +346,9 @@ impl BlockFile {
     }
 
     /// Hands at most `count` bytes from `offset` to a socket, long pieces without copying them through the process.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the connection is broken. A socket that takes nothing now is no error.
     pub fn send(&self, socket: impl AsFd, offset: u64, count: u64) -> io::Result<SendOutcome> {
         let Some((piece, at, length)) = self.pieces.of(offset, count).next() else {
             return Ok(SendOutcome::Truncated);
@@ -392,7 +399,7 @@ pub struct FrameReader {
 /// A frame that was read.
 #[derive(Debug)]
 pub struct FrameRead {
-    /// Its checksum.
+    /// CRC-32C of the frame's bytes.
     pub checksum: u32,
     /// Its bytes, if they are to be sent from here: the kernel has those of other files.
     pub bytes: Option<Vec<u8>>,
@@ -400,6 +407,9 @@ pub struct FrameRead {
 
 impl FrameReader {
     /// Reads the frame and computes its checksum; its bytes are in memory then.
+    ///
+    /// # Errors
+    /// The file cannot be read, or ends before the frame does.
     pub fn read(&self) -> io::Result<FrameRead> {
         let mut bytes = vec![0; self.length as usize];
         self.pieces.read_exact(self.offset, &mut bytes)?;

@@ -24,7 +24,7 @@ impl Clock {
         }
     }
 
-    /// Now.
+    /// The time now; it never goes back.
     pub fn now(&self) -> Time {
         self.at_origin + Span::from_nanos(nanos_of(ClockId::Boottime).saturating_sub(self.origin_ns))
     }

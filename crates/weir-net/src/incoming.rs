@@ -29,7 +29,7 @@ const MAX_SILENT_PER_ADDRESS: usize = 64;
 
 /// What connections come from.
 pub trait Listener: Send + Sync + 'static {
-    /// A connection.
+    /// An accepted connection, of the type that the listener has.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// Accepts one. Where it comes from, if that is known.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<IpAddr>)>> + Send;
@@ -156,6 +156,9 @@ pub struct Guarded<S> {
 
 /// The connections of a listener, [`MAX_CONTROL_CONNECTIONS`] at a time, or fewer where descriptors are few. One beyond that
 /// takes the place of a silent one, or is closed at once.
+///
+/// # Errors
+/// No item is an error: a connection that cannot be accepted is logged, and the listener is asked for the next one.
 pub fn incoming<L: Listener>(listener: L) -> ReceiverStream<io::Result<Guarded<L::Stream>>> {
     incoming_within(listener, crate::connections_within_limit(MAX_CONTROL_CONNECTIONS))
 }

@@ -16,13 +16,13 @@ const ROUTE_UP: u32 = 1;
 /// Bytes that passed an interface since it exists, link headers included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
-    /// Bytes sent.
+    /// Bytes that went out by the interface.
     pub sent: u64,
-    /// Bytes received.
+    /// Bytes that came in by the interface.
     pub received: u64,
 }
 
-/// A network interface.
+/// A network interface of this host, whose counters are read from `/proc`.
 #[derive(Debug)]
 pub struct Interface {
     name: String,
@@ -31,13 +31,19 @@ pub struct Interface {
 
 impl Interface {
     /// The interface of that name, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// The kernel lists no interface of that name, or its list cannot be read.
     pub fn named(name: &str) -> io::Result<Interface> {
         let mut interface = Interface { name: name.to_owned(), table: File::open(COUNTERS)? };
         interface.counters()?;
         Ok(interface)
     }
 
-    /// The interface that leads to an IPv4 address. None on loopback, where one interface stands for all hosts.
+    /// The interface that leads to an IPv4 address.
+    ///
+    /// # Errors
+    /// The address is of IPv6, or on loopback, where one interface stands for all hosts; no route leads to it; or a list of the kernel cannot be read.
     pub fn towards(address: SocketAddr) -> io::Result<Interface> {
         let IpAddr::V4(address) = address.ip() else {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "routes are read for IPv4 alone"));
@@ -50,12 +56,15 @@ impl Interface {
         Interface::named(&name)
     }
 
-    /// Its name.
+    /// Name of the interface, as `ip link` has it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// What passed so far.
+    ///
+    /// # Errors
+    /// The kernel's list cannot be read, or the interface is not in it any more.
     pub fn counters(&mut self) -> io::Result<InterfaceCounters> {
         let mut table = String::new();
         self.table.rewind()?;

@@ -19,6 +19,9 @@ pub struct Mounts(BTreeMap<PathBuf, FileSystem>);
 
 impl Mounts {
     /// What is mounted now, as this process sees it.
+    ///
+    /// # Errors
+    /// The kernel's list of mounts cannot be read.
     pub fn read() -> io::Result<Mounts> {
         Ok(Mounts::parse(&std::fs::read(TABLE)?))
     }

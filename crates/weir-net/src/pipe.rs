@@ -114,6 +114,9 @@ impl Drop for Payload {
 
 impl Payload {
     /// Takes bytes from a non-blocking socket until `length` of them are here in all.
+    ///
+    /// # Errors
+    /// The connection is broken. A socket that has nothing to read is no error, nor is one whose peer has ended it.
     pub fn fill(&mut self, socket: impl AsFd, length: usize) -> io::Result<Filled> {
         while self.filled < length {
             let wanted = length - self.filled;
@@ -157,6 +160,9 @@ impl Payload {
 
     /// Hands the bytes to a non-blocking socket, as many as it takes: how many, and whether none are left. `more`:
     /// other bytes follow at once.
+    ///
+    /// # Errors
+    /// The connection is broken. A socket that takes no more now is no error.
     pub fn drain(&mut self, socket: impl AsFd, more: bool) -> io::Result<(u64, bool)> {
         let mut gone = 0;
         let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;

@@ -64,7 +64,10 @@ impl Waker {
 }
 
 impl Poller {
-    /// Opens the instance.
+    /// Opens an epoll instance, and the descriptor that wakes it.
+    ///
+    /// # Errors
+    /// The kernel gives no descriptor, as where the process has none left.
     pub fn new() -> io::Result<Poller> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -78,6 +81,9 @@ impl Poller {
     }
 
     /// Watches a descriptor, edge-triggered for reading and writing. Closing it ends the watch.
+    ///
+    /// # Errors
+    /// The descriptor is watched already, is of a kind that cannot be, or the user watches too many.
     pub fn add(&self, fd: impl AsFd, token: u64) -> io::Result<()> {
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
@@ -86,6 +92,9 @@ impl Poller {
 
     /// Waits for events at most `timeout` (`None`: without limit) and appends them to `out`. The waker's
     /// own event is not reported.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait. A signal ends the wait early, and is no error.
     pub fn wait(&self, timeout: Option<Span>, out: &mut Vec<Event>) -> io::Result<()> {
         let timeout = timeout.map(|span| Timespec {
             tv_sec: (span.nanos() / 1_000_000_000).min(1 << 30) as i64,

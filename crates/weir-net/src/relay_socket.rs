@@ -17,6 +17,9 @@ const UNSENT_BYTES: u32 = 128 << 10;
 
 /// Begins a connection to a relay. It is there once it is writable and [`connected`] says so. A relay that takes
 /// nothing for a long time is waited for, as long as its kernel answers.
+///
+/// # Errors
+/// The kernel gives no socket, refuses an option, or knows at once that the address cannot be reached.
 pub fn dial(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -31,6 +34,9 @@ pub fn dial(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Prepares a connection that carries many flows between relays, at either end.
+///
+/// # Errors
+/// The kernel refuses an option, as where the socket is not of TCP.
 pub fn tune_relay<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
     socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT))?;
@@ -38,6 +44,9 @@ pub fn tune_relay<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 }
 
 /// Has the kernel pace what a connection sends: this much at most, headers included.
+///
+/// # Errors
+/// The kernel refuses the option, as where the descriptor is no socket.
 pub fn limit_rate(socket: impl AsFd, rate: Rate) -> io::Result<()> {
     // 0 would be no limit, and so would the greatest value.
     let rate = (rate.bytes_per_sec() as u64).clamp(1, u64::MAX - 1);
@@ -56,6 +65,9 @@ pub fn limit_rate(socket: impl AsFd, rate: Rate) -> io::Result<()> {
 }
 
 /// Whether a connection that was begun is there: `Ok(false)` while that is not known yet.
+///
+/// # Errors
+/// The connection could not be made, or broke since.
 pub fn connected(stream: &TcpStream) -> io::Result<bool> {
     if let Some(error) = stream.take_error()? {
         return Err(error);
@@ -68,6 +80,9 @@ pub fn connected(stream: &TcpStream) -> io::Result<bool> {
 }
 
 /// Writes what a non-blocking socket takes of one part and the next, as if they were one. `None`: it takes nothing now.
+///
+/// # Errors
+/// The connection is broken. A socket that takes nothing now is no error.
 pub fn send_both(socket: impl AsFd, first: &[u8], second: &[u8]) -> io::Result<Option<usize>> {
     let parts = [IoSlice::new(first), IoSlice::new(second)];
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -80,6 +95,9 @@ pub fn send_both(socket: impl AsFd, first: &[u8], second: &[u8]) -> io::Result<O
 }
 
 /// Writes what a non-blocking socket takes; `more`: other bytes follow at once. `None`: it takes nothing now.
+///
+/// # Errors
+/// The connection is broken. A socket that takes nothing now is no error.
 pub fn send(socket: impl AsFd, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
     let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     flags.set(SendFlags::MORE, more);

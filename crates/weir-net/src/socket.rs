@@ -45,6 +45,9 @@ fn set_congestion_control(socket: &SockRef<'_>) {
 
 /// A non-blocking listener for data connections. What it answers to those who connect is marked as control;
 /// [`tune_served`] takes the mark off a connection again.
+///
+/// # Errors
+/// The address cannot be bound, as where another process listens at it, or the kernel refuses an option.
 pub fn data_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bound(address)?;
     set_congestion_control(&SockRef::from(&socket));
@@ -53,6 +56,9 @@ pub fn data_listener(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// A non-blocking listener for control connections; accepted ones inherit the mark.
+///
+/// # Errors
+/// The address cannot be bound, as where another process listens at it, or the kernel refuses an option.
 pub fn control_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bound(address)?;
     mark_control(&socket)?;
@@ -70,6 +76,9 @@ pub fn hint<'s>(socket: impl Into<SockRef<'s>>, hint: Hint) -> io::Result<()> {
 }
 
 /// Marks a control connection and turns coalescing of small writes off.
+///
+/// # Errors
+/// The kernel refuses an option, as where the socket is not of TCP.
 pub fn mark_control<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
     socket.set_tcp_nodelay(true)?;
@@ -81,6 +90,9 @@ pub fn mark_control<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 
 /// Prepares a data connection at its receiver, best before it connects. A receiver sends requests and
 /// acknowledgements alone: marked as control they do not wait behind other hosts' data.
+///
+/// # Errors
+/// The kernel refuses an option, as where the socket is not of TCP.
 pub fn tune_receiver<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
     tune_data(&socket)?;
@@ -88,6 +100,9 @@ pub fn tune_receiver<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 }
 
 /// Prepares a data connection at the host that serves it.
+///
+/// # Errors
+/// The kernel refuses an option, as where the socket is not of TCP.
 pub fn tune_served<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
     tune_data(&socket)?;
@@ -98,6 +113,9 @@ pub fn tune_served<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 }
 
 /// A blocking connection for data, on which this end serves.
+///
+/// # Errors
+/// The kernel gives no socket or refuses an option, or the peer cannot be reached or refuses the connection.
 pub fn connect_to_send(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     tune_served(&socket)?;
@@ -117,6 +135,9 @@ fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {
 }
 
 /// Bounds what the kernel holds unsent for a scheduled flow; unscheduled ones are left to the kernel.
+///
+/// # Errors
+/// The kernel refuses the option, as where the socket is not of TCP.
 pub fn tune_scheduled<'s>(socket: impl Into<SockRef<'s>>, scheduled: bool) -> io::Result<()> {
     let bytes = if scheduled { SCHEDULED_UNSENT_BYTES } else { u32::MAX };
     socket.into().set_tcp_notsent_lowat(bytes)
@@ -124,6 +145,9 @@ pub fn tune_scheduled<'s>(socket: impl Into<SockRef<'s>>, scheduled: bool) -> io
 
 /// Wakes the reader of a connection only once `bytes` can be read, or it ended. A paced flow arrives a
 /// few segments at a time; without this every one of them would wake its reader.
+///
+/// # Errors
+/// The kernel refuses the option, as where the descriptor is no socket.
 pub fn wake_at(socket: impl AsFd, bytes: usize) -> io::Result<()> {
     let value = bytes as libc::c_int;
     // SAFETY: the descriptor is open for the length of the call, and the pointer and length describe the
@@ -142,6 +166,9 @@ pub fn wake_at(socket: impl AsFd, bytes: usize) -> io::Result<()> {
 }
 
 /// Bytes written to a connection that its peer's kernel has not acknowledged, sent or not.
+///
+/// # Errors
+/// The kernel does not say, as where the descriptor is no socket.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is open for the length of the call, and the request writes one int.
@@ -163,6 +190,9 @@ pub struct TcpPath {
 }
 
 /// Asks the kernel for the path of a connection.
+///
+/// # Errors
+/// The kernel does not say, as where the socket is not of TCP.
 pub fn tcp_path(socket: impl AsFd) -> io::Result<TcpPath> {
     let mut info = MaybeUninit::<tcp_info>::zeroed();
     let mut length = size_of::<tcp_info>() as libc::socklen_t;

@@ -117,7 +117,7 @@ pub struct Request {
     pub coflow: u64,
     /// Where to start; a multiple of [`FRAME_BYTES`].
     pub offset: u64,
-    /// The receiver's host.
+    /// Number of the receiver's host.
     pub destination: u32,
     /// The receiving task within the coflow (a flow group).
     pub group: u32,
@@ -130,7 +130,7 @@ pub struct Request {
 /// What the agent says to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Whether frames follow.
+    /// Whether frames follow, or why not.
     pub status: Status,
     /// Size of the whole block in bytes; 0 unless accepted.
     pub size: u64,
@@ -141,7 +141,7 @@ pub struct Response {
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Frames follow.
+    /// The block is there: its frames follow.
     Accepted,
     /// This agent does not hold the block.
     NoSuchBlock,
@@ -165,7 +165,7 @@ pub enum Status {
     Forbidden,
 }
 
-/// Leads a frame.
+/// What every frame begins with: the length and checksum of its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Payload bytes that follow, 1 to [`FRAME_BYTES`].
@@ -213,6 +213,9 @@ impl Request {
 
     /// Decodes a request from the front of `bytes`: the request and its length, or `None` if more bytes
     /// are needed.
+    ///
+    /// # Errors
+    /// The bytes do not begin with [`MAGIC`], the version is neither this one nor the one before, or the block's name is not UTF-8.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Request, usize)>, DecodeError> {
         let known = bytes.len().min(MAGIC.len());
         if bytes[..known] != MAGIC[..known] {
@@ -244,7 +247,7 @@ impl Request {
 }
 
 impl Response {
-    /// A refusal.
+    /// The answer to a request that is refused, without size and identity.
     pub fn refusal(status: Status) -> Response {
         Response { status, size: 0, identity: Identity::UNKNOWN }
     }
@@ -260,7 +263,7 @@ impl Response {
         bytes.to_vec()
     }
 
-    /// Encodes the response.
+    /// The response, as agents of this version write it.
     pub fn encode(&self) -> [u8; RESPONSE_BYTES] {
         let mut bytes = [0; RESPONSE_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -271,7 +274,10 @@ impl Response {
         bytes
     }
 
-    /// Decodes a response.
+    /// Decodes a response of this version.
+    ///
+    /// # Errors
+    /// The bytes do not begin with [`MAGIC`], or the version or the status is unknown.
     pub fn decode(bytes: &[u8; RESPONSE_BYTES]) -> Result<Response, DecodeError> {
         if bytes[..4] != MAGIC {
             return Err(DecodeError::Magic);
@@ -299,7 +305,7 @@ impl Response {
 }
 
 impl FrameHeader {
-    /// Encodes the header.
+    /// The header, as it goes before the payload of its frame.
     pub fn encode(&self) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.length.to_le_bytes());
@@ -308,6 +314,9 @@ impl FrameHeader {
     }
 
     /// Decodes a header and checks its length.
+    ///
+    /// # Errors
+    /// The length is 0 or above [`FRAME_BYTES`].
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<FrameHeader, DecodeError> {
         let header = FrameHeader { length: u32_at(bytes, 0), checksum: u32_at(bytes, 4) };
         if header.length == 0 || u64::from(header.length) > FRAME_BYTES {

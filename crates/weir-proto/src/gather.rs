@@ -22,7 +22,7 @@ pub const GATHER_HEAD_BYTES: usize = 72;
 pub const RANGE_BYTES: usize = 16;
 /// Bytes of a range's length in the table.
 pub const LENGTH_BYTES: u64 = 8;
-/// Longest gather.
+/// Bytes of the longest request for a gather.
 pub const MAX_GATHER_BYTES: usize =
     GATHER_HEAD_BYTES + 2 * MAX_STORE_NAME_BYTES + MAX_GATHERED_RANGES * RANGE_BYTES;
 
@@ -34,9 +34,9 @@ pub type Token = [u8; 16];
 pub struct GatherRange {
     /// The map task, as its file is called.
     pub map: u64,
-    /// The first reducer,
+    /// Number of the first reducer.
     pub first: u32,
-    /// and the one after the last.
+    /// Number after that of the last reducer.
     pub end: u32,
 }
 
@@ -47,19 +47,19 @@ pub struct GatherRequest {
     pub coflow: u64,
     /// Where to start in the block that is made; a multiple of [`FRAME_BYTES`](crate::data::FRAME_BYTES).
     pub offset: u64,
-    /// The receiver's host.
+    /// Number of the receiver's host.
     pub destination: u32,
     /// The receiving task within the coflow (a flow group).
     pub group: u32,
     /// Which bytes are wanted; [`Identity::UNKNOWN`]: whichever there are.
     pub identity: Identity,
-    /// The store's.
+    /// The token that the owner of the store gave out.
     pub token: Token,
-    /// The shuffle.
+    /// Number of the shuffle within the application.
     pub shuffle: u32,
     /// The application whose executor has the store, at most [`MAX_STORE_NAME_BYTES`] bytes.
     pub application: String,
-    /// The executor, likewise.
+    /// The executor that has the store, with the same bound.
     pub executor: String,
     /// One at least, [`MAX_GATHERED_RANGES`] at most, each of one reducer or more.
     pub ranges: Vec<GatherRange>,

@@ -11,7 +11,7 @@ pub const FIRST_MADE: u32 = MAX_HOST_NUMBER / 2;
 pub enum Host {
     /// By a number below 16,777,216.
     Number(u32),
-    /// By a name.
+    /// By the name that its agent says.
     Name(String),
 }
 

@@ -29,6 +29,9 @@ pub fn encode_note(note: &v1::CoflowNote) -> Vec<u8> {
 }
 
 /// Decodes what [`encode_note`] wrote.
+///
+/// # Errors
+/// The bytes are not a whole `weir.v1.CoflowNote` in protobuf.
 pub fn decode_note(bytes: &[u8]) -> Result<v1::CoflowNote, prost::DecodeError> {
     prost::Message::decode(bytes)
 }

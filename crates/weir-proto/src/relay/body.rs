@@ -24,14 +24,14 @@ pub enum Role {
     Relay,
     /// The agent of a source host: this connection is one flow's.
     Host,
-    /// A receiver.
+    /// A receiver, which subscribes to its flows.
     Receiver,
 }
 
 /// First on a connection to a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// Who connects.
+    /// What kind of peer connects.
     pub role: Role,
     /// Of a relay: how many connections it makes, all with this session; they live and end together.
     pub connections: u8,
@@ -40,7 +40,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Encodes it.
+    /// The bytes that [`Hello::decode`] reads.
     pub fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -50,7 +50,10 @@ impl Hello {
         bytes
     }
 
-    /// Decodes it.
+    /// Reads what [`Hello::encode`] wrote.
+    ///
+    /// # Errors
+    /// The bytes do not begin with the relays' magic number, the role is unknown, or the number of connections is 0.
     pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Hello, DecodeError> {
         if bytes[..4] != MAGIC {
             return Err(DecodeError::Magic);
@@ -80,7 +83,7 @@ pub struct Open {
 }
 
 impl Open {
-    /// Encodes it.
+    /// The bytes that [`Open::decode`] reads.
     pub fn encode(&self) -> [u8; OPEN_BYTES] {
         let mut bytes = [0; OPEN_BYTES];
         bytes[..4].copy_from_slice(&self.source_site.to_le_bytes());
@@ -89,7 +92,10 @@ impl Open {
         bytes
     }
 
-    /// Decodes it.
+    /// Reads what [`Open::encode`] wrote.
+    ///
+    /// # Errors
+    /// The destination has port 0 or an unspecified address.
     pub fn decode(bytes: &[u8; OPEN_BYTES]) -> Result<Open, DecodeError> {
         Ok(Open {
             source_site: u32::from_le_bytes(array(bytes, 0)),
@@ -104,7 +110,7 @@ impl Open {
 /// of the request, `mapper`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayPath {
-    /// The receiver's site.
+    /// Number of the receiver's site.
     pub site: u32,
     /// Drawn at random, so that no earlier attempt's bytes are taken for this one's.
     pub mapper: u32,
@@ -113,7 +119,7 @@ pub struct RelayPath {
 }
 
 impl RelayPath {
-    /// Encodes it.
+    /// The bytes that [`RelayPath::decode`] reads.
     pub fn encode(&self) -> [u8; PATH_BYTES] {
         let mut bytes = [0; PATH_BYTES];
         bytes[..4].copy_from_slice(&PATH_MAGIC);
@@ -126,6 +132,9 @@ impl RelayPath {
 
     /// Decodes a path from the front of `bytes`: `None` if none begins there, `Some(None)` if more bytes are
     /// needed to tell.
+    ///
+    /// # Errors
+    /// The version is unknown, or the relay has port 0 or an unspecified address.
     pub fn decode(bytes: &[u8]) -> Result<Option<Option<RelayPath>>, DecodeError> {
         let known = bytes.len().min(PATH_MAGIC.len());
         if known > 0 && bytes[..known] != PATH_MAGIC[..known] {

@@ -38,7 +38,7 @@ pub const HOP_LIMIT: u8 = 8;
 /// Names one flow between sites. Keys order by their components.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowKey {
-    /// Its coflow.
+    /// Id of the coflow that the flow belongs to.
     pub coflow: u64,
     /// The flow group: the receiving task within the coflow, as [`reducer`] has it.
     pub reducer: u32,
@@ -87,10 +87,10 @@ pub enum Kind {
     Subscribe,
 }
 
-/// Leads a message.
+/// What every message between relays begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is.
+    /// What kind of message it is.
     pub kind: Kind,
     /// How many more relays it may go through.
     pub hop_limit: u8,
@@ -136,7 +136,7 @@ impl Header {
         Header { kind: Kind::Data, hop_limit, length, key, number: offset }
     }
 
-    /// Encodes the header.
+    /// The bytes that [`Header::decode`] reads.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = VERSION;
@@ -151,6 +151,9 @@ impl Header {
     }
 
     /// Decodes a header and checks that its kind has bodies of that length.
+    ///
+    /// # Errors
+    /// The version or the kind is unknown, or no message of that kind has a body of that length.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header, DecodeError> {
         if bytes[0] != VERSION {
             return Err(DecodeError::Version(bytes[0]));
