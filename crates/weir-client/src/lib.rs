@@ -154,6 +154,9 @@ impl Client {
     /// The coflow has a lease ([`CoflowOptions::lease_ms`], else the coordinator's). This client and its clones renew it,
     /// at a third of the lease, for as long as one of them lives; without them it lives on for as long as blocks of it are put and got, and then
     /// for its lease.
+    ///
+    /// # Errors
+    /// The client has no coordinator; it refuses, as where an option is out of range; or it gives no answer within 10 s.
     pub async fn register(&self, options: CoflowOptions) -> Result<u64, Error> {
         let asked_ms = options.lease_ms;
         let request =
@@ -173,6 +176,9 @@ impl Client {
     /// Renews the lease of a coflow that another process registered, for as long as this client or a clone of it lives: work that
     /// is long before its put or get then does not outlast the coflow. Repeated until the coordinator answers or 10 s have passed;
     /// what has ended stays ended, and is no error.
+    ///
+    /// # Errors
+    /// The client has no coordinator, or that refuses or gives no answer within 10 s.
     pub async fn keep(&self, coflow: u64) -> Result<(), Error> {
         let client = self.coordinator()?;
         let reply = retry(self.coordinator_name(), || {
@@ -187,6 +193,9 @@ impl Client {
     }
 
     /// Says that no more flows will join the coflow.
+    ///
+    /// # Errors
+    /// The client has no coordinator, or that does not know the coflow or gives no answer within 10 s.
     pub async fn seal(&self, coflow: u64) -> Result<(), Error> {
         let client = self.coordinator()?;
         retry(self.coordinator_name(), || {
@@ -199,6 +208,9 @@ impl Client {
 
     /// Says how many bytes of the coflow are still to come, by the hosts that they come from, before anybody asks for them: it
     /// counts for the coflow's order among others, where the policy looks at sizes. In place of what was said before.
+    ///
+    /// # Errors
+    /// The client has no coordinator, or that does not know the coflow, is told too much, or gives no answer within 10 s.
     pub async fn expect(&self, coflow: u64, sources: &[(u32, u64)]) -> Result<(), Error> {
         let client = self.coordinator()?;
         let from =
@@ -214,6 +226,9 @@ impl Client {
 
     /// Ends a coflow: its blocks may go and what still moves is stopped. Returns its record, or `None`
     /// if the coordinator did not know it.
+    ///
+    /// # Errors
+    /// The client has no coordinator, or that refuses or gives no answer within 10 s.
     pub async fn unregister(&self, coflow: u64) -> Result<Option<CoflowRecord>, Error> {
         let client = self.coordinator()?;
         let reply = retry(self.coordinator_name(), || {
@@ -226,17 +241,26 @@ impl Client {
     }
 
     /// What moves now, and what each coflow waits for.
+    ///
+    /// # Errors
+    /// The client has no coordinator, or that cannot be reached or gives no answer within 10 s. The call is not repeated.
     pub async fn status(&self) -> Result<StatusReply, Error> {
         self.ask_status(0).await
     }
 
     /// The same of one coflow: it is among the live ones, or it is complete and its record is there, or
     /// [`StatusReply::ended`] says that it has ended. Of none of these the coordinator has not heard yet.
+    ///
+    /// # Errors
+    /// As [`Client::status`]. A coflow that is not known is no error.
     pub async fn status_of(&self, coflow: u64) -> Result<StatusReply, Error> {
         self.ask_status(coflow).await
     }
 
     /// The blocks of a coflow, by name, and which hosts hold each; `None` if the coflow has ended.
+    ///
+    /// # Errors
+    /// The client has no coordinator, that refuses or gives no answer within 10 s, or a part of its list does not follow the one before.
     pub async fn blocks(&self, coflow: u64) -> Result<Option<Vec<BlockHolders>>, Error> {
         let client = self.coordinator()?;
         let (mut blocks, mut after) = (Vec::new(), String::new());
@@ -273,6 +297,9 @@ impl Client {
 
     /// Puts `size` bytes of a file from `offset` as a block. The file stays where it is and must not
     /// change until the coflow has ended; it must be below a directory the agent may serve.
+    ///
+    /// # Errors
+    /// The client has no agent, the path is not UTF-8, or the agent refuses the put or gives no answer within 10 s.
     pub async fn put_file(
         &self,
         coflow: u64,
@@ -286,6 +313,9 @@ impl Client {
 
     /// As [`Client::put_file`], and reads the file's bytes once: their hash lets receivers go on with the block at any
     /// holder that put the same bytes, and verify it as a whole ([`GetOptions::verify_whole`]).
+    ///
+    /// # Errors
+    /// As [`Client::put_file`]; besides, the file cannot be read, or ends before the block does.
     pub async fn put_file_hashed(
         &self,
         coflow: u64,
@@ -317,11 +347,17 @@ impl Client {
 
     /// Memory of `size` bytes to write a block into. Hand it over with [`Client::put_memory`]; nothing
     /// is copied then, and the task may exit.
+    ///
+    /// # Errors
+    /// The client has no agent, that gives no answer within 10 s, or its spool has no room for a file of this size.
     pub async fn memory_block(&self, size: u64) -> Result<MemoryBlock, Error> {
         Ok(MemoryBlock::create(&self.spool().await?, size)?)
     }
 
     /// Puts a block from memory.
+    ///
+    /// # Errors
+    /// The memory's file cannot be given its name in the spool, or the agent refuses the put or gives no answer within 10 s.
     pub async fn put_memory(&self, coflow: u64, block: &str, mut memory: MemoryBlock) -> Result<(), Error> {
         memory.give_name()?;
         let (size, frame_checksums) = (memory.len() as u64, memory.frame_checksums());
@@ -338,6 +374,9 @@ impl Client {
     }
 
     /// Copies `bytes` into a block and puts it.
+    ///
+    /// # Errors
+    /// As [`Client::memory_block`] and [`Client::put_memory`].
     pub async fn put_bytes(&self, coflow: u64, block: &str, bytes: &[u8]) -> Result<(), Error> {
         let mut memory = self.memory_block(bytes.len() as u64).await?;
         memory.copy_from_slice(bytes);
@@ -345,6 +384,9 @@ impl Client {
     }
 
     /// Has the agent of another host put one of its files as a block, if it shares it (`weir agent --share`). Returns the size.
+    ///
+    /// # Errors
+    /// The client has no coordinator, that or the host's agent refuses, no agent of that host is there, or no answer comes within 10 s.
     pub async fn offer(&self, coflow: u64, block: &str, host: &Host, path: &str) -> Result<u64, Error> {
         let client = self.coordinator()?;
         let identity = Identity::drawn(rand::random()).to_wire();
@@ -426,6 +468,9 @@ impl Client {
     }
 
     /// Facts about this host's agent, and how long control took there.
+    ///
+    /// # Errors
+    /// The client has no agent, or that refuses or gives no answer within 10 s.
     pub async fn describe(&self) -> Result<DescribeReply, Error> {
         let client = self.agent()?;
         retry(self.agent_name(), || {
@@ -454,6 +499,9 @@ impl Client {
 }
 
 /// What a controller of relays knows: its relays, coflows in their order, and how fast links between sites were.
+///
+/// # Errors
+/// The controller refuses, cannot be reached, or gives no answer within 10 s.
 pub async fn controller_status(controller: impl Into<Address>) -> Result<ControllerStatus, Error> {
     let controller = controller.into();
     let name = format!("the controller at {controller}");
