@@ -22,7 +22,7 @@ pub enum ClassLaw {
     },
     /// By the size of the flow (Karuna's type 2): one class, which rises when the flow starves.
     BySize {
-        /// The class now.
+        /// The class of its packets now; 0 is served first.
         class: u8,
         /// The best it may come to.
         best: u8,

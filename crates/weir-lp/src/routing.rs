@@ -46,6 +46,9 @@ struct SitePath {
 
 /// Routes whose makespan no others of direct links and one-relay detours can beat. Links may carry nothing: if a pair
 /// of sites has no other way, all of the demand stays on direct links, and the makespan is infinite.
+///
+/// # Errors
+/// The solver ended without an optimum, though every demand has one.
 pub fn least_makespan(demand: &SiteDemand) -> Result<Routes, LpError> {
     let mut routes = Routes::direct(demand);
     let mut scale_s = routes.makespan_s();

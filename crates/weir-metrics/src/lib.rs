@@ -39,7 +39,7 @@ pub struct Metric {
     pub name: &'static str,
     /// What it says, in one line.
     pub help: &'static str,
-    /// How it changes.
+    /// Whether it only grows, goes up and down, or is a distribution.
     pub kind: Kind,
     /// Names of its labels.
     pub labels: &'static [&'static str],
@@ -56,7 +56,7 @@ impl Metric {
         Metric { name, help, kind: Kind::Gauge, labels: &[] }
     }
 
-    /// A distribution.
+    /// A metric of how many values were how large.
     pub const fn histogram(name: &'static str, help: &'static str) -> Metric {
         Metric { name, help, kind: Kind::Histogram, labels: &[] }
     }
@@ -89,7 +89,7 @@ impl Distribution {
         Distribution { bounds, counts: all, sum }
     }
 
-    /// One more value.
+    /// Counts one more value, by the first bound that it does not exceed.
     pub fn note(&mut self, value: f64) {
         let at = self.bounds.partition_point(|bound| *bound < value);
         self.counts[at] += 1;
@@ -125,7 +125,7 @@ impl Sheet {
         self.add(metric, labels, Value::Number(value));
     }
 
-    /// A distribution.
+    /// Sets a distribution, for these values of its labels in the order of its table.
     pub fn distribute(&mut self, metric: &'static Metric, labels: &[&str], value: Distribution) {
         self.add(metric, labels, Value::Distribution(value));
     }

@@ -2,7 +2,7 @@
 
 use super::{Metric, Sheet};
 
-/// Of every daemon.
+/// Metrics of the operating system that every daemon has.
 pub const PROCESS: &[Metric] = &[
     Metric::counter("process_cpu_seconds", "Processor time that the process took"),
     Metric::gauge("process_resident_memory_bytes", "Memory of the process"),

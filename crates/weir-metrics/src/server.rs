@@ -25,14 +25,14 @@ const CONNECTION_LIMIT: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// A daemon that does not answer in time does not work.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
-/// What `/metrics` is.
+/// Content type of `/metrics`: text of OpenMetrics.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// What a look at a daemon shows.
 #[derive(Debug, Default)]
 pub struct Look {
-    /// Its metrics.
+    /// Values of the daemon's metrics.
     pub sheet: Sheet,
     /// Why it is not to be given work, though it lives.
     pub unready: Option<String>,
@@ -45,7 +45,7 @@ pub type Looked = Pin<Box<dyn Future<Output = Option<Look>> + Send>>;
 #[derive(Clone)]
 struct Seen {
     at: Instant,
-    /// `None`: nobody answered.
+    /// `None`: the daemon did not answer.
     text: Option<Bytes>,
     unready: Option<String>,
 }

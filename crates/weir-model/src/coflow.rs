@@ -5,7 +5,7 @@ use crate::{Bytes, CoflowId, Dependencies, HostId, JobId, Span, Time};
 /// One transfer of a coflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
-    /// Sending host.
+    /// Host that sends the bytes.
     pub source: HostId,
     /// Receiving host. May equal `source`: rack-local flows of rack-level traces use both their ports.
     pub destination: HostId,
@@ -28,7 +28,7 @@ pub enum Pattern {
     Aggregation,
     /// Every member to every other.
     AllToAll,
-    /// Not declared.
+    /// The application declared none.
     #[default]
     Any,
 }
@@ -47,7 +47,7 @@ pub struct CoflowSpec {
     pub weight: f64,
     /// Time allowed from arrival to last byte, if the application stated one.
     pub deadline: Option<Span>,
-    /// Declared pattern.
+    /// Pattern that the application declared; for people, no policy looks at it.
     pub pattern: Pattern,
     /// How it stands to others of its job.
     pub dependencies: Dependencies,
@@ -82,7 +82,7 @@ impl CoflowSpec {
         self.flows.iter().map(|flow| flow.size).max().unwrap_or_default()
     }
 
-    /// Number of flows.
+    /// Number of flows (the coflow's width).
     pub fn width(&self) -> usize {
         self.flows.len()
     }

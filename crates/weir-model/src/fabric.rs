@@ -20,9 +20,9 @@ pub enum LinkKind {
     RackDownlink(u32),
     /// From one site to another; sites count from 0.
     Site {
-        /// Sending site.
+        /// Number of the sending site.
         from: u32,
-        /// Receiving site.
+        /// Number of the receiving site.
         to: u32,
     },
 }
@@ -39,7 +39,7 @@ impl fmt::Display for LinkKind {
     }
 }
 
-/// A directed link.
+/// A directed link, and what it can carry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
     /// What it stands for.
@@ -51,9 +51,9 @@ pub struct Link {
 /// A link gets another capacity, as links between sites do all the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CapacityChange {
-    /// When.
+    /// Time from which the other capacity holds.
     pub at: Time,
-    /// Which link.
+    /// Link that gets another capacity.
     pub link: LinkId,
     /// Its capacity from then on, above 0.
     pub capacity: Rate,
@@ -91,7 +91,7 @@ impl std::ops::Deref for Path {
 pub struct RackSpec {
     /// Hosts in each rack; host ids count through the racks in order.
     pub hosts_per_rack: u32,
-    /// Number of racks.
+    /// Number of racks below the core.
     pub racks: u32,
     /// Capacity of every host link, each direction.
     pub host_rate: Rate,
@@ -151,7 +151,7 @@ pub enum FabricError {
     BadCapacity(String),
     /// The matrix of rates between sites is not square in the number of sites.
     BadMatrix {
-        /// Number of sites.
+        /// Number of sites in the specification.
         sites: usize,
     },
     /// Sites without constrained hosts have no link for traffic inside a site; at least two are needed.
@@ -185,11 +185,17 @@ impl Fabric {
     }
 
     /// One non-blocking switch: `hosts` hosts with an uplink and a downlink of `rate` each.
+    ///
+    /// # Errors
+    /// `hosts` is 0, or `rate` is not a finite number above 0.
     pub fn big_switch(hosts: u32, rate: Rate) -> Result<Fabric, FabricError> {
         Fabric::big_switch_with(&vec![rate; hosts as usize])
     }
 
     /// One non-blocking switch with a link rate per host, the same in both directions.
+    ///
+    /// # Errors
+    /// There are no rates, or one is not a finite number above 0.
     pub fn big_switch_with(rates: &[Rate]) -> Result<Fabric, FabricError> {
         let mut fabric = Fabric::without_hosts();
         for &rate in rates {
@@ -199,6 +205,9 @@ impl Fabric {
     }
 
     /// Racks below a core.
+    ///
+    /// # Errors
+    /// There are no hosts, or the host rate, or what racks get by it and the oversubscription, is not a finite number above 0.
     pub fn racks(spec: &RackSpec) -> Result<Fabric, FabricError> {
         let mut fabric = Fabric::without_hosts();
         for host in 0..spec.hosts_per_rack * spec.racks {
@@ -213,6 +222,9 @@ impl Fabric {
     }
 
     /// Sites joined pairwise: one link per ordered pair of different sites, by sending then receiving site.
+    ///
+    /// # Errors
+    /// There are fewer than 2 sites or no hosts, `rates` is not square in the number of sites, or a rate is not a finite number above 0.
     pub fn sites(spec: &SiteSpec) -> Result<Fabric, FabricError> {
         let sites = spec.hosts_per_site.len();
         if sites < 2 {
@@ -281,12 +293,18 @@ impl Fabric {
     }
 
     /// Adds a host with links of its own, below a rack or at the core, and of no site. Panics if there is no such rack.
+    ///
+    /// # Errors
+    /// `up` or `down` is not a finite number above 0; the fabric then stays as it was.
     pub fn add_host(&mut self, up: Rate, down: Rate, rack: Option<u32>) -> Result<HostId, FabricError> {
         assert!(rack.is_none_or(|rack| (rack as usize) < self.racks.len()), "a rack of the fabric");
         self.attach(up, down, rack, None)
     }
 
     /// Adds the link from one site to another, or gives it another capacity if there is one. Panics if both are the same.
+    ///
+    /// # Errors
+    /// `capacity` is not a finite number above 0; the fabric then stays as it was.
     pub fn join_sites(&mut self, from: u32, to: u32, capacity: Rate) -> Result<LinkId, FabricError> {
         assert_ne!(from, to, "no link joins a site to itself");
         if let Some(link) = self.between(from, to) {
@@ -300,6 +318,9 @@ impl Fabric {
     }
 
     /// Adds a rack with links of its own to the core, and says which it is.
+    ///
+    /// # Errors
+    /// `up` or `down` is not a finite number above 0; the fabric then stays as it was.
     pub fn add_rack(&mut self, up: Rate, down: Rate) -> Result<u32, FabricError> {
         let rack = self.racks.len() as u32;
         let uplink = self.add_link(LinkKind::RackUplink(rack), up)?;
@@ -331,7 +352,7 @@ impl Fabric {
         self.shape
     }
 
-    /// Number of hosts.
+    /// Number of hosts; their ids count from 0.
     pub fn hosts(&self) -> u32 {
         self.hosts.len() as u32
     }
@@ -346,7 +367,7 @@ impl Fabric {
         self.links[link.index()].capacity
     }
 
-    /// Number of racks.
+    /// Number of racks; 0 where all hosts are at the core.
     pub fn rack_count(&self) -> u32 {
         self.racks.len() as u32
     }
@@ -398,7 +419,10 @@ impl Fabric {
             && self.hosts.iter().enumerate().all(in_place)
     }
 
-    /// Gives a link another capacity, as when foreign traffic takes a part of it.
+    /// Gives a link another capacity, as when foreign traffic takes a part of it. Panics if there is no such link.
+    ///
+    /// # Errors
+    /// `capacity` is not a finite number above 0; the link then keeps the one that it had.
     pub fn set_capacity(&mut self, link: LinkId, capacity: Rate) -> Result<(), FabricError> {
         let link = &mut self.links[link.index()];
         check(capacity, format_args!("the capacity of {}", link.kind))?;

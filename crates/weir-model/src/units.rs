@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::str::FromStr;
 
-/// An instant: whole nanoseconds since the run (or the process) began.
+/// An instant: whole nanoseconds since the origin of its clock. That is the start of a simulated run, or what the driver of a live
+/// state machine takes (`weir_net::Clock`: the Unix epoch). Instants of different clocks are not compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
@@ -25,7 +26,7 @@ const NANOS_PER_SEC: f64 = 1e9;
 const NOISE_NANOS: f64 = 0.01;
 
 impl Time {
-    /// The beginning.
+    /// The instant that others count from.
     pub const ZERO: Time = Time(0);
     /// Later than every event.
     pub const MAX: Time = Time(u64::MAX);
@@ -81,11 +82,11 @@ impl Span {
         let whole = nanos as u64;
         Span(whole.saturating_add(u64::from(whole as f64 + NOISE_NANOS < nanos)))
     }
-    /// Nanoseconds.
+    /// The length in whole nanoseconds.
     pub const fn nanos(self) -> u64 {
         self.0
     }
-    /// Seconds.
+    /// The length in seconds.
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / NANOS_PER_SEC
     }
@@ -151,7 +152,7 @@ impl fmt::Display for Bytes {
 }
 
 impl Rate {
-    /// Nothing moves.
+    /// No bytes per second: nothing moves.
     pub const ZERO: Rate = Rate(0.0);
 
     /// Share of a link's rate that TCP has for payload: 1448 bytes of every frame of 1514.
@@ -170,11 +171,11 @@ impl Rate {
     pub const fn from_bits_per_sec(rate: f64) -> Rate {
         Rate(rate / 8.0)
     }
-    /// Bytes per second.
+    /// The rate in bytes per second.
     pub const fn bytes_per_sec(self) -> f64 {
         self.0
     }
-    /// Bits per second.
+    /// The rate in bits per second.
     pub const fn bits_per_sec(self) -> f64 {
         self.0 * 8.0
     }

@@ -41,7 +41,7 @@ pub(crate) struct New<'a> {
 pub(crate) struct Due {
     /// Coflows all of whose flows are complete.
     pub(crate) coflows: Vec<Slot>,
-    /// Single flows.
+    /// Flows that are complete, one by one.
     pub(crate) flows: Vec<FlowRef>,
 }
 
@@ -85,7 +85,7 @@ impl Completions {
     }
 }
 
-/// Completions under levels.
+/// Completions of flows whose rates are levels of links.
 #[derive(Debug)]
 struct LevelCompletions {
     /// Per class, its flows by the service of the class at which they end.

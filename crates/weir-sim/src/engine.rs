@@ -21,7 +21,7 @@ pub enum Replan {
     CoflowEvents,
 }
 
-/// How to run.
+/// How a run plans, and when its coflows arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// When the policy plans again.
@@ -68,7 +68,7 @@ pub enum SimError {
     Stalled {
         /// Seconds since the beginning, as text.
         at_secs: String,
-        /// Flows left.
+        /// Number of flows that are left.
         flows: usize,
         /// The first coflow left.
         coflow: CoflowId,
@@ -96,6 +96,9 @@ pub enum SimError {
 
 /// Runs coflows (in any order) through a fresh policy until all are complete. A coflow that waits for others (see
 /// [`weir_model::Dependencies`]) arrives when they are complete and its stage has computed.
+///
+/// # Errors
+/// A coflow arrives later than 10^9 s after the beginning or waits for others that never complete, or live flows have no rate for ever.
 pub fn simulate(
     fabric: &Fabric,
     coflows: Vec<CoflowSpec>,
@@ -106,6 +109,9 @@ pub fn simulate(
 }
 
 /// [`simulate`] with an observer.
+///
+/// # Errors
+/// As [`simulate`].
 pub fn simulate_observed(
     fabric: &Fabric,
     coflows: Vec<CoflowSpec>,
@@ -118,8 +124,10 @@ pub fn simulate_observed(
 
 /// [`simulate_observed`] on links whose capacities change: the fabric is as at the beginning, and changes come in any
 /// order. The policy plans at each, and learns of none before it comes. Isolation times are those
-/// of the capacities at arrival. Fails on a capacity that is not a finite number above 0; panics on a link that the
-/// fabric does not have.
+/// of the capacities at arrival. Panics on a link that the fabric does not have.
+///
+/// # Errors
+/// As [`simulate`]; besides, a capacity is not a finite number above 0.
 pub fn simulate_changing(
     fabric: &Fabric,
     changes: Vec<CapacityChange>,

@@ -7,7 +7,7 @@ use weir_model::{CoflowId, CoflowSpec, Fabric, JobId, Span, Tail, Time};
 /// One job of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobRecord {
-    /// Identity.
+    /// Id that the job's coflows have.
     pub id: JobId,
     /// When its first stage could begin.
     pub arrival: Time,

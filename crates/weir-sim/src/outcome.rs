@@ -7,9 +7,9 @@ use weir_policy::{CoflowTable, Plan, Slot};
 /// One coflow that was completed or refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoflowRecord {
-    /// Identity.
+    /// Id from the coflow's specification.
     pub id: CoflowId,
-    /// When it arrived.
+    /// When its flows could start: completion time counts from here.
     pub arrival: Time,
     /// Whether the policy let it in. If not, it left as it came.
     pub admitted: bool,
@@ -17,7 +17,7 @@ pub struct CoflowRecord {
     pub cct: Span,
     /// Completion time in an empty fabric (Gamma), rounded up like every completion.
     pub isolation: Span,
-    /// Number of flows.
+    /// Number of flows (the coflow's width).
     pub width: usize,
     /// Bytes of all its flows.
     pub bytes: Bytes,
@@ -25,27 +25,27 @@ pub struct CoflowRecord {
     pub bin: u8,
 }
 
-/// One completed flow.
+/// One flow that was completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
     /// Identity: flows count from 0 over all coflows as they arrive, in the order of their coflow.
     pub id: FlowId,
-    /// Its coflow.
+    /// Coflow that the flow belonged to.
     pub coflow: CoflowId,
     /// Its index among the coflow's flows.
     pub index: usize,
     /// When its last byte arrived.
     pub completed: Time,
-    /// Bytes moved.
+    /// Size of the flow, all of which moved.
     pub size: Bytes,
 }
 
 /// Why a coflow was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedCoflow {
-    /// The coflow.
+    /// Id of the refused coflow.
     pub id: CoflowId,
-    /// For people.
+    /// What the policy says, for people.
     pub reason: String,
 }
 
@@ -54,11 +54,11 @@ pub struct RefusedCoflow {
 pub struct Counters {
     /// Instants at which something happened.
     pub events: u64,
-    /// Plans made.
+    /// Times that the policy planned.
     pub plans: u64,
     /// Flows given a rate of their own by backfill, over all plans.
     pub grants: u64,
-    /// Flows completed.
+    /// Flows that completed, of all coflows.
     pub flows: u64,
     /// Most coflows live at once.
     pub most_coflows: usize,
@@ -118,11 +118,11 @@ pub trait Observer {
     fn moved(&mut self, from: Time, to: Time, table: &CoflowTable, plan: &Plan) {
         let _ = (from, to, table, plan);
     }
-    /// A flow completed.
+    /// The last byte of a flow has arrived.
     fn flow_completed(&mut self, flow: FlowRecord) {
         let _ = flow;
     }
-    /// A coflow completed.
+    /// The last flow of a coflow has completed.
     fn coflow_completed(&mut self, coflow: &CoflowRecord) {
         let _ = coflow;
     }

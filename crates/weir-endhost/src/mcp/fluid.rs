@@ -33,15 +33,15 @@ const NOTHING: f64 = 1e-9;
 /// A flow with a deadline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    /// Payload.
+    /// Payload bytes of the flow, without headers.
     pub size: Bytes,
     /// From the beginning of the run.
     pub start: Span,
-    /// From its start.
+    /// Time allowed, from `start` on.
     pub deadline: Span,
 }
 
-/// The one link.
+/// The one link that all flows cross.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
     pub rate: Rate,

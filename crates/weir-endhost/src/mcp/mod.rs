@@ -107,11 +107,11 @@ pub struct Mcp {
 /// The facts of a window in seconds and segments, of this module and below.
 #[derive(Clone, Copy, Debug)]
 struct Window {
-    /// Segments.
+    /// Segments that were not sent yet.
     remaining: f64,
-    /// Seconds.
+    /// Seconds until the deadline; 0 after it.
     left: f64,
-    /// Seconds, above zero.
+    /// Seconds of a round trip, above zero.
     rtt: f64,
     /// From 0 to 1.
     marked: f64,

@@ -7,7 +7,7 @@ use weir_model::{Bytes, Span};
 /// Parameters that all flows of a host share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
-    /// The law.
+    /// The window law that flows go by.
     pub variant: Variant,
     /// Payload of a full segment.
     pub payload: Bytes,
@@ -39,7 +39,7 @@ pub enum ParamsError {
     NotPositive {
         /// The field of [`Params`].
         name: &'static str,
-        /// Its value.
+        /// Value that the field has.
         value: f64,
     },
     /// A share or margin is outside of its range.
@@ -47,19 +47,19 @@ pub enum ParamsError {
     OutOfRange {
         /// The field of [`Params`].
         name: &'static str,
-        /// Its value.
+        /// Value that the field has.
         value: f64,
-        /// The least value.
+        /// Least value that is allowed.
         least: f64,
-        /// The largest value.
+        /// Largest value that is allowed.
         most: f64,
     },
     /// A segment's payload is larger than the segment.
     #[error("mcp: payload of {payload} in a segment of {wire}; wire counts payload and headers")]
     PayloadAboveWire {
-        /// [`Params::payload`].
+        /// [`Params::payload`], which is the larger.
         payload: Bytes,
-        /// [`Params::wire`].
+        /// [`Params::wire`], which is the smaller.
         wire: Bytes,
     },
 }

@@ -21,7 +21,7 @@ const ASKING_SEGMENTS: f64 = 0.25;
 /// The least window of the laws that know no pacing, in segments.
 const WHOLE_SEGMENT: f64 = 1.0;
 
-/// A window law.
+/// A law of how the window of a flow with a deadline changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// `W = g / (1 + laxness * price * (tau / empty tau)^3)`, at least `min(g, 1/4)`. The law to use; our own
@@ -45,7 +45,6 @@ pub(super) enum State {
     Yielding { price: f64, kept: f64 },
     /// The virtual queue, in segments per round trip ([`Variant::Normalised`]) or per second.
     Behind(f64),
-    /// Nothing.
     #[default]
     Prototype,
 }

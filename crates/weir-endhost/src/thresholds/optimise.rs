@@ -66,7 +66,7 @@ const FINER: i32 = 4;
 /// Their forecasts are not exact to more than this.
 const LEAST_GAIN_SHARED: f64 = 1e-4;
 
-/// What [`optimise`] found.
+/// Thresholds that [`optimise`] found, and the times that they were judged by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimum {
     /// The best thresholds met.

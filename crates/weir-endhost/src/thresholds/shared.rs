@@ -194,7 +194,7 @@ impl System {
         self.matrix[row * self.size + column] += value;
     }
 
-    /// By elimination.
+    /// Solves the equations by Gaussian elimination, without exchange of rows.
     fn solve(mut self) -> Vec<f64> {
         let size = self.size;
         for pivot in 0..size {

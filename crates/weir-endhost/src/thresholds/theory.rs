@@ -98,19 +98,22 @@ pub enum ThresholdsError {
     /// A threshold is below the one before it.
     #[error("{what} threshold {number} is {after} bytes, less than the {before} before it")]
     Falling {
-        /// Demotion or splitting.
+        /// Which thresholds: "demotion" or "splitting".
         what: &'static str,
         /// Which one, from 1.
         number: usize,
         /// The threshold before it.
         before: u64,
-        /// This one.
+        /// The threshold itself, in bytes.
         after: u64,
     },
 }
 
 impl Thresholds {
     /// Demotion thresholds (of bytes sent) and splitting thresholds (of sizes), both rising and as many.
+    ///
+    /// # Errors
+    /// The two differ in number, or a threshold is below the one before it.
     pub fn new(demotion: Vec<Bytes>, splitting: Vec<Bytes>) -> Result<Thresholds, ThresholdsError> {
         let (demotions, splittings) = (demotion.len(), splitting.len());
         if demotions != splittings {
@@ -190,9 +193,9 @@ pub enum TrafficError {
     /// A share of the mix is not between 0 and 1.
     #[error("the share of {what} is {share}: it must be from 0 to 1")]
     Share {
-        /// Which one.
+        /// Which share of the mix.
         what: &'static str,
-        /// Its value.
+        /// The share that was given.
         share: f64,
     },
     /// All flows have deadlines: no flow has a level.
@@ -206,6 +209,9 @@ pub enum TrafficError {
 impl Traffic {
     /// `load` is the share of the link that is used, above 0 and below 1. How long deadlines are does not matter.
     /// Levels are [`Service::Fifo`].
+    ///
+    /// # Errors
+    /// The load is not between 0 and 1, a share of `mix` is not from 0 to 1, all bytes have deadlines, or flows with one have size 0.
     pub fn new(sizes: FlowSizes, load: f64, mix: &Mix, urgent: Urgent) -> Result<Traffic, TrafficError> {
         if !(load > 0.0 && load < 1.0) {
             return Err(TrafficError::Load(load));
