@@ -182,7 +182,8 @@ impl BlockReader {
     ///
     /// # Errors
     /// The next bytes did not come within the time limit, the coflow ended or was refused, the coordinator or the holder refuses,
-    /// or the block's holders do not have the bytes any more with which the get began. Only after the time limit may it be called again.
+    /// or the block's holders do not have the bytes any more with which the get began. After the time limit a later call goes on; after any
+    /// other error it gives that error again.
     pub async fn next(&mut self) -> Result<Option<&[u8]>, GetError> {
         self.receiver.handle_wanted(now());
         loop {

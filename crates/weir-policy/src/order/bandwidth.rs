@@ -13,9 +13,9 @@ const MOST_SAMPLES: usize = 1000;
 /// What is taken for a link's bandwidth to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Estimate {
-    /// The mean of all samples.
+    /// The mean of the samples that are kept.
     Mean,
-    /// The median of all samples.
+    /// The median of the samples that are kept.
     Median,
     /// The last of them.
     Last,
