@@ -50,6 +50,10 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     /// Reads the first line.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be read, or its first line is not a number of ports, at least 1, and a number of coflows.
     pub fn new(input: R) -> Result<Reader<R>, ReadError> {
         let mut lines = Lines::new(input);
         let Some(mut words) = lines.next(None)? else {
@@ -163,12 +167,21 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Writes the first line; exactly `coflows` coflows must follow.
+    ///
+    /// # Errors
+    ///
+    /// The output cannot be written.
     pub fn new(mut output: W, hosts: u32, coflows: usize) -> Result<Writer<W>, WriteError> {
         writeln!(output, "{hosts} {coflows}")?;
         Ok(Writer { output })
     }
 
     /// Writes the next coflow.
+    ///
+    /// # Errors
+    ///
+    /// The format cannot hold the coflow (no full shuffle, an arrival between milliseconds, a weight, a deadline, or
+    /// a size), or the output cannot be written. A part of a line may have been written then.
     pub fn write(&mut self, coflow: &CoflowSpec) -> Result<(), WriteError> {
         let Shuffle { mappers, reducers } = shuffle_of(coflow).ok_or(WriteError::NotAShuffle(coflow.id))?;
         if !coflow.arrival.nanos().is_multiple_of(1_000_000) {
@@ -192,6 +205,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// Flushes and gives the output back.
+    ///
+    /// # Errors
+    ///
+    /// The output cannot be flushed.
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.output.flush()?;
         Ok(self.output)
@@ -199,6 +216,10 @@ impl<W: Write> Writer<W> {
 }
 
 /// Writes coflows in this format.
+///
+/// # Errors
+///
+/// The format cannot hold one of the coflows (see [`WriteError`]), or the output cannot be written.
 pub fn write(hosts: u32, coflows: &[CoflowSpec], output: impl Write) -> Result<(), WriteError> {
     let mut writer = Writer::new(output, hosts, coflows.len())?;
     for coflow in coflows {

@@ -26,7 +26,7 @@ pub enum FlowSizesError {
     /// No built-in distribution has the name.
     #[error("there are no flow sizes {given}; known: {}", FlowSizes::names().collect::<Vec<_>>().join(", "))]
     Name {
-        /// The name, quoted.
+        /// The name asked for, in quotes.
         given: String,
     },
     /// It is neither a name nor a file that can be read.
@@ -43,7 +43,7 @@ pub enum FlowSizesError {
     Read {
         /// As it was given.
         path: String,
-        /// Where and why.
+        /// Where in the file, and why.
         source: ReadError,
     },
 }
@@ -163,6 +163,10 @@ impl FlowSizes {
     }
 
     /// The built-in distribution of a name.
+    ///
+    /// # Errors
+    ///
+    /// No built-in distribution has this name.
     pub fn named(name: &str) -> Result<FlowSizes, FlowSizesError> {
         let table = TABLES.iter().find(|table| table.name == name);
         let table = table.ok_or_else(|| FlowSizesError::Name { given: quote(name) })?;
@@ -171,6 +175,10 @@ impl FlowSizes {
     }
 
     /// What a name or the path of a file gives; a name comes first.
+    ///
+    /// # Errors
+    ///
+    /// No file at this path can be read, or it is not a table as [`FlowSizes::read`] takes it.
     pub fn load(spec: &str) -> Result<FlowSizes, FlowSizesError> {
         if FlowSizes::names().any(|name| name == spec) {
             return FlowSizes::named(spec);
@@ -188,12 +196,21 @@ impl FlowSizes {
     }
 
     /// Reads a table: see [`FlowSizes::read`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`FlowSizes::read`], with line and column.
     pub fn from_text(name: &str, text: &str) -> Result<FlowSizes, ReadError> {
         FlowSizes::read(name, text.as_bytes())
     }
 
     /// Reads a table of lines `bytes cumulative-probability`. Neither may fall from line to line, and the last
     /// probability is 1. Lines that begin with `#`, and blank ones, say nothing. An error names line and column.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be read, a line is not a size and a probability that rise or stay, there are too many lines,
+    /// or the last line does not give probability 1 to a size above 0.
     pub fn read(name: &str, input: impl BufRead) -> Result<FlowSizes, ReadError> {
         let mut lines = Lines::new(input);
         let mut points: Vec<(u64, f64)> = Vec::new();
@@ -273,7 +290,7 @@ impl FlowSizes {
         self.points.iter().map(|point| Bytes(point.bytes as u64))
     }
 
-    /// The largest flow.
+    /// Size of the largest flow, in whole bytes.
     pub fn largest(&self) -> Bytes {
         Bytes(self.last().bytes as u64)
     }

@@ -134,9 +134,9 @@ pub enum PoissonError {
     /// A share of the mix is not between 0 and 1.
     #[error("the share of {what} is {share}: it must be from 0 to 1")]
     Share {
-        /// Which one.
+        /// Which share of the mix: of bytes with deadlines, or of known sizes.
         what: &'static str,
-        /// Its value.
+        /// The share as it was given.
         share: f64,
     },
     /// Flows with a deadline have no bytes.
@@ -159,12 +159,17 @@ pub struct Poisson {
     left: u64,
     /// When, between whom, how large.
     flows: ChaCha8Rng,
-    /// Of which kind.
+    /// Draws which flows have deadlines and known sizes.
     kinds: ChaCha8Rng,
 }
 
 impl Poisson {
     /// Checks the specification and begins at time 0, before the first arrival.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer than two hosts, the one end of all flows is none of them, or the rate, the load or the mix has
+    /// a value out of range: [`PoissonError`] says which.
     pub fn new(spec: PoissonSpec) -> Result<Poisson, PoissonError> {
         let &PoissonSpec { hosts, access_rate, load, mix, ends, seed, flows, .. } = &spec;
         if hosts < 2 {
@@ -281,7 +286,7 @@ pub fn mean_wire_bytes(sizes: &FlowSizes) -> f64 {
     sizes.mean() + sizes.mean_packets() * HEADER.0 as f64
 }
 
-/// Uniform among 0..n.
+/// A number drawn uniformly from 0 to `n` - 1.
 fn below(random: &mut ChaCha8Rng, n: u32) -> u32 {
     use rand::Rng;
     ((u128::from(random.next_u64()) * u128::from(n)) >> 64) as u32

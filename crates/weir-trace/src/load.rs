@@ -27,7 +27,7 @@ pub enum LoadError {
     Read {
         /// As it was given.
         path: String,
-        /// Where and why.
+        /// Where in the file, and why.
         source: ReadError,
     },
     /// No synthetic workload has that name, or not with such parameters.
@@ -52,6 +52,11 @@ pub struct Source {
 }
 
 /// Opens what `--trace` names. `seed` is for synthetic workloads; files ignore it.
+///
+/// # Errors
+///
+/// The file cannot be opened or its first lines are malformed, or there is no synthetic workload of this name with
+/// these parameters.
 pub fn open(spec: &str, seed: u64) -> Result<Source, LoadError> {
     if let Some(name) = spec.strip_prefix(SYNTHETIC) {
         let workload = synthetic::generate(name, seed)?;
@@ -79,6 +84,10 @@ pub fn open(spec: &str, seed: u64) -> Result<Source, LoadError> {
 }
 
 /// Reads all of what `--trace` names: see [`open`].
+///
+/// # Errors
+///
+/// As of [`open`], or a later line of the file is malformed or cannot be read.
 pub fn load(spec: &str, seed: u64) -> Result<Workload, LoadError> {
     let source = open(spec, seed)?;
     let (name, hosts) = (source.name.clone(), source.hosts);
@@ -91,7 +100,7 @@ impl Source {
         &self.name
     }
 
-    /// Number of hosts.
+    /// Number of hosts that the workload declares.
     pub fn hosts(&self) -> u32 {
         self.hosts
     }
@@ -115,6 +124,10 @@ pub const PUBLIC_TRACE: &str = "FB2010-1Hr-150-0.txt";
 
 /// Where the public Facebook trace is: in the folder `WEIR_TRACE_DIR` names, else in `shared/traces` beside
 /// the working directory or a folder around it. Otherwise the places looked at.
+///
+/// # Errors
+///
+/// No file is at any of these places; the error lists them.
 pub fn find_public_trace() -> Result<PathBuf, Vec<PathBuf>> {
     let mut places = Vec::new();
     if let Some(folder) = std::env::var_os("WEIR_TRACE_DIR") {

@@ -6,9 +6,9 @@ use weir_model::CoflowSpec;
 /// Share of the coflows and share of the bytes, 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Share {
-    /// Of all coflows.
+    /// Fraction of all coflows, 0 to 1.
     pub coflows: f64,
-    /// Of all bytes.
+    /// Fraction of all bytes, 0 to 1.
     pub bytes: f64,
 }
 
@@ -101,15 +101,15 @@ impl Statistics {
         Share { coflows: self.of_coflows(count), bytes }
     }
 
-    /// Number of hosts.
+    /// Number of hosts of the workload, idle ones included.
     pub fn hosts(&self) -> usize {
         self.hosts
     }
-    /// Number of coflows.
+    /// Number of coflows counted so far.
     pub fn coflows(&self) -> usize {
         self.coflows
     }
-    /// Number of flows.
+    /// Number of flows of all coflows counted so far.
     pub fn flows(&self) -> u64 {
         self.flows
     }
@@ -180,9 +180,9 @@ pub mod published {
         Share { coflows: 0.15, bytes: 0.0022 },
         Share { coflows: 0.17, bytes: 0.9910 },
     ];
-    /// Section 4.2.
+    /// Coflows of more than 1 GB: section 4.2.
     pub const OVER_1_GB: Share = Share { coflows: 0.15, bytes: 0.996 };
-    /// Section 4.2.
+    /// Coflows of more than 10 GB: section 4.2.
     pub const OVER_10_GB: Share = Share { coflows: 0.08, bytes: 0.98 };
     /// Section 4.1: "more than".
     pub const LENGTH_UP_TO_1_MB: f64 = 0.40;

@@ -47,7 +47,7 @@ pub enum ReadError {
     /// A token is missing or not what the format asks for.
     #[error("line {line}, column {column}: {reason}")]
     Malformed {
-        /// Line, from 1.
+        /// Line at fault, counted from 1.
         line: usize,
         /// Byte within the line, from 1.
         column: usize,
@@ -57,7 +57,7 @@ pub enum ReadError {
     /// The file could not be read.
     #[error("line {line}: {source}")]
     Io {
-        /// Line, from 1.
+        /// Line that was to be read, counted from 1.
         line: usize,
         /// The operating system's reason.
         source: std::io::Error,

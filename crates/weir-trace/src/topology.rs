@@ -45,7 +45,7 @@ const MAX_SITES: usize = 64;
 /// A rack's links to and from the core, headers included.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rack {
-    /// Its name.
+    /// Name that hosts of the file give as their rack.
     pub name: String,
     /// Rates from the rack and towards it.
     pub rates: [Rate; 2],
@@ -58,16 +58,16 @@ pub struct Rack {
 /// A site: hosts and racks with a core of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
-    /// Its name.
+    /// Name that hosts and racks of the file give as their site.
     pub name: String,
     /// Hosts that say this label, `key=value`, are in it.
     pub label: Option<String>,
 }
 
-/// A host.
+/// A host that the file names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopologyHost {
-    /// Its name.
+    /// Name, unique among hosts of the file.
     pub name: String,
     /// Rates of its links, up and down, headers included; none where neither it nor the file as a whole says one.
     pub rates: [Option<Rate>; 2],
@@ -98,17 +98,17 @@ pub enum TopologyError {
     /// The file cannot be read.
     #[error("{}: {reason}", path.display())]
     Unreadable {
-        /// The file.
+        /// The file that was to be read.
         path: PathBuf,
-        /// Why.
+        /// Why it cannot be read.
         reason: String,
     },
     /// Something in it is wrong.
     #[error("{}:{line}: {reason}", path.display())]
     Wrong {
-        /// The file.
+        /// The file with the fault.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line at fault, counted from 1.
         line: usize,
         /// What, and what would be right.
         reason: String,

@@ -16,7 +16,7 @@ pub struct Workload {
 /// A graph of stages. A bare coflow is a job of one stage without compute time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// Identity.
+    /// Number of the job, unique in its workload.
     pub id: JobId,
     /// When stages that wait for no other may begin to compute.
     pub arrival: Time,

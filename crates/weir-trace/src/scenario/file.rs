@@ -66,7 +66,7 @@ struct ChangeFile {
     capacity: Number,
 }
 
-/// Line and reason.
+/// Line at fault, counted from 1, and the reason.
 type Wrong = (usize, String);
 
 /// Where bytes of the text are.
@@ -224,7 +224,7 @@ fn relate(coflow: &mut CoflowUnits, parents: &[CoflowId], others: &mut [CoflowUn
     }
 }
 
-/// `SOURCE->DESTINATION:SIZE`.
+/// Reads a flow that is written `SOURCE->DESTINATION:SIZE`.
 fn read_flow(text: &str, hosts: &std::ops::Range<u32>) -> Result<FlowUnits, String> {
     let parts = text.split_once("->").and_then(|(source, rest)| {
         let (destination, size) = rest.split_once(':')?;

@@ -53,31 +53,31 @@ use weir_model::{
 /// A network in units.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FabricUnits {
-    /// One non-blocking switch.
+    /// All hosts at one non-blocking switch.
     BigSwitch {
-        /// Number of hosts.
+        /// Number of hosts at the switch.
         hosts: u32,
         /// Rate of every host link.
         rate: f64,
     },
     /// Racks below a core.
     Racks {
-        /// Number of racks.
+        /// Number of racks below the core.
         racks: u32,
-        /// Hosts in each.
+        /// Number of hosts in each rack.
         hosts_per_rack: u32,
         /// Rate of every host link.
         rate: f64,
         /// How many times more host capacity a rack has than capacity to the core.
         oversubscription: f64,
     },
-    /// Sites joined pairwise.
+    /// Sites, each with a link to each other one.
     Sites {
         /// Hosts in each site.
         hosts_per_site: Vec<u32>,
         /// Rate of every host link; `None` leaves hosts unconstrained.
         rate: Option<f64>,
-        /// `rates[from][to]` between sites.
+        /// `rates[from][to]` of the link from one site to another.
         rates: Vec<Vec<f64>>,
     },
 }
@@ -89,18 +89,18 @@ pub struct FlowUnits {
     pub source: HostId,
     /// Receiving host, counted from 0.
     pub destination: HostId,
-    /// Size in units.
+    /// Size in units of data (see [`Scenario::unit_bytes`]).
     pub size: f64,
 }
 
 /// A coflow in units.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoflowUnits {
-    /// Identity.
+    /// Number of the coflow, unique in its scenario.
     pub id: CoflowId,
-    /// When it arrives.
+    /// Units of time from the start until it arrives.
     pub arrival: f64,
-    /// Its flows.
+    /// Its flows, in the order of the file.
     pub flows: Vec<FlowUnits>,
     /// Share relative to other coflows.
     pub weight: f64,
@@ -119,7 +119,7 @@ pub struct CoflowUnits {
 /// A change of a link's capacity, in units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeUnits {
-    /// When.
+    /// Units of time from the start until it happens.
     pub at: f64,
     /// Which link of the network.
     pub link: LinkId,
@@ -141,13 +141,13 @@ pub enum Expected {
 pub struct Scenario {
     /// What it is called.
     pub name: String,
-    /// What it shows.
+    /// What the scenario shows, for people.
     pub about: String,
     /// Where its numbers come from.
     pub source: String,
     /// Bytes that one unit of data stands for, unless [`Scenario::at`] is told otherwise.
     pub unit_bytes: Bytes,
-    /// The network.
+    /// The network, with its rates in units.
     pub fabric: FabricUnits,
     /// The coflows, in the order of the file.
     pub coflows: Vec<CoflowUnits>,
@@ -173,9 +173,9 @@ pub enum ScenarioError {
     Malformed {
         /// As it was given.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line at fault, counted from 1.
         line: usize,
-        /// What is wrong.
+        /// What is wrong in that line.
         reason: String,
     },
 }
@@ -194,7 +194,7 @@ pub enum ScaleError {
 /// A scenario at a rate: what runs, and what a unit of time is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaledScenario {
-    /// The network.
+    /// The network, with its rates in bytes per second.
     pub fabric: Fabric,
     /// The coflows, in the order of the file.
     pub coflows: Vec<CoflowSpec>,
@@ -206,6 +206,10 @@ pub struct ScaledScenario {
 
 impl Scenario {
     /// Reads a scenario file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or it is not a scenario: the error says in which line, and why.
     pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
         let text =
             crate::read_text(path).map_err(|source| ScenarioError::Open { path: path.to_owned(), source })?;
@@ -213,6 +217,10 @@ impl Scenario {
     }
 
     /// Reads the text of a scenario file; `path` is for errors.
+    ///
+    /// # Errors
+    ///
+    /// The text is not a scenario: the error says in which line, and why.
     pub fn parse(path: &Path, text: &str) -> Result<Scenario, ScenarioError> {
         file::parse(text).map_err(|(line, reason)| ScenarioError::Malformed {
             path: path.to_owned(),
@@ -221,7 +229,7 @@ impl Scenario {
         })
     }
 
-    /// Number of hosts.
+    /// Number of hosts, of all racks or sites together.
     pub fn hosts(&self) -> u32 {
         match &self.fabric {
             FabricUnits::BigSwitch { hosts, .. } => *hosts,
@@ -231,6 +239,10 @@ impl Scenario {
     }
 
     /// [`Scenario::changing_at`] for networks that stay as they are; scenarios in which capacities change are refused.
+    ///
+    /// # Errors
+    ///
+    /// Capacities change in the scenario, or [`Scenario::changing_at`] fails.
     pub fn at(&self, link_rate: Rate, unit_bytes: Bytes) -> Result<ScaledScenario, ScaleError> {
         if !self.changes.is_empty() {
             return Err(ScaleError::Changes(self.name.clone()));
@@ -240,6 +252,10 @@ impl Scenario {
 
     /// The scenario where rate 1 is `link_rate` and one unit of data is `unit_bytes`. Sizes are rounded to
     /// whole bytes (at least 1), times to the nanosecond.
+    ///
+    /// # Errors
+    ///
+    /// There is no such network, for instance because a rate is not a finite number above 0: see [`FabricError`].
     pub fn changing_at(&self, link_rate: Rate, unit_bytes: Bytes) -> Result<ScaledScenario, FabricError> {
         let unit_secs = unit_bytes.0 as f64 / link_rate.bytes_per_sec();
         // The nearest nanosecond: `from_secs_ceil` alone would push exact times up by rounding errors.

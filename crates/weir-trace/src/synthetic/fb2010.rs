@@ -31,7 +31,7 @@ use weir_model::{Bytes, CoflowId, CoflowSpec, FlowSpec, HostId, Pattern, Time};
 pub struct Fb2010 {
     /// Number of hosts, at least 1.
     pub hosts: u32,
-    /// Number of coflows.
+    /// Number of coflows, each a job of its own.
     pub coflows: usize,
     /// All coflows arrive within this time.
     pub seconds: u64,
@@ -63,7 +63,7 @@ const BYTES_PER_END: f64 = 4.0 * GB;
 const FEWEST_ENDS: u64 = 16;
 
 struct Kind {
-    /// Of 100 coflows.
+    /// Coflows of this kind among 100.
     coflows: f64,
     wide: bool,
     size: Size,
@@ -109,7 +109,7 @@ struct Sketch {
 }
 
 impl Fb2010 {
-    /// Makes the workload.
+    /// Draws all coflows; the same parameters and seed give the same workload.
     pub fn generate(&self) -> Workload {
         let mut draw = Draw::new(self.seed);
         let ends = u64::from(self.hosts).max(FEWEST_ENDS);

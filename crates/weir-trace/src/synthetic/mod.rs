@@ -11,7 +11,7 @@ pub use fb2010::Fb2010;
 
 use crate::Workload;
 
-/// Names after `synthetic:`.
+/// Names that may follow `synthetic:` where a trace is asked for.
 pub const NAMES: [&str; 1] = ["fb2010"];
 
 /// What is wrong with a name such as `fb2010,hosts=16,coflows=100,seconds=600`.
@@ -26,7 +26,7 @@ pub enum SyntheticError {
     /// A parameter is not `key=value` with a known key and a whole number that makes sense.
     #[error("`{word}` in the name of a synthetic workload is not {expected}")]
     Parameter {
-        /// The word.
+        /// The word at fault, as it was given.
         word: String,
         /// What it should be.
         expected: String,
@@ -35,6 +35,11 @@ pub enum SyntheticError {
 
 /// Makes the workload of that name (without `synthetic:`), with its parameters after commas:
 /// `fb2010,hosts=16,coflows=100,seconds=600`.
+///
+/// # Errors
+///
+/// No synthetic workload has this name, or a parameter is unknown, given twice, or not a whole number from 1 to its
+/// limit.
 pub fn generate(name: &str, seed: u64) -> Result<Workload, SyntheticError> {
     let mut words = name.split(',');
     let plain = words.next().unwrap_or_default();

@@ -12,7 +12,6 @@ const LARGEST: f64 = 10e9;
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("{what} of {value} is not between 0 and 4")]
 pub struct SkewError {
-    /// The parameter.
     what: &'static str,
     /// As it was given.
     value: f64,
@@ -45,6 +44,10 @@ impl SkewedDemands {
     }
 
     /// Demands between so many sites.
+    ///
+    /// # Errors
+    ///
+    /// The skew or the noise is not a number from 0 to 4.
     pub fn new(sites: usize, skew: Skew, seed: u64) -> Result<SkewedDemands, SkewError> {
         for (what, value) in [("a skew", skew.zipf), ("a noise", skew.noise)] {
             if !(0.0..=4.0).contains(&value) {

@@ -29,7 +29,11 @@ impl std::str::FromStr for Excerpt {
 }
 
 impl Excerpt {
-    /// Reads it.
+    /// Reads the measurements, which are compiled in.
+    ///
+    /// # Errors
+    ///
+    /// Only if the table that is compiled in is malformed; tests read it.
     pub fn read(self) -> Result<Measurements, WanReadError> {
         let text = match self {
             Excerpt::SkyplaneGcp5 => include_str!("../../../../data/wan/skyplane-gcp5.csv"),

@@ -68,9 +68,9 @@ pub enum GridError {
     /// One region alone has no network.
     #[error("snapshot {snapshot} has {found} of the regions asked for; a grid needs two at least")]
     TooFewRegions {
-        /// The snapshot.
+        /// Name of the snapshot asked for.
         snapshot: String,
-        /// Number of regions.
+        /// Number of its regions that were asked for.
         found: usize,
     },
     /// A pair was not measured.
@@ -79,11 +79,11 @@ pub enum GridError {
          leave out one of the two regions"
     )]
     Missing {
-        /// The snapshot.
+        /// Name of the snapshot asked for.
         snapshot: String,
         /// Sending region of the first pair that is missing.
         from: String,
-        /// Its receiving region.
+        /// Receiving region of the first pair that is missing.
         to: String,
         /// Number of pairs that are missing.
         missing: usize,
@@ -136,7 +136,7 @@ pub struct Measurements {
 /// A full grid: one snapshot's bandwidth from every region to every other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// The snapshot.
+    /// Name of the snapshot that it was measured in.
     pub snapshot: String,
     /// Names of the regions.
     pub regions: Vec<String>,
@@ -200,12 +200,21 @@ impl Row {
 }
 
 impl Measurements {
-    /// Reads a file.
+    /// Reads all measurements of a CSV file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened, or [`Measurements::read`] fails.
     pub fn open(path: &std::path::Path) -> Result<Measurements, WanReadError> {
         Measurements::read(std::fs::File::open(path)?)
     }
 
     /// Reads all of a CSV text.
+    ///
+    /// # Errors
+    ///
+    /// Reading fails, a row is malformed, the text is longer than [`MAX_WAN_BYTES`], or it has no row of a tier that
+    /// counts.
     pub fn read(input: impl Read) -> Result<Measurements, WanReadError> {
         let mut input = input.take(MAX_WAN_BYTES + 1);
         let read = Measurements::of_rows(&mut input);
@@ -239,6 +248,10 @@ impl Measurements {
 
     /// The grid of a snapshot over all its regions whose names begin with one of `prefixes`, in the order of names;
     /// without prefixes, over all of them.
+    ///
+    /// # Errors
+    ///
+    /// There is no such snapshot, it has fewer than two of the regions, or one of their pairs was not measured.
     pub fn grid(&self, snapshot: &str, prefixes: &[String]) -> Result<Grid, GridError> {
         let measured = self.snapshots.get(snapshot).ok_or_else(|| GridError::NoSnapshot {
             asked: snapshot.to_owned(),

@@ -80,6 +80,10 @@ fn region(zone: &str) -> &str {
 
 impl SingleConnections {
     /// Those of `data/wan`: regions of Google Cloud.
+    ///
+    /// # Errors
+    ///
+    /// Only if a table that is compiled in is malformed; tests read both.
     pub fn included() -> Result<SingleConnections, WanReadError> {
         SingleConnections::parse(
             include_str!("../../../../data/wan/doit-gcp-single.csv"),

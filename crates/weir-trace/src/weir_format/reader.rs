@@ -36,6 +36,10 @@ struct OpenJob {
 
 impl<R: BufRead> Reader<R> {
     /// Reads up to the name.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be read, is of another version, or its number of hosts or its name is malformed.
     pub fn new(input: R) -> Result<Reader<R>, ReadError> {
         let mut lines = Lines::new(input);
         read_version(&mut lines)?;
@@ -46,7 +50,7 @@ impl<R: BufRead> Reader<R> {
         Ok(Reader { lines, name, state, done: false })
     }
 
-    /// Number of hosts.
+    /// Number of hosts that the file declares.
     pub fn hosts(&self) -> u32 {
         self.state.hosts
     }
