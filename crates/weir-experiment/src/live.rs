@@ -6,11 +6,11 @@ use crate::{Experiment, RunError, Source};
 use serde::Deserialize;
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, LinkKind, Rate, SiteSpec, Time};
 
-/// What is repeated.
+/// The part of an experiment that is repeated with real bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Live {
-    /// Whose workload.
+    /// Name of the point whose workload is repeated.
     pub point: String,
     /// Policies that relays and their controller can follow; the first is what others are compared with.
     pub policies: Vec<String>,
@@ -61,6 +61,11 @@ impl Experiment {
     }
 
     /// The workload of the live part.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Work`]: the experiment has no such point, its workload cannot be changed as the point asks, or it
+    /// is not between sites.
     pub fn live_work(&self, live: &Live, workload: &Source, seed: u64) -> Result<LiveWork, RunError> {
         let refuse = |reason: String| RunError::Work { point: live.point.clone(), reason };
         let point = self.point.iter().find(|point| point.name == live.point);
@@ -111,6 +116,10 @@ impl LiveWork {
     }
 
     /// The network as the simulator has it, where links carry this share of payload, and its changes.
+    ///
+    /// # Errors
+    ///
+    /// The rates make no network of sites, for instance because there is only one site; the text says why.
     pub fn simulated(&self, payload_share: f64) -> Result<(Fabric, Vec<CapacityChange>), String> {
         let payload = |rate: Rate| rate.scaled(payload_share);
         let rates = self.rates.iter().map(|row| row.iter().copied().map(payload).collect()).collect();

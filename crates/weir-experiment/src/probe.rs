@@ -24,7 +24,6 @@ const OF_BIN: usize = 8;
 const SHUFFLES: u32 = 4;
 /// Most flows, packet by packet; most large coflows there.
 const FLOWS: u64 = 100;
-/// As [`FLOWS`].
 const LARGE_COFLOWS: u32 = 3;
 /// What is kept of all measures of a run. Of packets there is no measure that every run has.
 const KEPT: [&str; 10] = [

@@ -14,7 +14,7 @@ pub struct Results {
     /// What made the numbers; none in files of versions that did not write it down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<MadeBy>,
-    /// The workload's name.
+    /// Name of the workload, with its parameters if it was generated.
     pub workload: String,
     /// The policy that others are compared with, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ impl MadeBy {
 /// Numbers of one point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PointResult {
-    /// Its name.
+    /// Name of the point, as in the experiment.
     pub name: String,
     /// What it was run with: the experiment's setup and what differs at this point, without what neither says.
     #[serde(default)]
@@ -172,11 +172,11 @@ impl Results {
 /// A number that was computed otherwise than it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// The row's point.
+    /// Name of the row's point.
     pub point: String,
-    /// The row's policy.
+    /// Name of the row's policy.
     pub policy: String,
-    /// The column.
+    /// Name of the column's measure.
     pub measure: String,
     /// None if it is not in the file.
     pub stored: Option<f64>,

@@ -21,36 +21,35 @@ pub enum RunError {
          (concurrent, mix, jitter, skew, deadlines, jobs or sites in the setup, or a synthetic workload)"
     )]
     Seeds {
-        /// The point.
+        /// Name of the point at fault.
         point: String,
-        /// Its seeds.
+        /// Seeds of the experiment, several.
         seeds: Vec<u64>,
-        /// Why not.
+        /// Why the seeds change nothing.
         reason: &'static str,
     },
     /// The workload cannot be changed as a point asks.
     #[error("point {point}: {reason}")]
     Work {
-        /// The point.
+        /// Name of the point at fault.
         point: String,
-        /// Why not.
+        /// Why its workload cannot be changed so.
         reason: String,
     },
     /// A run did not come to its end.
     #[error("point {point}, {policy}: {reason}")]
     Run {
-        /// The point.
+        /// Name of the point that was run.
         point: String,
-        /// The policy.
+        /// Name of the policy that was run.
         policy: String,
-        /// Why not.
+        /// Why the run did not end.
         reason: String,
     },
 }
 
 /// One simulation: which point, seed and policy.
 type Task = (usize, u64, usize);
-/// What it gives.
 pub(crate) type Simulated = Result<Done, RunError>;
 
 /// A simulation that came to its end.
@@ -62,6 +61,11 @@ pub(crate) struct Done {
 }
 
 /// Runs all points, on all processors. `progress` hears of every simulation that is done.
+///
+/// # Errors
+///
+/// The workload is the same under several seeds, it cannot be changed as a point asks, or a simulation fails. Of
+/// several failures the first is returned, in the order of points, seeds and policies.
 pub fn run(
     experiment: &Experiment,
     workload: &Source,

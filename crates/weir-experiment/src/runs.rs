@@ -58,7 +58,7 @@ impl Runs {
     pub fn len(&self) -> usize {
         self.done.len()
     }
-    /// None is done.
+    /// Whether the file had no run when it was opened.
     pub fn is_empty(&self) -> bool {
         self.done.is_empty()
     }
@@ -84,7 +84,7 @@ impl Runs {
     /// All are done, and their results are kept: the file goes.
     ///
     /// # Errors
-    /// It does not.
+    /// The file cannot be removed.
     pub fn remove(self) -> io::Result<()> {
         self.file.map_or(Ok(()), |(path, _)| std::fs::remove_file(path))
     }

@@ -38,7 +38,7 @@ impl Source {
         &self.name
     }
 
-    /// Number of hosts.
+    /// Number of hosts, the same under every seed.
     pub fn hosts(&self) -> u32 {
         self.hosts
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use weir_model::Rate;
 
-/// An experiment.
+/// An experiment, as its `experiment.toml` says.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
@@ -31,7 +31,7 @@ pub struct Experiment {
     /// What all points have in common.
     #[serde(default)]
     pub setup: Setup,
-    /// What is varied.
+    /// Points that differ in their setup; unless said, one that changes nothing.
     #[serde(default = "one_point")]
     pub point: Vec<Point>,
     /// What the paper reports.
@@ -40,7 +40,7 @@ pub struct Experiment {
     /// Bytes are counted link by link between sites, and their price where prices are known.
     #[serde(default)]
     pub links: bool,
-    /// What is drawn.
+    /// The measure that the plot shows, and its axis.
     pub plot: Plot,
     /// What is repeated with real bytes, if anything.
     pub live: Option<Live>,
@@ -146,7 +146,7 @@ pub struct Point {
     pub name: String,
     /// Its policies, if others than the experiment's.
     pub policies: Option<Vec<String>>,
-    /// What differs.
+    /// What differs from the experiment's setup here.
     #[serde(default)]
     pub setup: Setup,
 }
@@ -160,9 +160,9 @@ pub struct Paper {
     /// Which policy; `workload` where the workload is what is measured.
     #[serde(default = "of_workload")]
     pub policy: String,
-    /// Which measure.
+    /// Name of the measure, as in tables.
     pub measure: String,
-    /// The number.
+    /// The paper's number, in the unit of the measure.
     pub value: f64,
     /// Whether it is only a reading of a figure.
     #[serde(default)]
@@ -174,7 +174,7 @@ pub struct Paper {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// The measure.
+    /// Name of the measure that is drawn.
     pub measure: String,
     /// Whether its axis is logarithmic.
     #[serde(default)]
@@ -238,7 +238,7 @@ pub enum SpecError {
     /// It could not be read.
     #[error("{path}: {source}")]
     Open {
-        /// The file.
+        /// Path of the file that was to be read.
         path: PathBuf,
         /// The operating system's reason.
         source: std::io::Error,
@@ -246,7 +246,7 @@ pub enum SpecError {
     /// It says something else than an experiment.
     #[error("{path}: {reason}")]
     Malformed {
-        /// The file.
+        /// Path of the file with the fault.
         path: PathBuf,
         /// What, in one line.
         reason: String,
@@ -255,6 +255,11 @@ pub enum SpecError {
 
 impl Experiment {
     /// Reads `experiment.toml` of a folder.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or it is no experiment: an unknown setting or measure, or settings that do not go
+    /// together.
     pub fn load(folder: &Path) -> Result<Experiment, SpecError> {
         let path = folder.join("experiment.toml");
         let text =

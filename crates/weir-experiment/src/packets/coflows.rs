@@ -29,11 +29,11 @@ const URGENT: (RangeInclusive<u64>, RangeInclusive<u64>) = (50_000..=500_000, 15
 pub struct CoflowTraffic {
     /// Large coflows of a run; others come until the last of these has.
     pub large: u32,
-    /// Load of hosts' links by each kind.
+    /// Load of hosts' links by large coflows.
     pub large_load: f64,
-    /// As `large_load`.
+    /// Load of hosts' links by small coflows.
     pub small_load: f64,
-    /// As `large_load`.
+    /// Load of hosts' links by flows with deadlines.
     pub deadline_load: f64,
     /// Share of every link that the coordinator plans with.
     pub plan_share: f64,
@@ -140,7 +140,7 @@ impl Drawing {
 #[derive(Default)]
 struct Plans {
     steps: BTreeMap<(CoflowId, u32), RatePlan>,
-    /// Flows that move.
+    /// Flows that move, with the rates of the latest plan.
     moving: BTreeMap<(CoflowId, u32), Rate>,
 }
 

@@ -32,7 +32,7 @@ pub struct PacketSetup {
     pub sizes: Option<String>,
     /// Load of hosts' links.
     pub load: Option<f64>,
-    /// Number of flows.
+    /// Number of flows, if not the scenario's.
     pub flows: Option<u64>,
     /// Flows that are measured, by number in order of arrival, from one to before another; all unless said. Before them
     /// queues fill up, and a run ends when they are done: flows that arrive later keep its links busy until then.

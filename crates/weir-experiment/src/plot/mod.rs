@@ -31,7 +31,7 @@ const LINE: f64 = 16.0;
 /// Distance of everything from the edges.
 const EDGE: f64 = 12.0;
 
-/// One mean.
+/// A policy's mean at one point.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     /// None where the policy was not run at the point.
@@ -49,7 +49,6 @@ struct Series {
     marks: Vec<Mark>,
 }
 
-/// What is drawn.
 struct Chart {
     title: String,
     /// The measure with its unit.

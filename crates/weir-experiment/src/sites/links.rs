@@ -23,9 +23,9 @@ impl RegionNet {
 /// The use of one link between regions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkUse {
-    /// Sending region.
+    /// Name of the sending region.
     pub from: String,
-    /// Receiving region.
+    /// Name of the receiving region.
     pub to: String,
     /// Bytes that crossed it, 10^9 each.
     pub gb: f64,

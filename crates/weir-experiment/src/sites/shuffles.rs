@@ -9,7 +9,7 @@ use weir_trace::wan::{Skew, SkewedDemands};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShuffleSetup {
-    /// How many.
+    /// Number of shuffles, one after the other.
     pub count: u32,
     /// Bytes that each moves between sites.
     pub bytes: f64,

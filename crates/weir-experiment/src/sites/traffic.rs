@@ -10,7 +10,7 @@ use weir_sim::{FlowRecord, Observer, mean, percentile};
 /// A reducer: its coflow, the site's host, and its number there.
 type Reducer = (CoflowId, HostId, u32);
 
-/// Watches a run.
+/// Counts bytes by link while a run is simulated.
 pub(crate) struct Traffic<'a> {
     fabric: &'a Fabric,
     coflows: BTreeMap<CoflowId, &'a CoflowSpec>,
@@ -24,7 +24,6 @@ pub(crate) struct Traffic<'a> {
 }
 
 impl<'a> Traffic<'a> {
-    /// Of these coflows.
     pub(crate) fn of(fabric: &'a Fabric, coflows: &'a [CoflowSpec]) -> Traffic<'a> {
         let coflows = coflows.iter().map(|coflow| (coflow.id, coflow)).collect();
         let crossed = vec![0.0; fabric.links().len()];
