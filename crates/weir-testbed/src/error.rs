@@ -45,7 +45,7 @@ pub enum BedError {
     /// A system call failed.
     #[error("{what}: {source}")]
     Os {
-        /// What was attempted.
+        /// The step that failed, and where.
         what: String,
         /// The error of the system.
         source: io::Error,
@@ -65,7 +65,7 @@ impl BedError {
     }
 }
 
-/// Why [`crate::enter_user_namespace`] failed.
+/// Why a process gets no user namespace of its own (see [`crate::enter_user_namespace`]).
 #[derive(Debug, thiserror::Error)]
 pub enum RightsError {
     /// Only a process with a single thread may enter a user namespace.

@@ -23,12 +23,12 @@ pub const SEGMENT_BYTES: RangeInclusive<u32> = 1_514..=65_536;
 pub struct Rates {
     /// From the host, or from the rack to the core.
     pub up_bps: u64,
-    /// Towards it.
+    /// Towards the host, or from the core to the rack.
     pub down_bps: u64,
 }
 
 impl Rates {
-    /// Both directions alike.
+    /// The same rate in both directions, in bits per second.
     #[must_use]
     pub fn both(bps: u64) -> Rates {
         Rates { up_bps: bps, down_bps: bps }
@@ -38,7 +38,7 @@ impl Rates {
 /// A host's link, and where it is attached: below a rack, or to the core of a site, or to the one of no site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostLinks {
-    /// Its rates.
+    /// Rates of the host's link, up and down.
     pub rates: Rates,
     /// An index into [`BedLinks::racks`].
     pub rack: Option<usize>,
@@ -49,9 +49,9 @@ pub struct HostLinks {
 /// A rack's links to and from the core of its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RackLinks {
-    /// Their rates.
+    /// Rates of the rack's link, up and down.
     pub rates: Rates,
-    /// Below [`BedLinks::sites`].
+    /// The rack's site, below [`BedLinks::sites`], if it is in one.
     pub site: Option<usize>,
 }
 
@@ -87,7 +87,7 @@ impl BedLinks {
         }
     }
 
-    /// Number of sites.
+    /// Number of sites; 0 where no host or rack is in one.
     #[must_use]
     pub fn sites(&self) -> usize {
         self.between.len()

@@ -163,7 +163,6 @@ pub(crate) fn kill_inside(labels: &[Vec<u8>]) -> usize {
     kill_where(|pid| network_label(pid).is_some_and(|label| labels.contains(&label)))
 }
 
-/// See [`crate::Bed::sweep_stale`].
 pub(crate) fn sweep_stale() -> usize {
     let own_network = network_label(rustix::process::getpid().as_raw_pid());
     kill_where(|pid| owner_of(pid).is_some_and(|owner| owner.is_dead()) && network_label(pid) != own_network)

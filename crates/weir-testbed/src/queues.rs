@@ -13,7 +13,7 @@ const CONTROL_DSCP: u8 = 48;
 /// short.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Queues {
-    /// One queue.
+    /// One queue for all data.
     #[default]
     One,
     /// Eight of strict priority, the first first. A packet is in the queue that has its DSCP, and in the last one if none

@@ -67,7 +67,7 @@ const LEAF_CEIL_BURST_BYTES: u64 = 64_000;
 const CONTROL_CLASS: &str = "1:10";
 const DATA_CLASS: &str = "1:20";
 
-/// TCP and UDP.
+/// IP protocols whose packets are data: TCP and UDP.
 const DATA_PROTOCOLS: [u8; 2] = [6, 17];
 
 /// Bytes that the data queue of a link holds: [`QUEUE_DELAY_MS`] at full rate, yet never less than 1 MB

@@ -24,14 +24,13 @@ pub(crate) struct Tool {
     path: PathBuf,
 }
 
-/// All three.
 #[derive(Debug)]
 pub(crate) struct Tools {
-    /// Links, addresses, neighbours.
+    /// `ip`, for links, addresses and neighbours.
     pub(crate) ip: Tool,
     /// The switch's table of addresses.
     pub(crate) bridge: Tool,
-    /// Queues and rates.
+    /// `tc`, for queues and their rates.
     pub(crate) tc: Tool,
 }
 

@@ -59,10 +59,9 @@ fn between_port(from: Option<usize>, to: Option<usize>) -> String {
     format!("x{}-{}", name(from), name(to))
 }
 
-/// A switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bridge {
-    /// Of a rack.
+    /// The switch of this rack.
     Rack(usize),
     /// The core of a site, or of none.
     Core(Option<usize>),

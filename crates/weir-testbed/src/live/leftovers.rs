@@ -160,7 +160,7 @@ impl OwnChild {
         Ok(said)
     }
 
-    /// Its number.
+    /// The child's process id, as the kernel gave it.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
@@ -224,12 +224,10 @@ impl Drop for UnfinishedFile {
     }
 }
 
-/// See [`Leftovers::start_child`].
 pub(super) fn start_child(start: impl FnOnce() -> io::Result<Child>) -> io::Result<Child> {
     LEFTOVERS.start_child(start)
 }
 
-/// See [`Leftovers::end_child`].
 pub(super) fn end_child(child: &mut Child) {
     LEFTOVERS.end_child(child);
 }
@@ -272,7 +270,7 @@ impl RunFolder {
         Ok(RunFolder(dir))
     }
 
-    /// Where it is.
+    /// Path of the folder, which exists until this is dropped.
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Driver to task.
+/// Messages from the driver to a task.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToTask {
     /// Put these blocks; answered once by [`FromTask::PutDone`].

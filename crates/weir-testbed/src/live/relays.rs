@@ -43,9 +43,9 @@ pub struct RelaySetup {
 pub struct RateChange {
     /// When, from the run's start.
     pub at: Span,
-    /// From which site.
+    /// Number of the sending site, from 0.
     pub from: usize,
-    /// To which.
+    /// Number of the receiving site, from 0.
     pub to: usize,
     /// The rate, as shaped (headers included).
     pub rate: Rate,

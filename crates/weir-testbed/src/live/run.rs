@@ -21,7 +21,7 @@ use weir_model::{Bytes, CoflowSpec, Span, Time};
 /// Without any news for this long a run has failed.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// What to run.
+/// What a run needs to know: programs, links, policy, and times.
 #[derive(Clone, Debug)]
 pub struct LiveOptions {
     /// The `weir` program, for the other processes.
@@ -67,7 +67,6 @@ pub struct FlowOutcome {
 /// What a run measured.
 #[derive(Clone, Debug)]
 pub struct LiveOutcome {
-    /// When it began.
     began: Time,
     /// Per coflow: from its arrival to its last verified byte.
     pub completion: Vec<Span>,
@@ -93,7 +92,7 @@ pub struct LiveOutcome {
 /// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// The bed refused.
+    /// A step on the test bed failed.
     #[error(transparent)]
     Bed(#[from] BedError),
     /// The data would not fit.
@@ -113,15 +112,15 @@ pub enum LiveError {
     /// A file or process could not be made.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Weir refused something.
+    /// A call of the driver's client failed.
     #[error("client: {0}")]
     Client(#[from] weir_client::Error),
-    /// A task failed.
+    /// A task failed, or said what is no message.
     #[error("the task of host {host}: {reason}")]
     Task {
-        /// The host.
+        /// Number of the task's host, from 0.
         host: usize,
-        /// What it said.
+        /// Why it failed, in words.
         reason: String,
     },
     /// A process did not begin to serve.
@@ -136,7 +135,7 @@ pub enum LiveError {
     /// Nothing happened for too long.
     #[error("no flow ended for {} s with {left} left: {which}", SILENCE_LIMIT.as_secs())]
     Silence {
-        /// Flows not done.
+        /// Number of flows that had neither ended nor been refused.
         left: usize,
         /// The first of them, and what the coordinator says of its coflow.
         which: String,
@@ -151,6 +150,11 @@ struct Block {
 
 /// Moves the coflows' bytes. Flows inside one host are not allowed: they would cross no link.
 /// `progress` is called with bytes done so far.
+///
+/// # Errors
+///
+/// There are relays without sites, the data does not fit into the folder for temporary files, a process cannot be
+/// started, a put or get fails, or no flow ends for too long: see [`LiveError`].
 pub fn run(
     options: &LiveOptions,
     network: &Network,

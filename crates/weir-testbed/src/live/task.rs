@@ -21,6 +21,11 @@ const SAMPLE_BYTES: usize = 64;
 const PUTS_AT_ONCE: usize = 32;
 
 /// Serves the driver on standard input and output until the input ends.
+///
+/// # Errors
+///
+/// The data cannot be opened, a line of the driver is no message, or a put fails. The driver is told of a get that
+/// fails, and the task goes on.
 pub fn run_task(
     host: u32,
     coordinator: Option<SocketAddr>,

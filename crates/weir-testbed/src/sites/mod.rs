@@ -113,7 +113,7 @@ impl SiteBed {
         self.sites.hosts()
     }
 
-    /// Number of sites.
+    /// Number of sites, each with a gateway of its own.
     #[must_use]
     pub fn sites(&self) -> usize {
         self.sites.count()
