@@ -21,7 +21,6 @@ const INPUT_BYTES: usize = 512;
 pub(super) struct Connection {
     stream: TcpStream,
     pub(super) talk: Conversation,
-    /// What it serves.
     block: Option<Rc<Served>>,
     /// The frame at hand, if it is not sent from the file.
     copy: Option<Rc<Vec<u8>>>,
@@ -149,7 +148,6 @@ impl Connection {
         }
     }
 
-    /// Refuses a request.
     pub(super) fn refuse(&mut self, status: Status) {
         self.talk.refuse(status);
         self.flush();

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Its file.
+/// Name of the file with the identity, in the directory of the agent's own files.
 pub(super) const FILE: &str = "identity";
 
 /// The identity of a spool by the directory of its agent's own files, never 0. One that cannot be read is drawn anew: the agent is then another one.

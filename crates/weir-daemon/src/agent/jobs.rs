@@ -25,9 +25,9 @@ use weir_proto::gather::GatherRequest;
 const AT_ONCE: usize = 4;
 /// A job that takes longer does not count among those.
 const LONG: Span = Span::from_millis(500);
-/// Most jobs that run on one file system, long ones counted,
+/// Most jobs that run on one file system, long ones counted.
 const MOST_OF_ONE: usize = 16;
-/// and on all.
+/// Most jobs that run on all file systems together, long ones counted.
 const MOST_THREADS: usize = 128;
 /// Files that one job removes.
 const REMOVED_AT_ONCE: usize = 64;
@@ -37,16 +37,30 @@ const MOUNTS_INTERVAL: Span = Span::from_millis(1_000);
 /// What is to be done.
 pub(super) enum Job {
     /// Opens the file of a block for a connection.
-    Open { connection: u64, flow: FlowNumber, path: PathBuf },
+    Open {
+        connection: u64,
+        flow: FlowNumber,
+        path: PathBuf,
+    },
     /// Reads a frame of a block, so that its checksum is known and its bytes are in memory.
-    Read { block: BlockKey, place: Place, frame: u64, reader: FrameReader },
+    Read {
+        block: BlockKey,
+        place: Place,
+        frame: u64,
+        reader: FrameReader,
+    },
     /// Finds the ranges of a gather for a connection.
-    Gather { connection: u64, number: u64, store: StoreEntry, request: GatherRequest, files: OpenFiles },
+    Gather {
+        connection: u64,
+        number: u64,
+        store: StoreEntry,
+        request: GatherRequest,
+        files: OpenFiles,
+    },
     /// Looks whether a store is there still.
     Store(StoreEntry),
     /// Closes a file that may take its time.
     Close(PathBuf, Arc<File>),
-    /// Removes files.
     Remove(Vec<PathBuf>),
     /// Looks for files of blocks in a directory.
     Sweep(PathBuf),
@@ -76,7 +90,7 @@ pub(super) enum Done {
     /// A store was looked for; it has no directory any more if it is given.
     StoreSeen(Option<StoreEntry>),
     Removed,
-    /// All spooled files.
+    /// Files of blocks that the sweep found.
     Swept(Vec<PathBuf>),
     /// Nothing that anybody waits for.
     Nothing,

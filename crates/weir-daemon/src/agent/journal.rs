@@ -93,7 +93,7 @@ struct Rewriting {
 enum Stage {
     /// It has no facts yet.
     Begun,
-    /// It has some.
+    /// It has some facts, and more follow.
     Facts,
     /// It has all, and waits to be synced.
     Whole,

@@ -71,7 +71,7 @@ const SIZE: Metric = Metric::gauge(
     "Size of the disk of the spool; absent where that does not answer",
 );
 
-/// The agent's metrics.
+/// Metrics that the agent has beside those of all processes.
 pub const METRICS: &[Metric] = &[
     SESSION,
     COORDINATOR,
@@ -129,7 +129,7 @@ pub(crate) struct Said {
     pub(super) observed: Observed,
     pub(super) connections: usize,
     pub(super) is_behind: bool,
-    /// Taken, and refused.
+    /// Puts taken, and puts refused, since the start.
     pub(super) puts: [u64; 2],
     pub(super) gathers: Gathers,
     pub(super) stores: usize,

@@ -46,7 +46,7 @@ use weir_proto::{limits, v1};
 /// What an agent process needs to know.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// This host.
+    /// This host's number or name, by which receivers know it.
     pub host: Host,
     /// Address that receivers reach the data plane at, if not the one it listens on.
     pub advertise: Option<Address>,
@@ -98,7 +98,7 @@ pub enum Durability {
 /// The host's site, and the relays there that serve it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteRelays {
-    /// The site.
+    /// Number of the host's site.
     pub site: u32,
     /// The relays' addresses, one at least.
     pub addresses: Vec<SocketAddr>,
@@ -250,6 +250,11 @@ impl Commands {
 }
 
 /// Serves `listener` (see [`weir_net::data_listener`]) until `stop` resolves.
+///
+/// # Errors
+///
+/// The spool, the interface, the address for metrics or the Unix socket cannot be used, the journal cannot be opened,
+/// or the data-plane thread ends with an error.
 pub async fn serve(
     options: AgentOptions,
     listener: TcpListener,

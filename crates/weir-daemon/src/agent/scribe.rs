@@ -28,7 +28,7 @@ const END_LIMIT: Duration = Duration::from_secs(2);
 #[derive(Clone, Default)]
 struct Turn(Arc<AtomicU8>);
 
-/// Nothing happened yet.
+/// Neither thread has acted on the batch yet.
 const OPEN: u8 = 0;
 /// The outcome is waited for.
 const WANTED: u8 = 1;
@@ -92,7 +92,7 @@ pub(super) struct Outcome {
     pub(super) kept: Vec<Reply>,
     /// Puts that are not.
     pub(super) refused: Vec<Put>,
-    /// Why.
+    /// Why these puts are refused.
     pub(super) reason: String,
 }
 
@@ -167,7 +167,6 @@ impl Scribe {
         self.batches.is_behind()
     }
 
-    /// Adds what happened.
     pub(super) fn add(&mut self, now: Time, entries: Vec<JournalEntry>) {
         let dropped = self.batches.add(now, entries);
         if dropped > 0 {

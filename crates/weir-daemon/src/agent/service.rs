@@ -32,7 +32,7 @@ struct Service {
     /// Of files that are put for receivers elsewhere. Their file systems hold up no task of this host.
     shared: Arc<Places>,
     data_address: Address,
-    /// Empty: none.
+    /// Address of the coordinator; empty without one.
     coordinator: String,
     relays: Option<v1::RelaysOfHost>,
     commands: Commands,

@@ -10,7 +10,6 @@ use weir_net::Address;
 use weir_proto::v1::coordinator_client::CoordinatorClient;
 use weir_proto::{limits, v1};
 
-/// What sessions need.
 pub(super) struct Sessions {
     pub(super) commands: Commands,
     pub(super) naming: Arc<Naming>,

@@ -42,7 +42,7 @@ pub(super) struct Spool {
     pub(super) top: PathBuf,
     /// The agent's own files.
     pub(super) own: PathBuf,
-    /// Blocks from memory.
+    /// Directory of blocks that tasks put from memory.
     pub(super) blocks: PathBuf,
 }
 

@@ -50,7 +50,7 @@ const DEADLINES: Metric = Metric::counter(
 .by(&["result"]);
 const EVENTS: Metric = Metric::counter("weir_coordinator_events", "What happened, by name").by(&["event"]);
 
-/// The coordinator's metrics.
+/// Metrics that the coordinator has beside those of all processes.
 pub const METRICS: &[Metric] = &[
     POLICY,
     AGENTS,
@@ -69,7 +69,7 @@ pub const METRICS: &[Metric] = &[
 /// With those that all processes have.
 pub(super) const ALL: &[&[Metric]] = &[METRICS, PROCESS];
 
-/// Bounds of [`PLAN_SECONDS`].
+/// Upper bounds of the buckets of [`PLAN_SECONDS`], in seconds.
 const PLAN_BOUNDS: &[f64] = &[0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0];
 
 /// How long all plans took, since the process began.

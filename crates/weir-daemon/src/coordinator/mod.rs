@@ -46,7 +46,7 @@ pub struct CoordinatorOptions {
     pub fabric: Fabric,
     /// How other hosts may join it; none may without.
     pub joining: Option<Joining>,
-    /// The policy.
+    /// The policy that plans until a change names another.
     pub policy: Chosen,
     /// Its times and bounds.
     pub tuning: Tuning,
@@ -72,7 +72,7 @@ pub struct Control {
 
 /// A call to change settings.
 pub struct ChangeCall {
-    /// Names and values.
+    /// Names of settings, with their new values.
     pub settings: Vec<(String, String)>,
     /// What changed; or why nothing did, in one line.
     pub reply: oneshot::Sender<Result<Vec<v1::Changed>, String>>,
@@ -96,6 +96,10 @@ impl CoordinatorOptions {
 }
 
 /// Serves on `listener` (see [`weir_net::control_listener`]) until `stop` resolves.
+///
+/// # Errors
+///
+/// The listener or the address for metrics cannot be used, or the task that owns the coordinator's state fails.
 pub async fn serve(
     mut options: CoordinatorOptions,
     listener: TcpListener,

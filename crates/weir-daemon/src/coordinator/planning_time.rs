@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use weir_model::Span;
 use weir_proto::v1;
 
-/// Plans remembered.
+/// Most plans whose times are kept, the latest ones.
 const LATEST: usize = 4_096;
 
 /// Microseconds of the latest plans, oldest first.

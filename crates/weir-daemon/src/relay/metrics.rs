@@ -17,7 +17,7 @@ const EVENTS: Metric = Metric::counter(
 )
 .by(&["event"]);
 
-/// The relay's metrics.
+/// Metrics that the relay has beside those of all processes.
 pub const METRICS: &[Metric] = &[SESSION, RULES, HELD, CONNECTIONS, EVENTS];
 /// With those that all processes have.
 pub(super) const ALL: &[&[Metric]] = &[METRICS, PROCESS];

@@ -26,7 +26,7 @@ use weir_proto::v1;
 pub struct RelayOptions {
     /// Its name, unique among all relays.
     pub name: String,
-    /// Its site.
+    /// Number of the site that it stands in.
     pub site: u32,
     /// Where other relays and hosts reach it, if not the address it listens on.
     pub advertise: Option<SocketAddr>,
@@ -48,7 +48,7 @@ pub struct RelayOptions {
 pub struct ConnectionRates {
     /// To sites that are not in `sites`.
     pub others: Option<Rate>,
-    /// To these sites.
+    /// To neighbours in these sites, by number of the site.
     pub sites: BTreeMap<u32, Rate>,
 }
 
@@ -110,6 +110,10 @@ impl Commands {
 }
 
 /// Serves `listener` (see [`weir_net::data_listener`]) until `stop` resolves.
+///
+/// # Errors
+///
+/// The listener or the address for metrics cannot be used, or the relay's thread fails.
 pub async fn serve(
     options: RelayOptions,
     listener: TcpListener,

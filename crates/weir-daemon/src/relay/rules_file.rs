@@ -41,7 +41,7 @@ pub enum RulesError {
     Unknown {
         /// The rule, counted from 1.
         rule: usize,
-        /// The name.
+        /// Name that no relay of the file has.
         relay: String,
     },
     /// A rule has a reducer without a coflow, or a mapper without a reducer.
@@ -105,6 +105,11 @@ fn one() -> f64 {
 
 impl StaticRules {
     /// Reads and checks the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// The text is not of this format, two relays have one name, or a rule cannot be followed: [`RulesError`] says
+    /// which, and why.
     pub fn parse(text: &str) -> Result<StaticRules, RulesError> {
         let file: File = toml::from_str(text).map_err(|error| RulesError::Format(one_line(&error, text)))?;
         let mut names = BTreeSet::new();
