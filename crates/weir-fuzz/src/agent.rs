@@ -7,7 +7,7 @@ use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
 
-/// Plays a sequence.
+/// Plays the sequence in `data` against an agent and its journal.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let Some(choice) = input.byte() else { return };

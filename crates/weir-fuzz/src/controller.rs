@@ -7,7 +7,7 @@ use weir_controller::server::{Output, Reply, Request, ServerCore, ServerSettings
 use weir_controller::store::Ledger;
 use weir_model::{Span, Time};
 
-/// Plays a sequence.
+/// Plays the sequence in `data` against a server, its store and a decision maker.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let mut now = Time::from_millis(1_000);

@@ -39,7 +39,7 @@ fn config() -> CoordinatorConfig {
     }
 }
 
-/// Plays a sequence.
+/// Plays the sequence in `data` against a coordinator of one of several policies.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let Some(choice) = input.byte() else { return };

@@ -13,7 +13,7 @@ impl<'a> Input<'a> {
         Some(taken)
     }
 
-    /// The next byte.
+    /// The next byte; `None` at the end.
     pub fn byte(&mut self) -> Option<u8> {
         Some(self.bytes(1)?[0])
     }
@@ -42,7 +42,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Puts sequences together.
+/// Writes what [`Input`] reads: inputs that fuzzing begins with.
 #[derive(Default)]
 pub struct Output(pub Vec<u8>);
 
@@ -65,7 +65,7 @@ impl Output {
         self
     }
 
-    /// A message.
+    /// A message, encoded, as a part.
     pub fn message(self, message: &impl Message) -> Output {
         self.part(&message.encode_to_vec())
     }

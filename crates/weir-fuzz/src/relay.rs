@@ -21,7 +21,7 @@ struct Played {
     now: Time,
 }
 
-/// Plays a sequence.
+/// Plays the sequence in `data` against a relay and its neighbours.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let (name, address, window_bytes) = ("r0".to_owned(), address(0), WINDOW_BYTES);
@@ -86,7 +86,6 @@ fn received(input: &mut Input<'_>) -> Option<Received<()>> {
 }
 
 impl Played {
-    /// A connection ended.
     fn close(&mut self, link: u64) {
         let Some(contact) = self.contacts.remove(&link) else { return };
         for other in self.relay.handle_closed(self.now, &mut self.neighbours, contact.role()) {
