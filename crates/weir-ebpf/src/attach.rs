@@ -11,13 +11,13 @@ const MOST_PROGRAMS: usize = 64;
 /// What an interface has for packets that leave it.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    /// Ids of programs.
+    /// Ids of the attached programs, in the order in which they run.
     pub(crate) programs: Vec<u32>,
     /// Changes with each program that comes or goes.
     pub(crate) revision: u64,
 }
 
-/// Asks the kernel.
+/// Asks the kernel what is attached to packets that leave an interface, given its index.
 pub(crate) fn attached(interface: u32) -> io::Result<Attached> {
     let mut programs = vec![0_u32; MOST_PROGRAMS];
     let mut query = libbpf_sys::bpf_prog_query_opts {

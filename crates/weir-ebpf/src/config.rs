@@ -6,7 +6,7 @@ use weir_endhost::tagging::CLASSES;
 use weir_endhost::thresholds::Thresholds;
 use weir_model::{Bytes, Hint, Span};
 
-/// Thresholds between [`CLASSES`].
+/// Number of thresholds: one fewer than [`CLASSES`].
 const THRESHOLDS: usize = CLASSES - 1;
 /// `from` of a flow of which no packet was seen.
 const NOT_BEGUN: u64 = u64::MAX;

@@ -17,13 +17,13 @@ pub enum ConfigError {
     Levels {
         /// Levels of flows without a deadline: thresholds and one.
         levels: usize,
-        /// Their first class.
+        /// First class of these flows, counted from 0.
         best: u8,
     },
     /// A DSCP has six bits.
     #[error("class {class}: DSCP {dscp} is above 63; give a number from 0 to 63")]
     Dscp {
-        /// The class.
+        /// Class that was to have it, counted from 0.
         class: usize,
         /// What it was to be tagged with.
         dscp: u8,
@@ -45,13 +45,13 @@ pub enum TagError {
     /// There is no such interface in this network namespace.
     #[error("no interface {name} in this network namespace; `ip link` lists those that are there")]
     NoInterface {
-        /// Its name.
+        /// Name of the interface, as it was given.
         name: String,
     },
     /// Another program of the same kind is attached to the interface, of this process or of another.
     #[error("{name} has a {kind} already; end the process that holds it first")]
     Taken {
-        /// The interface.
+        /// Name of the interface, as it was given.
         name: String,
         /// What kind of program.
         kind: &'static str,
@@ -61,9 +61,9 @@ pub enum TagError {
         "this kernel cannot attach the program to {name} ({source}); it takes Linux 6.6 with CONFIG_NET_XGRESS"
     )]
     TooOld {
-        /// The interface.
+        /// Name of the interface, as it was given.
         name: String,
-        /// What it said.
+        /// What the kernel said to the attempt.
         source: io::Error,
     },
     /// The kernel refused a step that it takes from others.
@@ -71,7 +71,7 @@ pub enum TagError {
     Os {
         /// What was to be done.
         step: String,
-        /// What it said.
+        /// What the kernel said to this step.
         source: io::Error,
     },
 }
@@ -98,15 +98,15 @@ pub enum MarkError {
     /// More bytes than the kernel counts in a queue.
     #[error("a threshold of {bytes}: 4294967295 bytes are the most")]
     Threshold {
-        /// The threshold.
+        /// The threshold that was asked for.
         bytes: Bytes,
     },
     /// Two classes have it, or it is the network's own.
     #[error("class {class}: DSCP {dscp} is not below 48, or that of another class")]
     Dscp {
-        /// The class.
+        /// Class that was to have it, counted from 0.
         class: usize,
-        /// Its DSCP.
+        /// The DSCP that was asked for.
         dscp: u8,
     },
     /// The interface's HTB has no such leaf, or the interface has no HTB.
@@ -116,9 +116,9 @@ pub enum MarkError {
         leaf & 0xffff
     )]
     NoQueue {
-        /// The interface.
+        /// Name of the interface, as it was given.
         name: String,
-        /// The class.
+        /// Class without a leaf, counted from 0.
         class: usize,
         /// Its leaf: major number in the upper 16 bits, minor in the lower.
         leaf: u32,
@@ -134,7 +134,7 @@ pub enum ControlError {
     /// One of this name is there, of this process or of another.
     #[error("the kernel has a congestion control {name} already; end the process that holds it first")]
     Taken {
-        /// The name.
+        /// Name of the congestion control.
         name: &'static str,
     },
     /// The law cannot go by these numbers.

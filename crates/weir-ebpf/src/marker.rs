@@ -80,7 +80,7 @@ impl Marking {
 /// Frames of one class that passed a marker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassMarks {
-    /// All of them.
+    /// Frames that passed, marked ones included.
     pub seen: u64,
     /// Those that it marked.
     pub marked: u64,
@@ -89,7 +89,7 @@ pub struct ClassMarks {
 /// What a marker did since it was attached, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// By class.
+    /// Frames by class, class 0 first.
     pub classes: [ClassMarks; CLASSES],
     /// Frames that are in no queue for data: neither TCP nor UDP over IPv4, of the network's own DSCPs, or of the
     /// address that is left alone.

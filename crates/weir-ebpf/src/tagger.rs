@@ -19,14 +19,14 @@ const NOT_WRITTEN: u32 = CLASSES as u32;
 pub struct ClassCounters {
     /// Packets as they are on the link.
     pub packets: u64,
-    /// Their TCP payload.
+    /// TCP payload of these packets, in bytes.
     pub bytes: u64,
 }
 
 /// What a tagger did since it was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// By class.
+    /// Packets by class, class 0 first.
     pub classes: [ClassCounters; CLASSES],
     /// Packets that it could not write, which left as they were.
     pub not_written: ClassCounters,
