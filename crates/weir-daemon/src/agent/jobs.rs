@@ -37,30 +37,16 @@ const MOUNTS_INTERVAL: Span = Span::from_millis(1_000);
 /// What is to be done.
 pub(super) enum Job {
     /// Opens the file of a block for a connection.
-    Open {
-        connection: u64,
-        flow: FlowNumber,
-        path: PathBuf,
-    },
+    Open { connection: u64, flow: FlowNumber, path: PathBuf },
     /// Reads a frame of a block, so that its checksum is known and its bytes are in memory.
-    Read {
-        block: BlockKey,
-        place: Place,
-        frame: u64,
-        reader: FrameReader,
-    },
+    Read { block: BlockKey, place: Place, frame: u64, reader: FrameReader },
     /// Finds the ranges of a gather for a connection.
-    Gather {
-        connection: u64,
-        number: u64,
-        store: StoreEntry,
-        request: GatherRequest,
-        files: OpenFiles,
-    },
+    Gather { connection: u64, number: u64, store: StoreEntry, request: GatherRequest, files: OpenFiles },
     /// Looks whether a store is there still.
     Store(StoreEntry),
     /// Closes a file that may take its time.
     Close(PathBuf, Arc<File>),
+    /// Removes files, at most [`REMOVED_AT_ONCE`] of them.
     Remove(Vec<PathBuf>),
     /// Looks for files of blocks in a directory.
     Sweep(PathBuf),
