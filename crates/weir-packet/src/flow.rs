@@ -9,7 +9,6 @@ use crate::topology::Topology;
 use crate::transport::Network;
 use weir_trace::FlowArrival;
 
-/// A flow.
 pub(crate) struct Flow {
     pub(crate) number: u64,
     pub(crate) arrival: FlowArrival,

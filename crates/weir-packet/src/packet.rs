@@ -15,18 +15,18 @@ pub(crate) struct Route {
 /// What a packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A segment.
+    /// A segment with its payload.
     Data,
     /// The header of a segment alone: asks whether packets come through (pFabric, section 4.2).
     Probe,
-    /// An acknowledgement.
+    /// An acknowledgement of one segment or more.
     Ack,
 }
 
 /// What a packet says to the ports that it passes, where they give rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// Nothing.
+    /// It asks for nothing.
     None,
     /// Its flow asks for a rate, and gives the last one back.
     Asks,
@@ -58,7 +58,7 @@ pub(crate) struct Packet {
     pub(crate) class: u8,
     /// Met a queue above its threshold; of an acknowledgement: its segment did.
     pub(crate) marked: bool,
-    /// Hops done.
+    /// Number of the links of its route that it has passed.
     pub(crate) hop: u8,
     pub(crate) route: Route,
 }

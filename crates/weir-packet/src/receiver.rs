@@ -6,7 +6,7 @@ use crate::time::Picos;
 /// When a receiver acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acknowledging {
-    /// Every segment.
+    /// Every segment, as it comes.
     Each,
     /// Every second segment, or one after this time, and at once what is out of order; where marking begins or ends the
     /// segments so far are acknowledged first, so that the share of marked ones stays right (RFC 8257, section 3.2).
@@ -33,7 +33,6 @@ pub(crate) struct Held {
     pub(crate) sent: Picos,
 }
 
-/// The receiving end.
 #[derive(Debug, Default)]
 pub(crate) struct Receiver {
     segments: Segments,

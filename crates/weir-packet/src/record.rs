@@ -10,13 +10,13 @@ use weir_trace::FlowArrival;
 pub struct FlowRecord {
     /// As it was given; without that, flows are counted from 0 in the order in which they begin.
     pub number: u64,
-    /// What it was.
+    /// The flow as it was given.
     pub flow: FlowArrival,
     /// When its receiver had all of it.
     pub finish: Picos,
     /// Segments sent more than once, each time beyond the first.
     pub retransmitted: u32,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts of its sender.
     pub timeouts: u32,
     /// How long it takes alone in an empty network that its window fills at once: the last bit at the host's rate, and
     /// the way of a segment.
@@ -53,11 +53,11 @@ pub(crate) fn infeasible(flow: &FlowArrival, ideal: Picos) -> bool {
 /// A flow whose last byte had not arrived when a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unfinished {
-    /// As of [`FlowRecord`].
+    /// As [`FlowRecord::number`] is for flows that ended.
     pub number: u64,
-    /// What it is.
+    /// The flow as it was given.
     pub flow: FlowArrival,
-    /// As of [`FlowRecord`].
+    /// As [`FlowRecord::ideal`] is for flows that ended.
     pub ideal: Picos,
     /// Payload that its receiver has.
     pub received: Bytes,
@@ -66,15 +66,15 @@ pub struct Unfinished {
 /// What a run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunCounts {
-    /// Events.
+    /// Events that the simulation handled.
     pub events: u64,
     /// Packets sent by ports, acknowledgements too.
     pub hops: u64,
-    /// Packets dropped.
+    /// Packets dropped, at all ports together.
     pub dropped: u64,
-    /// Packets marked.
+    /// Packets marked, at all ports together.
     pub marked: u64,
-    /// Flows that began.
+    /// Flows that began before the end of the run.
     pub begun: u64,
     /// Flows whose last byte arrived.
     pub finished: u64,

@@ -25,7 +25,6 @@ pub(crate) struct Answer {
     pub(crate) sent: Picos,
 }
 
-/// The sending end.
 pub(crate) struct Sender {
     pub(crate) control: Box<dyn Control>,
     pub(crate) tagging: Tagging,
@@ -104,7 +103,7 @@ impl Sender {
         (self.size.max(1) - u64::from(segment) * u64::from(SEGMENT_BYTES)) as u32
     }
 
-    /// All is acknowledged.
+    /// Whether all segments are acknowledged.
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
         self.unacked >= self.segments

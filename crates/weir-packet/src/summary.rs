@@ -13,7 +13,7 @@ pub const LARGE: &str = "large";
 /// Completion times of a group of flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Completion {
-    /// How many flows.
+    /// Number of flows in the group.
     pub flows: u64,
     /// On average, in seconds; 0 without flows, as all below.
     pub average_s: f64,
@@ -30,7 +30,7 @@ pub struct Completion {
 pub struct Deadlines {
     /// Flows that could not meet theirs alone in an empty network.
     pub infeasible: u64,
-    /// Others.
+    /// Flows that could meet theirs alone.
     pub feasible: u64,
     /// Others that missed theirs.
     pub missed: u64,
@@ -65,13 +65,13 @@ pub struct Used {
 /// What flows received that were still going when the run ended: endless ones, above all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Open {
-    /// How many flows.
+    /// Number of flows that were still going.
     pub flows: u64,
     /// Payload that they received, all together, over the whole run.
     pub rate: Rate,
 }
 
-/// All that.
+/// Completion times, deadlines and open flows of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Of flows with deadlines.
@@ -88,7 +88,7 @@ pub struct Summary {
     pub with_deadline: Completion,
 }
 
-/// Gathers records.
+/// Gathers records of flows, for a [`Summary`].
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
     by_size: [Group; 3],

@@ -10,7 +10,7 @@ const AFTER_DEADLINES: u64 = 1 << 63;
 /// How a sender tags the packets of a flow.
 #[derive(Clone, Debug)]
 pub enum Tagging {
-    /// With a class.
+    /// With the class that a law gives to the flow.
     Class(ClassLaw),
     /// By what is left of the flow (pFabric): the least first.
     ByRemaining,
@@ -32,7 +32,7 @@ pub(crate) struct Standing {
     pub(crate) offset: u64,
     /// Bytes of the flow that are not acknowledged.
     pub(crate) left: u64,
-    /// Segments of it.
+    /// Segments of the flow that are not acknowledged.
     pub(crate) segments_left: u32,
     pub(crate) given_up: bool,
 }

@@ -21,15 +21,15 @@ impl Picos {
     /// Later than every event.
     pub const MAX: Picos = Picos(u64::MAX);
 
-    /// Whole nanoseconds.
+    /// So many nanoseconds, at most [`Picos::MAX`].
     pub const fn from_nanos(nanos: u64) -> Picos {
         Picos(nanos.saturating_mul(PICOS_PER_NANO))
     }
-    /// Whole microseconds.
+    /// So many microseconds, at most [`Picos::MAX`].
     pub const fn from_micros(micros: u64) -> Picos {
         Picos::from_nanos(micros.saturating_mul(1_000))
     }
-    /// Whole milliseconds.
+    /// So many milliseconds, at most [`Picos::MAX`].
     pub const fn from_millis(millis: u64) -> Picos {
         Picos::from_micros(millis.saturating_mul(1_000))
     }
@@ -37,7 +37,7 @@ impl Picos {
     pub fn from_secs(secs: f64) -> Picos {
         Picos((secs * PICOS_PER_SEC).round() as u64)
     }
-    /// Seconds.
+    /// The time as a number of seconds.
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / PICOS_PER_SEC
     }

@@ -14,11 +14,11 @@ const LEAST_RATE: Rate = Rate::from_bits_per_sec(1e3);
 /// Hosts at one switch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SingleSwitch {
-    /// How many hosts.
+    /// Number of hosts, at least 2.
     pub hosts: u32,
     /// Of every host, up and down.
     pub rate: Rate,
-    /// Of every link.
+    /// Propagation delay of every link, one way.
     pub link_delay: Picos,
     /// What a host needs for each packet that it sends, and again for each that it receives, beside others.
     pub host_delay: Picos,
@@ -27,21 +27,21 @@ pub struct SingleSwitch {
 /// Racks of hosts, each with a switch (leaf), and switches above (spines) that every leaf has one link to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeafSpine {
-    /// How many racks.
+    /// Number of racks, at least 1.
     pub racks: u32,
     /// How many hosts in each.
     pub hosts_per_rack: u32,
-    /// How many spines.
+    /// Number of spine switches, at least 1.
     pub spines: u32,
     /// Of every host, up and down.
     pub host_rate: Rate,
     /// Between a leaf and a spine.
     pub spine_rate: Rate,
-    /// Of every link.
+    /// Propagation delay of every link, one way.
     pub link_delay: Picos,
-    /// As at [`SingleSwitch`].
+    /// As [`SingleSwitch::host_delay`] of one switch.
     pub host_delay: Picos,
-    /// Which spine.
+    /// Which spine packets between racks go by.
     pub balance: Balance,
 }
 
@@ -60,7 +60,7 @@ pub enum TopologyError {
     /// Something there has to be at least so much of.
     #[error("{what} is {is}, and has to be at least {least}")]
     TooFew {
-        /// Of what.
+        /// What there is too little of.
         what: &'static str,
         /// How much there is.
         is: u64,
@@ -70,13 +70,13 @@ pub enum TopologyError {
     /// A link on which a packet would take seconds.
     #[error("a link of {rate} is too slow: it has to carry at least {LEAST_RATE}")]
     TooSlow {
-        /// Its rate.
+        /// Rate of the link at fault.
         rate: Rate,
     },
     /// More ports than packets can name.
     #[error("{ports} ports are more than {MAX_PORTS}: take fewer hosts, racks or spines")]
     TooManyPorts {
-        /// How many.
+        /// Number of ports that it would have.
         ports: u64,
     },
 }
@@ -175,7 +175,7 @@ impl Topology {
     pub fn ports(&self) -> &[PortSpec] {
         &self.ports
     }
-    /// How many hosts.
+    /// Number of hosts, which are numbered from 0.
     pub fn hosts(&self) -> u32 {
         self.hosts
     }

@@ -17,10 +17,10 @@ pub(crate) use reno::Reno;
 use crate::time::Picos;
 use weir_model::{Bytes, Rate};
 
-/// What acknowledgements brought.
+/// What an acknowledgement brought, and what it says of the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
-    /// When they came.
+    /// When the acknowledgement came to the sender.
     pub now: Picos,
     /// Segments that are acknowledged for the first time.
     pub segments: u32,
@@ -77,7 +77,7 @@ pub enum Ask {
 pub trait Control: Send {
     /// What the flow may do now.
     fn allowance(&self) -> Allowance;
-    /// Segments were acknowledged.
+    /// Segments were acknowledged for the first time.
     fn on_ack(&mut self, acked: &Acked);
     /// A segment was lost and others came through: once per window.
     fn on_loss(&mut self, lost: &Loss);

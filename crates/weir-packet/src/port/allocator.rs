@@ -47,7 +47,7 @@ impl Given {
     }
 }
 
-/// A port's side.
+/// What a port keeps in order to give rates to flows.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocator {
     giving: Giving,

@@ -11,7 +11,6 @@ use crate::time::{PerByte, Picos};
 use std::collections::VecDeque;
 use weir_model::Bytes;
 
-/// Packets that wait.
 pub(super) struct Line {
     /// Their bytes, in order.
     waiting: VecDeque<u16>,

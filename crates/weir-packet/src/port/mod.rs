@@ -21,7 +21,7 @@ use weir_model::{Bytes, Rate};
 /// Where a packet that arrives is marked (ECN) instead of being told of congestion by loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marking {
-    /// Never.
+    /// Packets are never marked.
     Off,
     /// If its own class has at least so many bytes waiting.
     PerQueue(Bytes),
@@ -36,7 +36,7 @@ pub enum Discipline {
     Classes {
         /// In the first class.
         first: Marking,
-        /// In the others.
+        /// In each class after the first.
         others: Marking,
         /// What of a port's buffer only the first class may fill; of ports that share a memory all parts together have to
         /// leave some of it. Without it packets of the first class are dropped where
@@ -107,13 +107,13 @@ enum Waiting {
 /// What became of packets at a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounts {
-    /// Packets sent.
+    /// Packets sent, acknowledgements and probes included.
     pub sent: u64,
-    /// Bytes sent.
+    /// Bytes of these packets on the wire, headers included.
     pub bytes: u64,
-    /// Packets dropped.
+    /// Packets dropped where the buffer had no room.
     pub dropped: u64,
-    /// Packets marked.
+    /// Packets marked because of the queue (ECN).
     pub marked: u64,
 }
 
@@ -127,7 +127,6 @@ pub(crate) struct Leaves {
     pub(crate) late: bool,
 }
 
-/// A port.
 pub(crate) struct Port {
     per_byte: PerByte,
     delay: Picos,
@@ -282,7 +281,6 @@ impl Port {
         }
     }
 
-    /// Bytes that wait.
     #[inline]
     pub(crate) fn queued(&self, now: Picos) -> Bytes {
         match &self.waiting {

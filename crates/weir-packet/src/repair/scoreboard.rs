@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 #[derive(Debug, Default)]
 pub(crate) struct Scoreboard {
     acked: Segments,
-    /// How many are.
+    /// Number of segments acknowledged, in any order.
     there: u32,
     /// One after the highest three that were answered, the highest first.
     highest: [u32; DUPLICATES as usize],

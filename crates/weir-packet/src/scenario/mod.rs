@@ -17,23 +17,23 @@ pub use file::DEFAULTS;
 /// An endless flow: more bytes than any run moves.
 pub const ENDLESS: Bytes = Bytes(1 << 42);
 
-/// Which network.
+/// A network of one of two kinds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
     /// Hosts at one switch.
     SingleSwitch(SingleSwitch),
-    /// Racks and spines.
+    /// Racks of hosts below spine switches.
     LeafSpine(LeafSpine),
 }
 
 /// A network and its flows.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// A short name.
+    /// Name for tables and reports.
     pub name: String,
-    /// What it shows.
+    /// What the scenario shows, for people.
     pub about: String,
-    /// Which network.
+    /// The network that its flows cross.
     pub shape: Shape,
     /// What switches have for each port.
     pub buffer: Buffer,
@@ -59,7 +59,7 @@ pub enum ScenarioError {
     Text {
         /// Where, counted from 1.
         line: Option<usize>,
-        /// What is wrong.
+        /// What is wrong there, in words.
         problem: String,
     },
     /// There is no such network.
@@ -107,7 +107,7 @@ impl Scenario {
         }
     }
 
-    /// How many hosts.
+    /// Number of hosts in the network.
     pub fn hosts(&self) -> u32 {
         match &self.shape {
             Shape::SingleSwitch(spec) => spec.hosts,

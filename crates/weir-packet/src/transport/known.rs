@@ -9,7 +9,7 @@ pub struct SettingInfo {
     pub name: &'static str,
     /// What it is if not given.
     pub default: &'static str,
-    /// What it does.
+    /// What it does, in words for lists.
     pub about: &'static str,
 }
 

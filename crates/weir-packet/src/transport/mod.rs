@@ -51,9 +51,9 @@ pub enum Timeouts {
 pub struct TrafficFacts {
     /// How large they are.
     pub sizes: FlowSizes,
-    /// Of hosts' links.
+    /// Load of hosts' links, above 0; from 1 on, queues grow without end.
     pub load: f64,
-    /// Of which kinds.
+    /// Shares of flows with deadlines and with known sizes.
     pub mix: Mix,
 }
 
@@ -93,7 +93,7 @@ pub struct Setup {
     pub discipline: Discipline,
     /// How much may wait.
     pub buffer: Buffer,
-    /// When receivers acknowledge.
+    /// Whether receivers acknowledge each segment, or wait for a second one.
     pub acknowledging: Acknowledging,
     /// After so many timeouts in a row a flow's tagging ages ([`Tagging`]); none: never.
     pub ages_after: Option<u32>,
@@ -105,9 +105,9 @@ pub struct Setup {
 
 /// How one flow is sent.
 pub struct Sending {
-    /// Its congestion control.
+    /// Its congestion control, made for this flow alone.
     pub control: Box<dyn Control>,
-    /// Its tags.
+    /// How its packets get their class or rank.
     pub tagging: Tagging,
     /// How its losses are found.
     pub recovery: Recovery,
@@ -115,7 +115,7 @@ pub struct Sending {
     pub timeouts: Timeouts,
 }
 
-/// A transport.
+/// How flows are sent, and what switches and receivers do for them.
 pub trait Transport: Send + Sync {
     /// Gets ready for a network, before all else.
     fn prepare(&mut self, _network: &Network) {}
@@ -139,9 +139,9 @@ pub enum TransportError {
     /// A setting behind the name is wrong.
     #[error("transport `{name}`: {error}")]
     Setting {
-        /// The transport.
+        /// Name of the transport asked for.
         name: String,
-        /// What is wrong.
+        /// Which of its settings is wrong, and why.
         error: SettingsError,
     },
 }

@@ -11,13 +11,13 @@ pub enum SettingsError {
     /// A part has no `=`.
     #[error("`{part}` is not a setting such as init=10")]
     Form {
-        /// The part.
+        /// The part, as it was given.
         part: String,
     },
     /// The transport has no such setting.
     #[error("there is no setting `{key}`; there are: {known}")]
     Unknown {
-        /// The setting.
+        /// Name of the setting asked for.
         key: String,
         /// Those that it has.
         known: String,
@@ -25,7 +25,7 @@ pub enum SettingsError {
     /// The value cannot be read, or makes no sense.
     #[error("{key}: {problem}")]
     Value {
-        /// The setting.
+        /// Name of the setting at fault.
         key: String,
         /// What is wrong with its value.
         problem: String,

@@ -158,7 +158,7 @@ impl Marked {
 
 struct DctcpTransport {
     marked: Marked,
-    /// D2TCP: heed deadlines.
+    /// Whether it is D2TCP, which heeds deadlines.
     heeds_deadlines: bool,
 }
 
