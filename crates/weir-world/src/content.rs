@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 use weir_proto::data::{FRAME_BYTES, Identity, checksum, frame_count, frame_length};
 
-/// The longest block.
+/// Most bytes of a block; longer ones are cut to it.
 pub const MAX_BLOCK_BYTES: u64 = 4 << 20;
 /// Where the first byte of a block may be in the noise.
 const STARTS: u64 = 1 << 20;
@@ -42,7 +42,6 @@ impl Content {
         Content { is_hollow: true, ..self }
     }
 
-    /// Some of them.
     pub(crate) fn bytes(&self, offset: u64, count: u64) -> &'static [u8] {
         static ZEROS: [u8; FRAME_BYTES as usize] = [0; FRAME_BYTES as usize];
         if self.is_hollow {
@@ -66,11 +65,11 @@ impl Content {
 /// Bytes on their way.
 #[derive(Clone)]
 pub(crate) enum Part {
-    /// Of memory.
+    /// What machines say to each other, in memory.
     Bytes(Vec<u8>),
     /// Of a file. Damaged: the first of them is another one when it arrives.
     Payload { of: Content, offset: u64, count: u64, is_damaged: bool },
-    /// None follow.
+    /// The writer has closed; nothing comes after it.
     End,
 }
 

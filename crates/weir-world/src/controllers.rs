@@ -108,7 +108,7 @@ impl Controllers {
         self.makers[maker].stopped_until
     }
 
-    /// All are there.
+    /// Whether all servers and decision makers run, and the store answers.
     pub(crate) fn are_whole(&self, now: Time) -> bool {
         let servers = self.servers.iter().all(|side| side.core.is_some());
         servers && self.makers.iter().all(|side| side.core.is_some()) && self.away_until <= now
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// Kinds of [`World::fail_controllers`].
+    /// Number of kinds of fault in [`World::fail_controllers`].
     pub(crate) const KINDS: u32 = 8;
 
     pub(crate) fn wake_server(&mut self, server: usize) {

@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// A sender writes.
+    /// Puts on their way what a sender wrote, at the rate of its uplink.
     pub(crate) fn send(&mut self, number: u64, parts: Vec<Part>) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let bytes = parts.iter().map(Part::len).sum();

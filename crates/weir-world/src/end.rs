@@ -12,7 +12,7 @@ use weir_model::{CoflowId, Span};
 /// What happened in a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Events.
+    /// Events that the world handled.
     pub events: u64,
     /// Messages between agents and coordinators that arrived.
     pub messages: u64,
@@ -24,24 +24,24 @@ pub struct Report {
     pub transfers: u64,
     /// Bytes of flows that relays took in, at each of them.
     pub relayed: u64,
-    /// Faults.
+    /// Faults that happened; a lost answer to a call is one, too.
     pub faults: u64,
     /// Faults that were drawn, though they may have been left out.
     pub faults_drawn: u64,
     /// Machines that were lost, of those.
     pub machines_lost: u64,
-    /// Virtual time.
+    /// Virtual time from the beginning to the end.
     pub took: Span,
     /// Of all events: two runs with one digest did the same.
     pub digest: u64,
 }
 
-/// What is wrong.
+/// A rule that a run broke, and when.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// Seconds since the beginning.
     pub at: f64,
-    /// In words.
+    /// The rule that was broken, in words.
     pub what: String,
     /// What had happened until then.
     pub report: Report,

@@ -7,7 +7,6 @@ use weir_core::coordinator::SessionId;
 use weir_model::Time;
 use weir_proto::v1;
 
-/// Something that happens.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// The coordinator's next moment.
@@ -26,7 +25,7 @@ pub(crate) enum Event {
         host: u32,
         life: u64,
     },
-    /// They are there.
+    /// The coordinator's terms arrive at the agent.
     Terms {
         host: u32,
         life: u64,
@@ -225,14 +224,14 @@ pub(crate) enum Event {
         relay: u32,
         rules: Box<v1::Rules>,
     },
-    /// Something fails.
+    /// A fault is drawn, and happens unless it is left out.
     Fault,
     /// A driver dies, and its tasks with it.
     Dies {
         job: usize,
     },
     CoordinatorDies,
-    /// It is repaired.
+    /// Another process of the coordinator begins.
     CoordinatorStarts,
     AgentStarts {
         host: u32,
@@ -283,7 +282,7 @@ pub(crate) enum Call {
     AwaitAdmission(v1::AdmissionRequest),
 }
 
-/// An answer.
+/// The answer to a [`Call`].
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
     Registered(Option<u64>),

@@ -20,7 +20,6 @@ use weir_model::{Rate, Span, Time};
 /// How long a batch of the journal takes at most.
 const WRITE: Span = Span::from_millis(2);
 
-/// A host.
 pub(crate) struct Host {
     pub(crate) agent: Option<Agent>,
     /// Which process of the agent it is.

@@ -42,7 +42,7 @@ pub(crate) struct Block {
     has_checksums: bool,
 }
 
-/// A job.
+/// A driver's coflow, with its blocks and its gets.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) stage: Stage,

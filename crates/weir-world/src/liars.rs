@@ -46,7 +46,7 @@ impl World {
         self.later(after, Event::LiarLeaves { connection: number });
     }
 
-    /// It says something.
+    /// A liar writes a message, damaged or cut short now and then.
     pub(crate) fn say_lie(&mut self, number: u64) {
         let Some(role) = self.connections.get(&number).map(|connection| connection.role) else { return };
         let mut bytes = match role {

@@ -18,7 +18,7 @@ const ANSWERED: Span = Span::from_millis(100);
 /// In the order in which they are looked at.
 const LINKS: [Link; 3] = [Link::Holder, Link::Relay, Link::Probe];
 
-/// A get.
+/// A get of one block by a receiver's task.
 pub(crate) struct Get {
     pub(crate) job: usize,
     pub(crate) block: usize,

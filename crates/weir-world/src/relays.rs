@@ -32,7 +32,7 @@ pub(crate) struct RelaySide {
     writable: BTreeSet<u64>,
     wakes: Time,
     ahead: Span,
-    /// To its controller.
+    /// Number of the stream to its controller, while it has one.
     pub(crate) stream: Option<u64>,
     /// Parallel connections to each neighbour.
     connections: u8,

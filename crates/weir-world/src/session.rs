@@ -7,7 +7,6 @@ use weir_core::coordinator::SessionId;
 use weir_model::{Span, Time};
 use weir_proto::v1::{self, coordinator_message::Kind};
 
-/// A session.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) host: u32,

@@ -35,7 +35,7 @@ pub struct Settings {
     pub flows: u32,
     /// Bytes of a block, at most.
     pub block_bytes: u64,
-    /// The policy's name.
+    /// Name of the coordinator's policy, as in the registry.
     pub policy: String,
     /// Of each host's link, up and down.
     pub link: Rate,
@@ -57,7 +57,7 @@ pub struct Settings {
     pub is_open: bool,
     /// When all has to be over, counted from when the last fault is repaired.
     pub patience: Span,
-    /// Prints every event.
+    /// Whether every event is printed.
     pub trace: bool,
 }
 

@@ -10,11 +10,11 @@ const KIND: usize = 40;
 /// A run that fails.
 #[derive(Clone, Debug)]
 pub struct Failing {
-    /// Its seed.
+    /// Seed of the run that fails.
     pub seed: u64,
     /// What it is like.
     pub settings: Settings,
-    /// How it fails.
+    /// The rule that it breaks, and when.
     pub violation: Violation,
 }
 

@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// Another number.
+    /// A number that was not given out before.
     pub(crate) fn number(&mut self) -> u64 {
         self.numbers += 1;
         self.numbers
@@ -360,7 +360,7 @@ impl World {
         self.span(most)
     }
 
-    /// Something happens later.
+    /// Has an event happen once the span is over.
     pub(crate) fn later(&mut self, after: Span, event: Event) {
         self.queue.push(self.now + after, event);
     }
@@ -370,7 +370,7 @@ impl World {
         at.max(self.now + STEP)
     }
 
-    /// Something is wrong.
+    /// Ends the run as failed; the first violation is the one that is told.
     pub(crate) fn violate(&mut self, what: String) {
         if self.wrong.is_none() {
             self.wrong = Some(self.violated(what));

@@ -7,13 +7,13 @@ use weir_sim::{Options, Outcome};
 /// A run beside its simulation.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Average completion time of the system, in seconds,
+    /// Average completion time of the system, in seconds.
     pub system_s: f64,
-    /// and of the simulator.
+    /// Average completion time of the simulator, in seconds.
     pub fluid_s: f64,
-    /// Of single coflows, the system's completion time over the simulator's: median and 95th percentile.
+    /// Median, over coflows, of the system's completion time over the simulator's.
     pub median: f64,
-    /// The 95th percentile.
+    /// The 95th percentile of the same ratio.
     pub p95: f64,
     /// Coflows that took less than they take alone on links of the full rate: there are none, or something is wrong.
     pub too_fast: Vec<u64>,

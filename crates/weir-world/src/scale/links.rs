@@ -27,7 +27,7 @@ const HELD_UP: f64 = 0.99;
 pub(crate) struct Moving {
     /// Number of its get.
     pub(crate) get: usize,
-    /// The agent's flow.
+    /// The flow's number at the agent that sends it.
     pub(crate) flow: FlowNumber,
     pub(crate) from: u32,
     to: u32,
@@ -52,7 +52,7 @@ pub(crate) struct Moving {
 pub(crate) struct Moved {
     /// Its place in [`Links`].
     pub(crate) at: usize,
-    /// The agent's flow.
+    /// The flow's number at the agent that sends it.
     pub(crate) flow: FlowNumber,
     /// Bytes since the last time.
     pub(crate) bytes: u64,
@@ -118,7 +118,7 @@ impl Links {
         self.down[to as usize].push(at);
     }
 
-    /// A flow leaves.
+    /// Takes a flow off its two links.
     pub(crate) fn leave(&mut self, at: usize) -> Option<Moving> {
         let moving = self.flows[at].take()?;
         self.free.push(at);

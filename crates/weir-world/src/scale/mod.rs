@@ -76,9 +76,9 @@ impl ScaleSettings {
 /// Messages in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Messages,
+    /// Number of messages in this direction.
     pub messages: u64,
-    /// and their bytes, as they are encoded.
+    /// Bytes of these messages, as they are encoded.
     pub bytes: u64,
 }
 
@@ -93,6 +93,6 @@ pub struct Computing {
     pub coordinator: Duration,
     /// The agents, all of them.
     pub agents: Duration,
-    /// The whole run.
+    /// The whole run, from start to end.
     pub run: Duration,
 }

@@ -28,7 +28,6 @@ const FIRST_PLAN_WAIT: Span = Span::from_millis(100);
 /// No party acts twice within this time for nothing.
 const STEP: Span = Span::from_nanos(10_000);
 
-/// Something that happens.
 #[derive(Debug)]
 pub(super) enum Event {
     CoordinatorWakes,
@@ -112,9 +111,9 @@ pub(super) struct System<'a> {
 pub struct Control {
     /// Completion times in the order of the coflows.
     pub ccts: Vec<Span>,
-    /// From agents to the coordinator, and to agents.
+    /// From agents to the coordinator.
     pub up: Traffic,
-    /// To agents.
+    /// From the coordinator to agents.
     pub down: Traffic,
     /// Calls of drivers and receivers, without their answers.
     pub calls: u64,
@@ -122,9 +121,9 @@ pub struct Control {
     pub plans: u64,
     /// Events of the run.
     pub events: u64,
-    /// Virtual time.
+    /// Virtual time from the beginning to the end.
     pub took: Span,
-    /// Wall-clock time.
+    /// Wall-clock time that the parties took to compute.
     pub computing: Computing,
 }
 
