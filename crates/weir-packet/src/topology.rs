@@ -60,7 +60,7 @@ pub enum TopologyError {
     /// Something there has to be at least so much of.
     #[error("{what} is {is}, and has to be at least {least}")]
     TooFew {
-        /// What there is too little of.
+        /// The quantity at fault, in words.
         what: &'static str,
         /// How much there is.
         is: u64,

@@ -87,7 +87,7 @@ impl BedLinks {
         }
     }
 
-    /// Number of sites; 0 where no host or rack is in one.
+    /// Number of sites; 0 on a bed that has none.
     #[must_use]
     pub fn sites(&self) -> usize {
         self.between.len()

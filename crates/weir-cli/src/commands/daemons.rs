@@ -110,7 +110,7 @@ pub(crate) fn label(text: &str) -> Result<String, String> {
     weir_model::label::check(text).map(|()| text.to_owned())
 }
 
-/// A group's number.
+/// Id of a group, from its number or its name.
 fn group(text: &str) -> Result<u32, String> {
     if let Ok(number) = text.parse() {
         return Ok(number);

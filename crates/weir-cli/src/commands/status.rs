@@ -30,7 +30,6 @@ const EVERY: Duration = Duration::from_secs(1);
 /// How long a connection may take until the client, which is more patient, is left to it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// Who is asked.
 enum Peer {
     Coordinator(Address, Box<Client>),
     Controller(Address),

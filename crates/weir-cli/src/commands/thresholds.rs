@@ -161,7 +161,6 @@ struct LevelRow {
 const ONE_LEVEL: &str = "one level";
 const OPTIMISED: &str = "optimised";
 
-/// The input, checked.
 struct Task {
     /// What was said for the sizes, and the traffic.
     traffics: Vec<(String, Traffic)>,

@@ -16,7 +16,6 @@ pub(crate) struct Provenance {
 }
 
 impl Provenance {
-    /// Of this process.
     pub(crate) fn of_this_run(seed: Option<u64>) -> Provenance {
         let command = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         Provenance { command, version: env!("CARGO_PKG_VERSION"), commit: env!("WEIR_COMMIT"), seed }

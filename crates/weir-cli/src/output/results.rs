@@ -61,7 +61,7 @@ pub(crate) struct Run {
     /// Absent where every job is a bare coflow.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) jobs: Vec<JobRow>,
-    /// Absent without `--flows`.
+    /// Absent unless `--flows` was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) flows: Vec<FlowRow>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct JobRow {
     pub(crate) arrival_s: f64,
     /// Completion time, from the job's arrival to the last byte of its last coflow; null if one was refused.
     pub(crate) jct_s: Option<f64>,
-    /// Number of coflows.
+    /// Coflows of the job, refused ones included.
     pub(crate) coflows: usize,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct CoflowRow {
     pub(crate) cct_s: f64,
     /// Completion time in an empty fabric (Gamma).
     pub(crate) isolation_s: f64,
-    /// Number of flows.
+    /// Number of flows of the coflow.
     pub(crate) width: usize,
     pub(crate) bytes: u64,
     /// Bin of Varys' Table 4, 1 to 4.
@@ -146,7 +146,6 @@ pub(crate) struct Summary {
     pub(crate) cpu_s: f64,
 }
 
-/// Statistics over jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct JobSummary {
     /// Number of jobs, those with a refused coflow included.

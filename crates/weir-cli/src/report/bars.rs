@@ -12,7 +12,6 @@ const BEHIND: f64 = 112.0;
 /// Width of a letter of 12 pixels.
 const LETTER: f64 = 7.0;
 
-/// A bar.
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) look: Look,

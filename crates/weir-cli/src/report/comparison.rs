@@ -14,7 +14,7 @@ const COUNTED_FROM_S: f64 = 0.1;
 struct Pair<'a> {
     live: &'a Run,
     simulated: &'a Run,
-    /// Names of both.
+    /// Names of the live and the simulated run.
     names: [String; 2],
     /// Simulated and live completion time, and id, of coflows in both.
     points: Vec<(f64, f64, u64)>,

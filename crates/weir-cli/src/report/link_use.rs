@@ -158,7 +158,6 @@ impl<'a> LinkRecorder<'a> {
         });
     }
 
-    /// What was collected.
     pub(crate) fn finish(mut self) -> LinkUse {
         self.samples.push((self.last_completed.as_secs(), self.completed));
         LinkUse::from_totals(self.fabric, &self.samples)

@@ -101,7 +101,7 @@ fn twin(policy: &str) -> &str {
     if policy == "tcp" { "fair" } else { policy }
 }
 
-/// The page.
+/// The report as one page of HTML.
 pub(crate) fn render(input: &ReportInput<'_>) -> String {
     let looks = Looks::new(input);
     let mut page = head(&input.title, &input.setting);
@@ -164,7 +164,7 @@ enum Sample {
     Bar,
 }
 
-/// Samples with names.
+/// A legend: the sample of each look, with its name.
 fn keys(of: impl IntoIterator<Item = (Look, String)>, sample: Sample) -> String {
     let mut text = String::from("<div class=\"legend\">");
     for (look, name) in of {

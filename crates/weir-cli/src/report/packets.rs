@@ -44,7 +44,7 @@ pub(crate) struct FlowRate {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// The page.
+/// The report as one page of HTML.
 pub(crate) fn render_packets(report: &PacketReport) -> String {
     let mut page = head(&report.title, &report.setting);
     page.push_str(&table(report));

@@ -6,7 +6,7 @@ use super::svg::{Drawing, Look, WIDTH};
 /// What a line shows.
 pub(super) struct Shares {
     pub(super) look: Look,
-    /// In any order.
+    /// Values that became complete, in any order.
     pub(super) values: Vec<f64>,
     /// Number that is 100 %; more than there are values where some never were complete.
     pub(super) of: usize,

@@ -47,7 +47,7 @@ impl Look {
         Look { number, twin, dashed: false }
     }
 
-    /// Classes for style.css.
+    /// CSS classes that style.css has rules for.
     pub(super) fn class(self) -> String {
         let dash = if self.dashed { format!(" d{}", self.number % DASHES) } else { String::new() };
         let twin = if self.twin { " twin" } else { "" };

@@ -33,7 +33,7 @@ pub(crate) struct Composed {
     pub(crate) words: Vec<OsString>,
     /// Where settings that were added are from, by name.
     pub(crate) origins: BTreeMap<String, Origin>,
-    /// For the log.
+    /// Warnings that the daemon logs when it starts.
     pub(crate) warnings: Vec<String>,
 }
 

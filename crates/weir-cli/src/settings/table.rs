@@ -16,7 +16,7 @@ const NONE: [&str; 3] = ["config", "help", "version"];
 pub(crate) enum Origin {
     /// A line of a file.
     File { path: String, line: usize },
-    /// An environment variable.
+    /// Name of an environment variable.
     Variable(String),
     /// A call to the daemon that runs.
     Call,
@@ -32,7 +32,6 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// A daemon's settings.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) name: &'static str,
@@ -62,7 +61,6 @@ impl Daemon {
         Some(Daemon { name, command: command.clone(), all, head })
     }
 
-    /// All daemons.
     pub(crate) fn all(root: &Command) -> Vec<Daemon> {
         DAEMONS.into_iter().filter_map(|name| Daemon::of_name(root, name, None)).collect()
     }

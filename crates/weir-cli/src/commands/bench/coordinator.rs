@@ -233,7 +233,6 @@ async fn scrape(address: SocketAddr, seen: Rc<RefCell<Vec<(f64, usize)>>>) -> an
     }
 }
 
-/// Connects all agents.
 async fn connect(args: &CoordinatorArgs, address: SocketAddr) -> anyhow::Result<Shared> {
     let width = (args.flows / args.coflows).max(1) as usize;
     let world = Rc::new(RefCell::new(World {

@@ -54,7 +54,7 @@ impl Daemon {
         cpu_seconds(&self.0.id().to_string())
     }
 
-    /// Resident bytes.
+    /// Resident memory, in bytes.
     pub(super) fn memory(&self) -> anyhow::Result<f64> {
         let process = self.0.id().to_string();
         weir_metrics::resident_bytes(&process)

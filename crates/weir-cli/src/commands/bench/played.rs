@@ -37,7 +37,6 @@ impl PlayedFlow {
     }
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct PlayedAgent {
     host: u32,
@@ -61,7 +60,6 @@ impl PlayedAgent {
         std::mem::take(&mut self.flows).into_values().map(|flow| flow.coflow).collect()
     }
 
-    /// Its first message.
     pub(super) fn hello(&self) -> v1::Hello {
         let data_address = format!("127.0.0.1:{}", 10_000 + self.host % 50_000);
         v1::Hello { version: 1, host: self.host, data_address, ..v1::Hello::default() }

@@ -156,7 +156,7 @@ struct Bed {
     /// When bytes of the flow arrived last, and the longest time between two arrivals since it was asked last.
     gaps: Arc<Mutex<(Instant, Duration)>>,
     reader: JoinHandle<()>,
-    /// Renews the coflows.
+    /// Renews the coflows' leases while it lives.
     _driver: Client,
 }
 

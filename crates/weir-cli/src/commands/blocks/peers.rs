@@ -169,7 +169,7 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The same, read.
+/// The variable's value, parsed; `None` if it is not set or empty.
 fn parsed<T: FromStr<Err: Display>>(name: &str) -> Result<Option<T>, Failure> {
     let Some(value) = variable(name) else { return Ok(None) };
     let text = value.to_string_lossy();

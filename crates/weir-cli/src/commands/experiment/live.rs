@@ -61,7 +61,6 @@ struct LearnedLink {
     learned: Quantiles,
 }
 
-/// Of a distribution.
 #[derive(Debug, Serialize)]
 struct Quantiles {
     mean: f64,

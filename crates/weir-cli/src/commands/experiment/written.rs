@@ -31,7 +31,7 @@ impl ResultFiles {
         self.write_pages(experiment, results)
     }
 
-    /// Table and plot.
+    /// Writes the table and the plot.
     pub(super) fn write_pages(&self, experiment: &Experiment, results: &Results) -> Result<(), Failure> {
         let table = weir_experiment::table(experiment, results, &self.name);
         write_text(&self.table, &table)?;

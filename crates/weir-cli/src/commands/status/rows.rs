@@ -7,7 +7,6 @@ use serde::Serialize;
 use weir_client::{AdmissionState, CoflowRecord, CoflowStatus, StatusReply};
 use weir_model::{Bytes, Rate};
 
-/// Everything.
 #[derive(Serialize)]
 pub(super) struct Status {
     policy: String,
@@ -32,7 +31,6 @@ struct AgentRow {
     down_bytes_per_s: f64,
 }
 
-/// A live coflow.
 #[derive(Serialize)]
 pub(crate) struct CoflowStatusRow {
     #[serde(serialize_with = "id_as_text")]

@@ -61,7 +61,6 @@ pub(super) fn json(status: &ControllerStatus) -> Result<String, Failure> {
     Ok(document.to_string())
 }
 
-/// A link's measurements.
 fn row(link: &LinkState) -> [String; 7] {
     let mut sorted = link.bytes_per_s.clone();
     sorted.sort_by(f64::total_cmp);

@@ -13,7 +13,7 @@ const SILENCE: Duration = Duration::from_secs(900);
 
 /// An application to run.
 pub(super) struct Application<'a> {
-    /// Of its logs.
+    /// Name that its logs have.
     pub(super) name: &'a str,
     pub(super) class: &'a str,
     pub(super) args: Vec<String>,

@@ -55,7 +55,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const MASTER_PORT: u16 = 7077;
 const COORDINATOR_PORT: u16 = 7070;
 const METRICS_PORT: u16 = 9100;
-/// Spark's own fetch.
+/// Spark fetches by itself, without Weir.
 pub(super) const VANILLA: &str = "vanilla";
 /// Weir carries the bytes and schedules nothing.
 pub(super) const TCP: &str = "tcp";
@@ -205,7 +205,7 @@ pub(super) enum Kind {
     Executor,
     Coordinator,
     Agent,
-    /// Or their controller.
+    /// A relay, or the relays' controller.
     Relay,
 }
 
@@ -223,7 +223,7 @@ pub(super) struct Cluster<'a> {
     network: Network,
     dir: PathBuf,
     mode: String,
-    /// Weir's, by host.
+    /// Weir's agents, in the order of hosts.
     agents: Vec<Child>,
     coordinator: Option<Child>,
     /// Their controller first, where there is one.

@@ -110,7 +110,7 @@ impl Faults {
         Ok(())
     }
 
-    /// Everything runs again.
+    /// Heals what was struck, and waits until agents serve.
     pub(super) fn end(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
         self.heal(cluster)?;
         cluster.wait_for_agents()

@@ -99,7 +99,7 @@ pub(super) fn application<'a>(setup: &Setup, job: &Job, partitions: u32, name: &
 /// What an application said of its job: times in seconds.
 pub(super) struct Said {
     pub(super) seconds: f64,
-    /// Of the result.
+    /// Digest of the job's result, the same in every mode.
     pub(super) digest: String,
     /// Of stages that read no shuffle, all together.
     pub(super) map: f64,

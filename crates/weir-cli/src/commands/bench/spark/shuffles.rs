@@ -71,7 +71,7 @@ struct Measured {
     /// By round, then by shuffle, in seconds.
     rounds: BTreeMap<u32, Vec<f64>>,
     carried: Carried,
-    /// After the warm-up.
+    /// What processes used after the warm-up.
     processor: Option<Processor>,
     faults: u32,
 }
