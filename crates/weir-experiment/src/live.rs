@@ -63,7 +63,6 @@ impl Experiment {
     /// The workload of the live part.
     ///
     /// # Errors
-    ///
     /// [`RunError::Work`]: the experiment has no such point, its workload cannot be changed as the point asks, or it
     /// is not between sites.
     pub fn live_work(&self, live: &Live, workload: &Source, seed: u64) -> Result<LiveWork, RunError> {
@@ -118,7 +117,6 @@ impl LiveWork {
     /// The network as the simulator has it, where links carry this share of payload, and its changes.
     ///
     /// # Errors
-    ///
     /// The rates make no network of sites, for instance because there is only one site; the text says why.
     pub fn simulated(&self, payload_share: f64) -> Result<(Fabric, Vec<CapacityChange>), String> {
         let payload = |rate: Rate| rate.scaled(payload_share);

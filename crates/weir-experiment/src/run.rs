@@ -63,7 +63,6 @@ pub(crate) struct Done {
 /// Runs all points, on all processors. `progress` hears of every simulation that is done.
 ///
 /// # Errors
-///
 /// The workload is the same under several seeds, it cannot be changed as a point asks, or a simulation fails. Of
 /// several failures the first is returned, in the order of points, seeds and policies.
 pub fn run(

@@ -257,7 +257,6 @@ impl Experiment {
     /// Reads `experiment.toml` of a folder.
     ///
     /// # Errors
-    ///
     /// The file cannot be read, or it is no experiment: an unknown setting or measure, or settings that do not go
     /// together.
     pub fn load(folder: &Path) -> Result<Experiment, SpecError> {

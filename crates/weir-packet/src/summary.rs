@@ -32,7 +32,7 @@ pub struct Deadlines {
     pub infeasible: u64,
     /// Flows that could meet theirs alone.
     pub feasible: u64,
-    /// Others that missed theirs.
+    /// Feasible ones that missed theirs.
     pub missed: u64,
 }
 

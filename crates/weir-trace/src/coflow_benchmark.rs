@@ -52,7 +52,6 @@ impl<R: BufRead> Reader<R> {
     /// Reads the first line.
     ///
     /// # Errors
-    ///
     /// The input cannot be read, or its first line is not a number of ports, at least 1, and a number of coflows.
     pub fn new(input: R) -> Result<Reader<R>, ReadError> {
         let mut lines = Lines::new(input);
@@ -169,7 +168,6 @@ impl<W: Write> Writer<W> {
     /// Writes the first line; exactly `coflows` coflows must follow.
     ///
     /// # Errors
-    ///
     /// The output cannot be written.
     pub fn new(mut output: W, hosts: u32, coflows: usize) -> Result<Writer<W>, WriteError> {
         writeln!(output, "{hosts} {coflows}")?;
@@ -179,7 +177,6 @@ impl<W: Write> Writer<W> {
     /// Writes the next coflow.
     ///
     /// # Errors
-    ///
     /// The format cannot hold the coflow (no full shuffle, an arrival between milliseconds, a weight, a deadline, or
     /// a size), or the output cannot be written. A part of a line may have been written then.
     pub fn write(&mut self, coflow: &CoflowSpec) -> Result<(), WriteError> {
@@ -207,7 +204,6 @@ impl<W: Write> Writer<W> {
     /// Flushes and gives the output back.
     ///
     /// # Errors
-    ///
     /// The output cannot be flushed.
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.output.flush()?;
@@ -218,7 +214,6 @@ impl<W: Write> Writer<W> {
 /// Writes coflows in this format.
 ///
 /// # Errors
-///
 /// The format cannot hold one of the coflows (see [`WriteError`]), or the output cannot be written.
 pub fn write(hosts: u32, coflows: &[CoflowSpec], output: impl Write) -> Result<(), WriteError> {
     let mut writer = Writer::new(output, hosts, coflows.len())?;

@@ -165,7 +165,6 @@ impl FlowSizes {
     /// The built-in distribution of a name.
     ///
     /// # Errors
-    ///
     /// No built-in distribution has this name.
     pub fn named(name: &str) -> Result<FlowSizes, FlowSizesError> {
         let table = TABLES.iter().find(|table| table.name == name);
@@ -177,7 +176,6 @@ impl FlowSizes {
     /// What a name or the path of a file gives; a name comes first.
     ///
     /// # Errors
-    ///
     /// No file at this path can be read, or it is not a table as [`FlowSizes::read`] takes it.
     pub fn load(spec: &str) -> Result<FlowSizes, FlowSizesError> {
         if FlowSizes::names().any(|name| name == spec) {
@@ -198,7 +196,6 @@ impl FlowSizes {
     /// Reads a table: see [`FlowSizes::read`].
     ///
     /// # Errors
-    ///
     /// As of [`FlowSizes::read`], with line and column.
     pub fn from_text(name: &str, text: &str) -> Result<FlowSizes, ReadError> {
         FlowSizes::read(name, text.as_bytes())
@@ -208,7 +205,6 @@ impl FlowSizes {
     /// probability is 1. Lines that begin with `#`, and blank ones, say nothing. An error names line and column.
     ///
     /// # Errors
-    ///
     /// The input cannot be read, a line is not a size and a probability that rise or stay, there are too many lines,
     /// or the last line does not give probability 1 to a size above 0.
     pub fn read(name: &str, input: impl BufRead) -> Result<FlowSizes, ReadError> {

@@ -167,7 +167,6 @@ impl Poisson {
     /// Checks the specification and begins at time 0, before the first arrival.
     ///
     /// # Errors
-    ///
     /// There are fewer than two hosts, the one end of all flows is none of them, or the rate, the load or the mix has
     /// a value out of range: [`PoissonError`] says which.
     pub fn new(spec: PoissonSpec) -> Result<Poisson, PoissonError> {

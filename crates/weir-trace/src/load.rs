@@ -54,7 +54,6 @@ pub struct Source {
 /// Opens what `--trace` names. `seed` is for synthetic workloads; files ignore it.
 ///
 /// # Errors
-///
 /// The file cannot be opened or its first lines are malformed, or there is no synthetic workload of this name with
 /// these parameters.
 pub fn open(spec: &str, seed: u64) -> Result<Source, LoadError> {
@@ -86,7 +85,6 @@ pub fn open(spec: &str, seed: u64) -> Result<Source, LoadError> {
 /// Reads all of what `--trace` names: see [`open`].
 ///
 /// # Errors
-///
 /// As of [`open`], or a later line of the file is malformed or cannot be read.
 pub fn load(spec: &str, seed: u64) -> Result<Workload, LoadError> {
     let source = open(spec, seed)?;
@@ -126,7 +124,6 @@ pub const PUBLIC_TRACE: &str = "FB2010-1Hr-150-0.txt";
 /// the working directory or a folder around it. Otherwise the places looked at.
 ///
 /// # Errors
-///
 /// No file is at any of these places; the error lists them.
 pub fn find_public_trace() -> Result<PathBuf, Vec<PathBuf>> {
     let mut places = Vec::new();

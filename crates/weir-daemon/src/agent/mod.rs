@@ -252,7 +252,6 @@ impl Commands {
 /// Serves `listener` (see [`weir_net::data_listener`]) until `stop` resolves.
 ///
 /// # Errors
-///
 /// The spool, the interface, the address for metrics or the Unix socket cannot be used, the journal cannot be opened,
 /// or the data-plane thread ends with an error.
 pub async fn serve(

@@ -98,7 +98,6 @@ impl CoordinatorOptions {
 /// Serves on `listener` (see [`weir_net::control_listener`]) until `stop` resolves.
 ///
 /// # Errors
-///
 /// The listener or the address for metrics cannot be used, or the task that owns the coordinator's state fails.
 pub async fn serve(
     mut options: CoordinatorOptions,

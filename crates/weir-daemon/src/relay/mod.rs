@@ -112,7 +112,6 @@ impl Commands {
 /// Serves `listener` (see [`weir_net::data_listener`]) until `stop` resolves.
 ///
 /// # Errors
-///
 /// The listener or the address for metrics cannot be used, or the relay's thread fails.
 pub async fn serve(
     options: RelayOptions,

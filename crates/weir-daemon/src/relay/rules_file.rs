@@ -107,7 +107,6 @@ impl StaticRules {
     /// Reads and checks the text of a file.
     ///
     /// # Errors
-    ///
     /// The text is not of this format, two relays have one name, or a rule cannot be followed: [`RulesError`] says
     /// which, and why.
     pub fn parse(text: &str) -> Result<StaticRules, RulesError> {

@@ -152,7 +152,6 @@ struct Block {
 /// `progress` is called with bytes done so far.
 ///
 /// # Errors
-///
 /// There are relays without sites, the data does not fit into the folder for temporary files, a process cannot be
 /// started, a put or get fails, or no flow ends for too long: see [`LiveError`].
 pub fn run(

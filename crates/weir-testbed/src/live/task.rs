@@ -23,7 +23,6 @@ const PUTS_AT_ONCE: usize = 32;
 /// Serves the driver on standard input and output until the input ends.
 ///
 /// # Errors
-///
 /// The data cannot be opened, a line of the driver is no message, or a put fails. The driver is told of a get that
 /// fails, and the task goes on.
 pub fn run_task(

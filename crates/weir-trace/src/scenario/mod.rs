@@ -208,7 +208,6 @@ impl Scenario {
     /// Reads a scenario file.
     ///
     /// # Errors
-    ///
     /// The file cannot be read, or it is not a scenario: the error says in which line, and why.
     pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
         let text =
@@ -219,7 +218,6 @@ impl Scenario {
     /// Reads the text of a scenario file; `path` is for errors.
     ///
     /// # Errors
-    ///
     /// The text is not a scenario: the error says in which line, and why.
     pub fn parse(path: &Path, text: &str) -> Result<Scenario, ScenarioError> {
         file::parse(text).map_err(|(line, reason)| ScenarioError::Malformed {
@@ -241,7 +239,6 @@ impl Scenario {
     /// [`Scenario::changing_at`] for networks that stay as they are; scenarios in which capacities change are refused.
     ///
     /// # Errors
-    ///
     /// Capacities change in the scenario, or [`Scenario::changing_at`] fails.
     pub fn at(&self, link_rate: Rate, unit_bytes: Bytes) -> Result<ScaledScenario, ScaleError> {
         if !self.changes.is_empty() {
@@ -254,7 +251,6 @@ impl Scenario {
     /// whole bytes (at least 1), times to the nanosecond.
     ///
     /// # Errors
-    ///
     /// There is no such network, for instance because a rate is not a finite number above 0: see [`FabricError`].
     pub fn changing_at(&self, link_rate: Rate, unit_bytes: Bytes) -> Result<ScaledScenario, FabricError> {
         let unit_secs = unit_bytes.0 as f64 / link_rate.bytes_per_sec();

@@ -37,7 +37,6 @@ pub enum SyntheticError {
 /// `fb2010,hosts=16,coflows=100,seconds=600`.
 ///
 /// # Errors
-///
 /// No synthetic workload has this name, or a parameter is unknown, given twice, or not a whole number from 1 to its
 /// limit.
 pub fn generate(name: &str, seed: u64) -> Result<Workload, SyntheticError> {

@@ -46,7 +46,6 @@ impl SkewedDemands {
     /// Demands between so many sites.
     ///
     /// # Errors
-    ///
     /// The skew or the noise is not a number from 0 to 4.
     pub fn new(sites: usize, skew: Skew, seed: u64) -> Result<SkewedDemands, SkewError> {
         for (what, value) in [("a skew", skew.zipf), ("a noise", skew.noise)] {

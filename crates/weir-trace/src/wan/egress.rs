@@ -37,7 +37,6 @@ impl EgressPrices {
     /// Those of `data/wan`: five regions of Google Cloud, about 2022.
     ///
     /// # Errors
-    ///
     /// Only if the table that is compiled in is malformed; tests read it.
     pub fn included() -> Result<EgressPrices, WanReadError> {
         EgressPrices::parse(include_str!("../../../../data/wan/skyplane-gcp5-egress.csv"))

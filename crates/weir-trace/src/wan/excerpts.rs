@@ -32,7 +32,6 @@ impl Excerpt {
     /// Reads the measurements, which are compiled in.
     ///
     /// # Errors
-    ///
     /// Only if the table that is compiled in is malformed; tests read it.
     pub fn read(self) -> Result<Measurements, WanReadError> {
         let text = match self {

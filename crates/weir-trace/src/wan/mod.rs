@@ -203,7 +203,6 @@ impl Measurements {
     /// Reads all measurements of a CSV file.
     ///
     /// # Errors
-    ///
     /// The file cannot be opened, or [`Measurements::read`] fails.
     pub fn open(path: &std::path::Path) -> Result<Measurements, WanReadError> {
         Measurements::read(std::fs::File::open(path)?)
@@ -212,7 +211,6 @@ impl Measurements {
     /// Reads all of a CSV text.
     ///
     /// # Errors
-    ///
     /// Reading fails, a row is malformed, the text is longer than [`MAX_WAN_BYTES`], or it has no row of a tier that
     /// counts.
     pub fn read(input: impl Read) -> Result<Measurements, WanReadError> {
@@ -250,7 +248,6 @@ impl Measurements {
     /// without prefixes, over all of them.
     ///
     /// # Errors
-    ///
     /// There is no such snapshot, it has fewer than two of the regions, or one of their pairs was not measured.
     pub fn grid(&self, snapshot: &str, prefixes: &[String]) -> Result<Grid, GridError> {
         let measured = self.snapshots.get(snapshot).ok_or_else(|| GridError::NoSnapshot {

@@ -82,7 +82,6 @@ impl SingleConnections {
     /// Those of `data/wan`: regions of Google Cloud.
     ///
     /// # Errors
-    ///
     /// Only if a table that is compiled in is malformed; tests read both.
     pub fn included() -> Result<SingleConnections, WanReadError> {
         SingleConnections::parse(

@@ -38,7 +38,6 @@ impl<R: BufRead> Reader<R> {
     /// Reads up to the name.
     ///
     /// # Errors
-    ///
     /// The input cannot be read, is of another version, or its number of hosts or its name is malformed.
     pub fn new(input: R) -> Result<Reader<R>, ReadError> {
         let mut lines = Lines::new(input);

@@ -39,7 +39,6 @@ impl<W: Write> Writer<W> {
     /// Writes the first lines.
     ///
     /// # Errors
-    ///
     /// The name is not one line without spaces around it, or the output cannot be written.
     pub fn new(mut output: W, hosts: u32, name: Option<&str>) -> Result<Writer<W>, WriteError> {
         writeln!(output, "{MAGIC} {VERSION}\nhosts {hosts}")?;
@@ -56,7 +55,6 @@ impl<W: Write> Writer<W> {
     /// Writes the next job. A refused job leaves nothing behind.
     ///
     /// # Errors
-    ///
     /// The job cannot be said in the format (its name, stages, times, weights, flows, or an id that was written
     /// before), or the output cannot be written.
     pub fn write(&mut self, job: &Job) -> Result<(), WriteError> {
@@ -82,7 +80,6 @@ impl<W: Write> Writer<W> {
     /// Writes the last line and gives the output back.
     ///
     /// # Errors
-    ///
     /// The output cannot be written or flushed.
     pub fn finish(mut self) -> Result<W, WriteError> {
         writeln!(self.output, "end {}", self.jobs)?;
