@@ -115,7 +115,7 @@ pub enum LiveError {
     /// A call of the driver's client failed.
     #[error("client: {0}")]
     Client(#[from] weir_client::Error),
-    /// A task failed, or said what is no message.
+    /// A task failed, ended early, or sent a line that is no message.
     #[error("the task of host {host}: {reason}")]
     Task {
         /// Number of the task's host, from 0.

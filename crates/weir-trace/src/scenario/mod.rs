@@ -98,7 +98,7 @@ pub struct FlowUnits {
 pub struct CoflowUnits {
     /// Number of the coflow, unique in its scenario.
     pub id: CoflowId,
-    /// Units of time from the start until it arrives.
+    /// Arrival, in units of time after the start.
     pub arrival: f64,
     /// Its flows, in the order of the file.
     pub flows: Vec<FlowUnits>,
@@ -119,7 +119,7 @@ pub struct CoflowUnits {
 /// A change of a link's capacity, in units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangeUnits {
-    /// Units of time from the start until it happens.
+    /// When it happens, in units of time after the start.
     pub at: f64,
     /// Which link of the network.
     pub link: LinkId,
