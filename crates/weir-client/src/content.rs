@@ -1,6 +1,5 @@
 //! Hashes over whole blocks, which stand for their bytes.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -17,7 +16,9 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> Identity {
 
 /// The identity of a range of a file.
 pub(crate) fn of_file(path: &Path, offset: u64, size: u64) -> io::Result<Identity> {
-    let file = File::open(path)?;
+    // Neither a FIFO nor a device: the caller would wait for it without a limit.
+    let opened = weir_net::open_regular(&path.canonicalize()?)?;
+    let file = &opened.file;
     let end = offset.checked_add(size).ok_or(io::ErrorKind::InvalidInput)?;
     let (mut hash, mut at) = (XxHash3_128::new(), offset);
     let mut piece = vec![0; PIECE_BYTES];
@@ -42,5 +43,17 @@ mod tests {
         assert_eq!(of_file(file.path(), 4, bytes.len() as u64).unwrap(), of_bytes(&bytes));
         assert_ne!(of_file(file.path(), 3, bytes.len() as u64).unwrap(), of_bytes(&bytes));
         assert!(of_file(file.path(), 5, bytes.len() as u64).is_err());
+    }
+
+    #[test]
+    fn a_fifo_is_refused_and_waits_for_nobody_and_a_link_to_a_file_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (fifo, link) = (dir.path().join("fifo"), dir.path().join("link"));
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+            .unwrap();
+        assert!(of_file(&fifo, 0, 1).is_err());
+        std::fs::write(dir.path().join("file"), "x").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("file"), &link).unwrap();
+        assert_eq!(of_file(&link, 0, 1).unwrap(), of_bytes(b"x"));
     }
 }

@@ -326,7 +326,7 @@ impl Client {
     ) -> Result<(), Error> {
         let file = path.to_owned();
         let hashed = tokio::task::spawn_blocking(move || content::of_file(&file, offset, size)).await;
-        let identity = hashed.map_err(std::io::Error::other)?.map_err(Error::File)?;
+        let identity = hashed.map_err(std::io::Error::other).flatten().map_err(Error::File)?;
         self.put_file_as(coflow, block, path, (offset, size), identity).await
     }
 

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::rc::Rc;
@@ -104,15 +104,26 @@ fn modified_of(data: &std::fs::Metadata) -> i64 {
 /// allowed directory is opened there or not at all. A FIFO or a device is an error and holds up nobody.
 ///
 /// # Errors
-/// The file cannot be opened, is not a regular one, or a part of its path is a symbolic link. Of links before the last part, kernels
-/// without `openat2` say nothing.
+/// There is no such file, it may not be read, a part of the path is a link, or it is no regular file.
 pub fn open_regular(path: &Path) -> io::Result<OpenedFile> {
     let opened = match rustix::fs::openat2(CWD, path, OPENED, Mode::empty(), RESOLVED) {
         // Kernels before 5.6, and some sandboxes.
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(CWD, path, OPENED, Mode::empty()),
+        Err(Errno::NOSYS | Errno::PERM) => open_step_by_step(path),
         opened => opened,
     };
     stamped(File::from(opened?))
+}
+
+/// The same with a call for each part of the path, none of which may be a link.
+fn open_step_by_step(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let mut parts = path.components().peekable();
+    let mut at: Option<OwnedFd> = None;
+    while let Some(part) = parts.next() {
+        let below = at.as_ref().map_or(CWD, AsFd::as_fd);
+        let flags = if parts.peek().is_some() { PASSED } else { OPENED };
+        at = Some(rustix::fs::openat(below, part.as_os_str(), flags, Mode::empty())?);
+    }
+    at.ok_or(Errno::NOENT)
 }
 
 const OPENED: OFlags = OFlags::RDONLY
@@ -120,6 +131,8 @@ const OPENED: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NOCTTY);
+/// A directory on the way, which is passed and not read.
+const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const RESOLVED: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 
 fn stamped(file: File) -> io::Result<OpenedFile> {
@@ -533,9 +546,13 @@ mod tests {
         std::os::unix::fs::symlink(dir.join("real/file"), dir.join("link")).unwrap();
         std::os::unix::fs::symlink(dir.join("real"), dir.join("linked")).unwrap();
         rustix::fs::mkfifoat(CWD, dir.join("fifo"), Mode::RUSR | Mode::WUSR).unwrap();
-        assert!(open_regular(&dir.join("real/file")).is_ok());
-        for bad in ["link", "linked/file", "fifo", "real", "nothing"] {
-            assert!(open_regular(&dir.join(bad)).is_err(), "{bad}");
+        // As old kernels have it, too.
+        let stepped = |path: &Path| stamped(File::from(open_step_by_step(path)?));
+        for open in [open_regular, stepped] {
+            assert!(open(&dir.join("real/file")).is_ok());
+            for bad in ["link", "linked/file", "fifo", "real", "nothing", "real/file/file"] {
+                assert!(open(&dir.join(bad)).is_err(), "{bad}");
+            }
         }
     }
 

@@ -75,12 +75,11 @@ impl DataPlane {
     /// Takes the spool, restores the journal and prepares to serve.
     pub(super) fn start(
         config: AgentConfig,
-        spool: &Spool,
+        (spool, lock): (&Spool, File),
         durability: Durability,
         edge: Edge,
         inbox: mpsc::Receiver<Command>,
     ) -> anyhow::Result<DataPlane> {
-        let lock = super::spool::lock(spool)?;
         let mut agent = Agent::new(config);
         agent.gather_ends();
         let (mut journal, found) = Journal::open(&spool.own, durability, |entry| agent.restore(entry))?;

@@ -69,8 +69,10 @@ pub(super) struct Journal {
     syncing: Option<(Arc<File>, u64)>,
     /// When the journal is synced next, if it needs to be; never where the file system knows nothing of that.
     next_sync: Option<Instant>,
-    /// The journal was renamed, and its directory is to be synced.
+    /// The journal was renamed, and its directory is not on the disk yet: a put that has to be waits for that.
     is_renamed: bool,
+    /// Another thread is to sync the directory.
+    syncs_directory: bool,
     /// The disk failed to write some of it.
     is_damaged: bool,
     /// When writing it anew failed last.
@@ -136,6 +138,7 @@ impl Journal {
             syncing: None,
             next_sync: Some(Instant::now()),
             is_renamed: false,
+            syncs_directory: false,
             is_damaged: false,
             failed: None,
             waiting: VecDeque::new(),
@@ -340,10 +343,8 @@ impl Journal {
         if let Some(Rewriting { log, lines, .. }) = self.rewriting.take() {
             (self.log, self.lines, self.failed, self.is_damaged) = (log, lines, None, false);
         }
-        self.is_renamed = true;
-        if waits && sync_directory(&self.spool).is_ok() {
-            self.is_renamed = false;
-        }
+        self.is_renamed = !(waits && sync_directory(&self.spool).is_ok());
+        self.syncs_directory = self.is_renamed;
         // It may have had no room beside the old one.
         let _ = self.write_waiting();
     }
@@ -353,7 +354,7 @@ impl Journal {
         let next = self.next_sync.filter(|_| self.syncing.is_none())?;
         let (file, bytes) = match &mut self.rewriting {
             Some(new) if new.stage == Stage::Whole => new.log.begin_sync(),
-            _ if self.is_renamed => (Arc::new(File::open(&self.spool).ok()?), 0),
+            _ if std::mem::take(&mut self.syncs_directory) => (Arc::new(self.open_directory()?), 0),
             _ if next <= Instant::now() && !self.log.is_synced() => {
                 self.next_sync = Some(Instant::now() + SYNC_INTERVAL);
                 self.log.begin_sync()
@@ -367,6 +368,16 @@ impl Journal {
         let own = own.unwrap_or_else(|_| Arc::clone(&file));
         self.syncing = Some((file, bytes));
         Some(ToSync(own))
+    }
+
+    /// It is tried once: who needs it on the disk tries again.
+    fn open_directory(&self) -> Option<File> {
+        let opened = File::open(&self.spool);
+        opened.inspect_err(|error| self.tell_unsynced_directory(error)).ok()
+    }
+
+    fn tell_unsynced_directory(&self, error: &io::Error) {
+        tracing::warn!(%error, spool = %self.spool.display(), "the spool's directory cannot be synced");
     }
 
     /// How long there is nothing to be synced; `None`: until something is written.
@@ -394,9 +405,9 @@ impl Journal {
             }
         } else if bytes == 0 {
             // The directory.
-            self.is_renamed = false;
+            self.is_renamed = result.is_err() && !is_unknown;
             if let Err(error) = result {
-                tracing::warn!(%error, spool = %self.spool.display(), "the spool's directory cannot be synced");
+                self.tell_unsynced_directory(&error);
             }
         }
     }

@@ -59,6 +59,8 @@ impl Log {
         self.file.set_len(length)?;
         (&*self.file).seek(SeekFrom::Start(length))?;
         self.length = length;
+        // What was set aside beyond the end went with the rest.
+        self.reserved = self.reserved.map(|_| 0);
         self.synced = self.synced.min(length);
         self.stable = self.stable.min(length);
         Ok(())

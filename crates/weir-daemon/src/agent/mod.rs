@@ -259,7 +259,7 @@ pub async fn serve(
     listener: TcpListener,
     stop: impl Future<Output = ()> + Send,
 ) -> anyhow::Result<()> {
-    let spool = spool::Spool::prepare(&options.spool, options.group)?;
+    let (spool, lock) = spool::Spool::prepare(&options.spool, options.group)?;
     let data_address = match &options.advertise {
         Some(address) => address.clone(),
         None => listener.local_addr()?.into(),
@@ -302,7 +302,7 @@ pub async fn serve(
     let runtime = tokio::runtime::Handle::current();
     let (asked, offers) = mpsc::channel(limits::MAX_OFFERS_PER_AGENT);
     let edge = data_plane::Edge { clock, listener, poller, runtime, interface, relays, tags, asked };
-    let data_plane = data_plane::DataPlane::start(config, &spool, options.durability, edge, inbox)?;
+    let data_plane = data_plane::DataPlane::start(config, (&spool, lock), options.durability, edge, inbox)?;
     let (ended, thread_end) = oneshot::channel();
     let thread = std::thread::Builder::new().name("weir-data".to_owned()).spawn(move || {
         let result = data_plane.run();

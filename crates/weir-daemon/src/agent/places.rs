@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_file_that_its_disk_failed_to_write_is_refused_until_it_is_written_anew() {
         let (dir, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let spool = Spool::prepare(dir.path(), None).unwrap();
+        let (spool, _) = Spool::prepare(dir.path(), None).unwrap();
         let allow = [data.path().to_owned()];
         let places = Places::new(&spool, "--allow", &allow, Durability::Machine).unwrap();
         let path = data.path().canonicalize().unwrap().join("file");

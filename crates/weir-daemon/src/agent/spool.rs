@@ -11,7 +11,7 @@
 //! FIFO. Nothing of the agent's own lies there.
 
 use anyhow::Context;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,8 +20,6 @@ use std::path::{Path, PathBuf};
 use weir_model::{Span, Time};
 
 const LOCK: &str = "lock";
-/// Files of the agent that earlier versions kept in the spool itself.
-const MOVED: [&str; 3] = [LOCK, super::identity::FILE, super::journal::FILE];
 /// Ending of the names of spooled blocks, after 32 hexadecimal digits.
 const ENDING: &str = ".block";
 /// Spooled files nobody put within this time belong to tasks that died first.
@@ -47,22 +45,24 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Makes what is missing, sees to it that nobody else may write where the agent's files are, and takes over the files
-    /// of an earlier version.
-    pub(super) fn prepare(path: &Path, group: Option<u32>) -> anyhow::Result<Spool> {
+    /// Makes what is missing, sees to it that nobody else may write where the agent's files are, and holds the spool for this
+    /// process for as long as the file lives: two agents would each write their own journal over the other's. A spool that another
+    /// agent holds is left as it is.
+    pub(super) fn prepare(path: &Path, group: Option<u32>) -> anyhow::Result<(Spool, File)> {
         let shown = path.display();
         std::fs::create_dir_all(path).with_context(|| format!("cannot make the spool {shown}"))?;
         let top = path.canonicalize().with_context(|| format!("cannot use the spool {shown}"))?;
         check_owner(&top)?;
+        let spool = Spool { own: top.join("own"), blocks: top.join("blocks"), top };
+        spool.check_unused()?;
         match group {
-            Some(group) => open_to(&top, group, TOP_MODE_OF_GROUP)?,
+            Some(group) => open_to(&spool.top, group, TOP_MODE_OF_GROUP)?,
             None => {
-                let mode = std::fs::metadata(&top)?.permissions().mode();
-                restrict(&top, mode & TOP_MODE | OWN_MODE)?;
+                let mode = std::fs::metadata(&spool.top)?.permissions().mode();
+                restrict(&spool.top, mode & TOP_MODE | OWN_MODE)?;
             }
         }
         // From here on nobody else can put anything else in the place of what is looked at.
-        let spool = Spool { own: top.join("own"), blocks: top.join("blocks"), top };
         make(&spool.own)?;
         make(&spool.blocks)?;
         restrict(&spool.own, OWN_MODE)?;
@@ -70,10 +70,8 @@ impl Spool {
             Some(group) => open_to(&spool.blocks, group, BLOCKS_MODE_OF_GROUP)?,
             None => restrict(&spool.blocks, OWN_MODE)?,
         }
-        for name in MOVED {
-            spool.take_over(name)?;
-        }
-        Ok(spool)
+        let held = spool.lock()?;
+        Ok((spool, held))
     }
 
     /// Where tasks reach the agent.
@@ -81,20 +79,43 @@ impl Spool {
         self.top.join(super::SOCKET)
     }
 
-    /// Moves a file of an earlier version to where such files are now, if it is the agent's.
-    fn take_over(&self, name: &str) -> anyhow::Result<()> {
-        let (old, new) = (self.top.join(name), self.own.join(name));
-        let Ok(found) = old.symlink_metadata() else { return Ok(()) };
-        if new.exists() {
+    /// An error if another agent holds the spool. Nothing is written: who else may write here is not known yet.
+    fn check_unused(&self) -> anyhow::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::open(self.own.join(LOCK), flags, Mode::empty()) {
+            Ok(file) => self.take(&mut File::from(file)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> anyhow::Result<File> {
+        let path = self.own.join(LOCK);
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        self.take(&mut file)?;
+        // For whoever finds it locked; a full disk does not matter here.
+        let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+        Ok(file)
+    }
+
+    fn take(&self, file: &mut File) -> anyhow::Result<()> {
+        if rustix::fs::flock(&*file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             return Ok(());
         }
-        let user = rustix::process::geteuid().as_raw();
-        if !(found.is_file() && found.uid() == user && found.nlink() == 1) {
-            tracing::error!(path = %old.display(), "this is not the agent's own file: it is left alone");
-            return Ok(());
-        }
-        std::fs::rename(&old, &new)
-            .with_context(|| format!("cannot move {} to {}", old.display(), new.display()))
+        let mut holder = String::new();
+        let _ = file.read_to_string(&mut holder);
+        let holder = holder.trim();
+        anyhow::bail!(
+            "the spool {} is in use by another agent{}{holder}; give each agent a --spool of its own",
+            self.top.display(),
+            if holder.is_empty() { "" } else { ", process " },
+        );
     }
 }
 
@@ -128,33 +149,6 @@ fn check_owner(path: &Path) -> anyhow::Result<()> {
 fn restrict(path: &Path, mode: u32) -> anyhow::Result<()> {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
         .with_context(|| format!("cannot set the permissions of {}", path.display()))
-}
-
-/// Holds the spool for this process as long as it lives. Two agents on one spool would each write their own journal over
-/// the other's.
-pub(super) fn lock(spool: &Spool) -> anyhow::Result<File> {
-    let path = spool.own.join(LOCK);
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .with_context(|| format!("cannot open {}", path.display()))?;
-    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut holder = String::new();
-        let _ = file.read_to_string(&mut holder);
-        let holder = holder.trim();
-        anyhow::bail!(
-            "the spool {} is in use by another agent{}{holder}; give each agent a --spool of its own",
-            spool.top.display(),
-            if holder.is_empty() { "" } else { ", process " },
-        );
-    }
-    // For whoever finds it locked; a full disk does not matter here.
-    let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-    Ok(file)
 }
 
 /// Gives a file or folder to a group, with these permissions.
@@ -216,12 +210,15 @@ mod tests {
     #[test]
     fn a_second_agent_on_a_spool_is_told_whose_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        let spool = Spool::prepare(dir.path(), None).unwrap();
-        let held = lock(&spool).unwrap();
-        let error = lock(&spool).unwrap_err().to_string();
+        let (spool, held) = Spool::prepare(dir.path(), None).unwrap();
+        // As an agent leaves it whose tasks are members of a group.
+        restrict(&spool.blocks, BLOCKS_MODE_OF_GROUP).unwrap();
+        restrict(&spool.top, TOP_MODE_OF_GROUP).unwrap();
+        let error = Spool::prepare(dir.path(), None).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        assert_eq!((mode(&spool.top), mode(&spool.blocks)), (TOP_MODE_OF_GROUP, BLOCKS_MODE_OF_GROUP));
         drop(held);
-        assert!(lock(&spool).is_ok());
+        assert!(Spool::prepare(dir.path(), None).is_ok());
     }
 
     fn mode(path: &Path) -> u32 {
@@ -232,7 +229,7 @@ mod tests {
     fn nobody_but_the_agent_may_write_in_its_spool_whatever_was_allowed_before() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o1777)).unwrap();
-        let spool = Spool::prepare(dir.path(), None).unwrap();
+        let (spool, _) = Spool::prepare(dir.path(), None).unwrap();
         assert_eq!((mode(&spool.top), mode(&spool.own), mode(&spool.blocks)), (0o755, 0o700, 0o700));
         std::fs::set_permissions(&spool.own, PermissionsExt::from_mode(0o777)).unwrap();
         Spool::prepare(dir.path(), None).unwrap();
@@ -261,21 +258,6 @@ mod tests {
         let error = Spool::prepare(dir.path(), None).unwrap_err().to_string();
         assert!(error.contains("belongs to user 64126"), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn files_of_an_earlier_version_are_taken_over_and_planted_ones_are_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let precious = dir.path().join("precious");
-        std::fs::write(&precious, "precious").unwrap();
-        std::fs::write(dir.path().join("identity"), "7").unwrap();
-        // A link, and a second name of a file.
-        std::os::unix::fs::symlink(&precious, dir.path().join("lock")).unwrap();
-        std::fs::hard_link(&precious, dir.path().join("journal.jsonl")).unwrap();
-        let spool = Spool::prepare(dir.path(), None).unwrap();
-        assert_eq!(std::fs::read_to_string(spool.own.join("identity")).unwrap(), "7");
-        assert!(!spool.own.join("lock").exists() && !spool.own.join("journal.jsonl").exists());
-        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
     }
 
     #[test]

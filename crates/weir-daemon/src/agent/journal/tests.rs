@@ -243,6 +243,26 @@ fn a_journal_takes_the_place_of_the_old_one_when_it_is_synced_and_not_before() {
 }
 
 #[test]
+fn a_directory_that_could_not_be_synced_is_not_taken_for_one_that_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _, _) = open(dir.path());
+    journal.append_put(&[put(1, "a")]).unwrap();
+    settle(&mut journal);
+    journal.begin_anew();
+    journal.go_on(&[]);
+    let file = journal.poll_sync().unwrap();
+    journal.handle_synced(file.run());
+    let directory = journal.poll_sync().unwrap();
+    journal.handle_synced(Err(io::Error::from(io::ErrorKind::StorageFull)));
+    drop(directory);
+    // A put that has to be on the disk syncs it first; nobody tries again and again meanwhile.
+    assert!(journal.is_renamed && journal.poll_sync().is_none());
+    journal.durability = Durability::Machine;
+    journal.append_put(&[put(2, "b")]).unwrap();
+    assert!(!journal.is_renamed);
+}
+
+#[test]
 fn a_disk_that_did_not_write_has_the_journal_written_anew_and_a_new_one_that_fails_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
     let (mut journal, _, _) = open(dir.path());
