@@ -120,12 +120,12 @@ fn simulator_and_daemons_do_not_know_each_other() {
 }
 
 #[test]
-fn every_bound_of_the_wire_stands_in_the_architecture() {
-    let named = document("ARCHITECTURE.md");
+fn every_bound_of_the_wire_has_its_row() {
+    let named = document("bounds.md");
     let limits = std::fs::read_to_string(root().join("crates/weir-proto/src/limits.rs")).unwrap();
     let bounds = limits.lines().filter_map(|line| line.strip_prefix("pub const "));
     for bound in bounds.filter_map(|line| line.split_once(':')).map(|(name, _)| name) {
-        assert!(quoted(&named).contains(bound), "docs/ARCHITECTURE.md lacks {bound}");
+        assert!(quoted(&named).contains(bound), "docs/bounds.md lacks {bound}");
     }
 }
 
