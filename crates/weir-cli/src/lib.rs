@@ -130,6 +130,7 @@ pub(crate) enum Failure {
     /// Anything else: exit 1.
     Run(anyhow::Error),
     /// A command that was run for the user ended with this code, and has said why: the same exit.
+    #[cfg_attr(not(feature = "ebpf"), expect(dead_code, reason = "it takes the program of `weir run`"))]
     Ended(u8),
 }
 
