@@ -33,7 +33,7 @@ pub struct Share {
     /// Whether rates are per byte of a flow's size.
     pub by_size: bool,
     /// The rate of the flows that a link limits, for every link that the coflow crosses: 0 where a link has
-    /// nothing for it, infinite where it limits nobody. Without any, no flow moves.
+    /// nothing for it, infinite where it limits no flow. Without any, no flow moves.
     pub levels: Vec<(LinkId, f64)>,
 }
 
@@ -76,7 +76,7 @@ pub struct Plan {
     /// Coflows whose flows share links among themselves; all shares of a coflow stand together, and replace
     /// those of the last plan.
     pub shares: Vec<Share>,
-    /// Coflows that are refused from now on, each once: they get nothing. Whoever holds the table takes them
+    /// Coflows that are refused from now on, each once: they get nothing. The holder of the table (simulator or coordinator) takes them
     /// out, or lets them move on their own.
     pub refused: Vec<Refusal>,
 }

@@ -6,8 +6,8 @@
 //! the coflow does.
 //!
 //! # Approach
-//! Nobody is turned away for it. A coflow whose last piece is over goes on as fast as it can, for a while, and
-//! coflows give way to those that are due before them, so that lost time is made up by whoever has time to spare.
+//! No coflow is turned away for it. A coflow whose last piece is over goes on as fast as it can, for a while, and
+//! coflows give way to those that are due before them, so that lost time is made up by coflows with time to spare.
 //!
 //! # Properties
 //! * No link is given more than its capacity.
@@ -31,6 +31,7 @@ const ROUNDING: f64 = 1e-6;
 impl Booking {
     /// The least drain of a coflow that has no piece now: none between pieces, all it can have after the last.
     pub(super) fn drain_when_late(&self, now: Time) -> f64 {
+        // Between two pieces a coflow is in time, and its drain is 0.
         let over = self.pieces.last().is_some_and(|piece| piece.until <= now);
         let allowed = self.due.since(self.arrival).as_secs();
         let gives_up = self.due + Span::from_secs_ceil(allowed * GRACE);
@@ -44,6 +45,7 @@ impl Admission {
         let mut order: Vec<(Time, usize, Slot)> = Vec::new();
         for (rank, &slot) in view.slots().iter().enumerate() {
             if self.drains.get(slot.0 as usize).is_some_and(|&drain| drain > 0.0) {
+                // Due first keeps its drain; where the sum does not fit, the one with the most time left can make up for it later.
                 order.push((view.due(slot).unwrap_or(Time::MAX), rank, slot));
             }
         }

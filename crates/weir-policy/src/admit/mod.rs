@@ -115,6 +115,7 @@ impl Booking {
         let rest = piece.until.since(now).as_secs();
         let share = piece.share_after(now);
         let later = self.ahead(now) - share;
+        // The last piece: all that is left, in the time that is left, so that earlier rounding is made up here.
         if later <= 0.0 { drain_within(piece.until.since(now)) } else { share / (share + later) / rest }
     }
 
@@ -159,6 +160,7 @@ impl Admission {
                 waiting.push((alone(view, fabric, slot), slot, due));
             }
         }
+        // A stable sort: equally short ones stay in the order of the table, by (arrival, id).
         waiting.sort_by_key(|&(alone, _, _)| alone);
         for (_, slot, due) in waiting {
             self.judge_one(now, fabric, view, slot, due);
@@ -174,6 +176,7 @@ impl Admission {
         }
         // One that only moves slower than planned, as a running system reports, is late and not larger.
         let grown = booking.flows < coflow.flows().len();
+        // A coflow that was refused, or whose time is over, has no promise that more flows could exceed.
         if !grown || booking.refused || booking.due <= now {
             return true;
         }
@@ -190,6 +193,7 @@ impl Admission {
         let mut existing = self.booked(now, fabric, view);
         let demand = demand(view, slot);
         let pieces = if self.by_rates {
+            // Pseudocode 2, line 3, of Varys: Gamma on the capacity left now, though some of it comes free before the deadline.
             existing.hold();
             let fits = existing.clone().book(&demand, due).is_some();
             fits.then(|| vec![Piece { from: now, until: due, share: 1.0 }])
@@ -236,6 +240,7 @@ impl Admission {
         let mut order: Vec<(Time, usize, Slot)> = Vec::new();
         for (rank, &slot) in view.slots().iter().enumerate() {
             let due = view.due(slot).filter(|_| slot == new || self.is_admitted(slot));
+            // Coflows whose time is over cannot be booked in time; their drains are those of `late`.
             let Some(due) = due.filter(|&due| due > now || slot == new) else { continue };
             order.push((key(due, alone(view, fabric, slot)), rank, slot));
         }
@@ -244,6 +249,7 @@ impl Admission {
         let mut found = Vec::new();
         for &(_, _, slot) in &order {
             let demand = demand(view, slot);
+            // No booking is changed before all of them are found: a new coflow that does not fit must not cost another its own.
             let pieces = timetable.book(&demand, view.due(slot)?)?;
             found.push((slot, pieces, demand));
         }
@@ -265,6 +271,7 @@ impl Admission {
             let Some(Some(booking)) = self.bookings.get(slot.0 as usize) else { continue };
             let ahead = booking.ahead(now);
             if ahead > 0.0 {
+                // What is left moves in the pieces ahead: a coflow that was given more than its booking needs less of them now.
                 timetable.take(&booking.pieces, &demand(view, slot), 1.0 / ahead);
             }
         }
@@ -327,6 +334,7 @@ fn alone(view: &CoflowTable, fabric: &Fabric, slot: Slot) -> Span {
 fn demand(view: &CoflowTable, slot: Slot) -> Vec<(LinkId, f64)> {
     let links = view.coflow(slot).links();
     let mut demand: Vec<_> = links.iter().map(|&link| (link, view.demand(slot, link))).collect();
+    // By link, so that which of equally scarce links a refusal names does not depend on the order in which flows joined.
     demand.sort_unstable_by_key(|&(link, _)| link.0);
     demand
 }
@@ -367,7 +375,7 @@ mod tests {
         assert_eq!(judged(&mut admission, 1, &mut table), [], "once is enough");
         table.remove(second);
         table.insert(&coflow(2, 1, 2, 5), FlowId(1), &fabric());
-        // Nothing has moved, so 3 are still to move by 3, which nobody can: as little as 2 + 3 by 6.
+        // Nothing has moved, so the first cannot move its 3 by 3 any more; the second is booked beside its booking.
         assert_eq!(judged(&mut admission, 1, &mut table), [], "3 + 2 fit by 6");
     }
 

@@ -84,6 +84,7 @@ impl Timetable {
     pub(super) fn book(&mut self, demand: &[(LinkId, f64)], due: Time) -> Option<Vec<Piece>> {
         let alone =
             demand.iter().map(|&(link, bytes)| bytes / self.capacity[link.index()]).fold(0.0, f64::max);
+        // What may be missing, as a share: what the coflow alone would move in `NOISE_SECS`.
         let enough = if alone > 0.0 { ROUNDING.max(NOISE_SECS / alone) } else { f64::INFINITY };
         let mut pieces: Vec<Piece> = Vec::new();
         let mut missing = 1.0;
@@ -96,6 +97,7 @@ impl Timetable {
             let left = &self.left[index];
             let rates = demand.iter().map(|&(link, bytes)| left[link.index()] / bytes);
             let per_sec = rates.fold(f64::INFINITY, f64::min);
+            // What rounding left of a full link: a piece of it would only be an edge more in the timetable.
             if per_sec * alone <= ROUNDING {
                 continue;
             }
@@ -108,6 +110,7 @@ impl Timetable {
             return None;
         }
         let booked = 1.0 - missing;
+        // The shares must sum to 1, also where up to `enough` is missing: drains are computed from what is ahead.
         pieces.iter_mut().for_each(|piece| piece.share /= booked);
         self.take(&pieces, demand, 1.0);
         Some(pieces)
@@ -126,6 +129,7 @@ impl Timetable {
             let (needed, left) = (bytes / secs, left.sum::<f64>() / secs);
             // What rounding leaves of a full link is nothing.
             let left = if left > self.capacity[link.index()] * 1e-9 { left } else { 0.0 };
+            // Compares needed / left of both links without a division by 0.
             if needed * found.2 > found.1 * left || found.1 == 0.0 {
                 found = (link, needed, left);
             }

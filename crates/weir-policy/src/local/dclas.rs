@@ -3,7 +3,7 @@
 //!
 //! # Problem
 //! Queues follow what a coflow has sent everywhere, and only the coordinator can sum that up. A sender must
-//! use its uplink well in the meantime, and a small coflow must not wait for anybody.
+//! use its uplink well in the meantime, and a small coflow must not wait for the coordinator.
 //!
 //! # Approach
 //! The sender takes the queue it last heard of, the first for a coflow it heard nothing of, and divides its own
@@ -12,7 +12,7 @@
 //!
 //! # Terminology
 //! * heard queue: the one the coordinator told last.
-//! * own queue: the one that the coflow would be in if nobody else had sent anything of it.
+//! * own queue: the one that the coflow would be in if no other sender had sent anything of it.
 //!
 //! # Pseudo-code
 //! ```text
@@ -27,7 +27,7 @@
 //! # Properties
 //! * The uplink idles only if every flow has all that it can use.
 //! * A coflow never moves up: both its queues only grow.
-//! * Where receivers limit nobody, a sender's rates are those of the policy for the whole network.
+//! * Where receivers limit no flow, a sender's rates are those of the policy for the whole network.
 //!
 //! # Departures
 //! The own queue is ours: a sender that alone sends much of a coflow need not wait to hear that it did. It
@@ -73,6 +73,7 @@ impl<'a> Portions<'a> {
         let given = &mut self.given[first..][..coflow.flows.len()];
         let want = |at: usize, given: &[f64]| (coflow.flows[at].usable.bytes_per_sec() - given[at]).max(0.0);
         let mut by_want: Vec<usize> = (0..given.len()).collect();
+        // The least wish first: what it does not take of its equal part is shared by those that can use more.
         by_want.sort_by(|&a, &b| want(a, given).total_cmp(&want(b, given)));
         let mut left = amount;
         for (done, &at) in by_want.iter().enumerate() {
@@ -114,7 +115,9 @@ impl LocalRule for Weighted {
     fn share(&self, _: Time, uplink: Rate, coflows: &[LocalCoflow], rates: &mut Vec<Rate>) {
         let mut portions = Portions::new(&self.0, coflows);
         let mut queues: Vec<u32> = portions.order.iter().map(|&(queue, ..)| queue).collect();
+        // Sorted by queue, so equal numbers stand together.
         queues.dedup();
+        // K - q with queues from 0: the first of K queues weighs K, the last one 1.
         let weight = |queue: u32| f64::from(self.0.count() - queue);
         let sum: f64 = queues.iter().map(|&queue| weight(queue)).sum();
         let (mut place, mut left) = (0, 0.0);
@@ -126,6 +129,7 @@ impl LocalRule for Weighted {
             }
             left += part;
         }
+        // Second round: what some queues could not use, in the order of all queues, so that the uplink does not idle.
         (0..place).fold(left, |left, place| portions.give(place, left));
         portions.write(rates);
     }

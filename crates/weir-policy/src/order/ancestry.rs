@@ -23,9 +23,9 @@
 //! ```
 //!
 //! # Properties
-//! * A coflow never goes before an ancestor; a descendant is pushed back, nobody is pulled forward.
+//! * A coflow never goes before an ancestor; a descendant is pushed back, and no coflow is pulled forward.
 //! * Without ancestors among the live coflows it is the other order, at the cost of one look at the table.
-//! * Nobody is left out: coflows that descend from each other keep the other order, behind all others.
+//! * No coflow is left out: coflows that descend from each other keep the other order, behind all others.
 //!
 //! # Departures
 //! The paper: "order first by ancestry and then breaking ties using SEBF". Read as an order by generation over all
@@ -79,6 +79,7 @@ impl Lineage {
         for (rank, &slot) in sorted.iter().enumerate() {
             let stated = &view.coflow(slot).dependencies().ancestors;
             let live = stated.iter().filter_map(|&ancestor| view.find_coflow(ancestor));
+            // A set without the coflow itself: an ancestor that is named twice, or itself, would be waited for in vain.
             let ancestors: BTreeSet<Slot> = live.filter(|&ancestor| ancestor != slot).collect();
             lineage.waits[rank] = ancestors.len();
             for ancestor in ancestors {
@@ -103,12 +104,14 @@ impl Lineage {
                 gone[next] = true;
                 for &descendant in &self.descendants[next] {
                     self.waits[descendant] -= 1;
+                    // Later ranks are left to the loop over ranks: freed now, a descendant would pass coflows that come before it.
                     if self.waits[descendant] == 0 && descendant < rank {
                         free.insert(descendant);
                     }
                 }
             }
         }
+        // What is left are coflows that descend from each other in a circle, and their descendants.
         order.extend((0..count).filter(|&rank| !gone[rank]));
         order
     }

@@ -2,12 +2,12 @@
 //! 2015, section 4.2: D-CLAS).
 //!
 //! # Problem
-//! Without knowing sizes, who has got least so far is the best guess of who has least left. But to serve whoever
+//! Without knowing sizes, the coflow that has got least so far is the best guess of the one with least left. But to serve the coflow that
 //! has got least, exactly, makes coflows of equal length take turns until all of them end late.
 //!
 //! # Approach
 //! Few queues, with thresholds that grow by a factor: a coflow moves down one queue when all its flows together
-//! have sent so much. Within a queue nobody is preempted for a few bytes more or less.
+//! have sent so much. Within a queue no coflow is preempted for a few bytes more or less.
 //!
 //! # Terminology
 //! * attained service: bytes that all flows of a coflow have sent, those that ended and were removed too.
@@ -42,7 +42,7 @@ pub struct QueueSettings {
     pub sync_interval: Span,
 }
 
-/// Queues at most: more than there are bytes between thresholds help nobody, and a peer may ask for any number.
+/// Queues at most: more than there are bytes between thresholds change no order, and a peer may ask for any number.
 pub const MAX_QUEUES: u32 = 1000;
 
 /// Bytes at which coflows move down.
@@ -107,6 +107,7 @@ impl Queues {
         let in_time = self.is_sync(now);
         for (slot, coflow) in view.coflows() {
             let known = &mut self.known[slot.0 as usize];
+            // Slots are used again: a new coflow must not begin in the queue of the one that had its slot.
             if known.0 != coflow.id().0 {
                 *known = (coflow.id().0, 0);
             }
@@ -141,7 +142,9 @@ impl Queues {
         if interval == 0 {
             return reached;
         }
+        // A sum that reaches its threshold at a sync is known at that sync, so the division rounds up.
         let sync = reached.nanos().div_ceil(interval).saturating_mul(interval);
+        // Never `now` itself: this sync has been taken over already, and the caller would be woken for ever at one time.
         Time::from_nanos(if sync > now.nanos() { sync } else { sync + interval })
     }
 }

@@ -1,6 +1,6 @@
 //! What is known of links whose capacities change: a distribution learned from what was seen.
 //!
-//! Nobody tells what a link will carry. Each capacity that a link was seen to have is a sample; what it has now is
+//! No measurement tells what a link will carry. Each capacity that a link was seen to have is a sample; what it has now is
 //! the last one.
 
 use rand::Rng;
@@ -113,7 +113,7 @@ impl Bandwidths {
     /// Any of the samples of a link, each as likely; above 0.
     pub fn draw(&self, link: LinkId, random: &mut ChaCha8Rng) -> f64 {
         let seen = &self.0[link.index()].seen;
-        // The bias of at most one in 2^64 / samples is nobody's concern here.
+        // Multiplying and shifting needs no division; its bias of at most one in 2^64 / samples is too small to change a decision.
         seen[((u128::from(random.next_u64()) * seen.len() as u128) >> 64) as usize]
     }
 }

@@ -74,6 +74,7 @@ impl Branches {
         if links > 0 {
             (0..).zip(self.bytes.chunks_exact_mut(links)).for_each(|(rank, bytes)| fill(rank, bytes));
         }
+        // A set of coflows is a u16 with one bit per rank, hence at most 16 of them.
         let breadth = reach.breadth.clamp(1, MOST_BREADTH).min(coflows);
         self.graph.set(breadth, reach.depth.clamp(1, MOST_DEPTH).min(breadth));
     }
@@ -127,7 +128,7 @@ impl Branches {
             secs.extend(bytes.iter().zip(inverse).map(|(bytes, inverse)| bytes * inverse));
         }
         let (first, others) = secs.split_at(graph.breadth() * *links);
-        // Whatever the branch, these come behind all that branches are made of.
+        // Coflows beyond the breadth come behind all of these in every branch, so their cost is computed once and added to each.
         loads.clear();
         loads.resize(*links, 0.0);
         for secs in first.chunks_exact((*links).max(1)) {

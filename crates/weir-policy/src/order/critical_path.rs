@@ -65,6 +65,7 @@ impl Order for CriticalPath {
             let gamma = self.bottlenecks.gamma(view, slot, coflow);
             let tail = coflow.dependencies().tail;
             let job = jobs.entry(coflow.job()).or_insert(Ahead { left: 0.0, rank });
+            // Transfers only: while the job computes, links are free for others, so compute time does not make it a longer job for them.
             job.left = job.left.max(gamma + tail.transfer.as_secs());
             paths.push((coflow.job(), gamma + tail.time.as_secs(), rank, slot));
         }
@@ -74,6 +75,7 @@ impl Order for CriticalPath {
         let mut keys: Vec<(f64, usize, f64, usize, Slot)> = paths.iter().map(key).collect();
         keys.sort_by(|a, b| {
             let by_job = a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+            // `b` before `a`: within a job the longest path goes first, for it has no slack.
             by_job.then(b.2.total_cmp(&a.2)).then(a.3.cmp(&b.3))
         });
         sorted.clear();

@@ -188,6 +188,7 @@ impl Graph {
 /// When the slowest link is done with a coflow behind what loads it.
 fn last(loads: &[f64], secs: &[f64]) -> f64 {
     let later = |end: f64, (load, secs): (&f64, &f64)| {
+        // A link on which the coflow has nothing to move does not hold it up, however loaded it is.
         let of_link = if *secs > 0.0 { load + secs } else { 0.0 };
         if of_link > end { of_link } else { end }
     };
@@ -209,6 +210,7 @@ impl Build {
             (0, 0)
         } else {
             let last = set.ilog2();
+            // Always without the highest rank, so that the sum of a set is taken by rank and is the same to the last bit on every way to it.
             (self.set(graph, set & !(1 << last)), last as u8)
         };
         let number = graph.sets.len() as u32;

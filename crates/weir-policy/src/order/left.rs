@@ -39,6 +39,7 @@ const UNKNOWN: Largest = Largest { coflow: u64::MAX, raises: u64::MAX, flow: 0, 
 impl Largest {
     fn of(view: &CoflowTable, slot: Slot, coflow: &Coflow) -> Largest {
         let mut largest = Largest { coflow: coflow.id().0, raises: coflow.raises(), ..UNKNOWN };
+        // Over the scale, what is left of a flow stays the same while all flows drain in proportion, so that it can be compared later.
         let inverse = 1.0 / coflow.scale();
         for (flow, _) in
             (0u32..).zip(coflow.flows()).filter(|(_, flow)| flow.live() && flow.class().is_some())
@@ -103,6 +104,7 @@ impl Order for Smallest {
     fn set_fabric(&mut self, fabric: &Fabric) {
         let is_uplink = |kind| matches!(kind, LinkKind::Uplink(_));
         self.uplink = fabric.links().iter().map(|link| is_uplink(link.kind)).collect();
+        // Each host has one uplink, and every path with links begins at one: sums by uplink count each flow exactly once.
         self.by_uplinks = self.uplink.iter().filter(|&&uplink| uplink).count() == fabric.hosts() as usize;
     }
 

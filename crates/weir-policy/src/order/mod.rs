@@ -54,6 +54,7 @@ impl Keyed {
         self.0.clear();
         let ranked = (0u32..).zip(view.coflows());
         self.0.extend(ranked.map(|(rank, (slot, coflow))| (key(slot, coflow), rank, slot)));
+        // `total_cmp`, as a key that is not a number must not make the order depend on the sort; the rank stands for (arrival, id).
         self.0.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         sorted.clear();
         sorted.extend(self.0.iter().map(|&(_, _, slot)| slot));

@@ -130,6 +130,7 @@ impl Order for Lookahead {
         let best = match self.draw {
             Draw::Mean => self.best_at_the_mean(),
             Draw::Rounds { rounds, decide, seed } => {
+                // Seeded by the ids of live coflows, not by a count of plans: another plan in between must not change this decision.
                 let live = view.coflows().map(|(_, coflow)| coflow.id());
                 self.best_of_rounds(rounds, decide, &mut random_of(seed, live))
             }

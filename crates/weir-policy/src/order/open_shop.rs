@@ -71,6 +71,7 @@ impl OpenShop {
     /// The first of the busiest links.
     fn busiest(&self) -> usize {
         let most = self.loads.iter().copied().fold(0.0, f64::max);
+        // Loads are sums and differences of doubles: without the tolerance their rounding would choose between equally busy links.
         self.loads.iter().position(|&load| load >= most * (1.0 - ROUNDING)).unwrap_or(0)
     }
 
@@ -84,6 +85,7 @@ impl OpenShop {
         let mut last: Option<(usize, f64)> = None;
         for (at, &(slot, weight)) in self.open.iter().enumerate() {
             let price = weight / secs(slot);
+            // Infinite prices are coflows that do not cross the link: to put one of them last would free the link of nothing. `<=`: the later.
             if price.is_finite() && last.is_none_or(|(_, least)| price <= least * (1.0 + ROUNDING)) {
                 last = Some((at, price));
             }
@@ -92,6 +94,7 @@ impl OpenShop {
         let (at, price) = last.or_else(|| Some((self.open.len().checked_sub(1)?, 0.0)))?;
         let paid: Vec<f64> = self.open.iter().map(|&(slot, _)| price * secs(slot)).collect();
         for ((_, weight), paid) in self.open.iter_mut().zip(paid) {
+            // Not below 0, since the price paid is the least; rounding must not make a weight negative, and its price the least of all.
             *weight = (*weight - paid).max(0.0);
         }
         let (slot, _) = self.open.remove(at);

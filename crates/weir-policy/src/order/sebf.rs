@@ -65,6 +65,7 @@ impl Peak {
     fn of(view: &CoflowTable, coflow: &Coflow, inverse_capacity: &[f64]) -> Peak {
         let mut peak = Peak { coflow: coflow.id().0, raises: coflow.raises(), ..UNKNOWN };
         for &link in coflow.links() {
+            // Equation 1 of Varys, in units of the coflow's scale: all links of a coflow shrink by one factor, which changes no maximum.
             let time = view.demand_base(coflow, link) * inverse_capacity[link.index()];
             if time > peak.time {
                 peak = Peak { link, time, second: peak.time, ..peak };
@@ -107,6 +108,7 @@ impl Bottlenecks {
         }
         let open = peak.time * coflow.scale();
         let inverse = |link: LinkId| self.inverse_capacity[link.index()];
+        // Bytes that are to come grow and shrink without the table noting a raise, so they are not part of the peak that is kept.
         let expected = coflow.expected().iter();
         expected.map(|&(link, bytes)| (view.demand(slot, link) + bytes) * inverse(link)).fold(open, f64::max)
     }

@@ -106,6 +106,7 @@ impl Simulation {
         waiting.sort_by(|a, b| {
             alone(a).total_cmp(&alone(b)).then_with(|| (a.arrival, a.id).cmp(&(b.arrival, b.id)))
         });
+        // The graph of depth and breadth is mostly the same at every event: swapped rather than built anew.
         std::mem::swap(&mut self.branches, &mut self.previous);
         self.branches.set(waiting.len(), bandwidths.links(), self.reach, |rank, bytes| {
             bytes.iter_mut().zip(&waiting[rank].bytes).for_each(|(to, from)| *to = *from);
@@ -122,6 +123,7 @@ impl Simulation {
     /// Takes over ends of nodes for coflows that now come in this order.
     fn keep(&mut self, waiting: &[Waiting]) {
         let before = &self.waiting[..self.previous.graph().breadth()];
+        // Compared with its bytes: an end that is kept must be that of exactly these bytes.
         let had_rank = |of: &Waiting| before.iter().position(|before| before == of);
         let had_ranks: Vec<Option<usize>> =
             waiting[..self.branches.graph().breadth()].iter().map(had_rank).collect();
@@ -170,6 +172,7 @@ impl Simulation {
                 let draw = self.draw(self.draws.len() as u32);
                 self.draws.push(draw);
             }
+            // Beyond the bound a round is drawn, used and dropped: memory stays bounded and the sequence of draws is the same.
             let mut beyond = if kept < MAX_KEPT_DRAWS { Draw::default() } else { self.draw(round) };
             let Draw { inverse, ends } = self.draws.get_mut(kept).unwrap_or(&mut beyond);
             self.branches.costs_with(inverse, out, ends, &mut costs);
@@ -179,6 +182,7 @@ impl Simulation {
 
     fn draw(&self, round: u32) -> Draw {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        // A stream per round: round n draws the same whatever rounds ran before it, which is what lets ends of nodes be kept.
         random.set_stream(u64::from(round));
         let mut inverse = Vec::new();
         self.bandwidths.draw_inverse(&mut random, &mut inverse);

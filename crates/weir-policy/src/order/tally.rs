@@ -3,7 +3,7 @@
 
 /// Rounds before branches are given up, and before the best is compared with the second.
 pub const FIRST_ROUNDS: u32 = 50;
-/// Who costs so much more than the best on average and has never won is out.
+/// A branch that has never won and whose mean cost is more than this many times that of the best is given up.
 const HOPELESS: f64 = 1.05;
 /// Standard errors that the best two are apart to be told from each other: 95 %.
 const APART: f64 = 1.96;
@@ -40,6 +40,7 @@ impl Score {
     /// The square of the standard error of the mean.
     fn error_squared(&self) -> f64 {
         let rounds = f64::from(self.rounds);
+        // The difference of two large sums may come out below 0 by rounding, and its root would not be a number.
         let variance = (self.squares - self.sum * self.sum / rounds).max(0.0) / (rounds - 1.0);
         variance / rounds
     }
@@ -47,6 +48,7 @@ impl Score {
     /// Key by which branches are compared: the least is the best.
     fn key(&self, decide: Decide) -> f64 {
         match decide {
+            // Negated, so that the least key is the best for wins as for means.
             Decide::Wins => -f64::from(self.wins),
             Decide::Mean => self.mean(),
         }
@@ -132,6 +134,7 @@ impl Tally {
         match decide {
             Decide::Wins => {
                 let (first, second) = (f64::from(first.wins), f64::from(second.wins));
+                // Of rounds that one of the two won, each wins half if they are equal: the difference has a variance of `first + second`.
                 first - second > APART * (first + second).sqrt()
             }
             Decide::Mean => {
@@ -151,6 +154,7 @@ impl Tally {
 /// Where the least number first stands; of numbers that differ by rounding the first counts.
 pub(super) fn first_least(numbers: impl Iterator<Item = f64>) -> usize {
     let least = |least: (usize, f64), of: (usize, f64)| {
+        // An equal cost must not win by rounding: ties go to the first branch, the one nearest to minimum remaining time.
         if of.1 < least.1 - ROUNDING * of.1.abs() { of } else { least }
     };
     numbers.enumerate().fold((0, f64::INFINITY), least).0

@@ -65,6 +65,7 @@ fn key_of(key: Key, view: &CoflowTable, coflow: &Coflow, inverse_capacity: &[f64
     match key {
         Key::Length => flows.map(|(size, _)| size).max().unwrap_or(0) as f64,
         Key::Width => flows.count() as f64,
+        // In 128 bits: the sum of sizes, each of which fits into 64, may not.
         Key::Size => flows.map(|(size, _)| u128::from(size)).sum::<u128>() as f64,
         Key::Bottleneck => {
             let mut times = vec![0.0; inverse_capacity.len()];

@@ -35,6 +35,7 @@ struct LimitedMultiplexing {
 
 impl LimitedMultiplexing {
     fn is_heavy(&self, view: &CoflowTable, slot: Slot) -> bool {
+        // Half a byte for rounding: the plan made just when the coflow should be heavy must find it so.
         view.attained(slot) + 0.5 >= self.heavy_bytes
     }
 }
@@ -45,6 +46,7 @@ impl TierOrder for LimitedMultiplexing {
         let mut served: Vec<(u32, Slot, u32)> = Vec::with_capacity(view.slots().len());
         for (slot, coflow) in view.coflows() {
             let shares = |other: &Slot| view.coflow(*other).link_set().intersects(coflow.link_set());
+            // Only coflows that share a link count: on other links nothing of them stands in the way.
             let before = served.iter().filter(|(_, other, _)| shares(other)).map(|&(_, _, behind)| behind);
             let tier = before.max().unwrap_or(0);
             served.push((tier, slot, tier + u32::from(!self.is_heavy(view, slot))));

@@ -64,6 +64,7 @@ impl Policy for CoflowByCoflow {
         }
         std::mem::swap(&mut self.sorted, &mut self.last_sorted);
         self.order.sort(view, &mut self.sorted);
+        // The order first: where it changed, drains are others, and nothing of the last walk holds.
         if self.goes_on(view) && self.backfill.go_on(view, &self.sorted, &self.residual, &[], plan) {
             plan.continues = true;
             return;

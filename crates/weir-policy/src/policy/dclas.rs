@@ -93,6 +93,7 @@ fn by_queue(queues: &Queues, view: &CoflowTable) -> Vec<Slot> {
     if view.has_related_coflows() {
         sorted.sort_by_key(|&slot| (view.coflow(slot).place(), view.coflow(slot).id()));
     }
+    // A stable sort: within a queue the order by place stays.
     sorted.sort_by_key(|&slot| queues.queue(slot));
     sorted
 }
@@ -129,7 +130,7 @@ impl TierOrder for ByQueue {
     }
 
     fn queue(&self, slot: Slot) -> Option<u32> {
-        // Senders that share queues are not built: there is nobody to tell of them.
+        // Senders serve a queue's coflows in turn and cannot let them share, so they are told of no queue where coflows do.
         (self.equals == Equals::InTurn).then(|| self.queues.queue(slot))
     }
 }
@@ -169,6 +170,7 @@ impl Weighted {
         for slot in queues.iter().copied().flatten() {
             let queue = self.queues.queue(*slot);
             for link in view.coflow(*slot).links().iter().map(|link| link.index()) {
+                // Coflows come sorted by queue, so that a queue is counted once per link, at its first coflow there.
                 if std::mem::replace(&mut last[link], queue) != queue {
                     self.weights[link] += f64::from(self.queues.count() - queue);
                 }
@@ -192,12 +194,14 @@ impl Policy for Weighted {
             self.part.clear();
             let links = fabric.links().iter().zip(&self.weights);
             self.part
+                // `min`: a link on which no queue has flows has a sum of 0, and the quotient is infinite.
                 .extend(links.map(|(link, sum)| link.capacity.bytes_per_sec() * (weight / sum).min(1.0)));
             self.residual.reset_to(fabric, &self.part);
             for coflow in queue {
                 self.tiers.take(view, 0, std::slice::from_ref(coflow), &mut self.residual);
             }
             for ((link, part), left) in (0u32..).zip(&self.part).zip(&mut self.left) {
+                // Only what was used of a part is gone: the rest of it is for the second round.
                 *left = (*left - (part - self.residual.left(LinkId(link)))).max(0.0);
             }
         }

@@ -71,6 +71,7 @@ impl Guarded {
     /// When the interval began in which `now` falls, and the one after it begins.
     fn interval(&self, now: Time) -> (Time, Time) {
         let both = self.interval + self.delta;
+        // From the time alone, not from a last switch: the policy needs no state, and a coordinator that begins anew is in step.
         let begin = now.nanos() / both.nanos() * both.nanos();
         (Time::from_nanos(begin), Time::from_nanos(begin) + both)
     }
@@ -81,6 +82,7 @@ impl Policy for Guarded {
         if now.since(self.interval(now).0) < self.interval {
             self.sebf.plan(now, fabric, view, plan);
         } else {
+            // The plan in force is the other policy's from now on, and SEBF must not continue it.
             self.sebf.forget();
             self.fair.plan(now, fabric, view, plan);
         }
@@ -89,6 +91,7 @@ impl Policy for Guarded {
     fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         let (begin, next) = self.interval(now);
         let shares = begin + self.interval;
+        // Without flows there is nothing to alternate; the simulator would wake up for ever.
         (view.live_flows() > 0).then_some(if now < shares { shares } else { next })
     }
 }

@@ -54,6 +54,7 @@ impl VarysDeadline {
             |slot: &Slot| admission.is_admitted(*slot),
             |slot: &Slot| !admission.is_admitted(*slot) && !admission.is_refused(*slot),
         );
+        // What bookings leave goes to these first: the sooner they end, the sooner their links are free for others.
         self.sorted.extend(self.by_sebf.iter().copied().filter(admitted));
         self.sorted.extend(self.by_sebf.iter().copied().filter(rest));
     }
@@ -76,6 +77,7 @@ impl Policy for VarysDeadline {
             self.residual.reset(fabric);
             self.planned = false;
         }
+        // Ends of flows bring no coflow in; between arrivals there is no coflow to judge.
         if !self.planned || view.changes().disturbed {
             self.admission.judge(now, fabric, view);
             plan.refused.extend_from_slice(self.admission.refusals());

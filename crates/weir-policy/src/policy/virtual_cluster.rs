@@ -24,7 +24,7 @@
 //! # Properties
 //! * Coflows that were let in end when they are due, and never sooner.
 //! * With `reserve=links` a coflow that fits alone fits: no link needs more than the busiest one has.
-//! * Not work-conserving: reservations are held to the end, and nobody else may use them.
+//! * Not work-conserving: reservations are held to the end, and no other coflow may use them.
 //!
 //! # Departures
 //! The papers leave open, and here it is so: a coflow moves in proportion to its flows (any rates within the
@@ -127,6 +127,7 @@ fn reservation(view: &CoflowTable, coflow: &Coflow, fabric: &Fabric, within: Spa
 impl VirtualCluster {
     fn judge(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable, plan: &mut Plan) {
         self.clusters.resize(view.slot_bound(), None);
+        // Slots are used again, also by the same coflow: it is judged anew after it left.
         for slot in view.changes().arrived.iter().chain(&view.changes().departed) {
             self.clusters[slot.0 as usize] = None;
         }
@@ -179,6 +180,7 @@ impl VirtualCluster {
             let Some(Some(cluster)) = self.clusters.get(slot.0 as usize) else { continue };
             let Some(reserved) = &cluster.reserved else { continue };
             for &(link, rate) in reserved {
+                // The whole reservation, not what the drain uses of it: what is beyond idles, as under Oktopus.
                 self.residual.take(link, rate);
                 self.reserved[link.index()] += rate;
             }

@@ -148,6 +148,7 @@ impl Routes {
             let bytes = demand.bytes[from * self.demand.sites + to];
             let routed = self.demand.bytes[from * self.demand.sites + to];
             for hop in (0..self.demand.sites).filter(|&hop| hop != from && hop != to && routed > 0.0) {
+                // Divided first: the share is at most 1, so the product is never more than `bytes`.
                 routes.shift((from, to), to, hop, bytes * (self.split_bytes(from, to, hop) / routed));
             }
         }

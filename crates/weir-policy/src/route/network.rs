@@ -24,6 +24,7 @@ impl SiteNetwork {
     /// nothing is routed but directly.
     pub fn of(fabric: &Fabric) -> SiteNetwork {
         let sites = fabric.site_count();
+        // Tables of routes grow with the third power of the sites; without a network all flows go directly.
         if sites as usize > MAX_SITES {
             return SiteNetwork::default();
         }

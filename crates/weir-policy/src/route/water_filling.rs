@@ -114,9 +114,11 @@ type Link = (usize, usize);
 /// The paper's step. Says whether bytes were moved.
 fn relieve_bottleneck(routes: &mut Routes) -> bool {
     let slower = |one: Link, other: Link| {
+        // Strictly: of equally slow links the first pair by (sending, receiving site) counts.
         if time_s(routes, other) > time_s(routes, one) { other } else { one }
     };
     let Some(bottleneck) = routes.demand().pairs().reduce(slower) else { return false };
+    // Only the bottleneck's own direct traffic, as published: bytes that others relay over it stay.
     relieve(routes, bottleneck, bottleneck, bottleneck.1)
 }
 
@@ -131,6 +133,7 @@ fn level(routes: &mut Routes) {
         let mut moved = false;
         for &(_, link) in &sweep {
             for (pair, next_hop) in crossing(link, routes.demand().sites()) {
+                // Times of links in the sweep are those of its beginning; `relieve` looks at those of now and never moves too much.
                 moved |= relieve(routes, link, pair, next_hop);
             }
         }
@@ -169,6 +172,7 @@ fn relieve(routes: &mut Routes, link: Link, pair: Link, next_hop: usize) -> bool
         return false;
     };
     let bytes =
+        // The least of both links of a detour, where the paper takes the heavier: else the lighter one could become the bottleneck.
         links(pair, new_hop).map(|other| levelling_bytes(routes, link, other)).fold(f64::INFINITY, f64::min);
     bytes > least && routes.shift(pair, next_hop, new_hop, bytes) > 0.0
 }

@@ -6,7 +6,7 @@
 //!
 //! # Approach
 //! Give the first coflow routes, and the least rates that let it end as soon as they allow (MADD, over routes); the next
-//! one takes what is left. Then nobody waits for a link that stands idle.
+//! one takes what is left. Then no flow waits for a link that stands idle.
 //!
 //! # Terminology
 //! * routes: how many of a coflow's bytes take which path; see [`crate::route`].
@@ -126,6 +126,7 @@ impl ByRoute {
         };
         let Some(routes) = routes else { return budgets };
         let secs = routes.makespan_s();
+        // Infinite where a pair has bytes and no capacity is left for them: rates of 0 for all, so nothing is budgeted.
         if !(secs > 0.0 && secs.is_finite()) {
             return budgets;
         }
@@ -158,6 +159,7 @@ impl ByRoute {
             for (&(_, hop), budget) in budgets.range_mut((pair, 0)..=(pair, usize::MAX)) {
                 network.path(direct, pair, hop, path);
                 let relay = (hop != pair.1).then_some(hop);
+                // The budget is the pair's: the first flow may use it up, as in Largest Flow Group First.
                 *budget -= take(given, at, relay, path, *budget, residual);
             }
         }
@@ -188,6 +190,7 @@ impl ByRoute {
 
     /// One grant for each flow, and its detours.
     fn write(&mut self, plan: &mut Plan) {
+        // One flow may have been given rates in all three rounds, by the same way too; the plan has one grant and one detour per way.
         self.given.sort_by_key(|given| (given.flow, given.relay));
         for of_flow in self.given.chunk_by(|one, other| one.flow == other.flow) {
             let bytes_per_sec = of_flow.iter().map(|given| given.bytes_per_sec).sum();

@@ -72,6 +72,7 @@ impl FlowGroups {
     /// Adds the grants of all coflows to a plan, in this order.
     pub fn allocate(&mut self, view: &CoflowTable, order: &[Slot], residual: &mut Residual, plan: &mut Plan) {
         for &slot in order {
+            // Saves the walk over all flows of a coflow, of which none could get anything.
             if view.coflow(slot).links().iter().all(|&link| residual.left(link) <= 0.0) {
                 continue;
             }
@@ -128,6 +129,7 @@ impl Known {
         match order {
             GroupOrder::LargestFirst => self.sorted.sort_by_key(|&flow| {
                 let group = group_of(flow);
+                // The sort is stable: flows of one group stay in the order of their index.
                 (std::cmp::Reverse(bytes[&group]), group)
             }),
             GroupOrder::SmallestFirst => self.sorted.sort_by_key(|&flow| {

@@ -70,6 +70,7 @@ impl Madd {
         self.filled_by.clear();
         self.filled_by.resize(residual.links(), NEVER);
         let least_of = |slot: Slot| least.get(slot.0 as usize).copied().unwrap_or(0.0);
+        // Before the first coflow in order, as least drains hold whatever the order; they must not be what an earlier one took.
         self.reserve(view, order, least_of, residual);
         for (rank, &slot) in (1u32..).zip(order) {
             let coflow = view.coflow(slot);
@@ -91,8 +92,10 @@ impl Madd {
                 continue;
             }
             for &link in coflow.links() {
+                // Pseudocode 1, lines 8 and 9 of Varys, with sums per link in place of flows.
                 residual.take(link, view.demand_base(coflow, link) / gamma);
             }
+            // By definition it has nothing left; rounding could leave or overdraw a little, and the next coflow would divide by that.
             residual.saturate(bottleneck);
             let full = coflow.links().iter().filter(|link| residual.saturated().contains(link.index()));
             full.for_each(|link| self.filled_by[link.index()] = rank);

@@ -82,6 +82,7 @@ fn share(view: &CoflowTable, group: &[Sender], drain: f64, residual: &mut Residu
     for sender in group {
         let Some(class) = view.flow(sender.flow).class() else { continue };
         let path = view.classes()[class.index()].path();
+        // Rates of one coflow under MADD are what is left times one drain, so the ratio of what is left is the ratio of rates.
         let left = view.remaining(sender.flow);
         let extra = (rest * left / total).min(residual.least(path));
         if extra > 0.0 {

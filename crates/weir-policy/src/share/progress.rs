@@ -30,7 +30,7 @@
 //!
 //! # Departures
 //! The rule is that of Ghodsi et al., Dominant Resource Fairness (NSDI 2011), on links; Chowdhury et al., HUG
-//! (NSDI 2016), bounds what a tenant may use beyond it. Here what is left goes to whoever can use it.
+//! (NSDI 2016), bounds what a tenant may use beyond it. Here what is left goes to any coflow that can use it.
 
 use super::Residual;
 use crate::{CoflowTable, Plan, Slot};
@@ -82,6 +82,7 @@ impl EqualProgress {
                 for (&link, &take) in coflow.links().iter().zip(&takes[begin..]) {
                     let claim = &mut claims[link.index()];
                     claim.coflows -= 1;
+                    // Subtractions leave rounding errors: with the last coflow gone the claim is set to exactly 0, lest the link count as claimed.
                     claim.sum = if claim.coflows > 0 { claim.sum - take } else { 0.0 };
                     residual.take(link, take * level);
                 }
@@ -139,6 +140,7 @@ impl EqualProgress {
             if left <= 0.0 || claim <= 0.0 {
                 return false;
             }
+            // The same as `left / claim < least`, but divides only where the link is a new minimum.
             if left < least * claim {
                 (least, best) = (left / claim, Some((link, left / claim)));
             }

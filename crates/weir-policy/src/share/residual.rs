@@ -40,7 +40,7 @@ impl Racks {
     fn of(fabric: &Fabric) -> Racks {
         let (racks, hosts) = (fabric.rack_count(), fabric.hosts());
         let of: Vec<u32> = (0..hosts).map(|host| fabric.rack_of(HostId(host)).unwrap_or(racks)).collect();
-        // The last is of those that have none: nobody is in it, and it can be left at any time.
+        // The last entry stands for hosts without a rack: it has no members, and hosts "in" it can always leave it.
         let mut members = vec![BitSet::new(hosts as usize); racks as usize + 1];
         for (host, &rack) in of.iter().enumerate().filter(|&(_, &rack)| rack < racks) {
             members[rack as usize].insert(host);
@@ -214,6 +214,7 @@ impl Residual {
     /// Whether the network is that of the last plan: its hosts, links, paths and capacities.
     pub fn knows(&self, fabric: &Fabric) -> bool {
         let links = fabric.links();
+        // The shape first: it is one number, and covers hosts and paths, which the capacities below do not.
         fabric.shape() == self.shape
             && links.len() == self.capacity.len()
             && links.iter().zip(&self.capacity).all(|(link, known)| link.capacity.bytes_per_sec() == *known)

@@ -59,6 +59,7 @@ impl Tiers {
                 let fills = &self.fills;
                 let share = |part: &Part| fills[part.fill].share(part.first, slot, self.weigh);
                 plan.shares.extend(now.iter().map(share));
+                // A plan that continues the last one names changes only: a share without levels says that the coflow gets nothing any more.
                 if now.is_empty() {
                     plan.shares.push(Share { coflow: slot, by_size: false, levels: Vec::new() });
                 }

@@ -96,6 +96,7 @@ impl Classes {
     pub(super) fn find(&mut self, fabric: &Fabric, source: HostId, destination: HostId) -> Option<ClassId> {
         let row = &mut self.rows[source.index()];
         if row.is_empty() {
+            // Rows are made when a source has its first flow: most pairs of hosts never have any.
             row.resize(fabric.hosts() as usize, 0);
         }
         let entry = &mut row[destination.index()];

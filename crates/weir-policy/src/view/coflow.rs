@@ -371,6 +371,7 @@ impl Coflow {
             *head = index;
             return;
         }
+        // At the end of the chain, so that flows of one pair stand by rising index; chains are short.
         let mut last = *head as usize;
         while self.flows[last].next != NONE {
             last = self.flows[last].next as usize;
@@ -466,6 +467,7 @@ impl Coflow {
         self.loads[at].flows -= 1;
         self.cancelled |= self.loads[at].take(base);
         if self.loads[at].flows == 0 {
+            // Exactly 0 for a link without flows, whatever rounding left of the sum.
             self.loads[at].base = 0.0;
             self.link_set.remove(at);
             let place = self.position[at] as usize;

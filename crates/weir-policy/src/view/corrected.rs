@@ -54,6 +54,7 @@ impl Coflow {
         let ends = &beside.0[class.index()];
         let (source, destination) = (ends.source.index(), ends.destination.index());
         let row = self.rows.get(self.row_of[source] as usize)?;
+        // As the source's uplink first; where that misses flows, as the destination's downlink.
         self.load_of_all(link, row.heads().iter().copied(), beside).or_else(|| {
             let words = (0..).zip(self.sources_of(destination));
             let sources = words.flat_map(|(at, &word)| members(word).map(move |bit| at * 64 + bit));
@@ -84,6 +85,7 @@ impl Coflow {
                 at = flow.next;
             }
         }
+        // Fewer flows than the link has: it is no host's, and others cross it too.
         (load.flows == self.loads[link.index()].flows).then_some(load)
     }
 }

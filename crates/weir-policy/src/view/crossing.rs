@@ -44,6 +44,7 @@ impl CoflowTable {
         if visits == 0 {
             return;
         }
+        // Rows and columns hold only hosts' links, and where most flows are asked for one pass over all costs less.
         if !at_hosts || visits >= coflow.live_flows() {
             let asked = |link: &LinkId| links.contains(link.index());
             let crosses =
@@ -56,6 +57,7 @@ impl CoflowTable {
             coflow.for_each_at_host(self.classes.kinds[link], |flow| found.push(flow));
         }
         found.sort_unstable();
+        // A flow is found at its uplink and at its downlink, if both are asked for.
         found.dedup();
     }
 

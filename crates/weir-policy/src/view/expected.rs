@@ -5,7 +5,7 @@
 //! is open says little of what is to come, and a policy that orders by what is left takes the largest coflow for a small one.
 //!
 //! # Approach
-//! Whoever knows what is to come says it, by link. It counts for the order of coflows, as what is left does; rates are for
+//! The driver that knows what is to come says it, by link. It counts for the order of coflows, as what is left does; rates are for
 //! flows that are open, and none is kept for others.
 
 use super::Coflow;

@@ -23,6 +23,7 @@ impl Load {
     /// Takes from the sum of bases; true if hardly anything is left of what should not be 0.
     pub(super) fn take(&mut self, base: f64) -> bool {
         let left = self.base - base;
+        // All flows have a grant, so the base is exactly 0, whatever rounding left of it.
         let none = self.grants == self.flows;
         let cancelled = !none && left < self.base * CANCELLED;
         self.base = if none { 0.0 } else { left };

@@ -139,6 +139,7 @@ impl Moving {
     /// Whether nothing is left of a granted flow but what moves in a nanosecond.
     pub(super) fn is_due(&self, place: u32) -> bool {
         let left = self.left(place);
+        // Times of ends are rounded to nanoseconds, so at its end a flow may have left what moves in one.
         left <= DUST_BYTES || left * NANOS_PER_SEC <= self.granted[place as usize].bytes_per_sec
     }
 
@@ -208,6 +209,7 @@ impl CoflowTable {
         }
         coflows.extend(self.moving.draining.iter().filter(|(end, _)| *end <= clock).map(|&(_, slot)| slot));
         for (end, granted) in self.moving.ends.iter().zip(&self.moving.granted) {
+            // A coflow that is done takes its flows with it.
             if *end <= clock && !coflows.contains(&granted.flow.coflow) {
                 flows.push(granted.flow);
             }
@@ -269,6 +271,7 @@ impl CoflowTable {
         for &(slot, per_sec) in &plan.drains {
             let (since, secs) = (self.moving.clock, 1.0 / per_sec);
             let coflow = self.coflow_mut(slot);
+            // Seconds until all is left at 0, not a rate: all flows of the coflow end at one nanosecond, whatever they have left.
             coflow.drain = Some(Drain { since, scale: coflow.scale, secs });
             self.moving.draining.push((end_after(since, secs), slot));
         }
@@ -325,6 +328,7 @@ impl CoflowTable {
         self.moving.leave(place);
         let (base, floor) = (line.at(clock) / coflow.scale, coflow.floor());
         coflow.end_grant(at.flow, &classes[class.index()].path, &line, base.max(floor));
+        // Lifted to the floor it has more than before, and sums of its links have grown.
         if base < floor {
             coflow.note_raise();
         }
@@ -375,6 +379,7 @@ impl CoflowTable {
         let mut overdue = Vec::new();
         for place in 0..self.moving.granted.len() {
             let granted = self.moving.granted[place];
+            // Not due yet, or it stands still already.
             if self.moving.ends[place] >= clock || granted.line.per_sec == 0.0 {
                 continue;
             }

@@ -24,6 +24,7 @@ impl CoflowTable {
         assert!(hosts >= self.hosts && links >= self.links, "a network keeps its hosts and links");
         self.stop_moving(&Plan::default());
         if self.form != Form::Drains {
+            // Levels and shares are kept by link; drains leave every flow with plain bytes.
             self.change_form(Form::Drains);
         }
         (self.hosts, self.links) = (hosts, links);
@@ -42,6 +43,7 @@ impl CoflowTable {
         }
         for class in (0..self.classes.all.len() as u32).map(ClassId) {
             if self.classes.all[class.index()].live > 0 {
+                // Policies that keep counts per class must read all of them again.
                 self.touch(class, 0);
             }
         }

@@ -74,6 +74,7 @@ impl CoflowTable {
                 paced.restart(clock, &levels[..shares.len()]);
             }
             for (share, levels) in shares.iter().zip(&mut levels) {
+                // Back to 0 where it was set, so that the table of all links is not cleared for every coflow.
                 share.levels.iter().for_each(|&(link, _)| levels.of[link.index()] = 0.0);
             }
         }

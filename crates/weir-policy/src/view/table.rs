@@ -189,7 +189,7 @@ impl CoflowTable {
         let mut ends = None;
         if let Some(class) = class {
             if self.classes.all[class.index()].live == 0 {
-                // Nobody remembers the service of an empty class: start its clock at 0, for precision.
+                // No flow counts from the service of an empty class: its clock starts at 0 again, for precision.
                 let service = self.classes.service(class);
                 self.classes.all[class.index()].offset += service;
             }
@@ -202,6 +202,7 @@ impl CoflowTable {
         let form = self.form;
         let coflow = self.coflow_mut(slot);
         if form == Form::Drains {
+            // What is left is base * scale, and the coflow may have drained before the flow joined.
             base /= coflow.scale;
         }
         if let Some(paced) = &mut coflow.paced {
@@ -219,6 +220,7 @@ impl CoflowTable {
         if let Some((&first, run)) = self.flow_ids.range_mut(..=id.0).next_back() {
             let offset = id.0 - first;
             assert!(offset >= u64::from(run.2), "flow {id} is already known");
+            // Flows of a coflow mostly come with consecutive ids: one entry for all of them.
             if run.0 == slot && offset == u64::from(run.2) && run.1 + run.2 == flow {
                 run.2 += 1;
                 return;
@@ -263,6 +265,7 @@ impl CoflowTable {
             None => {}
         }
         let ends = class.map(|class| self.ends(class));
+        // Before the flow ends: its grant is moved back to the base of its links, from which `end` takes it.
         self.forget_grant(at);
         self.coflow_mut(at.coflow).end(at.flow, ends);
         if let Some(class) = class {
@@ -290,6 +293,7 @@ impl CoflowTable {
     pub fn remove(&mut self, slot: Slot) {
         let coflow = self.slots[slot.0 as usize].take().expect("a slot in use");
         self.moving.stop(slot);
+        // The same coflow may come back in the same slot: its numbers begin above these, so that nothing kept of it seems to hold.
         self.raises = self.raises.max(coflow.raises() + 1);
         self.related -= usize::from(coflow.is_related());
         self.changes.disturbed = true;
@@ -346,6 +350,7 @@ impl CoflowTable {
         if form == Form::Levels {
             coflow.flows[at.flow as usize].base = bytes + service;
         } else {
+            // Not 0: a flow that is still live must have a rate, and only a report ends it.
             let base = (bytes / coflow.scale).max(coflow.floor());
             let delta = base - coflow.flows[at.flow as usize].base;
             coflow.shift(at.flow, delta, class, (classes, &self.moving));
@@ -358,6 +363,7 @@ impl CoflowTable {
     /// remembers drains and grants, a plan may hold no more than what changes in them. Forgets
     /// [`CoflowTable::changes`].
     pub fn adopt(&mut self, plan: &Plan) {
+        // In this order: rates stop under the old form, amounts change to the new one, and then new rates start.
         if !plan.continues {
             self.stop_moving(plan);
         }
@@ -400,6 +406,7 @@ impl CoflowTable {
                 flow.base = if form == Form::Levels { left + classes.service(class) } else { left };
             }
             coflow.scale = 1.0;
+            // Bytes of flows that have ended: `attained` is computed from these and from what live flows have moved.
             coflow.sent = attained - moved;
             coflow.paced = (form == Form::Shares).then(|| Box::new(paced));
             if form == Form::Drains {
@@ -414,7 +421,7 @@ impl CoflowTable {
     pub fn advance(&mut self, plan: &Plan, span: Span) {
         let secs = span.as_secs();
         for (served, level) in self.classes.served.iter_mut().zip(&plan.levels) {
-            // A link that limits nobody has an infinite level and serves nobody.
+            // A link that limits no flow has an infinite level, and no class is attached to it.
             if level.is_finite() {
                 *served += level * secs;
             }

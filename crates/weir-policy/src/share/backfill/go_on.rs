@@ -92,6 +92,7 @@ impl Backfill {
             let (source, destination) = (class.source().index(), class.destination().index());
             self.ripple.ended.push(Place::new(self.walk.rank(at.coflow), source, destination));
         }
+        // Falling, so that the first place of the walk is popped from the end.
         self.ripple.ended.sort_unstable_by(|a, b| b.cmp(a));
         let (walk, ripple, drains) = (&mut self.walk, &mut self.ripple, &self.drains);
         GoOn { view, order, residual, reserved, drains, walk, ripple, plan }.run();
@@ -150,6 +151,7 @@ impl GoOn<'_> {
         }
         let live = coflow.destinations_of(source)[destination / 64] >> (destination % 64) & 1 == 1;
         let mut left = links.map(|link| self.left_before(link, place));
+        // What is left is a difference of sums, and may be a little below 0.
         let extra = if live { left[0].min(left[1]).max(0.0) } else { 0.0 };
         let same = before.is_some_and(|(before, live)| live && self.is_same(&before, extra, links));
         if same {
@@ -166,6 +168,7 @@ impl GoOn<'_> {
         } else if let Some((before, still_live)) = before {
             self.walk.remove(links, place);
             if still_live {
+                // A plan that continues the last one names changes only: without a word the flow would keep its grant.
                 self.plan.grants.push(Grant { flow: before.flow, bytes_per_sec: 0.0 });
             }
         }
@@ -214,6 +217,7 @@ impl GoOn<'_> {
     #[inline]
     fn drained(&self, flow: FlowRef) -> f64 {
         match self.drains[flow.coflow.0 as usize] {
+            // Without a drain what is left of the flow need not be computed.
             0.0 => 0.0,
             drain => drain * self.view.remaining(flow),
         }
@@ -283,6 +287,7 @@ impl GoOn<'_> {
 
     /// A stirred link on which nothing more changes is as it will be.
     fn settle(&mut self, at: usize) {
+        // The last stirred link takes this place, and `stirred_at` must follow.
         let stirred = self.ripple.stirred.swap_remove(at);
         self.ripple.stirred_at[stirred.link] = 0;
         if let Some(moved) = self.ripple.stirred.get(at) {

@@ -1,7 +1,7 @@
 //! Work-conserving backfill (after Varys, SIGCOMM 2014, section 5.3.4).
 //!
 //! # Problem
-//! MADD leaves capacity on links that are nobody's bottleneck, and on links of coflows that were passed
+//! MADD leaves capacity on links that are the bottleneck of no coflow, and on links of coflows that were passed
 //! over because one of their links was full.
 //!
 //! # Approach
@@ -66,6 +66,7 @@ impl Backfill {
             self.drains[slot.0 as usize] = drain;
         }
         let Some(mut links) = residual.host_links() else {
+            // Only walks over a switch can be gone on from.
             self.walk.forget();
             for &slot in order {
                 on_any_fabric(view, view.coflow(slot), slot, residual, plan);
@@ -83,6 +84,7 @@ impl Backfill {
             self.walk_coflow(view.coflow(slot), (rank, slot), &mut links, plan);
         }
         self.add_drains(view, plan);
+        // After drains were added: what is remembered of a grant is its whole rate.
         self.walk.take_rates(&plan.grants);
     }
 
@@ -193,6 +195,7 @@ fn row_on_any_fabric(
             let rate = residual.take_all(view.classes()[class.index()].path());
             if rate > 0.0 {
                 plan.grants.push(Grant { flow: FlowRef { coflow: slot, flow }, bytes_per_sec: rate });
+                // Its own uplink is full, so its other flows get nothing.
                 if !residual.free_sources().contains(source) {
                     return;
                 }

@@ -19,6 +19,7 @@ impl Place {
 
     #[inline]
     pub(super) fn new(rank: usize, source: usize, destination: usize) -> Place {
+        // Ranks from 1, so that the first place is behind `BEGIN`, where MADD filled links.
         Place((rank as u64 + 1) << (2 * HOST_BITS) | (source as u64) << HOST_BITS | destination as u64)
     }
 
@@ -94,6 +95,7 @@ impl Walk {
     /// Begins a walk over coflows in this order.
     pub(super) fn begin(&mut self, order: &[Slot], slots: usize, links: &HostLinks<'_>) {
         let hosts = links.left.len() / 2;
+        // Beyond 2^20 hosts or coflows a place would not fit into 64 bits: no walk is remembered, and every plan is made anew.
         self.hosts = if hosts.max(order.len()) < MOST { hosts } else { 0 };
         self.words = links.free_sources.len();
         self.ranks.clear();
@@ -177,6 +179,7 @@ impl Walk {
             let list = &mut self.on_link[link];
             if let Some(index) = list.iter().position(|(other, _)| *other == place) {
                 let (_, at) = list.remove(index);
+                // A grant is listed on two links and its memory freed once.
                 if step == 0 {
                     self.spare.push(at);
                 }

@@ -34,7 +34,7 @@ impl Ord for Candidate {
     }
 }
 
-/// Links that may limit somebody.
+/// Links that may limit flows of the tier.
 #[derive(Debug, Default)]
 pub(super) struct Candidates(BinaryHeap<Reverse<Candidate>>);
 
@@ -56,6 +56,7 @@ impl Candidates {
             let mut least = self.0.peek_mut()?;
             let Candidate { bound, at } = least.0;
             match share_of(at as usize) {
+                // Stale: `PeekMut` sifts the link down when it is dropped, and the next least is looked at.
                 Some(share) if share > bound => least.0.bound = share,
                 share => {
                     PeekMut::pop(least);

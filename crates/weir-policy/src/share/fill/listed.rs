@@ -68,6 +68,7 @@ impl Listed {
     /// Lists the entries of every link.
     fn sort_by_link(&mut self) {
         for entry in &self.entries {
+            // A counting sort by link: numbers per link first, then their sums as the ends of groups.
             entry.links().for_each(|link| self.begins[link] += 1);
         }
         let mut sum = 0;
@@ -98,7 +99,7 @@ impl Listed {
         self.entries_on(link).iter().any(|&at| self.is_open(view, &self.entries[at as usize], offered))
     }
 
-    /// Fills: takes from what is left of every link, and sets the levels of those that limit somebody.
+    /// Fills: takes from what is left of every link, and sets the levels of those that limit flows.
     pub(super) fn fill(
         &self,
         view: &CoflowTable,
@@ -122,6 +123,7 @@ impl Listed {
         candidates.start(left.iter().zip(&*weights).map(|(&left, &weight)| share(left, weight)));
         while let Some((link, level)) = candidates.next(|link| share(left[link], weights[link])) {
             levels[link] = level;
+            // No weight: the heap drops the link when it meets it again.
             (left[link], weights[link]) = (0.0, 0.0);
             for &at in self.entries_on(link) {
                 if !std::mem::take(&mut open[at as usize]) {

@@ -63,6 +63,7 @@ impl Weigh {
     fn of(self, view: &CoflowTable, at: FlowRef) -> f64 {
         match self {
             Weigh::Equally => 1.0,
+            // The size when whole, not what is left: it does not change as the flow moves, so a tier needs no filling meanwhile.
             Weigh::BySize => view.flow(at).size().0 as f64,
         }
     }
@@ -146,6 +147,7 @@ impl Tier {
         if self.coflows.iter().copied().eq(members.clone()) {
             return Flows::Same;
         }
+        // The same but for the number of live flows: nothing joined, so the lists can be thinned in place of built anew.
         let but_ends = |member: Member| Member { live: 0, ..member };
         let fewer = self.coflows.iter().copied().map(but_ends).eq(members.clone().map(but_ends));
         let live = |coflows: &[Member]| coflows.iter().map(|member| member.live).sum::<usize>();
@@ -169,6 +171,7 @@ impl Tier {
             Members::Pairs(pairs) => {
                 let of_tier = |at: &&FlowRef| self.coflows.iter().any(|member| member.slot == at.coflow);
                 let gone = view.changes().gone.iter().filter(of_tier);
+                // Flows that left in another way than the changes of this plan say: the sums cannot be corrected, and are built anew.
                 if gone.clone().count() != number {
                     return false;
                 }
@@ -200,6 +203,7 @@ impl Tier {
     /// it was then in `changed`.
     fn take_offers(&mut self, residual: &Residual, changed: &mut Vec<(usize, f64)>) -> bool {
         changed.clear();
+        // NaN differs from everything, so a link that was offered nothing yet counts as changed.
         self.offered.resize(self.links.len(), f64::NAN);
         for (at, (&link, offered)) in self.links.iter().zip(&mut self.offered).enumerate() {
             let before = std::mem::replace(offered, residual.left(link));
@@ -224,7 +228,7 @@ impl Tier {
         any
     }
 
-    /// Whether rates may be others after offers have changed. They are not where a changed link limits nobody
+    /// Whether rates may be others after offers have changed. They are not where a changed link limits no flow
     /// and still has what is taken of it: every flow has its limit where it had it. Nor where a link opens
     /// and all its flows cross other full ones.
     fn is_moved(&self, view: &CoflowTable, changed: &[(usize, f64)]) -> bool {
@@ -246,6 +250,7 @@ impl Fill {
         let Some(first) = coflows.first().map(|slot| slot.0 as usize) else { return };
         self.scratch.place.resize(residual.links(), NO_LINK);
         self.tiers.resize_with(self.tiers.len().max(first + 1), Tier::default);
+        // Taken out while it is filled, which needs the scratch memory of `self` too; it goes back below.
         let mut tier = std::mem::take(&mut self.tiers[first]);
         let flows = tier.update(view, coflows, weigh, &mut self.scratch);
         let moved = tier.take_offers(residual, &mut self.changed);

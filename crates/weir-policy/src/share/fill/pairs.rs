@@ -116,6 +116,7 @@ impl Pairs {
         self.edges[to].weight -= weight;
         self.edges[twin].weight -= weight;
         for (link, other) in [(first as usize, last as usize), (last as usize, first as usize)] {
+            // The weight of a link counts only flows whose other link is open; the others were taken out when that link closed.
             if self.is_open[other] {
                 self.open_weights[link] -= weight;
             }
@@ -128,7 +129,7 @@ impl Pairs {
         self.edges_of(link).iter().any(|edge| edge.weight > 0.5 && offered[edge.other as usize] > 0.0)
     }
 
-    /// Fills: takes from what is left of every link, and sets the levels of those that limit somebody.
+    /// Fills: takes from what is left of every link, and sets the levels of those that limit flows.
     pub(super) fn fill(&mut self, left: &mut [f64], levels: &mut [f64], scratch: &mut Scratch) {
         self.open_links(left);
         let Scratch { weights, candidates, .. } = scratch;
@@ -140,11 +141,12 @@ impl Pairs {
         // Every open flow is on two links.
         let with_open = self.is_open.iter().zip(&*weights).filter(|(open, _)| **open);
         let mut waiting = with_open.map(|(_, weight)| weight).sum::<f64>() / 2.0;
+        // Weights are whole numbers, so a rest below 1/4 is the rounding of their sum.
         while waiting > 0.25 {
             let Some((link, level)) = candidates.next(|link| share(left[link], weights[link])) else { break };
             levels[link] = level;
             waiting -= weights[link];
-            // Of links that were full before, or are by now, nobody asks what is left.
+            // Links that were full before, or are by now, are included: what is left of them is not read again.
             for edge in self.edges_of(link) {
                 left[edge.other as usize] -= level * edge.weight;
                 weights[edge.other as usize] -= edge.weight;

@@ -89,7 +89,7 @@ impl Matching {
         }
     }
 
-    /// The ports of a class serve nobody.
+    /// The ports of a class serve no flow from now on, and are to be looked at.
     fn leave(&mut self, class: usize) {
         for link in self.ends[class] {
             self.serving[link as usize] = NOBODY;
@@ -99,6 +99,7 @@ impl Matching {
 
     /// Serves blocking flows until there are none.
     pub(super) fn mend(&mut self, queues: &mut Queues, view: &CoflowTable) {
+        // Without arrivals no waiting flow is new, and only ports that were freed can have a flow that blocks.
         if view.changes().disturbed {
             for class in 0..queues.classes() {
                 let key = queues.head(class);
@@ -116,7 +117,7 @@ impl Matching {
         }
     }
 
-    /// Whether a link serves nobody or a flow that comes after `key`.
+    /// Whether a link serves no flow, or one that comes after `key`.
     #[inline]
     fn yields(&self, queues: &Queues, view: &CoflowTable, link: u32, key: FlowKey) -> bool {
         let serving = self.serving[link as usize];
@@ -163,6 +164,7 @@ impl Matching {
 
     /// Adds to a plan that goes on what is not as in the last one.
     pub(super) fn name_changes(&mut self, queues: &Queues, view: &CoflowTable, plan: &mut Plan) {
+        // A flow may stop and begin again within one mending: what counts is whether it is served at the end.
         self.touched.sort_unstable();
         self.touched.dedup();
         for &flow in &self.touched {

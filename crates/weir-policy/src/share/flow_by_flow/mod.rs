@@ -113,6 +113,7 @@ impl FlowByFlow {
         self.queues.let_all_wait(view);
         self.heads.clear();
         self.heads.extend(self.queues.heads());
+        // Heads alone: the first flow of a class fills a link of the path, so the second one of the class gets nothing.
         self.heads.sort_unstable();
         for &(_, class) in &self.heads {
             let rate = self.residual.take_all(view.classes()[class].path());

@@ -44,7 +44,7 @@ struct Known {
     raises: u64,
     stamp: u64,
     /// Per link, the bytes of the flows whose paths begin there, ended ones too: all that a port knows of the
-    /// coflow. Empty where nobody asks.
+    /// coflow. Empty under orders that do not use it.
     parts: Vec<u64>,
 }
 
@@ -86,6 +86,7 @@ impl Queues {
             FlowOrder::EarliestDeadlineFirst => view.due(at.coflow),
         };
         let bytes = match self.order {
+            // `max(0.0)`: the bits of a number below 0 would come after those of all others.
             FlowOrder::SmallestFirst | FlowOrder::EarliestDeadlineFirst => view.remaining(at).max(0.0),
             FlowOrder::SmallestPartFirst => self.part(view, at),
         };
@@ -137,6 +138,7 @@ impl Queues {
     #[inline]
     pub(super) fn is_served_before(&self, view: &CoflowTable, class: usize, key: FlowKey) -> bool {
         let Some(served) = self.queues[class].served else { return false };
+        // The key of the beginning first: it needs no look at what is left now.
         served.key <= key || self.key(view, served.flow) <= key
     }
 
@@ -154,6 +156,7 @@ impl Queues {
         if view.flow(served.flow).live() {
             let key = self.key(view, served.flow);
             self.queues[class].waiting.push(Reverse(Queued { key, ..served }));
+            // The flow that waits again may come before the first one that waited.
             self.heads[class] = self.heads[class].min(key);
         }
         Some(served.flow)
@@ -222,6 +225,7 @@ impl Queues {
     /// Keeps entries that do not hold any more from piling up.
     fn drop_stale(&mut self, class: usize, view: &CoflowTable) {
         let waiting = &mut self.queues[class].waiting;
+        // Twice the live flows, so that each entry is dropped at the cost of one that stays; 8 spares short queues the pass.
         if waiting.len() > 2 * view.classes()[class].live() as usize + 8 {
             let known = &self.known;
             waiting.retain(|Reverse(queued)| holds(known, view, queued));

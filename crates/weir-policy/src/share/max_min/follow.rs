@@ -17,15 +17,15 @@
 //!         give that one back; classes they share are limited by link from now on
 //!     level = left / flows it limits
 //!     links given back come next
-//! links that limit nobody come last, and must have capacity for what was taken
+//! links that limit no flow come last, and must have capacity for what was taken
 //! ```
 //!
 //! # Properties
 //! * Rising levels make the result right: see the [filling](super).
-//! * Cost: one visit per (link that limits somebody, class crossing it) from the first change on, and as
+//! * Cost: one visit per (link that limits flows, class crossing it) from the first change on, and as
 //!   much per link given back.
 //! * Gives up, for a filling without a guess, when more is given back than a few times all links, or a
-//!   link has too little for what was taken and nobody gives back.
+//!   link has too little for what was taken and no other link gives any back.
 
 use super::{Crossing, DENSE_SPREAD, MaxMin, ROUNDING};
 use crate::{ClassId, Plan};
@@ -78,6 +78,7 @@ impl MaxMin {
                     None => break,
                 },
             };
+            // A link that limits no flow is idle, unless it lacks capacity at the end: then it must limit some after all.
             if self.limited[link] < 0.5 && (waiting < self.links || !self.lacks(link)) {
                 plan.levels[link] = f64::INFINITY;
                 self.idle.push(link as u32);
@@ -86,6 +87,7 @@ impl MaxMin {
             let before = self.pending.len();
             let level = self.level(link, plan);
             given_back += self.pending.len() - before;
+            // Limits move to `link` from those given back; with none moved its level would be a division by 0.
             if given_back > MOST_ROUNDS * self.links || self.limited[link] < 0.5 {
                 return false;
             }
@@ -132,7 +134,7 @@ impl MaxMin {
     /// The level of a link, after links before it with a higher one are given back.
     fn level(&mut self, link: usize, plan: &mut Plan) -> f64 {
         let mut left = self.capacity[link] - self.crossing[link].taken(&self.taken);
-        // Links that limit nobody may stand between others; they move only with one that does.
+        // Links that limit no flow may stand between others; they move only with one that does.
         let (mut keep, mut last) = (self.new_order.len(), 0.0);
         for at in (0..self.new_order.len()).rev() {
             let other = self.new_order[at] as usize;
@@ -151,6 +153,7 @@ impl MaxMin {
             keep = at;
         }
         self.pending.extend(self.new_order.drain(keep..).rev());
+        // Not below the level before it: the difference is within the tolerance above, and levels must rise for the result to be right.
         last.max(left / self.limited[link])
     }
 

@@ -40,7 +40,7 @@
 //! # Properties
 //! * Rising levels make the result right whatever the order was: every class crosses a full link on which
 //!   no flow is faster, which is the max-min condition. The guess decides speed only.
-//! * Cost per plan: one visit per (link that limits somebody, class crossing it), from the checkpoint on.
+//! * Cost per plan: one visit per (link that limits flows, class crossing it), from the checkpoint on.
 //!
 //! # Departures
 //! None in the result. Window, check and checkpoints are ours.
@@ -200,7 +200,7 @@ pub struct MaxMin {
     taken: Vec<f64>,
     /// Links given back, the next one last.
     pending: Vec<u32>,
-    /// Links that limit nobody.
+    /// Links that limit no flow.
     idle: Vec<u32>,
     /// Whether there is a class with more than two links.
     long_paths: bool,
@@ -232,8 +232,10 @@ impl MaxMin {
             }
         };
         if !resumed {
+            // Reports of the pass that failed; each class is reported anew below.
             plan.switched.clear();
             self.drop_checkpoints(0);
+            // With every link in the window no guess is left that could be wrong: this pass always succeeds.
             self.fill(view.classes(), usize::MAX, plan);
         }
         self.forget_deltas();
@@ -244,6 +246,7 @@ impl MaxMin {
         for &class in &changes.classes {
             self.place_new(view.classes(), class, plan);
         }
+        // The plan so far is by place; the copy stays so, and the plan is rewritten by link.
         self.levels.clone_from(&plan.levels);
         for (level, &place) in plan.levels.iter_mut().zip(&self.place_of) {
             *level = self.levels[place as usize];
@@ -332,6 +335,7 @@ impl MaxMin {
         }
         for (step, &link) in path.iter().enumerate() {
             let at = link as usize;
+            // Plus first: the numbers are unsigned.
             self.flows[at] = self.flows[at] + u64::from(live) - u64::from(before);
             if self.deltas[at] == 0 {
                 // Noted twice if deltas cancel out on the way.
@@ -375,6 +379,7 @@ impl MaxMin {
     fn leave(&mut self, classes: &[Class], class: ClassId, link: u32, step: usize) {
         let crossing = &mut self.crossing[link as usize];
         let at = self.known[class.index()].at[step] as usize;
+        // The last entry takes the place of the one removed, and its class must learn where it is now.
         let moved = if classes[class.index()].path().len() <= 2 {
             let ended = crossing.short.swap_remove(at);
             crossing.note(ended.other, -ended.live);
@@ -425,6 +430,7 @@ impl MaxMin {
         self.done.fill(false);
         let Some(checkpoint) = self.checkpoints.last() else {
             self.open.capacity.clone_from(&self.capacity);
+            // One past the last link: the other link of classes whose path has only one, so that the loops need no test.
             self.open.capacity.push(0.0);
             self.open.flows.clear();
             self.open.flows.extend(self.flows.iter().map(|&flows| flows as f64));
@@ -461,6 +467,7 @@ impl MaxMin {
                 }
                 continue;
             };
+            // With all links in the window a falling level can only be rounding, and is raised to the last one.
             if level < last * (1.0 - ROUNDING) && window < self.links {
                 return false;
             }
@@ -539,6 +546,7 @@ impl MaxMin {
         for &class in &crossing.long {
             let (path, known) = (self.places(classes[class as usize].path()), &self.known[class as usize]);
             let others = || path.iter().map(|&other| other as usize).filter(|&other| other != link);
+            // Limited by a link taken before, which has already taken the class out of all its links.
             if others().any(|other| self.done[other]) {
                 continue;
             }

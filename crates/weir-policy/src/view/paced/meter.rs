@@ -43,9 +43,10 @@ impl Meter {
 
     /// Serves at a level from now on.
     pub(super) fn set_level(&mut self, clock: u64, level: f64) {
+        // Without flows attached the count begins at 0 again: large counts would cost precision.
         self.served = if self.attached > 0 { self.served(clock) } else { 0.0 };
         self.since = clock;
-        // A link that limits nobody serves nobody.
+        // A link that limits no flow has an infinite level, and no flow is attached to it.
         self.level = if level.is_finite() { level } else { 0.0 };
     }
 
@@ -70,6 +71,7 @@ impl Meter {
         self.attached -= 1;
         self.weight -= weight;
         if self.attached == 0 {
+            // Exactly 0, whatever rounding left of the sum; entries of flows that were attached are all out of date.
             self.weight = 0.0;
             self.checks.clear();
         }

@@ -311,6 +311,7 @@ impl Paced {
         let before = self.left(flow, clock);
         let Some(place) = self.place(flow) else { return };
         let bytes = bytes.max(FLOOR_BYTES);
+        // What it has sent is its size less what is left: a correction of one is a correction of the other.
         self.attained += before - bytes;
         self.set_target(place, bytes / self.weight(&self.cells[place]), clock);
         self.is_exact = false;
@@ -356,6 +357,7 @@ impl Paced {
         for at in self.of_cell(place) {
             let limit = self.limits[at];
             let Some(meter) = self.meters.get_mut(limit as usize) else { continue };
+            // As the meters count now, so that all parts are done at the same time if no level changes.
             let part = if pace > 0.0 { meter.level / pace } else { 1.0 / shares };
             let served = meter.served(clock);
             target += served;
@@ -409,6 +411,7 @@ impl Paced {
         let mut stale = std::mem::take(&mut self.stale);
         for meter in stale.drain(..) {
             let mut checks = std::mem::take(&mut self.meters[meter as usize].checks);
+            // Entries out of date are dropped only at the top; without this a meter whose first entry stays would collect them for ever.
             if checks.len() > 2 * self.meters[meter as usize].attached as usize + 16 {
                 checks.retain(|entry| self.is_current(meter, entry));
             }

@@ -9,10 +9,12 @@ impl Paced {
         self.since = clock;
         self.restarts += 1;
         let by_size = shares.iter().any(|share| share.by_size);
+        // Fewer shares than before need no rebuild: the meters of the others get level 0.
         let others = shares.len() > self.shares || (by_size != self.by_size && !shares.is_empty());
         if others || self.gone * 2 > self.cells.len() {
             self.rebuild(clock, by_size && !shares.is_empty(), self.shares.max(shares.len()));
         }
+        // All levels before any flow: which link limits a flow is found by comparing the new levels of its links.
         self.set_levels(clock, shares);
         let mut switching = std::mem::take(&mut self.switching);
         for at in 0..self.changed.len() {
@@ -121,6 +123,7 @@ impl Paced {
     /// The meter of the link of a path with the least level in a share, the current one if that is it.
     fn find_limit(&self, share: usize, current: u32, path: &[u32]) -> u32 {
         let meters = path.iter().map(|&link| link * self.shares as u32 + share as u32);
+        // The current one if it is among the least: equal levels move no flow to another link.
         let mut best = current;
         for meter in meters {
             if best == NONE || self.levels[meter as usize].now < self.levels[best as usize].now {
