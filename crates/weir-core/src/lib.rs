@@ -2,7 +2,7 @@
 //!
 //! [`coordinator::Coordinator`] turns what agents report into plans; [`agent::Agent`] turns plans into
 //! bytes that are due; [`serving::Conversation`] turns requests into what is written to one connection;
-//! [`receiver::Receiver`] gets a block from whoever has it; [`relay::Relay`] sends flows on between sites. All follow one
+//! [`receiver::Receiver`] gets a block from a holder; [`relay::Relay`] sends flows on between sites. All follow one
 //! convention: `handle_*` takes an event in, `poll_*` gives an action
 //! out, `next_timeout` says when to call again if nothing happens, and `now` is always an argument. After
 //! any `handle_*` or an elapsed timeout, call the `poll_*` methods until they return `None`. The coordinator's

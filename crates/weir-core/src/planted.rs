@@ -16,7 +16,7 @@ pub enum Defect {
     NoWitnesses,
     /// Agents do not hear at once that a coflow has ended, nor later.
     EndNotTold,
-    /// Who waits for a block hears nothing when it is put.
+    /// A receiver that waits for a block hears nothing when it is put.
     AnswerLost,
     /// An answer goes to another caller.
     WrongCaller,

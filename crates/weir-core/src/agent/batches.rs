@@ -2,7 +2,7 @@
 //!
 //! # Approach
 //! One batch is under way at a time; what happens meanwhile goes together as the next. A put is answered when its batch is written.
-//! What nobody waits for, such as that a receiver has a block, gathers for [`GATHER`] before it goes. It may be lost with a process
+//! What no caller waits for, such as that a receiver has a block, gathers for [`GATHER`] before it goes. It may be lost with a process
 //! that is killed, as what its receivers said and it did not read is.
 //!
 //! # A put that has no room
@@ -20,7 +20,7 @@ pub const DROPPED_BEYOND: usize = 4;
 /// How long entries gather that no put waits for.
 pub const GATHER: Span = Span::from_millis(5);
 
-/// A put that waits: its block, the file, and who is to be answered.
+/// A put that waits: its block, the file, and the caller to be answered.
 #[derive(Debug)]
 pub struct WaitingPut<T> {
     /// Coflow and name of the block that is put.
@@ -40,7 +40,7 @@ pub struct Batch {
     pub has_puts: bool,
 }
 
-/// Whom to answer once a batch is over.
+/// Callers to answer once a batch is over.
 #[derive(Debug)]
 pub struct Answers<T> {
     /// Their puts are kept.
@@ -144,6 +144,7 @@ impl<T> Batches<T> {
         let mut refused = Vec::new();
         if !is_written {
             refused.extend(puts.extract_if(.., |put| is_new(put)));
+            // Puts that wait and named a file of the batch: their entries were not written again, as the file was known.
             refused.extend(self.puts.extract_if(.., |put| is_new(put)));
         }
         Answers { kept: puts.into_iter().map(|put| put.caller).collect(), refused }

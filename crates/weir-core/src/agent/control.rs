@@ -33,6 +33,7 @@ impl Agent {
     pub fn handle_session_up(&mut self, now: Time) {
         self.session = true;
         self.standing.sessions = self.standing.sessions.saturating_add(1);
+        // Epochs grow within a session only: a coordinator that began anew counts from 1.
         self.epoch = 0;
         self.last_message = Time::ZERO;
         self.room = true;
@@ -152,6 +153,7 @@ impl Agent {
             self.lease_end = Some(now + lease);
             return self.account.hold(now);
         }
+        // By this agent's own clock, which the message gives back; `min`, as no message can have heard of a time to come.
         let until = Time::from_nanos(message.heard_ns).min(now) + lease;
         self.lease_end = Some(until);
         if until > now {
@@ -330,6 +332,7 @@ impl Agent {
 
     /// Says that a flow is over: soon, unless it may wait for what is said next.
     pub(super) fn send_end(&mut self, closed: v1::FlowClosed, may_wait: bool) {
+        // Taken before `send`, which sets it for every event.
         let hurries = self.hurries || !may_wait;
         self.send(v1::agent_event::Kind::FlowClosed(closed));
         self.hurries = hurries;

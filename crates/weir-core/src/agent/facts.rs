@@ -14,7 +14,7 @@ pub struct AgentConfig {
     pub host: HostNumber,
     /// And its name; empty if it is called by its number.
     pub name: String,
-    /// Its rack; empty if nobody said one.
+    /// Its rack; empty if its operator named none.
     pub rack: String,
     /// What it is like, each `key=value`.
     pub labels: Vec<String>,
@@ -109,7 +109,7 @@ pub struct FileStamp {
 }
 
 /// An identity as 32 hexadecimal digits. What is no such thing is of a journal without identities, or damaged: the
-/// block then counts as having bytes that nobody knows, and nobody resumes it.
+/// block then counts as having unknown bytes, and no receiver resumes it.
 mod identity_in_hex {
     use serde::{Deserialize, Deserializer, Serializer};
     use weir_proto::data::Identity;
@@ -131,7 +131,7 @@ pub struct StoreEntry {
     pub application: String,
     /// Id of the executor within the application, with the same bound.
     pub executor: String,
-    /// Who asks for its bytes must say this.
+    /// A receiver that asks for its bytes must say this.
     pub token: Token,
     /// Absolute paths, in the order in which the executor numbers them.
     pub directories: Vec<String>,
@@ -295,7 +295,7 @@ pub enum Output {
     Notice(String),
     /// A flow takes less than it is offered: answer with [`Agent::handle_waited`](super::Agent::handle_waited).
     Suspect(FlowNumber),
-    /// Somebody asks for a file of this host: answer with [`Agent::handle_offered`](super::Agent::handle_offered).
+    /// The coordinator asks for a file of this host: answer with [`Agent::handle_offered`](super::Agent::handle_offered).
     Offer(v1::Offer),
     /// Message to send to the coordinator.
     Message(v1::AgentMessage),

@@ -14,7 +14,7 @@ use weir_model::CoflowId;
 use weir_proto::data::{Status, frame_count};
 use weir_proto::{limits, v1};
 
-/// Changed blocks that are remembered, so that whoever asks for one is told what became of it.
+/// Changed blocks that are remembered, so that a receiver that asks for one is told what became of it.
 const MAX_CHANGED: usize = 10_000;
 /// Files of a block besides the one that is served. Beyond that the oldest is forgotten: if any is gone, it is that one.
 const MAX_SPARES: usize = 15;
@@ -86,6 +86,7 @@ impl Agent {
             self.owners.insert(block.path.clone(), key.clone());
         }
         self.changed.remove(&key);
+        // A block in place of another one was counted with the first.
         if self.blocks.insert(key.clone(), block).is_none() {
             let held = self.held.entry(key.coflow).or_default();
             *held = held.saturating_add(size);
@@ -173,7 +174,7 @@ impl Agent {
         self.blocks.contains_key(&key)
     }
 
-    /// Whoever asks for a block is told that it changed, after a restart too.
+    /// A receiver that asks for the block is told that it changed, after a restart too.
     pub(super) fn note_changed(&mut self, key: BlockKey) {
         self.changed.insert(key);
         if self.changed.len() > MAX_CHANGED {
@@ -284,7 +285,7 @@ impl Agent {
         gone.iter().for_each(|key| _ = self.changed.remove(key));
     }
 
-    /// What whoever asks for a block that is not held is told.
+    /// What a receiver is told that asks for a block that is not held.
     pub(super) fn missing(&self, key: &BlockKey) -> Status {
         if self.changed.contains(key) { Status::Changed } else { Status::NoSuchBlock }
     }

@@ -20,7 +20,7 @@ pub struct JournalLines {
     pub damaged: Vec<usize>,
     /// Bytes that are whole lines.
     pub whole: u64,
-    /// Whether it ends in half a line, which nobody was answered for.
+    /// Whether it ends in half a line. No put was answered for what it says.
     pub torn: bool,
     /// Whether its first line is of a version that is not known here, and nothing else can be read: then nothing of it counts.
     /// Lines that can be read are of a journal whose first line is damaged. A later version has to write its lines otherwise.
@@ -82,6 +82,7 @@ fn decode(line: &[u8]) -> Option<JournalEntry> {
     if line.first() == Some(&b'{') {
         return serde_json::from_slice(line).ok();
     }
+    // `get`: a damaged line may be of any length.
     let (digits, json) = (line.get(..8)?, line.get(9..)?);
     let digits = std::str::from_utf8(digits).ok()?;
     let sound = u32::from_str_radix(digits, 16) == Ok(checksum(json));

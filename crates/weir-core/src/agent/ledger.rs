@@ -1,6 +1,6 @@
 //! What a journal must hold of an agent, for one that is written anew while the agent goes on.
 //!
-//! A million blocks are not written in one go: whoever writes takes some facts at a time. What happens meanwhile is
+//! A million blocks are not written in one go: the driver takes some facts at a time. What happens meanwhile is
 //! appended to the new journal too. Restoring is the same whether a fact stands there once or twice, before or after.
 
 use super::facts::JournalEntry;

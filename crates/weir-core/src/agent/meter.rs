@@ -1,6 +1,6 @@
 //! What passed a host's interface, and what of it was Weir's own.
 //!
-//! A byte handed to a socket has not left the host yet: for a flow that nobody paces, megabytes may wait there.
+//! A byte handed to a socket has not left the host yet: for an unscheduled flow, megabytes may wait there.
 //! So a byte counts as Weir's own traffic once its receiver's kernel has acknowledged it, which is a round trip
 //! after it passed the interface.
 
@@ -60,6 +60,7 @@ impl Agent {
             }
         }
         let mut own = std::mem::take(&mut self.meter.handed);
+        // Acknowledged since the last look: handed over since, and under way then, less what is under way now.
         for (host, bytes) in std::mem::replace(&mut self.meter.under_way, under_way) {
             let sum = own.entry(host).or_default();
             *sum = sum.saturating_add(bytes);
@@ -88,7 +89,7 @@ impl Agent {
         }
     }
 
-    /// What passes while nobody is told is not told later.
+    /// What passes while there is no session is not told later.
     pub(super) fn forget_interface(&mut self) {
         self.meter = Meter::default();
     }

@@ -137,6 +137,7 @@ impl Offer {
         } else {
             self.usable *= 2.0;
         }
+        // As much as the uplink has is no limit, and the coordinator is told so.
         if self.usable >= judge.uplink {
             self.usable = f64::INFINITY;
         }
@@ -145,6 +146,7 @@ impl Offer {
     }
 
     fn limit(&mut self, usable: f64) {
+        // What it did not take, it could not use: there is nothing to catch up with.
         (self.usable, self.behind) = (usable, 0.0);
     }
 
@@ -173,6 +175,7 @@ impl Offer {
     /// What it can use, if that is news.
     pub(super) fn take_news(&mut self) -> Option<f64> {
         let (low, high) = (self.usable.min(self.told), self.usable.max(self.told));
+        // From or to no limit is always news: a share of infinity says nothing.
         let news = if high.is_infinite() { low.is_finite() } else { high - low > TOLD * high };
         news.then(|| {
             self.told = self.usable;
@@ -182,7 +185,7 @@ impl Offer {
 }
 
 impl Agent {
-    /// What a flow is offered, by whoever decides its rate.
+    /// What a flow is offered: by the sender's own rule where there is one, else under the plan.
     pub(super) fn offer(&mut self, flow: FlowNumber) -> Option<&mut Offer> {
         match &mut self.sender {
             Some(sender) => sender.offers.get_mut(&flow),
@@ -243,7 +246,7 @@ impl Agent {
         }
     }
 
-    /// A coordinator that comes anew heard of no limits.
+    /// After a restart the coordinator does not know which flows are limited by their reader: all limits count as untold.
     pub(super) fn forget_told_limits(&mut self) {
         let by_rule = self.sender.iter_mut().flat_map(|sender| sender.offers.values_mut());
         self.offers.values_mut().chain(by_rule).for_each(|offer| offer.told = f64::INFINITY);
@@ -258,6 +261,7 @@ impl Agent {
     pub(super) fn tell_limits(&mut self, news: Vec<(FlowNumber, f64)>) {
         let limit = |(flow, usable): (FlowNumber, f64)| v1::FlowLimit {
             flow: flow.0,
+            // Below 0 says that the limit has ended.
             bytes_per_s: if usable.is_finite() { usable } else { -1.0 },
         };
         for news in news.chunks(limits::MAX_ENTRIES_PER_MESSAGE) {

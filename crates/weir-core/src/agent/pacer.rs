@@ -7,7 +7,7 @@
 //! # Approach
 //! Every scheduled flow has a bucket that fills at its rate. A chunk is written when the bucket holds it,
 //! so that the kernel's queue stays short and a new rate counts from the next chunk on. A flow with rate
-//! zero is paused by not being written to. A flow nobody schedules is always due. All scheduled flows
+//! zero is paused by not being written to. A flow that is not scheduled is always due. All scheduled flows
 //! together are spaced at little more than the sum of their rates: chunks of many flows that fall due at
 //! once would otherwise overflow the queue of the host's own link.
 //!
@@ -85,7 +85,7 @@ struct Bucket {
     blocked: bool,
     started: bool,
     left: u64,
-    /// Seconds that a round trip takes on an empty path, and bytes of a segment, as far as anybody had to ask.
+    /// Seconds that a round trip takes on an empty path, and bytes of a segment, as far as they had to be asked for.
     round_trip: f64,
     segment: f64,
 }
@@ -115,6 +115,7 @@ impl Pacer {
 
     /// A share of a period that belongs to a flow, the same at every run.
     fn phase(&self, flow: FlowNumber) -> f64 {
+        // Fibonacci hashing: the high bits are well mixed, and 24 of them are taken as a fraction.
         let mixed = (flow.0 ^ self.salt.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed >> 40) as f64 / (1u64 << 24) as f64
     }
@@ -151,7 +152,7 @@ impl Pacer {
         self.granted.0 + self.total_rate * now.since(self.granted.1).as_secs()
     }
 
-    /// How many flows have no rate of anybody, are paused, and move at a rate.
+    /// How many flows are unscheduled, are paused, and move at a rate.
     pub fn kinds(&self) -> [u64; 3] {
         let of = |kind: fn(&Pacing) -> bool| {
             self.buckets.values().filter(|bucket| kind(&bucket.pacing)).count() as u64
@@ -185,6 +186,7 @@ impl Pacer {
             self.unscheduled.push_back(flow);
         }
         if was_unscheduled {
+            // What it wrote as an unscheduled flow was not charged: it begins without credit, not with what it had before.
             bucket.credit = 0.0;
         }
         Self::reschedule(&mut self.due, flow, bucket);
@@ -194,8 +196,9 @@ impl Pacer {
     /// Notes that a flow's rate went up or down by `change`.
     fn count_rate(&mut self, now: Time, change: f64) {
         let before = self.total_rate;
+        // Before the rate changes: so far flows were allowed the old one.
         self.granted = (self.granted(now), now.max(self.granted.1));
-        // Where nothing is left, nothing but rounding is.
+        // Without buckets the sum is exactly 0: what sums and differences leave is rounding.
         self.total_rate = if self.buckets.is_empty() { 0.0 } else { (before + change).max(0.0) };
         // What is still to leave the host leaves it at the new rate.
         let wait = self.host_ready.since(now).as_secs();
@@ -243,6 +246,7 @@ impl Pacer {
             return;
         }
         bucket.credit -= bytes as f64;
+        // A sum of 0 (all were paused meanwhile) gives an infinite spacing, which the bound below cuts.
         let spacing = Span::from_secs_ceil(bytes as f64 / (self.total_rate * HOST_SPEEDUP));
         self.host_ready = self.host_ready.max(now) + spacing.min(HOST_LONGEST_WAIT);
         Self::reschedule(&mut self.due, flow, bucket);
@@ -257,6 +261,7 @@ impl Pacer {
         bucket.segment = f64::from(crowd.segment_bytes);
         let excess = crowd.in_flight as f64 - bucket.in_flight_limit().floor();
         self.due.remove(&(bucket.due, flow));
+        // Not by its credit, which it has: by what must leave the path before it may write.
         bucket.due = now;
         if excess > 0.0 {
             let drained = Span::from_secs_ceil(excess / rate.bytes_per_sec());
@@ -336,6 +341,7 @@ impl Bucket {
             let rate = rate.bytes_per_sec();
             let limit = self.chunk + rate * BUCKET_TIME_S;
             let earned = rate * now.since(self.updated).as_secs();
+            // Never less than it has: a rate that fell, and a smaller bucket with it, takes nothing away that was earned.
             self.credit = (self.credit + earned).min(limit.max(self.credit));
         }
         self.updated = self.updated.max(now);

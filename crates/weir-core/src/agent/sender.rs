@@ -34,7 +34,7 @@ use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
 use weir_policy::order::attained::QueueSettings;
 use weir_proto::{limits, v1};
 
-/// Whatever a coordinator asks for.
+/// Reports go no more often than this, whatever interval a coordinator asks for.
 const SHORTEST_REPORT_INTERVAL: Span = Span::from_nanos(1_000_000);
 
 /// What an agent keeps where it decides itself.
@@ -56,6 +56,7 @@ pub(super) struct Sender {
 impl Sender {
     fn new(terms: v1::SenderRule) -> Sender {
         let settings = QueueSettings {
+            // From the wire: a number of queues that costs memory and time is not taken as it is.
             queues: terms.queues.clamp(1, 64),
             exponent: terms.exponent,
             first_bytes: terms.first_threshold,
@@ -139,6 +140,7 @@ impl Agent {
 
     /// How long after the first byte of which nothing was told that is told.
     pub(super) fn report_interval(&self) -> Span {
+        // Where senders decide, queues follow from reports: one per sync interval.
         let synced = self.sender.as_ref().map(|sender| Span::from_nanos(sender.terms.sync_interval_ns));
         synced.map_or(self.config.report_interval, |interval| interval.max(SHORTEST_REPORT_INTERVAL))
     }
@@ -153,6 +155,7 @@ impl Agent {
     fn uplink(&self) -> Option<f64> {
         let heard = self.sender.as_ref()?.uplink;
         let configured = self.config.uplink.map(Rate::bytes_per_sec);
+        // The lesser: neither a coordinator nor a setting may have the host send more than the other knows its link to carry.
         heard.into_iter().chain(configured).reduce(f64::min)
     }
 

@@ -560,7 +560,7 @@ impl Agent {
             Treatment::Unknown => {
                 let held = self.held.get(&coflow).copied().unwrap_or(0);
                 let opened = entry.map_or(0, |entry| entry.opened_bytes).saturating_add(left);
-                // Until its note is here nobody knows whether it has a deadline: the coordinator says what to do.
+                // Until its note is here it is not known whether it has a deadline: the coordinator says what to do.
                 let options = entry.and_then(|entry| entry.note.options.as_ref());
                 let deadline = options.is_none_or(|options| options.deadline_ms > 0);
                 !deadline && held.max(opened) < self.bypass_bytes

@@ -86,7 +86,7 @@ impl Agent {
         self.stores.insert((store.application.clone(), store.executor.clone()), store);
     }
 
-    /// All stores, for whoever looks whether they are there still.
+    /// All stores, for the driver, which looks whether their directories are still there.
     pub fn stores(&self) -> impl Iterator<Item = &StoreEntry> {
         self.stores.values()
     }

@@ -1,4 +1,4 @@
-//! Deadlines: which coflows the policy lets in, and who is told.
+//! Deadlines: which coflows the policy lets in, and which drivers and agents are told.
 //!
 //! # Problem
 //! A policy that promises deadlines turns coflows away. Someone waits for their bytes all the same: a driver that
@@ -24,7 +24,7 @@
 //! ```
 //!
 //! # Properties
-//! * Nobody who asks waits longer than they said, or than until the coflow is judged or ends.
+//! * No caller waits longer than it said, or than until the coflow is judged or ends.
 //! * A coflow is refused once and for all: to try again is to register anew.
 //! * One that was let in stays so: it is a promise. Where the policy later sees no way to keep it, for its flows broke off
 //!   and came back behind others, they move as TCP has them move, nothing is stopped, and the record says what was told.
@@ -108,7 +108,7 @@ pub struct Decision {
     pub reply: v1::AdmissionReply,
 }
 
-/// Who waits for what is decided.
+/// Calls that wait for a verdict, and verdicts to be told.
 #[derive(Debug, Default)]
 pub(super) struct Awaited {
     /// Calls that wait for a verdict, by coflow.
@@ -198,12 +198,14 @@ impl Coordinator {
         let live: Vec<u32> = live.map(|(flow, _)| flow).collect();
         let keys: Vec<FlowKey> = live.iter().filter_map(|&flow| self.places.key(slot, flow)).collect();
         self.table.remove(slot);
+        // Gifts name flows by their slots in the table, and the slot is free from here on.
         self.gifts.clear();
         self.disturb_senders();
         for key in &keys {
             self.flows.get_mut(key).into_iter().for_each(|flow| flow.at = None);
         }
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
+        // Its flows go on outside of the table, as those of a bypassed coflow.
         coflow.outside.extend(keys);
         (coflow.stage, coflow.told) = (Stage::Refused, None);
         let was_admitted = coflow.is_admitted();

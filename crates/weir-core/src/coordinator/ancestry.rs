@@ -84,6 +84,7 @@ impl Coordinator {
             .range((Bound::Excluded(id), Bound::Unbounded))
             .filter(|(_, other)| !other.options.parents.is_empty());
         let descends = |(other, _): &(&CoflowId, _)| self.ancestors(**other).contains(&id);
+        // A child may have arrived first; its place cannot be moved any more, so its ancestor takes the same.
         let of_descendants = later.filter(descends).filter_map(|(_, other)| other.place).min();
         let place = of_ancestors.unwrap_or(arrived);
         let place = of_descendants.map_or(place, |first| place.min(first));
@@ -98,8 +99,8 @@ impl Coordinator {
         known.filter_map(|ancestor| ancestor.place.max(ancestor.inherited_place)).max()
     }
 
-    /// All coflows that this one descends from. Who names a later one for a parent is not heard: ids grow from
-    /// parents to children, so nobody descends from itself.
+    /// All coflows that this one descends from. A parent that is later than its child does not count: ids grow from
+    /// parents to children, so no coflow descends from itself.
     fn ancestors(&self, id: CoflowId) -> BTreeSet<CoflowId> {
         let (mut found, mut open) = (BTreeSet::new(), vec![id]);
         while let Some(child) = open.pop() {

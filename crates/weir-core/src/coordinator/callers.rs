@@ -24,6 +24,7 @@ impl<K: Ord, V> Callers<K, V> {
     pub(super) fn add(&mut self, thing: K, token: u64, until: Time, value: V) {
         self.remove(token);
         let thing =
+            // One copy of the name for all that wait for one thing: the receivers of a broadcast are many.
             self.by_thing.get_key_value(&thing).map_or_else(|| Arc::new(thing), |(had, _)| Arc::clone(had));
         self.by_thing.entry(Arc::clone(&thing)).or_default().insert(token, value);
         self.by_time.insert((until, token));

@@ -2,7 +2,7 @@
 //!
 //! # Problem
 //! A restart to change a policy costs every agent its plan, and every driver that waits its answer. But a policy keeps state
-//! of its own, agents hold rates that it gave, and where senders decide nobody knows sizes.
+//! of its own, agents hold rates that it gave, and where senders decide sizes are not known.
 //!
 //! # Approach
 //! One policy takes the place of another over the same table of live coflows, with nothing of what the other gave; every agent
@@ -69,7 +69,7 @@ impl Coordinator {
         if let Some(joining) = change.joining {
             self.handle_network(now, joining);
         }
-        // Who has not come back since the last one is waited for no more.
+        // Agents that have not come back since the last change are waited for no more.
         self.returning.clear();
         let is_same = change.policy.name == self.policy_name;
         if is_same && change.tuning == self.config.tuning {
@@ -77,6 +77,7 @@ impl Coordinator {
         }
         self.advance(now);
         self.count("changes");
+        // The terms of before, to be compared with those that follow from the change.
         let terms = self.terms();
         self.config.tuning = change.tuning;
         let senders = Senders::new(&self.config.tuning, &change.policy);
@@ -103,6 +104,7 @@ impl Coordinator {
 
     /// The next plan is the first of its policy, on what is live.
     pub(super) fn begin_plans_anew(&mut self) {
+        // Flows keep what they have left, and all that the old policy gave is gone from the table.
         self.table.refit(self.network.left());
         self.plan.clear();
         self.gifts.clear();
@@ -124,7 +126,7 @@ impl Coordinator {
             if matches!(coflow.stage, Stage::Gathering(_)) || !is_judged {
                 coflow.stage = Stage::Bypassed;
             }
-            // Sizes that nobody knew are in it, or none are.
+            // Where senders decided, it is a sum of stand-ins for unknown sizes; what agents served is counted anew below.
             coflow.demand = Demand::default();
             served.extend(coflow.done.iter().map(|(&host, &(_, bytes))| (host, id, bytes)));
         }
@@ -148,7 +150,7 @@ impl Coordinator {
         self.returning.len()
     }
 
-    /// Coflows that need less than this alone are left to TCP. Where senders decide, nobody knows who is small.
+    /// Coflows that need less than this alone are left to TCP. Where senders decide, no size is known, so none is taken for small.
     pub(super) fn bypass(&self) -> Span {
         if self.senders.is_some() { Span::ZERO } else { self.config.tuning.bypass }
     }

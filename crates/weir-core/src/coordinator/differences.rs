@@ -68,6 +68,7 @@ impl Told {
         if self.drain == 0.0 || drain == 0.0 {
             return self.drain == drain;
         }
+        // Compared as times, not as rates: seconds until all is moved, of which agents hold `due`.
         let due = 1.0 / self.drain - now.since(self.at).as_secs();
         (1.0 / drain - due).abs() <= tolerance / drain
     }
@@ -144,6 +145,7 @@ impl Outgoing {
 impl CoflowEntry {
     fn tell(&mut self, now: Time, id: CoflowId, drain: f64, out: &mut Outgoing) {
         let whole = self.options.flows > 0 && self.opened >= self.options.flows;
+        // Single agents are told the drain of the others continued, so it must be nearer to the plan than where none is told.
         let tolerance = if self.news.is_empty() { DRAIN_TOLERANCE } else { NEWS_TOLERANCE };
         match self.told.filter(|told| told.continues(now, drain, tolerance)) {
             Some(told) => {
@@ -157,6 +159,7 @@ impl CoflowEntry {
             None => {
                 self.told = Some(Told { drain, at: now });
                 self.news.clear();
+                // All agents at once, so that all flows of the coflow follow one drain.
                 self.live.keys().for_each(|&host| out.drain(host, id, drain, whole));
             }
         }
@@ -164,7 +167,7 @@ impl CoflowEntry {
 }
 
 impl Coordinator {
-    /// Whatever an agent was told counts no more: it is to be told everything again.
+    /// What an agent was told counts no more: it is to be told everything again.
     pub(super) fn forget_told(&mut self, session: SessionId) {
         let Some(agent) = self.agents.get_mut(&session) else { return };
         self.dues.plan(None, session, agent);
@@ -226,6 +229,7 @@ impl Coordinator {
             let drained = told.map_or(0.0, |told| told.now(now)) * self.table.remaining(at);
             let Some(place) = self.places.get(at) else { continue };
             let anew = told.is_none_or(|told| told.at == now) || out.anew.contains(&(id, host_of(place.key)));
+            // A base holds from one plan to the next only while the flow has a rate of its own in each of them.
             if anew || place.plan.saturating_add(1) != plan {
                 place.base = drained;
             }
@@ -240,6 +244,7 @@ impl Coordinator {
             if place.grant > 0.0 {
                 self.places.granted.push(at);
             }
+            // The flow has more by its base than the plan gives it, and a grant cannot be negative: its base is to be made anew.
             if excess > GRANT_TOLERANCE * rate {
                 self.tell_again(key);
             }

@@ -24,7 +24,7 @@ pub enum RegisterError {
     Invalid(String),
 }
 
-/// The blocks of a coflow, and who holds each. Entries of agents whose session ended stay, and count again for nobody.
+/// The blocks of a coflow, and who holds each. Entries of agents whose session ended stay, and are named to no receiver.
 pub(super) type Blocks = BTreeMap<Box<str>, Vec<Held>>;
 
 /// What an agent holds under a block's name.
@@ -142,7 +142,7 @@ impl Coordinator {
         if earlier { SealError::NotYetKnown(coflow) } else { SealError::Unknown(coflow) }
     }
 
-    /// Nobody can ask for the blocks of a coflow any more.
+    /// No receiver can ask for the blocks of a coflow any more.
     pub(super) fn forget_blocks(&mut self, coflow: CoflowId) {
         for held in self.directory.remove(&coflow).into_iter().flat_map(BTreeMap::into_values).flatten() {
             if let Some(agent) = self.agents.get_mut(&held.session) {
@@ -151,7 +151,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether anybody waits for a block of a coflow.
+    /// Whether a receiver waits for a block of a coflow.
     pub(super) fn is_waited_for(&self, coflow: CoflowId) -> bool {
         let first = BlockKey::first_of(coflow);
         self.waiting.things_from(&first).next().is_some_and(|key| key.coflow == coflow)
@@ -217,7 +217,7 @@ impl Coordinator {
             self.count("locates_not_waited_for");
         }
         let stopped = self.coflows.get(&coflow).is_some_and(|coflow| !coflow.stopped().is_empty());
-        // An id that was never given never gets blocks: whoever waited for one would wait in vain.
+        // An id that was never given never gets blocks: a receiver would wait for one in vain.
         let known = stopped || self.is_held(&key) || self.has_ended(coflow) || self.was_never_given(coflow);
         if known || full || wait == Span::ZERO {
             self.answer(now, &key, [(token, host)]);
@@ -226,7 +226,7 @@ impl Coordinator {
         }
     }
 
-    /// Nobody waits for the answer to a call any more.
+    /// The caller no longer waits for the answer to a call.
     pub fn handle_given_up(&mut self, token: u64) {
         self.waiting.remove(token);
         self.awaited.waiting.remove(token);

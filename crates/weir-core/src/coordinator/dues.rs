@@ -4,7 +4,7 @@ use super::state::{AgentEntry, SessionId};
 use std::collections::BTreeSet;
 use weir_model::Time;
 
-/// Sessions by what they are due. Whoever changes what is indexed here of an agent says so here.
+/// Sessions by what they are due. Code that changes what is indexed here of an agent must say so here.
 #[derive(Debug, Default)]
 pub(super) struct Dues {
     /// By when they were last sent a message.

@@ -1,4 +1,4 @@
-//! The end of a coflow, by its driver or because nobody cares for it any more.
+//! The end of a coflow, by its driver or with its lease.
 //!
 //! A receiver that has all of its last block acknowledges it to the agent, and its driver may unregister the coflow in
 //! the same moment, before this process even heard that the flow began. So that the record has what receivers
@@ -58,6 +58,7 @@ impl Coordinator {
     /// through [`Coordinator::poll_output`].
     pub fn handle_unregister(&mut self, now: Time, token: u64, id: CoflowId) {
         if let Some(ending) = self.endings.by_coflow.get_mut(&id) {
+            // A call repeated by its driver: both are answered when the first is, and agents are asked once.
             ending.tokens.push(token);
             return;
         }
@@ -88,7 +89,7 @@ impl Coordinator {
         }
     }
 
-    /// A host's agent is gone: nobody waits for what it would say.
+    /// A host's agent is gone: no call waits for what it would say.
     pub(super) fn nobody_settles_at(&mut self, now: Time, host: HostNumber) {
         for ending in self.endings.by_coflow.values_mut() {
             ending.awaited.remove(&host);
@@ -120,6 +121,7 @@ impl Coordinator {
     fn finish_ending(&mut self, now: Time, id: CoflowId) {
         let Some(ending) = self.endings.by_coflow.remove(&id) else { return };
         self.endings.by_time.remove(&(ending.until, id));
+        // Before the end, which forgets what the record is made of.
         let record = self.coflows.contains_key(&id).then(|| self.record(now, id));
         self.end(now, id);
         for token in ending.tokens {
@@ -127,19 +129,19 @@ impl Coordinator {
         }
     }
 
-    /// Whether a coflow has ended. Of those of this process that is known; of others as far as anybody told.
+    /// Whether a coflow has ended. Of those of this process that is known; of others as far as agents or drivers told.
     pub(super) fn has_ended(&self, id: CoflowId) -> bool {
         let elsewhere = || self.ended_elsewhere.contains(id) || self.ended_unseen.contains(id);
         if self.is_own(id) { self.ended.contains(id) } else { elsewhere() }
     }
 
-    /// Whether an id would be given by this process and was not yet: whoever names it did not have it from a
+    /// Whether an id would be given by this process and was not yet: an agent that names it did not have it from a
     /// coordinator.
     pub(super) fn was_never_given(&self, id: CoflowId) -> bool {
         self.is_own(id) && id >= self.next_coflow
     }
 
-    /// An agent named an id that was not given yet: it counts as ended, and is given to nobody.
+    /// An agent named an id that was not given yet: it counts as ended, and is given to no driver.
     pub(super) fn void_if_never_given(&mut self, id: CoflowId) {
         if self.was_never_given(id) && self.ended.insert(id) {
             self.count("ids_named_before_they_were_given");
@@ -181,7 +183,7 @@ impl Coordinator {
         self.ended_elsewhere.shrink_to(limits::MAX_ENDED_RANGES);
     }
 
-    /// Ends a coflow of another process that no agent has told of: most likely its hosts are away, or nobody ever gave the
+    /// Ends a coflow of another process that no agent has told of: most likely its hosts are away, or no coordinator ever gave the
     /// id. There is nothing to plan anew.
     fn end_unseen(&mut self, now: Time, id: CoflowId) {
         if self.ended_unseen.range_count() < limits::MAX_UNSEEN_ENDS {
@@ -200,6 +202,7 @@ impl Coordinator {
         if self.was_never_given(id) || self.has_ended(id) {
             return;
         }
+        // Counted while the coflow is still known.
         self.note_end(now, id);
         if self.is_own(id) {
             self.ended.insert(id);

@@ -11,7 +11,7 @@
 //! expected to send. What is said later replaces what was said before.
 //!
 //! # Properties
-//! * Where senders decide, nobody knows sizes: what is said is not kept.
+//! * Where senders decide, sizes are not used: what is said is not kept.
 //! * It is not kept by agents either: after a restart of the coordinator the order is by what is open.
 //! * The policy hears of it with the next plan; no flow costs more for it than a look at its host's entry.
 

@@ -1,7 +1,7 @@
 //! Traffic on the hosts' links that is not Weir's, and what it leaves of them.
 //!
 //! # Problem
-//! A plan for whole links gives rates that nobody reaches where something else uses the links too: orders are
+//! A plan for whole links gives rates that no flow reaches where something else uses the links too: orders are
 //! wrong, flows of a coflow do not end together, and what was promised to one is missed by all.
 //!
 //! # Approach
@@ -20,7 +20,7 @@
 //!   own bytes of a flow that starts or ends would be foreign for one of them.
 //! - Less than [`NOTICED`] of a link is taken for acknowledgements and messages, and ignored.
 //! - A link keeps [`LEAST_SHARE`] of its capacity. Foreign TCP takes what is left to it: without a least share,
-//!   one long transfer that nobody knows of would drive all coflows off a link for as long as it goes on.
+//!   one long foreign transfer would drive all coflows off a link for as long as it goes on.
 //! - Bytes of Weir's own flows are never foreign, though no plan counts them (coflows that are bypassed, flows
 //!   without a plan): what is bypassed is over before a second has passed.
 //!
@@ -70,6 +70,7 @@ impl Direction {
     }
 
     fn foreign(&self) -> f64 {
+        // Foreign traffic counts once it has lasted for all samples.
         if self.samples.len() < SAMPLES {
             return 0.0;
         }
@@ -100,6 +101,7 @@ impl Coordinator {
         let own = report.own.iter().fold(0, |sum: u64, own| sum.saturating_add(own.bytes));
         let traffic = self.traffic.entry(host).or_default();
         traffic.up.own = own;
+        // Own bytes above are counted all the same; a rate over no time is none.
         if interval == Span::ZERO {
             return;
         }
@@ -115,7 +117,7 @@ impl Coordinator {
         self.traffic.get(&host).map_or((0.0, 0.0), |traffic| (traffic.up.foreign(), traffic.down.foreign()))
     }
 
-    /// Nobody measures a host's links any more: they count as free.
+    /// No agent measures a host's links any more: they count as free.
     pub(super) fn forget_traffic(&mut self, now: Time, host: HostNumber) {
         if self.traffic.remove(&host).is_some() {
             self.leave(now, self.network.uplink(host), 0.0);
@@ -129,6 +131,7 @@ impl Coordinator {
         let whole = self.network.whole().capacity(link).bytes_per_sec();
         let Wire { bytes_per_byte, headroom } = self.config.wire;
         let foreign = foreign / bytes_per_byte;
+        // The fabric has only the plan's share of what the link carries: foreign bytes take of the rest (`headroom`) first.
         let left = if foreign < NOTICED * whole { whole } else { headroom * whole - foreign };
         let left = left.clamp(LEAST_SHARE * whole, whole);
         let before = self.network.left().capacity(link).bytes_per_sec();

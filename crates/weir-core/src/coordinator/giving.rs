@@ -1,7 +1,7 @@
 //! What flows do not take of their rates goes to others, whatever the policy.
 //!
 //! # Problem
-//! A receiver that reads slowly, or stops, keeps the rate that the plan has for its flow from everybody else: under an
+//! A receiver that reads slowly, or stops, keeps the rate that the plan has for its flow from all other flows: under an
 //! order, all that come later on the same uplink wait for it.
 //!
 //! # Approach
@@ -68,6 +68,7 @@ impl Coordinator {
         self.advance(now);
         for limit in &limits.flows {
             let key = flow_key(host, FlowNumber(limit.flow));
+            // A flow that ended, or that the agent made up: a limit kept for it would never be removed.
             if !self.flows.contains_key(&key) {
                 continue;
             }
@@ -127,6 +128,7 @@ impl Coordinator {
             room.find(hopeful);
             for flow in together.iter().map(|&index| &flows[index]) {
                 let gift = room.least(&flow.path).min(flow.limit - flow.rate);
+                // A trickle would take a message and keep a link from being given to one flow as a whole.
                 if gift.is_finite() && gift > LEAST_GIFT * room.least_capacity(&flow.path) {
                     room.take(&flow.path, gift);
                     *gifts.entry(flow.at).or_default() += gift;
@@ -180,6 +182,7 @@ impl Coordinator {
         self.table.advance(&self.plan, span);
         for (at, before, usable) in before {
             if self.table.flow(at).live() && before - self.table.remaining(at) > usable {
+                // At least a byte: only the receiver's word ends a flow, and one with nothing left would get no rate.
                 self.table.set_remaining(at, (before - usable).max(1.0));
             }
         }
@@ -264,6 +267,7 @@ impl<'a> Room<'a> {
         for flow in flows.iter().filter(|flow| flow.rate > 0.0) {
             flow.path.iter().for_each(|link| rates[link.index()] += flow.rate);
         }
+        // Shares are of the room at the beginning of the round, so that the order of flows does not matter.
         let room = self.free.clone();
         for flow in flows.iter_mut().filter(|flow| flow.rate > 0.0) {
             let share = |link: &LinkId| room[link.index()] / rates[link.index()];

@@ -93,6 +93,7 @@ impl Coordinator {
                 Some((held, holder))
             })
             .collect();
+        // With a single holder there is nothing to choose, and no promise to count.
         if holders.len() > 1 {
             self.promises.expire(now);
             let promised = (receiver, key.clone());
@@ -121,6 +122,7 @@ impl Coordinator {
             between += if flow.destination == receiver { left } else { 0.0 };
         }
         let uplink = self.network.uplink(holder);
+        // A holder outside the fabric has no known link, and counts as free.
         let rate = uplink.map_or(f64::INFINITY, |link| self.network.left().capacity(link).bytes_per_sec());
         let draining = self.is_draining(session);
         (holder != receiver, draining, Span::from_secs_ceil(owed / rate), between as u64, holder)

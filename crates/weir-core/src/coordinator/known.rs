@@ -70,7 +70,7 @@ pub(super) struct Where<'a> {
 }
 
 impl Joining {
-    /// Rates of a host's links, up and down, headers included. None: nobody says them.
+    /// Rates of a host's links, up and down, headers included. None: neither topology, agent nor default says them.
     pub(super) fn rates(&self, name: &str, said: &Said) -> Option<[Rate; 2]> {
         let known = self.hosts.get(name);
         let sound = |rate: f64| rate.is_finite() && rate > 0.0;

@@ -2,15 +2,15 @@
 //!
 //! # Problem
 //! A driver that dies never unregisters. Its coflows, their blocks and the files of these would stay for ever, until
-//! some bound is reached and nobody can register any more.
+//! some bound is reached and no driver can register any more.
 //!
 //! # Approach
-//! Every coflow has a lease. Whatever shows that somebody still cares begins it anew: a renewal by its driver, which
+//! Every coflow has a lease. Each sign that it is still used begins it anew: a renewal by its driver, which
 //! the client library sends by itself as long as the driver lives, a put, a get, a flow that moves. A coflow whose
 //! lease ends is ended as if it had been unregistered.
 //!
 //! # Properties
-//! * No coflow ends while a flow of it has bytes to move or somebody waits for a block of it. A flow whose bytes were all
+//! * No coflow ends while a flow of it has bytes to move or a receiver waits for a block of it. A flow whose bytes were all
 //!   sent begins the lease anew then, and no longer keeps it: its receiver may never acknowledge.
 //! * A lease counts from the moment this process hears of the coflow: the time that a coordinator was away, was stopped,
 //!   or could not hear (`pauses`) costs no coflow its life.
@@ -43,12 +43,12 @@ impl Coordinator {
         lease.filter(|&lease| lease != Span::MAX).map_or(0, |lease| lease.nanos() / 1_000_000)
     }
 
-    /// Something shows that somebody cares for a coflow.
+    /// Something shows that a coflow is still used.
     pub(super) fn renew(&mut self, now: Time, id: CoflowId) {
         let default = self.config.coflow_lease;
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         coflow.renewed = now;
-        // A coflow that an agent named before anybody told its note may have a shorter lease than was believed.
+        // A coflow that an agent named before its note was told may have a shorter lease than was believed.
         let until = now + coflow.lease(default);
         let shorter = |at| at > until && !is_planted(Defect::LeaseNotShortened);
         if coflow.expiry.is_none_or(shorter) {
@@ -58,7 +58,7 @@ impl Coordinator {
         }
     }
 
-    /// Ends the coflows that nobody cared for.
+    /// Ends the coflows whose leases were not renewed.
     pub(super) fn expire_coflows(&mut self, now: Time) {
         let heard_since = self.heard_since();
         while let Some(&(at, id)) = self.expiries.first().filter(|&&(at, _)| at <= now) {
@@ -69,6 +69,7 @@ impl Coordinator {
             if waited_for || is_planted(Defect::LeaseForever) {
                 coflow.renewed = now;
             }
+            // Entries are not moved with every renewal, which may come with every flow: here it shows whether the lease is over.
             let until = coflow.renewed.max(heard_since) + lease;
             coflow.expiry = Some(until);
             if until > now {
@@ -92,7 +93,7 @@ impl Coordinator {
         self.expiries.first().map(|&(at, _)| at)
     }
 
-    /// The next coflow that ended because nobody cared for it, for the log.
+    /// The next coflow that ended with its lease, for the log.
     pub(super) fn poll_expired(&mut self) -> Option<CoflowId> {
         self.expired.pop_front()
     }

@@ -130,7 +130,7 @@ impl Network {
         }
     }
 
-    /// How a host of that name is planned with whose agent says this. Where nobody says how fast its links are, they stay what
+    /// How a host of that name is planned with whose agent says this. Where neither says how fast its links are, they stay what
     /// they were; none if there were none.
     fn planned_of(&self, name: &str, said: &Said, before: Option<[Rate; 2]>) -> Option<Planned> {
         let joining = self.joining.as_ref()?;
@@ -290,7 +290,7 @@ impl Network {
         Some((HostId((self.members.len() as u32).saturating_sub(1)), grown))
     }
 
-    /// Forgets hosts that nobody uses, or those alone whose agents never came.
+    /// Forgets hosts without an agent and without flows, or those alone whose agents never came.
     fn forget_unused(&mut self, used: &BTreeSet<HostNumber>, expected_alone: bool) {
         let may_go = |(number, place): (&HostNumber, &HostId)| {
             let stays = used.contains(number) || (expected_alone && self.members[place.index()].is_known);

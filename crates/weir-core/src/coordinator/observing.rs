@@ -39,7 +39,7 @@ pub struct Deadlines {
 /// Where live coflows stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
-    /// Registered, and nobody asked for a block yet.
+    /// Registered, and no receiver asked for a block yet.
     pub idle: u64,
     /// Left to TCP, for little is known of them.
     pub bypassed: u64,
@@ -145,7 +145,7 @@ impl CoflowEntry {
 }
 
 impl Coordinator {
-    /// A coflow ends. Those count that this process registered, for of others nobody knows when all was done; and of which every
+    /// A coflow ends. Those count that this process registered, for of others it is not known when all was done; and of which every
     /// flow that was asked for, or announced, is done: one may seem complete before, and go on, and one that is given up is none.
     pub(super) fn note_end(&mut self, now: Time, id: CoflowId) {
         let Some(coflow) = self.coflows.get(&id) else { return };

@@ -97,8 +97,8 @@ impl Coordinator {
         }
     }
 
-    /// A coflow ended: those who know of it hear so at once, all others with their next keepalive. Of one that nobody told
-    /// of no agent with a session knows: those that come and do hear so then. Unless there were too many to be told of.
+    /// A coflow ended: those who know of it hear so at once, all others with their next keepalive. Of one that no agent told
+    /// of, no agent with a session knows; agents that come later and know it hear so then. Unless there were too many to be told of.
     pub(super) fn tell_end(&mut self, id: CoflowId, known: Option<&CoflowEntry>) {
         if is_planted(Defect::EndNotTold) {
             return;
@@ -119,6 +119,7 @@ impl Coordinator {
     pub(super) fn tell_of_end(&mut self, session: SessionId, id: CoflowId) {
         if let Some(agent) = self.agents.get_mut(&session) {
             agent.outbox.ended.insert(id);
+            // What was to be said of it before is of no use to the agent now.
             agent.outbox.notes.remove(&id);
             agent.outbox.bypassed.remove(&id);
             self.dues.hurry(session);

@@ -1,4 +1,4 @@
-//! Time in which this process did not run, or could not hear anybody.
+//! Time in which this process did not run, or could not hear agents and drivers.
 //!
 //! # Problem
 //! A process that is stopped, a machine that is suspended, and a host without its network hear nothing. What drivers and
@@ -7,11 +7,11 @@
 //!
 //! # Approach
 //! The driver of this state machine lets time pass ([`Coordinator::handle_timeout`]) every [`TICK`] at least, however
-//! little happens. A gap that is longer than [`PAUSE`] means that the process did not run, or was so busy that it heard
-//! nobody. Then every lease of a coflow begins anew, and what waits for others waits longer by the gap. While no agent is
+//! little happens. A gap that is longer than [`PAUSE`] means that the process did not run, or was so busy that it heard no
+//! agent. Then every lease of a coflow begins anew, and what waits for others waits longer by the gap. While no agent is
 //! attached, leases do not pass either: most likely this host is cut off, and no agent keeps anything then.
 //!
-//! Time limits of calls (`Locate`, `AwaitAdmission`) are their callers' own and go on: who is answered too early asks
+//! Time limits of calls (`Locate`, `AwaitAdmission`) are their callers' own and go on: a caller that is answered too early asks
 //! again.
 //!
 //! # Properties
@@ -32,7 +32,7 @@ const PAUSE: Span = Span::from_millis(1_000);
 pub(super) struct Hearing {
     /// When time last passed.
     ticked: Option<Time>,
-    /// Silence before this counts for nobody.
+    /// Silence before this counts against no driver or agent.
     since: Time,
     /// When the first agent came.
     started: Option<Time>,
@@ -58,6 +58,7 @@ impl Coordinator {
     pub(super) fn notice_pause(&mut self, now: Time) {
         let ticked = self.hearing.ticked.replace(now).unwrap_or(now);
         let gap = now.since(ticked);
+        // Without any agent most likely this host is cut off, and drivers cannot renew leases either.
         if self.hosts.is_empty() {
             self.hearing.since = now;
         }

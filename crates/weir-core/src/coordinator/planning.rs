@@ -26,7 +26,7 @@ pub enum Output {
     Message(SessionId, v1::CoordinatorMessage),
     /// A session is to be closed: an agent's newer one took its place, or its Hello did not end.
     Close(SessionId),
-    /// A coflow ended because nobody cared for it: a word for the log.
+    /// A coflow ended with its lease, which no driver renewed: a word for the log.
     Expired(CoflowId),
     /// A call to end a coflow is answered.
     Unregistered(Unregistered),
@@ -43,6 +43,7 @@ pub enum Output {
 impl Coordinator {
     /// Lets time pass: keepalives, time limits, the policy's own wake-ups.
     pub fn handle_timeout(&mut self, now: Time) {
+        // First: after a gap it puts limits off, before any of them is taken for over.
         self.notice_pause(now);
         self.expire_waiting(now);
         self.expire_awaited(now);
@@ -100,6 +101,7 @@ impl Coordinator {
 
     /// When the next plan is due, if anything changed since the last one.
     pub(super) fn plan_due(&self) -> Option<Time> {
+        // The first plan waits for nothing; later ones keep their distance, so that a burst of events costs one.
         let earliest = self.last_plan.map_or(Time::ZERO, |last| last + self.config.tuning.batch);
         self.plan_due.map(|due| due.max(earliest))
     }
@@ -114,6 +116,7 @@ impl Coordinator {
         if self.plan_due.take().is_none() {
             return false;
         }
+        // Counted from now also where senders decide and only a sync follows.
         self.last_plan = Some(now);
         self.advance(now);
         // What is left to TCP, and what is not any more, is said before the plan that follows from it.
@@ -125,15 +128,17 @@ impl Coordinator {
         self.tell_expected();
         self.plan.clear();
         self.policy.plan(now, self.network.left(), &self.table, &mut self.plan);
+        // Before judgement, gifts and differences, which all read rates from the table.
         self.table.adopt(&self.plan);
         self.count("plans");
         self.act_on_judgement(now);
         self.give_away();
+        // After gifts: what an agent is told is the plan and what is given on top of it.
         let messages = self.differences(now);
         for (session, plan) in messages {
             self.send(now, session, Kind::Plan(plan));
         }
-        // Who was refused hears so at once.
+        // Agents and drivers of coflows that were refused hear so at once.
         self.flush(now);
         true
     }
@@ -183,6 +188,7 @@ impl Coordinator {
     }
 
     fn keepalive_interval(&self) -> Span {
+        // Four times per lease: three may be lost or late before flows are unscheduled.
         Span::from_nanos(self.config.lease.nanos() / 4)
     }
 

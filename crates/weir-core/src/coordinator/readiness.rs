@@ -100,6 +100,7 @@ impl Coordinator {
         if coflow.stage == Stage::Scheduled {
             let all = coflow.opened >= coflow.options.flows;
             self.schedule_flow(key);
+            // The last announced flow is planned at once: nothing more is to come that could share its plan.
             let wait = if all { Span::ZERO } else { STRAGGLERS_TOGETHER.min(self.ready_wait()) };
             return self.want_plan(now + wait);
         }
@@ -124,6 +125,7 @@ impl Coordinator {
             return false;
         };
         let secs = |(link, bytes): (&LinkId, &u64)| *bytes as f64 / fabric.capacity(*link).bytes_per_sec();
+        // On the uplink where it will go, on top of what is known there already.
         let to_come = coflow.expected.iter().filter_map(|(&host, bytes)| {
             let link = self.network.uplink(host)?;
             Some(secs((&link, &bytes.saturating_add(coflow.demand.0.get(&link).copied().unwrap_or(0)))))
@@ -210,6 +212,7 @@ impl Coordinator {
 
     /// Adds a flow to the policy's table, and its coflow if it is the first there. Expects the table at `now`.
     fn schedule_flow(&mut self, key: FlowKey) {
+        // A flow with nothing left needs no rate, only its receiver's word.
         let Some(flow) = self.flows.get(&key).filter(|flow| flow.left() > 0) else { return };
         let (id, coflow) = (flow.id, flow.coflow);
         let ends = self.network.place(flow.host).zip(self.network.place(flow.destination));

@@ -1,4 +1,4 @@
-//! Why an agent's session is refused, in words for whoever runs it.
+//! Why an agent's session is refused, in words for its operator.
 
 use crate::ids::HostNumber;
 use weir_proto::limits;

@@ -1,7 +1,7 @@
 //! Loose coordination: what the coordinator does where every sender decides alone (D-CLAS).
 //!
 //! # Problem
-//! Under D-CLAS nobody knows sizes, and a plan of rates per event is not wanted: a sender divides its uplink by
+//! Under D-CLAS sizes are not known, and a plan of rates per event is not wanted: a sender divides its uplink by
 //! itself. But it cannot know what other senders sent of a coflow, nor who else sends to its receivers.
 //!
 //! # Approach
@@ -44,7 +44,7 @@ use weir_policy::{Chosen, Plan, Slot};
 use weir_proto::v1;
 use weir_proto::v1::coordinator_message::Kind;
 
-/// Size of a flow in the policy's table while nobody knows it: more than any has. Sums of as many as may live
+/// Size of a flow in the policy's table while it is not known: more than any has. Sums of as many as may live
 /// still fit into 64 bits.
 pub(super) const UNKNOWN_SIZE: u64 = 1 << 40;
 /// A limit that differs by less than this share from the one told is not told again.
@@ -156,6 +156,7 @@ impl Coordinator {
     pub(super) fn note_attained(&mut self, host: HostNumber, id: CoflowId, bytes: u64) {
         if let Some(coflow) = self.coflows.get_mut(&id) {
             let known = coflow.attained.entry(host).or_default();
+            // Reports are sums since ever: what is said twice, as after a new session, counts once.
             *known = bytes.max(*known);
         }
     }
@@ -166,6 +167,7 @@ impl Coordinator {
             let id = self.table.coflow(slot).id();
             let attained = self.coflows.get(&id).map_or(0, super::state::CoflowEntry::attained_bytes) as f64;
             let news = attained - self.table.attained(slot);
+            // The table's own sum never shrinks: a coflow does not move up.
             if news > 0.0 {
                 self.table.add_attained(slot, news);
             }

@@ -1,11 +1,11 @@
 //! Sessions of agents: what begins with Hello, what Hello restores, and what the end of a session takes away.
 //!
 //! A Hello comes in parts where an agent holds much. Until the last part is there the agent is not planned for: a plan
-//! would leave out flows that nobody has told of yet.
+//! would leave out flows that the agent has not told of yet.
 //!
 //! # One host, two agents
 //! A host has one agent. One that comes back is known by the identity of its spool and the incarnation of its process, and
-//! replaces its own older session, which nobody may have noticed the end of. Another agent that was given the same host,
+//! replaces its own older session, whose end the coordinator may not have noticed. Another agent that was given the same host,
 //! or a copy of its spool, is refused for as long as the first one's session lives, and both are told. So is a new process
 //! of the same agent, until the connection of the one before is found dead.
 //!
@@ -78,7 +78,7 @@ impl Coordinator {
         if hello.data_address.len() > limits::MAX_NAME_BYTES {
             return Err(HelloError::Address(hello.data_address.len()));
         }
-        // Agents of before they said it are taken as they are.
+        // Agents of versions that do not tell their terms are taken as they are.
         if hello.terms.as_ref().is_some_and(|terms| *terms != self.terms()) {
             self.count("hellos_of_other_terms");
             return Err(HelloError::Terms);
@@ -113,6 +113,7 @@ impl Coordinator {
         };
         self.dues.began(session, &entry);
         self.agents.insert(session, entry);
+        // Versions that know no ranges name ended coflows one by one.
         let old = hello.ended.iter().map(|&id| v1::IdRange { first: id, last: id });
         let part = v1::HelloPart {
             ended: old.chain(hello.ended_ranges).collect(),
@@ -131,7 +132,7 @@ impl Coordinator {
         let started = self.started(now);
         let old = self.hosts.get(&HostNumber(hello.host));
         let Some((&old, agent)) = old.and_then(|old| self.agents.get_key_value(old)) else {
-            // Nobody else is here; but one may be on its way.
+            // No other agent is here; but one may be on its way.
             let awaited = hello.refused && now < started + REFUSED_WAIT;
             return if awaited { Err(HelloError::Awaited { host: called(hello) }) } else { Ok(()) };
         };
@@ -140,7 +141,7 @@ impl Coordinator {
         if is_same && hello.session < agent.number {
             return Err(HelloError::Late(called(hello)));
         }
-        // Agents of before there were identities have none.
+        // Agents of versions without identities have 0.
         if is_same || known == 0 || new == 0 {
             self.handle_session_lost(now, old);
             self.closed.push_back(old);
@@ -203,6 +204,7 @@ impl Coordinator {
         arrival.named.extend(part.coflows.iter().map(|note| CoflowId(note.coflow)));
         arrival.named.extend(part.blocks.iter().map(|block| CoflowId(block.coflow)));
         arrival.named.extend(part.flows.iter().map(|flow| CoflowId(flow.coflow)));
+        // Ends first: what this part says of a coflow that has ended must not bring it back.
         for range in part.ended {
             self.end_of_others(now, &range);
         }
@@ -337,7 +339,7 @@ impl Coordinator {
             && !self.is_own(id)
         {
             // Its registration was repeated here before any agent told of it: its driver knows only the other. Of two from
-            // earlier processes nobody knows which it is: that of which nobody hears any more ends with its lease.
+            // earlier processes it is not known which one it knows: the one that it does not renew ends with its lease.
             self.end(now, id);
         }
         if self.has_ended(id) {
@@ -367,6 +369,7 @@ impl Coordinator {
             let opened = Time::from_nanos(now.nanos().saturating_sub(note.moving_age_ns));
             entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
         }
+        // In place of what this host said before, not in addition: it tells its sums at every Hello.
         let before = entry.done.insert(host, (note.done_flows, note.done_bytes)).unwrap_or_default();
         let news = entry.sealed != note.sealed
             || entry.refusal() != note.refused
@@ -378,7 +381,7 @@ impl Coordinator {
         self.note_attained(host, id, note.done_bytes);
         if was_unknown {
             self.renew(now, id);
-            // Those who hold blocks of it, and came before its note did.
+            // To agents that hold blocks of it, and came before its note did.
             self.tell_note(id);
         } else if news {
             self.tell_host(host, id);
@@ -410,6 +413,7 @@ impl Coordinator {
         let blocks = self.directory.entry(coflow).or_default();
         let holders = blocks.entry(block.block.clone().into_boxed_str()).or_default();
         let known = holders.iter().any(|other| other.session == session);
+        // Also what an earlier session of this host listed, which counts no more.
         holders.retain(|other| other.host != host);
         holders.push(held);
         if let Some(agent) = self.agents.get_mut(&session).filter(|_| !known) {

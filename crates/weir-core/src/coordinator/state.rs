@@ -99,11 +99,11 @@ pub(super) struct CoflowEntry {
     /// When its first flow was opened: the arrival that policies and records count from.
     pub(super) arrived: Option<Time>,
     pub(super) sealed: bool,
-    /// Nobody told how it was registered: its options are not known.
+    /// No driver or agent told how it was registered: its options are not known.
     pub(super) adopted: bool,
     /// Hosts that have its note.
     pub(super) knowing: BTreeSet<HostNumber>,
-    /// When something last showed that somebody cares for it,
+    /// When something last showed that it is still used,
     pub(super) renewed: Time,
     /// and when it is looked at next whether its lease has ended.
     pub(super) expiry: Option<Time>,
@@ -224,10 +224,10 @@ pub struct Coordinator {
     pub(super) next_coflow: CoflowId,
     /// Coflows of this process that have ended: there are no more gaps than live ones.
     pub(super) ended: IdSet,
-    /// Coflows of other processes that have ended, as anybody told; bounded.
+    /// Coflows of other processes that have ended, as agents or drivers told; bounded.
     pub(super) ended_elsewhere: IdSet,
-    /// Coflows that were unregistered here and that no agent has told of; bounded apart, for anybody can name ids that
-    /// nobody gave.
+    /// Coflows that were unregistered here and that no agent has told of; bounded apart, for a driver can name ids that
+    /// no coordinator gave.
     pub(super) ended_unseen: IdSet,
     pub(super) ended_log: EndedLog,
     pub(super) endings: Endings,
@@ -278,7 +278,7 @@ pub(super) fn agent_flow(key: FlowKey) -> FlowNumber {
 }
 
 impl Coordinator {
-    /// A coordinator that knows nobody yet.
+    /// A coordinator without agents and coflows.
     pub fn new(config: CoordinatorConfig, policy: &Chosen) -> Coordinator {
         let network = Network::new(&config.fabric, config.joining.as_ref());
         Coordinator {
@@ -518,7 +518,7 @@ impl Coordinator {
         }
         coflow.sealed = true;
         coflow.complete = true;
-        // After a restart nobody knows when its last flow was done; whoever asks is told the same from now on.
+        // After a restart the time at which its last flow was done is not known; every caller is told this one from now on.
         coflow.last_done.get_or_insert(now);
         if coflow.verdict == Verdict::Undecided {
             // All of it had moved before any plan could count it.

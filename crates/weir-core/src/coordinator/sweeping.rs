@@ -2,11 +2,11 @@
 //!
 //! # Problem
 //! An agent that loses its session is back a moment later as a rule, and lists its blocks again. So what it listed stays
-//! where it is, and counts for nobody meanwhile. Of one that does not come back it would stay until its coflows end, and
+//! where it is, and is named to no receiver meanwhile. Of one that does not come back it would stay until its coflows end, and
 //! one that lists as much as it can and goes would have it stay for ever.
 //!
 //! # Approach
-//! [`PATIENCE`] after a session was lost all blocks are looked at, a few with every step of time, so that nobody waits for
+//! [`PATIENCE`] after a session was lost all blocks are looked at, a few with every step of time, so that no call waits for
 //! it; those whose session is over go.
 
 use super::state::Coordinator;
@@ -28,7 +28,7 @@ pub(super) struct Sweep {
 }
 
 impl Coordinator {
-    /// A session was lost: what its agent listed may stay for nobody.
+    /// A session was lost: what its agent listed may stay though it never comes back.
     pub(super) fn sweep_later(&mut self, now: Time) {
         self.sweep.due.get_or_insert(now + PATIENCE);
     }

@@ -1,5 +1,5 @@
 //! Witnesses: agents that keep the note of a coflow so that its registration outlives the coordinator's process before
-//! anybody takes part in it.
+//! any receiver or sender takes part in it.
 //!
 //! # Problem
 //! After a coordinator began anew, its agents come back one by one and say what they know. Were every agent that comes

@@ -25,7 +25,7 @@ pub(super) struct Round {
     /// Those that are still to be asked.
     queue: VecDeque<SocketAddr>,
     holds: Vec<SocketAddr>,
-    /// The holder that broke the flow off, if nobody named it.
+    /// The holder that broke the flow off, if the coordinator did not name it.
     broke: Option<SocketAddr>,
     ask: Ask,
 }
@@ -95,7 +95,8 @@ impl Receiver {
     /// Asks these holders, and the one that broke off.
     pub(super) fn begin_round(&mut self, now: Time, mut holders: Vec<SocketAddr>) {
         self.sort_holders(now, &mut holders);
-        // Whoever sent the beginning may have found that its file changed, and then is not located any more.
+        // The holder that sent the beginning may have found that its file changed, and is not located any more then.
+        // Asked last, and once: the coordinator does not name it, so most likely it has nothing any more.
         let broke = self.broke.take().filter(|holder| !holders.contains(holder));
         holders.extend(broke);
         let queue = holders.iter().copied().collect();
@@ -122,7 +123,7 @@ impl Receiver {
     /// All were asked, and none sends it.
     fn end_round(&mut self, now: Time, mut holds: Vec<SocketAddr>, broke: Option<SocketAddr>) {
         holds.retain(|holder| !self.changed_at.contains(holder) && Some(*holder) != broke);
-        // A list of before may leave out who has put it meanwhile.
+        // A list from before the change may leave out an agent at which the block was put meanwhile.
         let is_latest = self.looked_again || !self.config.holders.is_empty();
         match (holds.is_empty(), self.changed_at.is_empty()) {
             (true, true) => self.obstacle(now, "nobody has put it yet".to_owned()),
@@ -166,6 +167,7 @@ impl Receiver {
         let Some(ask) = self.ask() else { return };
         match (&ask.step, link) {
             (&Step::ReachingRelay(path), Link::Relay) => {
+                // The relay first, so that the request can name a way that is there.
                 ask.way = Some(Way { path, broken: None });
                 if !pooled {
                     self.outputs.push_back(Output::Write { link: Link::Relay, bytes: hello() });
@@ -357,6 +359,7 @@ impl Receiver {
             self.leave_relay(Some(broken));
         }
         let Some(ask) = self.ask() else { return };
+        // The failure may be that of the old connection: only on a new one it counts against the holder.
         if ask.pooled && matches!(refusal, Refusal::Again(_) | Refusal::Final(_)) {
             return self.connect_to_holder(now, false);
         }

@@ -120,7 +120,7 @@ pub enum Output {
 /// Why a block could not be got.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiverError {
-    /// The block did not arrive in time. Holds what went wrong last with each who was asked.
+    /// The block did not arrive in time. Holds what went wrong last with each holder that was asked.
     #[error("the block did not arrive within the time limit: {0}")]
     TimeLimit(String),
     /// The coflow was unregistered.

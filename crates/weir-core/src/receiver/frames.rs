@@ -55,6 +55,7 @@ impl Receiver {
         if link == Link::Holder {
             return &mut source.unasked;
         }
+        // A message may end within a frame, and the next one's header comes there.
         let wanted = room.len().min(relayed.left());
         match relayed.head_room() {
             Some(room) => room,
@@ -115,7 +116,7 @@ impl Receiver {
                 self.outputs.push_back(Output::Verified { length: payload });
             }
             Err(error) => {
-                // Of a block as a whole nobody knows where it is wrong: another holder may have it right.
+                // The hash of a whole block does not say where it is wrong: another holder may have it right.
                 if let (ReceiverError::WrongHash, Stage::Receiving(source)) = (&error, &self.stage) {
                     self.avoid(now, source.holder);
                 }

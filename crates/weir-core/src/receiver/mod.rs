@@ -2,8 +2,8 @@
 //! other bytes are left.
 //!
 //! # Problem
-//! A holder may die in the middle of a block, and whoever has the block next may have put other bytes under its name:
-//! another host, or a task that ran again. What was handed out must never be continued with them. All of it has to be
+//! A holder may die in the middle of a block, and the next holder may have other bytes under its name, put by
+//! another host or by a task that ran again. What was handed out must never be continued with them. All of it has to be
 //! decided the same way with sockets and without, so that it can be tested at every byte.
 //!
 //! # Approach
@@ -13,7 +13,7 @@
 //! comes with it.
 //!
 //! A resumed request says which bytes it began with, and only an agent that has the same goes on ([`Identity`]). Where
-//! nobody has, the block is asked for from its start, and every frame that was handed out already is compared by its
+//! no agent has, the block is asked for from its start, and every frame that was handed out already is compared by its
 //! checksum: the same bytes may have been put under another identity. If a frame differs, the get ends as changed.
 //!
 //! ```text

@@ -97,7 +97,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver that has asked nobody yet. `buffer`: memory for a frame, of any length.
+    /// A receiver that has asked no holder yet. `buffer`: memory for a frame, of any length.
     pub fn new(config: ReceiverConfig, buffer: Vec<u8>) -> Receiver {
         Receiver {
             taken: Taken::new(config.verify_whole),
@@ -167,7 +167,7 @@ impl Receiver {
         std::mem::take(&mut self.avoided)
     }
 
-    /// The caller waits for the next frame, and is done with the one before. Time in which it did not wait was nobody's silence.
+    /// The caller waits for the next frame, and is done with the one before. Time in which it did not wait is not counted as silence of a peer.
     pub fn handle_wanted(&mut self, now: Time) {
         self.wanted = true;
         match &mut self.stage {
@@ -296,7 +296,7 @@ impl Receiver {
         }
         let mut wait = self.config.end.since(now).min(LOCATE_WAIT);
         if self.broke.is_some() || !self.changed_at.is_empty() {
-            // There is somebody else to ask, or to believe.
+            // The holder that broke off can be asked meanwhile; or one said that the file changed, and is believed if no other is named.
             wait = Span::ZERO;
         }
         self.looked_again = !self.changed_at.is_empty();
@@ -319,6 +319,7 @@ impl Receiver {
 
     /// A frame was taken: the next wait for one is a new one.
     pub(super) fn forget_obstacles(&mut self) {
+        // Pauses double only while nothing new comes.
         (self.pause, self.silence) = (FIRST_RETRY, SILENCE.0);
     }
 
@@ -336,7 +337,7 @@ impl Receiver {
         self.direct |= source.as_ref().is_some_and(|source| source.relayed.is_some());
         let holder = source.map(|source| source.holder);
         let with = holder.map(|holder| holder.to_string()).unwrap_or_default();
-        // Who broke off is asked once more when holders are known, though the coordinator may not answer before.
+        // The holder that broke off is asked once more when holders are known, though the coordinator may not answer before.
         self.broke = holder.or(self.broke.filter(|_| !is_planted(Defect::BrokeForgotten)));
         self.tried.note(with, why);
         let pause = self.pause.min(self.config.end.since(now));

@@ -51,7 +51,7 @@ impl Taken {
         }
     }
 
-    /// What is missing: from which byte on, and of which block. Bytes whose identity nobody said cannot be gone on with:
+    /// What is missing: from which byte on, and of which block. Bytes whose identity no holder told cannot be gone on with:
     /// they are asked for from the start.
     pub(super) fn missing(&self) -> (u64, Identity) {
         if self.verified > 0 && self.identity.is_known() {
@@ -98,6 +98,7 @@ impl Taken {
                 return Err(self.changed());
             }
             if self.at == self.verified {
+                // All that was handed out is known to be the same, so from here on it may be resumed under the new identity.
                 self.identity = self.offered;
             }
             return Ok(Taking::Again);

@@ -1,11 +1,11 @@
-//! What went wrong with each who was asked, for the error that may come of it.
+//! What went wrong with each holder that was asked, for the error that may come of it.
 
 use std::collections::BTreeMap;
 
 /// Holders of which a get remembers what went wrong.
 const MAX_TRIED: usize = 8;
 
-/// By whom was asked, what went wrong last. The name is empty where the obstacle says itself who was asked.
+/// By holder (or relay), what went wrong last. The name is empty where the obstacle itself says which.
 #[derive(Debug, Default)]
 pub(super) struct Tried(BTreeMap<String, String>);
 

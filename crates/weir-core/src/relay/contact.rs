@@ -68,6 +68,7 @@ impl Contact {
     /// Whether there is room for what the next message may be. A host's connection has no other flow to hold up.
     pub fn may_read(&self, is_between_messages: bool) -> bool {
         let is_host = matches!(self.role, Role::Upstream(_, UpstreamKind::Host));
+        // The next message may be as long as any: once its header is read, all of it must be taken.
         let next = self.received.saturating_add(MAX_DATA_BYTES as u64);
         !is_host || !is_between_messages || next <= self.granted
     }

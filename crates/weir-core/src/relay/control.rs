@@ -28,6 +28,7 @@ impl<P> Relay<P> {
     pub fn handle_session_up(&mut self) {
         self.session = true;
         self.sessions = self.sessions.saturating_add(1);
+        // Before the hello: rules that answer it have epochs of the new session.
         self.table.begin_session();
         self.forget_reports();
         let entered = self.flows.iter().filter(|(_, flow)| flow.entered);

@@ -20,7 +20,7 @@ pub struct RelayConfig {
     pub window_bytes: u64,
 }
 
-/// Somebody that sends to this relay: another relay, or one flow of a host.
+/// A sender to this relay: another relay, or one flow of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UpstreamId(pub u64);
 

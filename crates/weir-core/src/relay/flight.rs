@@ -133,11 +133,13 @@ impl Flight {
     pub(super) fn look(&mut self, now: Time, seen: UnderWay) {
         let was_idle = self.held_until.take().is_none() && self.looked + LONGEST_HOLD <= now;
         (self.looked, self.round_trip) = (now, seen.round_trip);
+        // What messages added by `note_gone` since the last look is in these numbers now.
         self.under_way = seen.unacknowledged.saturating_add(seen.unwritten);
         self.sample(now, self.written.saturating_sub(seen.unacknowledged), was_idle);
         let limit = self.limit();
         if self.under_way > limit {
             let excess = self.under_way.saturating_sub(limit);
+            // `max`: while the rate is not known the quotient would be infinite; the clamp bounds the wait either way.
             let drained = Span::from_secs_ceil(excess as f64 / self.rate.max(1.0));
             self.held_until = Some(now + drained.clamp(SHORTEST_HOLD, LONGEST_HOLD));
         }

@@ -36,7 +36,7 @@ pub(super) struct Incoming {
     pub(super) received: u64,
     /// When it was heard of last.
     pub(super) heard: Time,
-    /// Relays that word of it may still go through: one less at each of them, so that word of a flow that nobody sends any more
+    /// Relays that word of it may still go through: one less at each of them, so that word of a flow that no host sends any more
     /// does not go in a circle for ever.
     pub(super) hops: u8,
     /// Once the upstream said that the receiver has all: what it sent here in all.
@@ -61,7 +61,7 @@ pub(super) enum Way<P> {
 pub(super) struct Delivery<P> {
     pub(super) reassembly: Reassembly<P>,
     pub(super) subscriber: Option<SubscriberId>,
-    /// When it is given up if nobody has asked for it.
+    /// When it is given up if no receiver has asked for it.
     pub(super) wait_until: Time,
 }
 
@@ -142,7 +142,7 @@ impl<P> Flow<P> {
         self.incoming.values().all(|incoming| incoming.received == 0)
     }
 
-    /// Whether the receiver has all, or wants no more, and nothing more comes from whoever said so. Where it goes to
+    /// Whether the receiver has all, or wants no more, and nothing more comes from the upstreams that said so. Where it goes to
     /// its receiver everyone must have: else, what is still on its way decides whether it is whole. Elsewhere one is
     /// enough: rules may lead a flow in a circle, where each waits for the one before it to say so.
     pub(super) fn is_over(&self) -> bool {

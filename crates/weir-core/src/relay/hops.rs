@@ -75,6 +75,7 @@ impl<P> Relay<P> {
         let was_up = hop.state == HopState::Up;
         hop.state = HopState::Down(now + RETRY);
         hop.meter.note_busy(now, false);
+        // Of the connections that are gone; new ones may take another path.
         hop.flight = Flight::default();
         let flows: Vec<FlowKey> = hop.flows.iter().copied().collect();
         let (lost, left): (Vec<_>, Vec<_>) = flows.into_iter().partition(|&key| hop.queue.sent(key) > 0);
@@ -194,6 +195,7 @@ impl<P> Relay<P> {
         for id in left {
             self.leave_hop(id, key);
         }
+        // From several next hops, each in order for itself; the first bytes are assigned first, as the receiver waits for them.
         waiting.sort_by_key(|message| message.offset);
         for message in waiting {
             if !self.assign(message) {
@@ -221,10 +223,12 @@ impl<P> Relay<P> {
                 },
             };
             let Some(id) = self.reach(now, address, site) else { continue };
+            // Asked for with `reach`, so that it is tried again, but not used before it is there: it failed last time.
             if self.hops.get(&id).is_some_and(|hop| hop.state == HopState::Retrying) {
                 continue;
             }
             match next_hops.iter_mut().find(|hop| hop.0 == id) {
+                // A rule may name one relay twice, or a relay and the direct way to it: one next hop with both weights.
                 Some(hop) => hop.1 += weight,
                 None => next_hops.push((id, weight)),
             }
@@ -262,6 +266,7 @@ impl<P> Relay<P> {
         self.next_hop_id = self.next_hop_id.saturating_add(1);
         self.hop_ids.insert(address, id);
         let mut meter = LinkMeter::default();
+        // Begins an interval now: the first sample must not count from time 0.
         let _ = meter.take(now, 0);
         let (queue, flight, flows) = (NextHopQueue::default(), Flight::default(), BTreeSet::new());
         self.hops.insert(id, Hop { address, site, state: HopState::Connecting, queue, meter, flight, flows });

@@ -49,6 +49,7 @@ impl LinkMeter {
         let busy = interval > 0.0 && self.busy.as_secs() >= BUSY_SHARE * interval;
         let tells = busy && self.busy_before;
         *self = LinkMeter { began: now, unacknowledged, busy_before: busy, ..LinkMeter::default() };
+        // What was busy at the end of this interval is so at the beginning of the next.
         self.note_busy(now, is_busy);
         (tells && carried > 0).then(|| carried as f64 / interval)
     }

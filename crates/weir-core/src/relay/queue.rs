@@ -85,6 +85,7 @@ impl<P> NextHopQueue<P> {
             Some(flow) if flow.rank == rank => flow.weight = weight,
             Some(flow) => {
                 let before = std::mem::replace(&mut flow.rank, rank);
+                // Virtual times of two ranks have nothing to do with each other.
                 (flow.weight, flow.finish) = (weight, 0);
                 self.leave(before);
                 let flows = &mut self.ranks.entry(rank).or_default().flows;
@@ -135,6 +136,7 @@ impl<P> NextHopQueue<P> {
         flow.start = None;
         let (_, message) = flow.messages.pop_first()?;
         let ticks = (f64::from(message.length) * TICKS_PER_BYTE / flow.weight) as u64;
+        // At least a tick, so that a flow whose messages are small for its weight gives others their turn too.
         flow.finish = start.saturating_add(ticks.max(1));
         flow.sent = flow.sent.saturating_add(u64::from(message.length));
         self.resume(key);
@@ -193,6 +195,7 @@ impl<P> NextHopQueue<P> {
             return;
         }
         if let Some(rank) = self.ranks.get_mut(&flow.rank) {
+            // Start-time fair queueing (Goyal, Vin, Cheng): what a flow did not use while it was not ready is not kept for it.
             let start = flow.finish.max(rank.virtual_time);
             flow.start = Some(start);
             rank.ready.insert((start, key));

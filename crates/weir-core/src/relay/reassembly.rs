@@ -33,6 +33,7 @@ impl<P> Reassembly<P> {
     /// A byte of it is here or went on already, or it ends beyond the flow.
     pub fn insert(&mut self, message: Message<P>) -> Result<(), Misplaced> {
         let end = message.offset.checked_add(message.length.into()).ok_or(Misplaced)?;
+        // Only its neighbours can overlap it, as those held do not overlap each other.
         let after = self.held.range(message.offset..).next().map_or(self.bytes, |(&offset, _)| offset);
         let before = self.held.range(..message.offset).next_back();
         let before =

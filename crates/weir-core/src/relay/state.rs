@@ -51,7 +51,7 @@ pub struct Relay<P> {
     pub(super) sessions: u64,
     pub(super) counters: RelayCounters,
     pub(super) next_alive: Time,
-    /// What was not heard before counts for nobody: the process did not run.
+    /// Silence before this counts against no peer: the process did not run.
     pub(super) heard_since: Time,
     pub(super) next_progress: Time,
     pub(super) next_samples: Time,
@@ -84,7 +84,7 @@ impl<P> Relay<P> {
         }
     }
 
-    /// What happened that should not, so far.
+    /// Protocol errors and refusals since the start, by kind.
     pub fn counters(&self) -> RelayCounters {
         let (stale_rules, bad_rules) = self.table.dropped();
         RelayCounters { stale_rules, bad_rules, ..self.counters }
@@ -126,6 +126,7 @@ impl<P> Relay<P> {
         if let Some(flow) = self.flows.get_mut(&key) {
             let hops = if kind == UpstreamKind::Host { HOP_LIMIT } else { header.hop_limit };
             flow.incoming.insert(from, Incoming { kind, received: 0, heard: now, hops, ended: None });
+            // Also to an upstream that comes second: it starts with what the first may send, as both send parts of one flow.
             let granted = flow.window.granted();
             self.tell_upstream(from, Header::about(key, Kind::Credit, granted));
         }
@@ -185,7 +186,7 @@ impl<P> Relay<P> {
         self.make_room(header.length.into());
         let opener = self.flows.get_mut(&key).filter(|flow| flow.incoming.contains_key(&from));
         let Some(flow) = opener else {
-            // What was on its way when the flow was given up; or a peer that lies, whose connection nobody may wait for.
+            // What was on its way when the flow was given up; or a peer that lies, whose connection no flow may wait for.
             if !self.has_flows(from) {
                 self.tell_upstream(from, Header::about(key, Kind::Reset, 0));
             }
@@ -237,7 +238,7 @@ impl<P> Relay<P> {
         self.subscriptions.contains_key(&subscriber)
     }
 
-    /// Whether it has no flow, and nobody waits for one.
+    /// Whether it has no flow, and no receiver waits for one.
     pub fn is_idle(&self) -> bool {
         self.flows.is_empty() && self.waiting.is_empty() && self.held == 0
     }
@@ -293,7 +294,7 @@ impl<P> Relay<P> {
             let is_over = incoming.is_over();
             let is_host = incoming.kind == UpstreamKind::Host;
             if incoming.received == 0 && !is_over && !is_host && flow.incoming.len() > 1 {
-                // Nothing was lost with it, and the flow comes by another way. What came by a host comes by nobody else.
+                // Nothing was lost with it, and the flow comes by another way. What came by a host comes by no other upstream.
                 flow.incoming.remove(&from);
             } else if !is_over {
                 self.give_up(key);
@@ -369,6 +370,7 @@ impl<P> Relay<P> {
         let end = message.offset.saturating_add(u64::from(message.length));
         let Some(flow) = self.flows.get_mut(&message.key) else { return };
         let bytes = u64::from(message.length);
+        // A count of messages, not a time: which flow went on least recently must not depend on clocks.
         self.turn = self.turn.saturating_add(1);
         self.held = self.held.saturating_sub(bytes);
         flow.held = flow.held.saturating_sub(bytes);
@@ -392,6 +394,7 @@ impl<P> Relay<P> {
             return;
         }
         let header = Header::about(key, Kind::Credit, granted);
+        // An upstream that said that all is over has forgotten the flow.
         let upstreams = flow.incoming.iter().filter(|(_, incoming)| incoming.ended.is_none());
         self.outputs.extend(upstreams.map(|(&upstream, _)| Output::ToUpstream { upstream, header }));
     }
@@ -458,6 +461,7 @@ impl<P> Relay<P> {
             for (hop, _) in &forward.route.next_hops {
                 self.leave_hop(*hop, key);
             }
+            // Next hops of now and of earlier routes: bytes of the flow may have gone to either.
             for hop in &forward.opened {
                 self.leave_hop(*hop, key);
             }

@@ -139,6 +139,7 @@ impl ForwardingTable {
             self.rules.clear();
         }
         let is_deaf = is_planted(Defect::WithdrawnKept);
+        // Before new rules, so that a prefix that is in both lists ends with its new rule.
         for prefix in rules.withdrawn.iter().filter(|_| !is_deaf).filter_map(Prefix::from_wire) {
             self.rules.remove(&prefix);
         }

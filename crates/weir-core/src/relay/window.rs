@@ -48,8 +48,8 @@ impl Window {
     }
 
     /// All bytes before `taken` may go on, of a flow of so many bytes; the new grant, if it is worth saying: a quarter of the
-    /// window more, or the rest of the flow. No more is granted than the flow has, and a message, as long as one may be, for whoever
-    /// wants room for that before he reads: where rules lead a flow in a circle, each relay there raises its grant because the
+    /// window more, or the rest of the flow. No more is granted than the flow has, and a message, as long as one may be, for an upstream that
+    /// wants room for that before it reads: where rules lead a flow in a circle, each relay there raises its grant because the
     /// next one did.
     pub fn raise(&mut self, taken: u64, window: u64, bytes: u64) -> Option<u64> {
         let most = bytes.saturating_add(MAX_DATA_BYTES as u64);

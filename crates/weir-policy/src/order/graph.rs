@@ -16,7 +16,7 @@
 //! # Properties
 //! * The graph depends on depth and breadth alone; so it is built once for many draws and many decisions.
 //! * The end of a node depends on the bytes of its coflows and on the draw, and on no other coflow. The sum of a set is
-//!   taken by rank. So an end that is known stays the same, to the last bit, while these do, whoever arrives or ends.
+//!   taken by rank. So an end that is known stays the same, to the last bit, while these do, whichever other coflows arrive or end.
 //! * With depth 3 out of breadth 10: 720 branches of 10 coflows are 789 nodes.
 
 use std::collections::BTreeMap;

@@ -73,7 +73,7 @@ fn twenty_thousand_unfinished_coflows_are_told_in_few_messages_and_journalled_on
         let before = pair.said.len();
         pair.connect_all();
         // Three agents of five keep each note: 12,000 notes come with every agent's Hello, 512 a message. Nothing of that
-        // is news to anybody.
+        // is news to any agent.
         assert!(messages_since(&pair, before).len() < 50);
         assert!(pair.agents.iter_mut().all(|agent| journalled(agent) == 0));
     }
@@ -133,7 +133,7 @@ fn a_coflow_does_not_end_while_it_moves_or_somebody_waits_for_it() {
         pair.wait(1_000);
     }
     assert_eq!(pair.coordinator.poll_expired(), None);
-    // The wait is over at 8 s; a second later nobody cares any more.
+    // The wait is over at 8 s; a second later its lease has ended.
     for _ in 0..3 {
         pair.wait(1_000);
     }
@@ -163,7 +163,7 @@ fn ids_that_were_never_given_are_refused_in_every_call_and_message() {
         pair.coordinator.handle_hello(pair.now, SessionId(1_000), hello).unwrap();
         assert!(pair.coordinator.coflows.keys().eq([&given]));
     }
-    // What was named is given to nobody.
+    // What was named is given to no driver.
     assert_eq!(pair.register(0), CoflowId(given.0 + 2));
 }
 
@@ -386,7 +386,7 @@ fn ends_of_more_foreign_coflows_than_are_remembered_end_none_that_lives() {
     }
     assert!(pair.coordinator.coflows.contains_key(&live));
     assert!(!pair.coordinator.has_ended(live) && pair.coordinator.has_ended(ended));
-    // Nobody told of any of them, so that they push out no other end: what comes beyond the bound is not remembered.
+    // No agent told of any of them, so that they push out no other end: what comes beyond the bound is not remembered.
     assert!(pair.coordinator.has_ended(far) && !pair.coordinator.has_ended(CoflowId(far.0 + 400_000)));
     // An agent hears of more ends than it remembers, and takes none for the end of what lives.
     pair.wait(1000);
@@ -551,7 +551,7 @@ fn a_block_whose_file_changed_is_not_located_any_more_and_may_be_put_again() {
     pair.coordinator.handle_locate(pair.now, 1, request);
     assert_eq!(pair.coordinator.poll_answer().unwrap().reply.holders, []);
     assert_eq!(pair.coordinator.status(pair.now).agents[0].blocks, 0);
-    // Whoever asks all the same is told what became of it.
+    // A driver that asks all the same is told what became of it.
     let asked = |pair: &mut Pair| pair.agents[0].handle_request(pair.now, &super::request(coflow, 0, 1, "b"));
     assert_eq!(asked(&mut pair).unwrap_err(), Status::Changed);
     pair.agents[0]

@@ -89,7 +89,7 @@ fn a_registration_repeated_after_a_restart_registers_once() {
     pair.restart_coordinator(1_000);
     pair.connect_all();
     assert_eq!(pair.coordinator.handle_register(pair.now, request.clone()), Ok(first));
-    // Repeated before it is known again: the older one, which nobody was told of, goes.
+    // Repeated before it is known again: the older one, of which no agent was told, goes.
     pair.restart_coordinator(2_000);
     let second = pair.coordinator.handle_register(pair.now, request.clone()).unwrap();
     pair.connect_all();
@@ -289,7 +289,7 @@ fn of_two_coflows_with_one_key_the_one_that_moves_lives_whoever_is_told_first() 
     assert_rate(pair.rate(1, flow), CAPACITY);
 }
 
-/// A wrong digit, or somebody who looks for trouble: ids are given one after the other.
+/// A mistyped id, or an attacker's guess: ids are given one after the other.
 #[test]
 fn an_id_that_was_named_before_it_was_given_is_given_to_nobody() {
     let mut pair = Pair::new(2);

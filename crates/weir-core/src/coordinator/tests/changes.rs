@@ -135,7 +135,7 @@ fn rates_stand_while_an_agent_comes_again() {
         pair.now = pair.now + Span::from_millis(50);
         pair.agents[0].handle_timeout(pair.now);
         assert_eq!(rates(&pair), before, "{old} to {new}");
-        // Nobody says more.
+        // No agent says more.
         pair.now = pair.now + Span::from_millis(60);
         pair.agents[0].handle_timeout(pair.now);
         assert_eq!(rates(&pair), [f64::INFINITY; 2], "{old} to {new}");
@@ -190,7 +190,7 @@ fn coflows_that_would_not_be_left_to_tcp_any_more_are_planned_for() {
     assert_eq!(pair.rate(0, flow), f64::INFINITY);
 }
 
-/// Its flows stand still meanwhile: whoever makes the wait shorter means those that wait, too.
+/// Its flows stand still meanwhile: an operator who makes the wait shorter means those that wait, too.
 #[test]
 fn a_shorter_wait_holds_for_coflows_that_wait_already() {
     for policy in ["varys", "fair", "varys-deadline"] {

@@ -61,7 +61,7 @@ fn said(coordinator: &mut Coordinator) -> Vec<(SessionId, v1::CoordinatorMessage
     std::iter::from_fn(|| coordinator.poll_message()).collect()
 }
 
-/// The coordinator began anew, and heard of nobody yet.
+/// The coordinator began anew, and heard of no agent yet.
 fn anew(now: Time) -> Coordinator {
     let mut coordinator = coordinator(2, 1 << 40);
     coordinator.handle_timeout(now);

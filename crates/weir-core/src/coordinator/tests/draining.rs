@@ -105,7 +105,7 @@ fn hosts_that_went_are_listed_as_away_until_they_are_back() {
     assert!(pair.coordinator.status(pair.now).away.is_empty());
 }
 
-/// Nobody is told that a host is drained before its agent is.
+/// No caller is told that a host is drained before its agent is.
 #[test]
 fn a_call_is_answered_by_the_agent_alone() {
     let mut pair = Pair::new(2);

@@ -232,13 +232,13 @@ impl Pair {
         flow
     }
 
-    /// Puts a block, and lets host `to` ask for it; nobody else hears of it yet.
+    /// Puts a block, and lets host `to` ask for it; the coordinator does not hear of it yet.
     fn ask_block(&mut self, coflow: CoflowId, name: &str, size: u64, from: usize, to: u32) -> FlowNumber {
         self.agents[from].handle_put(block(coflow, name, size)).unwrap();
         self.ask(coflow, name, from, to)
     }
 
-    /// Lets host `to` ask `from` for a block; returns the agent's flow id. Nobody else hears of it yet.
+    /// Lets host `to` ask `from` for a block; returns the agent's flow id. The coordinator does not hear of it yet.
     fn ask(&mut self, coflow: CoflowId, name: &str, from: usize, to: u32) -> FlowNumber {
         let request = request(coflow, 0, to, name);
         self.agents[from].handle_request(self.now, &request).unwrap().flow

@@ -13,7 +13,7 @@ fn counted(pair: &Pair) -> (u64, u64, u64) {
 #[test]
 fn a_coflow_counts_once_when_it_ends_whole_and_under_the_process_that_registered_it() {
     let mut pair = Pair::new(3);
-    // Never sealed, and no number of flows announced: nobody knows that it is complete before it ends.
+    // Never sealed, and no number of flows announced: the coordinator does not know that it is complete before it ends.
     let coflow = pair.register(0);
     for (name, size) in [("a", 1_000), ("b", 6_000_000)] {
         let flow = pair.open(coflow, name, size, 0, 1);

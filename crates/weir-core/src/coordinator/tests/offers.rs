@@ -115,7 +115,7 @@ fn who_asks_in_vain_is_told_why_and_in_time() {
     pair.now = pair.now + Span::from_millis(1);
     pair.coordinator.handle_timeout(pair.now);
     assert!(away(pair.offered()));
-    // Who gave up is not answered.
+    // A caller that gave up is not answered.
     pair.ask_file(6, coflow, 2);
     pair.coordinator.handle_given_up(6);
     pair.answer(pair.sessions[2].unwrap(), taken(6));

@@ -1,4 +1,4 @@
-//! Time in which the coordinator did not run, or heard nobody.
+//! Time in which the coordinator did not run, or heard no agent or driver.
 
 use super::*;
 
@@ -149,7 +149,7 @@ fn a_coflow_that_comes_back_after_a_restart_has_its_own_lease_and_not_the_usual_
     pair.settle();
     let flow = pair.open(coflow, "b", 1_000, 0, 1);
     pair.finish(0, flow, 1_000);
-    // Its driver is gone, and a coordinator comes that keeps coflows for ever if nobody says otherwise.
+    // Its driver is gone, and a coordinator comes that keeps coflows for ever unless their drivers say otherwise.
     pair.restart_coordinator(1_000);
     pair.connect_all();
     pair.wait(4_000);

@@ -393,7 +393,7 @@ impl History {
             let scheduled = coflow.stage == Stage::Scheduled;
             assert_eq!(coflow.outside.contains(key), !scheduled);
             assert_eq!(flow.at.is_some(), scheduled && flow.left() > 0);
-            // The first plan follows a get within the same moment here, so nobody has waited in vain.
+            // The first plan follows a get within the same moment here, so no receiver has waited in vain.
             let unscheduled = self.pair.rate(flow.host.0 as usize, agent_flow(*key)) == TCP;
             match coflow.stage {
                 Stage::Bypassed | Stage::Refused => assert!(unscheduled),

@@ -143,7 +143,7 @@ fn under_weights_a_flow_is_limited_to_what_it_uses_of_each_share_of_a_full_downl
     pair.open(small, "from 7", 100_000_000, 7, 2);
     pair.pass(20);
     // Of downlink 2 the first queue has 10/19. Host 1 sends 0.2 MB/s to each of five; host 7 has the rest of the part.
-    // The second queue uses its own, so there is no second round for anybody at this link.
+    // The second queue uses its own, so there is no second round for any flow at this link.
     let limit = |host: usize| {
         let session = pair.sessions[host].unwrap();
         pair.coordinator.limits(session)[&small][0].bytes_per_s
@@ -254,7 +254,7 @@ fn only_changes_are_told() {
     let (syncs, said) = (pair.counter("syncs"), pair.said.len());
     pair.pass(200);
     assert_eq!((pair.counter("syncs"), pair.said.len()), (syncs, said));
-    // Bytes that take the coflow to no other queue are told once, and make nobody say anything.
+    // Bytes that take the coflow to no other queue are told once, and lead to no message.
     pair.sent(0, flow, 1000);
     pair.sent(0, flow, 1000);
     pair.pass(9);

@@ -1,4 +1,4 @@
-//! Who keeps the notes of coflows while hosts come, go and are exchanged.
+//! Which agents keep the notes of coflows while hosts come, go and are exchanged.
 
 use super::attacks::{journalled, restart};
 use super::*;

@@ -148,7 +148,7 @@ fn holders_are_asked_again_after_pauses_that_double_up_to_a_quarter_of_a_second(
     assert_eq!(connects.len(), 7 + 238);
 }
 
-/// Whoever asks again and again for the next frame has no holder asked more often than that.
+/// A caller that asks again and again for the next frame has no holder asked more often than that.
 #[test]
 fn a_caller_that_looks_again_cuts_no_pause_short() {
     let refusing = || vec![Holder { status: Some(1), ..Holder::of(content(3), 1) }];

@@ -53,7 +53,7 @@ fn resets(relay: &mut Relay<()>) -> Vec<FlowKey> {
         .collect()
 }
 
-/// Flows of two messages each that nobody takes. 1 GiB holds 4,095 of their messages: of 3,000 flows the
+/// Flows of two messages each that no receiver takes. 1 GiB holds 4,095 of their messages: of 3,000 flows the
 /// first ones must go.
 #[test]
 fn flows_without_receivers_hold_a_bounded_number_of_bytes_and_the_one_that_moves_stays() {
@@ -147,7 +147,7 @@ fn an_upstream_that_says_the_end_again_and_of_less_keeps_no_flow() {
     assert!(relay.is_idle());
 }
 
-/// Bytes of no flow, and of a flow that another one opened: the flow goes on, and whoever said so is left.
+/// Bytes of no flow, and of a flow that another one opened: the flow goes on, and the peer that sent them is left.
 #[test]
 fn a_stranger_s_bytes_harm_no_flow_and_end_its_own_connection() {
     let (mut relay, now) = (relay(), Time::from_millis(1));
@@ -348,7 +348,7 @@ fn a_flow_that_only_comes_by_itself_ends() {
     assert!((1..=i32::from(HOP_LIMIT)).contains(&words) && seconds > 10, "{words} words, {seconds} s");
 }
 
-/// What came by a host comes by nobody else: its other ways are circles.
+/// What came by a host comes by no other upstream: its other ways are circles.
 #[test]
 fn a_flow_whose_host_leaves_ends_though_it_comes_back_in_a_circle() {
     let (mut relay, now) = (relay(), Time::from_millis(1_000));

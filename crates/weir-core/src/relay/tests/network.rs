@@ -364,7 +364,7 @@ impl Network {
 
     pub(super) fn pass_time(&mut self, span: Span) {
         let end = self.now + span;
-        // A longer step is one in which nobody ran.
+        // A longer step is one in which no relay ran.
         while self.now < end {
             self.now = end.min(self.now + ALIVE_INTERVAL);
             for relay in &mut self.relays {
