@@ -5,7 +5,7 @@
 //!
 //! # Approach
 //! Something usable goes out first: the best order at the mean bandwidths. Then rounds, a batch at a time. After each
-//! batch a decision maker makes its scores known, and takes those of the others into account. Whoever sees enough
+//! batch a decision maker makes its scores known, and takes those of the others into account. The first that sees enough
 //! rounds proposes the order they speak for.
 //!
 //! # Pseudo-code
@@ -262,6 +262,7 @@ impl Links {
     /// The number of the link between two sites.
     fn number(&self, from: u32, to: u32) -> Option<usize> {
         let (from, to) = (self.sites.binary_search(&from).ok()?, self.sites.binary_search(&to).ok()?);
+        // The number of a pair in `pairs`: each site has a row without itself.
         (from != to).then(|| from * (self.sites.len() - 1) + if to > from { to - 1 } else { to })
     }
 

@@ -65,6 +65,7 @@ impl ClassLaw {
         match self {
             ClassLaw::BySent { from, .. } => *from = sent,
             ClassLaw::BySize { class, best } => *class = class.saturating_sub(1).max(*best),
+            // A flow that has not given up is in its deadline's class, which does not age.
             ClassLaw::UntilGivenUp(both) => both.1.age(sent),
             ClassLaw::Fixed(_) => {}
         }

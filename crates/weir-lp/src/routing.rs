@@ -67,6 +67,7 @@ pub fn least_makespan(demand: &SiteDemand) -> Result<Routes, LpError> {
     };
     for path in paths.iter().filter(|path| path.next_hop != path.pair.1) {
         let (from, to) = path.pair;
+        // The solver keeps to bounds only up to its tolerance.
         let share = solution.var_value(path.share).clamp(0.0, 1.0);
         routes.shift(path.pair, to, path.next_hop, share * demand.bytes(from, to).0 as f64);
     }

@@ -1,13 +1,13 @@
 //! What daemons tell of themselves to those who watch: metrics in the OpenMetrics text format, and whether they work.
 //!
 //! # Approach
-//! A daemon has a table of its [`Metric`]s, and fills a [`Sheet`] whenever somebody asks: nothing is kept here between two looks,
-//! and nothing costs anything that nobody looks at. Looks come one after the other, and are shared by those who ask at the same
+//! A daemon has a table of its [`Metric`]s, and fills a [`Sheet`] whenever it is asked: nothing is kept here between two looks,
+//! and what is not looked at costs nothing. Looks come one after the other, and are shared by those who ask at the same
 //! time ([`serve`]), so that a flood of them costs the daemon no more than a few each second.
 //!
 //! # Properties
 //! * A sheet has only metrics of its table, each with the labels that the table says.
-//! * Labels have few values: names of policies, bins, states and events that are in the code. Nobody outside can add one.
+//! * Labels have few values: names of policies, bins, states and events that are in the code. No peer can add one.
 
 mod process;
 mod server;
@@ -82,7 +82,7 @@ impl Distribution {
         Distribution { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }
 
-    /// One with counts that somebody else made; as many as bounds, and one.
+    /// One with counts that were made elsewhere; as many as bounds, and one.
     pub fn of(bounds: &'static [f64], counts: &[u64], sum: f64) -> Distribution {
         let mut all = counts.to_vec();
         all.resize(bounds.len() + 1, 0);

@@ -15,13 +15,13 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 
-/// Connections at once, or an eighth of the descriptors; for another one the oldest is closed, as whoever watches connects again.
+/// Connections at once, or an eighth of the descriptors; for another one the oldest is closed, as Prometheus connects again.
 const MAX_CONNECTIONS: usize = 64;
 /// So long a connection may take to say what it wants,
 const HEADER_LIMIT: Duration = Duration::from_secs(5);
-/// and to live, whatever it does: those who watch come again.
+/// and to live, whatever it does: clients connect again.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(120);
-/// Who asks sooner after a look gets what was seen then.
+/// A request that comes sooner after a look gets what was seen then.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// A daemon that does not answer in time does not work.
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
@@ -81,13 +81,14 @@ pub async fn serve(
         };
         connections.retain(|connection| !connection.is_finished());
         while connections.len() >= most {
+            // The oldest rather than the new one: connections that are held open must not lock a watcher out.
             connections.pop_front().into_iter().for_each(|oldest| oldest.abort());
         }
         let watch = Arc::clone(&watch);
         let connection = tokio::spawn(async move {
             let service = service_fn(move |request| {
                 let watch = Arc::clone(&watch);
-                // Who breaks off does not end a look that others wait for.
+                // A client that breaks off does not end a look that others wait for.
                 let answer = tokio::spawn(async move { watch.answer(&request).await });
                 let failed = |_| plain(StatusCode::INTERNAL_SERVER_ERROR, "it could not be answered\n");
                 async move { Ok::<_, Infallible>(answer.await.unwrap_or_else(failed)) }
@@ -96,7 +97,7 @@ pub async fn serve(
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_LIMIT)
                 .serve_connection(TokioIo::new(stream), service);
-            // Whoever breaks off has his reasons.
+            // How the connection ended makes no difference: the client connects again.
             let _ = tokio::time::timeout(CONNECTION_LIMIT, connection).await;
         });
         connections.push_back(connection.abort_handle());
@@ -128,7 +129,7 @@ impl<L: Fn() -> Looked + Send + Sync + 'static> Watch<L> {
         }
     }
 
-    /// Looks, unless somebody just did. Others wait for the look that is under way.
+    /// Looks, unless that was just done. Others wait for the look that is under way.
     async fn seen(&self) -> Seen {
         let mut seen = self.seen.lock().await;
         if let Some(seen) = seen.as_ref().filter(|seen| seen.at.elapsed() < LOOK_INTERVAL) {

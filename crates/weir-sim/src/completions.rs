@@ -150,6 +150,7 @@ impl LevelCompletions {
             for &slot in new.coflows {
                 self.add_coflow(table, slot);
             }
+            // Flows of new coflows were added with them.
             let joined = new.flows.iter().filter(|at| !new.coflows.contains(&at.coflow));
             joined.for_each(|&at| self.add_flow(table, at));
             for &class in touched {
@@ -207,6 +208,7 @@ impl LevelCompletions {
     fn settle(&mut self, table: &CoflowTable, link: usize) {
         while let Some(&Reverse((key, class))) = self.classes[link].peek() {
             let attached = table.classes()[class.index()].bottleneck() == Some(LinkId(link as u32));
+            // An entry holds as long as its class is at this link and ends first where the entry says.
             if attached && self.head(table, class) == Some(key) {
                 self.heads[link] = key.0;
                 return;

@@ -142,6 +142,7 @@ pub fn simulate_changing(
         // Refused now rather than when it comes.
         fabric.set_capacity(change.link, change.capacity)?;
     }
+    // Changes were tried on the copy only to find out whether they can be.
     fabric.clone_from(at_the_beginning);
     for coflow in &mut coflows {
         let scale = if options.offline { 0.0 } else { options.arrival_scale };
@@ -246,9 +247,11 @@ impl<'a> Engine<'a> {
                 }
                 break;
             }
+            // After the test for the end: a change of capacity alone is no reason to go on.
             let next = next.min(self.changes.last().map_or(Time::MAX, |change| change.at));
             self.move_to(next);
             self.completions.take_due(self.now, &self.table, &mut due);
+            // Completions before arrivals of the same instant, so that a stage released by one arrives with it; and one plan for all.
             self.complete(&due);
             while let Some(coflow) = self.arrivals.pop(self.now) {
                 self.arrive(&coflow);
@@ -326,6 +329,7 @@ impl<'a> Engine<'a> {
         let coflow = self.table.coflow(at.coflow);
         let flow = &coflow.flows()[at.flow as usize];
         let windowed = self.windows.get(at.coflow.0 as usize).and_then(Option::as_ref);
+        // With windows the table's flows are requests: a record names the flow of the workload that a request is part of.
         let index = windowed.map_or(at.flow as usize, |windowed| windowed.flows[at.flow as usize]);
         self.outcome.delivered += flow.size();
         self.outcome.counters.flows += 1;
@@ -467,12 +471,14 @@ impl<'a> Engine<'a> {
         if self.table.coflow(coflow).live_flows() == 0 {
             self.table.remove(coflow);
             self.record_coflow(coflow);
+            // It has left again before any plan, and its slot may be given to the next arrival.
             self.arrived.retain(|&slot| slot != coflow);
         }
     }
 
     fn make_plan(&mut self) {
         self.policy.plan(self.now, &self.fabric, &self.table, &mut self.plan);
+        // `adopt` forgets changes, and completions need these after it.
         self.touched.clone_from(&self.table.changes().classes);
         self.table.adopt(&self.plan);
         let new = New { coflows: &self.arrived, flows: &self.joined };
@@ -484,6 +490,7 @@ impl<'a> Engine<'a> {
         self.stale = false;
         self.outcome.counters.plans += 1;
         self.outcome.counters.grants += self.plan.grants.len() as u64;
+        // Only now: completions and the observer above still look at all coflows that arrived, refused ones too.
         for refusal in std::mem::take(&mut self.plan.refused) {
             self.refuse(&refusal);
         }

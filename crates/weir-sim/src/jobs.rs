@@ -76,6 +76,7 @@ pub fn set_tails(fabric: &Fabric, coflows: &mut [CoflowSpec]) {
         if parents[at].is_empty() {
             continue;
         }
+        // All children of this one are done, so its tail is final.
         let own = isolation(fabric, &coflows[at]);
         let Tail { time, transfer } = coflows[at].dependencies.tail;
         let (time, transfer) = (coflows[at].dependencies.compute + own + time, own + transfer);

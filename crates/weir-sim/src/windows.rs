@@ -62,6 +62,7 @@ impl Windows {
             }
         }
         let receivers = flows.into_iter().enumerate().map(|(number, (receiver, mut flows))| {
+            // Each receiver begins at another source, so that not all ask the same one first.
             let first = number % flows.len();
             flows.rotate_left(first);
             let mut waiting = VecDeque::new();
@@ -102,6 +103,7 @@ impl Windows {
         let mut opened = Vec::new();
         while let Some(next) = window.waiting.front() {
             let size = next.spec.size.0;
+            // A request larger than the window goes alone: without this a window below one request would never open.
             if window.open > 0 && window.open + size > bytes {
                 break;
             }

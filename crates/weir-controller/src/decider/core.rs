@@ -132,6 +132,7 @@ impl DeciderCore {
     fn take_up(&mut self, now: Time, snapshot: &Snapshot) {
         let Snapshot { epoch, servers, decision } = snapshot;
         let is_settled = decision.as_ref().is_some_and(|it| it.settles(*epoch, Finality::Final));
+        // Also without a notice: one may have been missed while the store was away.
         self.look_at = now + LOOK_INTERVAL;
         if !servers.is_empty() && !is_settled {
             self.maker.begin(*epoch, &State::of(servers));

@@ -35,6 +35,7 @@ impl Planner {
             table.insert(&coflow, FlowId(first_flow), &fabric);
             first_flow += coflow.flows.len() as u64;
         }
+        // The latest arrival stands for now: decision makers with other clocks must come to the same plan.
         let now = state.coflows.values().map(|coflow| coflow.arrival_ns).max().unwrap_or(0);
         self.policy.plan(Time::from_nanos(now), &fabric, &table, &mut self.plan);
         let slots = self.policy.order().unwrap_or_else(|| table.slots());
@@ -69,6 +70,7 @@ impl Planner {
 fn coflows(links: &Links, state: &State) -> Vec<CoflowSpec> {
     let host = |site: u32| links.sites.binary_search(&site).ok().map(|index| HostId(index as u32));
     let flow = |(&(from, to), &left): (&(u32, u32), &f64)| {
+        // At least a byte: a flow of which all moved would end before the policy sees it.
         let size = Bytes((left.ceil() as u64).max(1));
         Some(FlowSpec { source: host(from)?, destination: host(to)?, size, group: 0 })
     };

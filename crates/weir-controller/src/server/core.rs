@@ -388,6 +388,7 @@ impl ServerCore {
     /// Tells relays what is new, under this number.
     fn issued(&mut self, now: Time, number: u64, snapshot: Snapshot) {
         self.floor = self.floor.max(number);
+        // The store answers, and this server's documents are not there: it lost them after it had taken them.
         if self.is_told && !snapshot.servers.contains_key(&self.settings.name) {
             self.forgotten(now);
         }
@@ -406,7 +407,7 @@ impl ServerCore {
         self.tell_rules(now, number);
     }
 
-    /// The store forgot all, without having been away: somebody emptied it.
+    /// The store forgot all, without having been away: an operator emptied it.
     fn forgotten(&mut self, now: Time) {
         self.tell_all = true;
         self.is_told = false;
@@ -453,6 +454,7 @@ impl ServerCore {
                 }
                 _ => RuleTable::new(),
             };
+            // The first message of a session is complete: what the relay has of an earlier server is not known.
             let message = if session.begun {
                 differences(&session.rules, &rules, &session.missed, number)
             } else {

@@ -138,10 +138,12 @@ impl Known {
             return Err(HelloError::TooMany);
         }
         let (arrivals, samples) = self.forget(name).map_or_else(Default::default, |had| {
+            // A relay's new session tells no arrivals: coflows that go on keep theirs, or their place in the order would change.
             let arrivals: BTreeMap<u64, Time> =
                 had.coflows.iter().map(|(&id, coflow)| (id, coflow.arrival)).collect();
             (arrivals, had.samples)
         });
+        // Relays of versions that number no sessions: the time at this server stands for it.
         let number = if hello.session == 0 { now.nanos() } else { hello.session };
         let record =
             RelayRecord { site: hello.site, data_address: hello.data_address.clone(), session: number };
@@ -249,7 +251,7 @@ impl Known {
         }
     }
 
-    /// Nobody could come back for so long.
+    /// No relay could come back for so long.
     pub(super) fn put_off(&mut self, gap: Span) {
         for relay in self.relays.values_mut() {
             relay.lost = relay.lost.map(|lost| lost + gap);
@@ -323,12 +325,14 @@ impl Known {
     /// All documents there are.
     pub(super) fn take_all(&mut self, now: Time) -> Vec<(String, Option<String>)> {
         for (name, relay) in &mut self.relays {
+            // As if none had been told, so that measurements are part of it whenever the last ones were.
             relay.samples_told = Time::ZERO;
             let coflows = relay.coflows.keys().map(|&coflow| Document::Coflow(coflow, name.clone()));
             self.changed.extend(coflows);
             self.changed.extend([Document::Relay(name.clone()), Document::Links(name.clone())]);
         }
         let mut all = self.take_changes(now);
+        // A complete report replaces all documents: there is nothing to take out.
         all.retain(|(_, text)| text.is_some());
         all
     }

@@ -70,6 +70,7 @@ fn next_hops(at: At<'_>, state: &State, split: &Split) -> Vec<v1::NextHop> {
         if !reachable.is_empty() {
             direct -= share;
         }
+        // Infinite without relays at the site; then no hop is made of it.
         let weight = share / reachable.len() as f64;
         let relay = |name: &String| Some(v1::next_hop::To::Relay(name.clone()));
         hops.extend(reachable.into_iter().map(|name| v1::NextHop { to: relay(name), weight }));

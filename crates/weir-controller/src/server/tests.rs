@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// As by FLUSHALL: nobody hears of it.
+    /// As by FLUSHALL: no listener hears of it.
     fn forget_silently(&mut self) {
         self.ledger = Ledger::default();
     }
@@ -242,7 +242,7 @@ fn while_the_store_is_away_rules_stay_and_all_is_told_again_when_it_has_forgotte
 fn a_store_that_was_emptied_is_told_all_again_though_nobody_says_so() {
     let mut world = two_relays();
     world.forget_silently();
-    // Progress is reported before anybody asks whether it is known.
+    // Progress is reported before the server asks whether it is known.
     for moved in 1..=20 {
         let progress = v1::RelayFlowProgress { key: Some(key(3, 0, 0)), bytes_moved: moved };
         world.say(0, 1, From::Progress(v1::RelayProgress { flows: vec![progress] }));
@@ -268,7 +268,7 @@ fn a_store_that_was_stopped_forgets_no_server() {
     for server in ["one", "other", "dead"] {
         ledger.report(now, &report(server)).unwrap();
     }
-    // Stopped for 20 s; the first that is heard ends nobody. The dead one has three seconds from then on.
+    // Stopped for 20 s; the first that is heard ends no other. The dead one has three seconds from then on.
     now = now + Span::from_millis(20_000);
     for _ in 0..3 {
         assert!(ledger.renew(now, "one").known && ledger.renew(now, "other").known);

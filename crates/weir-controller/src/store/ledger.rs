@@ -36,6 +36,7 @@ impl Ledger {
     /// Takes a server's documents over: see [`super::Store::report`].
     pub fn report(&mut self, now: Time, report: &Report) -> Option<u64> {
         let new = !self.servers.contains_key(&report.server);
+        // Changes of documents that are not here would leave a part that passes for the whole.
         if new && !report.complete {
             return None;
         }
@@ -50,7 +51,9 @@ impl Ledger {
                 None => drop(server.documents.remove(name)),
             }
         }
+        // After the reporting server was prolonged: it is heard just now.
         let expired = self.forget_expired(now);
+        // A store that lost its counter must not give numbers again that relays have seen.
         self.counter = self.counter.max(report.floor.min(MAX_NUMBER));
         if expired || new || report.complete || !report.changes.is_empty() {
             self.state_changed();
@@ -117,7 +120,7 @@ impl Ledger {
     fn forget_expired(&mut self, now: Time) -> bool {
         let asked = std::mem::replace(&mut self.asked, now);
         if now.since(asked) > PAUSE {
-            // Nobody was heard meanwhile, as where the process was stopped: that is nobody's silence.
+            // No server could be heard meanwhile, as where the process was stopped: this does not count as silence of any of them.
             let until = now + SERVER_LIFETIME;
             self.servers.values_mut().for_each(|server| server.until = server.until.max(until));
         }
@@ -129,6 +132,7 @@ impl Ledger {
     fn state_changed(&mut self) {
         self.counter += 1;
         self.epoch = self.counter;
+        // They are of the epoch before.
         self.tallies.clear();
         self.notices.push(Notice::State);
     }

@@ -1,6 +1,6 @@
 //! Where servers and decision makers meet: [`EmbeddedStore`] in one process, [`RedisStore`] between processes.
 //!
-//! Either does what [`Ledger`] says, in steps that nobody else's come between. Whoever changes something is told to all
+//! Either does what [`Ledger`] says, in steps that no other caller's come between. A change is told to all
 //! that listen; what was missed while a store was away is found by reading it.
 
 mod embedded;

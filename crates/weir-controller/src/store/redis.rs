@@ -109,6 +109,7 @@ impl RedisStore {
         fill(&mut invocation);
         let answer: Result<T, RedisError> = invocation.invoke_async(&mut connection).await;
         if answer.is_err() {
+            // Also after an error of the script: which answers are still under way on the connection is not known.
             *self.connection.lock().await = None;
         }
         answer.map_err(|error| self.away(error))

@@ -197,6 +197,7 @@ impl Model<'_> {
                 continue;
             }
             let segments = sender.credit.min(sender.unsent).min(if self.link.whole { 1.0 } else { f64::MAX });
+            // A divisible flow has no use for what is left over; a whole segment costs exactly one.
             sender.credit -= if self.link.whole { 1.0 } else { sender.credit };
             sender.unsent -= segments;
             if sender.unsent < NOTHING {
@@ -224,6 +225,7 @@ impl Model<'_> {
             budget -= served;
             self.queued -= served;
             let done = parcel.segments < 1e-3 * NOTHING;
+            // A whole segment is acknowledged when its last part was served.
             let whole = if done { parcel.size } else { 0.0 };
             let segments = if self.link.whole { whole } else { served };
             if done {
@@ -238,6 +240,7 @@ impl Model<'_> {
             }
         }
         if self.queue.is_empty() {
+            // Exactly 0, whatever rounding left of the sum.
             self.queued = 0.0;
         }
     }

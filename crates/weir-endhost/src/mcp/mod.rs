@@ -151,7 +151,7 @@ impl Mcp {
     ///
     /// Pace by it, whatever the window is; a bound of `2 * window + 2` segments in flight leaves room for a round
     /// trip that grows. When it changes, the next segment is due at the start of the last one plus the new gap: a
-    /// shorter gap takes effect at once, and nobody sends two segments back to back.
+    /// shorter gap takes effect at once, and no flow sends two segments back to back.
     pub fn gap(&self) -> Span {
         Span::from_secs_ceil(self.rtt / self.window)
     }
@@ -191,12 +191,14 @@ impl Mcp {
         // What is left when the margin begins is sent within a round trip.
         let aim = ((left - margin) * (1.0 - params.ahead)).max(rtt);
         let link = facts.link.map_or(f64::INFINITY, |link| link.bytes_per_sec() / params.wire.0 as f64 * rtt);
+        // A share that is not a number counts as 0: `min` alone would let it pass.
         let marked = if facts.marked_share > 0.0 { facts.marked_share.min(1.0) } else { 0.0 };
         Window { remaining, left, rtt, marked, required: remaining * rtt / aim, link }
     }
 
     /// Takes a window, bounded by the link, or the least if the deadline is out of reach.
     fn settle(&mut self, facts: &Window, window: f64) {
+        // `remaining / left <= link / rtt`, without a division by a time left of 0.
         let in_reach = facts.remaining * facts.rtt <= facts.link * facts.left;
         self.gave_up = facts.left < self.params.base_rtt.as_secs() || !in_reach;
         self.rtt = facts.rtt;

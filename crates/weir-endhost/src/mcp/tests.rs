@@ -134,7 +134,7 @@ fn a_flow_gives_up_when_not_even_its_link_could_meet_the_deadline() {
     // Without a link that is known it goes on, as fast as the deadline asks: 100 segments in 0.97 * (1199 - 250) us.
     let unknown = WindowFacts { link: None, ..facts(1199) };
     assert!((mcp.on_window(&unknown) - 10.0 / 0.949 / 0.97).abs() < 1e-9 && !mcp.has_given_up());
-    // Less than a round trip is too little for anybody.
+    // Less than a round trip is too little for any flow.
     assert_eq!(mcp.on_window(&WindowFacts { remaining: Bytes(1), ..facts(99) }), GIVEN_UP_SEGMENTS);
 }
 

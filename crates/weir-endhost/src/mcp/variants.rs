@@ -72,11 +72,13 @@ impl State {
             (State::Yielding { price, kept }, _) => {
                 *price = next_price(params, *price, facts.marked);
                 *kept = 1.0 / (1.0 + laxness(params, facts) * *price * fullness(params, facts));
+                // Not more than the flow requires: asking must not make it faster than its deadline does.
                 (*kept * facts.required).max(ASKING_SEGMENTS.min(facts.required))
             }
             (State::Behind(behind), Variant::Published) => published(params, facts, behind, current),
             (State::Behind(behind), _) => normalised(params, facts, behind, current),
             (State::Prototype, _) => {
+                // With less than a round trip left all of it is due in one window; the division must not go beyond that.
                 let target = facts.remaining * facts.rtt / facts.left.max(facts.rtt);
                 (current + (target - current).clamp(-1.0, 1.0)).max(WHOLE_SEGMENT)
             }

@@ -97,7 +97,7 @@ pub fn even_split(traffic: &Traffic, levels: NonZeroUsize) -> Thresholds {
 }
 
 /// Searches for the best thresholds of `levels` levels ([`MAX_LEVELS`] at most). If all flows are of one kind, the
-/// other kind's thresholds, which nobody needs then, are the same.
+/// other kind's thresholds, which no flow needs then, are the same.
 pub fn optimise(traffic: &Traffic, levels: NonZeroUsize, seed: u64) -> Optimum {
     let start = even_split(traffic, levels);
     let mut search = Search::new(traffic, start.levels() - 1);
@@ -156,7 +156,7 @@ impl Search<'_> {
         let mut bends: Vec<f64> = sizes
             .points()
             .filter(|size| size.0 > 0)
-            // Just below a step is another world than on it.
+            // Where the distribution jumps, a threshold just below the size and one at it differ by all flows of that size.
             .flat_map(|size| [size.0.max(2) - 1, size.0])
             .map(|bytes| (bytes as f64).ln())
             .collect();
@@ -270,12 +270,14 @@ impl Search<'_> {
                 let sure = random.random_range(0..start.len());
                 let mut trial = all[target].0.clone();
                 for (number, log) in trial.iter_mut().enumerate() {
+                    // `sure`: at least one number comes from the mutant, or the trial would be the target itself (Storn and Price's `jrand`).
                     if number == sure || random.random::<f64>() < CROSSOVER {
                         *log = all[base].0[number] + factor * (all[one].0[number] - all[two].0[number]);
                     }
                 }
                 self.tidy(&mut trial);
                 let mean = self.judge(&trial);
+                // `<=`: on level ground the population must be able to move on.
                 if mean <= all[target].1 {
                     all[target] = (trial, mean);
                 }
@@ -374,6 +376,7 @@ impl Search<'_> {
         let step = (high - low) / (TRIED - 1) as f64;
         let even = (0..TRIED).map(|tried| low + step * tried as f64);
         let bends = self.bends.iter().copied().filter(|bend| (low..=high).contains(bend));
+        // The whole range between its neighbours first: to close in on the best place at once would stay in the nearest minimum.
         let candidates: Vec<f64> = even.chain(bends).collect();
         let mut best = point[number];
         for candidate in candidates {

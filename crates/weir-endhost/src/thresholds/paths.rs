@@ -27,6 +27,7 @@ pub(super) fn least_path(traffic: &Traffic, cuts: usize, grid: &[Bytes]) -> (Vec
     let mut least: Vec<f64> = grid.iter().map(|&to| cost(Bytes(0), to)).collect();
     let mut origins: Vec<Vec<usize>> = Vec::with_capacity(cuts);
     for _ in 0..cuts {
+        // `..=to`: an empty level costs nothing, so that fewer levels than asked for are found too.
         let reach = |to: usize| {
             let through = |from: usize| (from, least[from] + costs[from * count + to]);
             (0..=to)

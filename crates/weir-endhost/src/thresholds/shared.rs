@@ -149,7 +149,7 @@ impl Traffic {
                 let equation = row_kind * points + row;
                 for (column_kind, &j) in present.iter().enumerate() {
                     let share = &beyond[column_kind];
-                    // (row + 1/2) + (column + 1/2) steps; beyond all of them nobody has anything to send.
+                    // (row + 1/2) + (column + 1/2) steps; beyond all of them no flow has anything to send.
                     for column in 0..points - row - 1 {
                         let found = rates[j] * step * share[2 * (row + column + 1)];
                         system.add(equation, column_kind * points + column, -found);

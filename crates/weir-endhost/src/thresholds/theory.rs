@@ -328,6 +328,7 @@ impl Traffic {
         match self.urgent {
             Urgent::Paced => 0.0,
             Urgent::Bursts => {
+                // s1 = l1 E[X^2] with l1 = rho1 / E[X]; with one size that is rho1 times the size.
                 let of_all = || self.sizes.mean_square() / self.sizes.mean();
                 self.deadline_load() * self.deadline_size.map_or_else(of_all, |size| size.0 as f64)
             }
@@ -362,6 +363,7 @@ impl Traffic {
                 + known_rate * known.first;
             let squares =
                 urgent + unknown_rate * (unknown.second + cap * cap * longer) + known_rate * known.second;
+            // R_k of the head of this file.
             let work = squares / (2.0 * (1.0 - load));
             let ending = |below: weir_trace::Below, (share, first): (f64, f64)| {
                 let flows = below.share - share;
