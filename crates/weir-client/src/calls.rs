@@ -37,7 +37,7 @@ pub(crate) enum Answer {
     Explained(String),
 }
 
-/// Who holds a block.
+/// Agents that hold a block.
 pub(crate) async fn locate(client: Client, coflow: u64, block: String, wait: Span) -> Answer {
     let wait_ms = wait.nanos() / 1_000_000;
     let request = v1::LocateRequest { coflow, block, wait_ms, host: client.config.host };
@@ -77,7 +77,7 @@ pub(crate) async fn explain(client: Client, coflow: u64) -> Answer {
 /// What is known of the relays of this host.
 #[derive(Debug, Default)]
 pub(crate) enum Relays {
-    /// Nobody was asked yet.
+    /// The agent was not asked yet.
     #[default]
     Unknown,
     /// The agent did not say; it is asked again from then on.

@@ -58,7 +58,7 @@ pub(crate) fn is_transient(status: &Status) -> bool {
 /// Why a block could not be got.
 #[derive(Debug, thiserror::Error)]
 pub enum GetError {
-    /// Nobody put the block, or nobody who holds it could be reached, within the time limit. Holds the
+    /// The block was not put, or no agent that holds it could be reached, within the time limit. Holds the
     /// last thing that went wrong.
     #[error("block `{block}` of coflow {coflow} did not arrive within the time limit: {last}")]
     TimeLimit {
@@ -86,7 +86,7 @@ pub enum GetError {
     /// The coordinator refused to say where the block is.
     #[error("the coordinator refused to locate the block: {0}")]
     NotLocated(String),
-    /// The block's holders have other bytes under its name than those that were read already. Whoever can begin anew may
+    /// The block's holders have other bytes under its name than those that were read already. A caller that can begin anew may
     /// get it again.
     #[error("block `{block}` of coflow {coflow} changed after {read} bytes of it were read; get it anew")]
     Changed {

@@ -1,7 +1,7 @@
 //! Renewing the leases of coflows: as long as a client that registered a coflow lives, the coflow does.
 //!
 //! A driver that ends without unregistering, or is killed, renews no more; the coordinator then ends its coflows when
-//! nobody else shows that they are needed.
+//! no put, get or flow shows that they are needed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -24,7 +24,7 @@ pub(crate) struct Owned(Mutex<Coflows>);
 struct Coflows {
     /// As the coordinator said last; 0 where it said none.
     lease_ms: BTreeMap<u64, u64>,
-    /// Whether somebody renews them.
+    /// Whether a task of this client renews them.
     renewed: bool,
 }
 

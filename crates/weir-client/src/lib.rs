@@ -167,7 +167,7 @@ impl Client {
             async move { client.register(request).await }
         })
         .await?;
-        // A coordinator of before it told the lease in force keeps what was asked for.
+        // A coordinator of a version that does not tell the lease in force keeps what was asked for.
         let lease_ms = if reply.lease_ms > 0 { reply.lease_ms } else { asked_ms };
         self.owned.add(&client, reply.coflow, lease_ms);
         Ok(reply.coflow)
@@ -206,7 +206,7 @@ impl Client {
         Ok(())
     }
 
-    /// Says how many bytes of the coflow are still to come, by the hosts that they come from, before anybody asks for them: it
+    /// Says how many bytes of the coflow are still to come, by the hosts that they come from, before receivers ask for them: it
     /// counts for the coflow's order among others, where the policy looks at sizes. In place of what was said before.
     ///
     /// # Errors

@@ -130,11 +130,11 @@ async fn ask_together(
     }
 }
 
-/// Those who wait for the answers to one call, by their places in it.
+/// Gets that wait for the answers to one call, by their places in it.
 struct Answers(Vec<Option<oneshot::Sender<Result<v1::LocateReply, Status>>>>);
 
 impl Answers {
-    /// Hands out answers until all are there or nobody waits any more.
+    /// Hands out answers until all are there or no get waits any more.
     async fn take_from(
         &mut self,
         mut coordinator: CoordinatorClient<Channel>,
@@ -157,7 +157,7 @@ impl Answers {
         }
     }
 
-    /// Until nobody waits any more for an answer that did not come. A call whose answers all came ends by itself.
+    /// Until no get waits any more for an answer that did not come. A call whose answers all came ends by itself.
     async fn all_left(&mut self) {
         std::future::poll_fn(|context| {
             let (mut waits, mut left) = (0, 0);

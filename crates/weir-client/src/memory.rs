@@ -60,7 +60,7 @@ impl MemoryBlock {
         self.chunks(FRAME_BYTES as usize).map(weir_proto::data::checksum).collect()
     }
 
-    /// The agent owns the file from now on, or will remove it in time: where nobody knows whether a put arrived, its
+    /// The agent owns the file from now on, or will remove it in time: where it is not known whether a put arrived, its
     /// file must not go.
     pub(crate) fn hand_over(mut self) {
         self.is_named = false;
@@ -89,11 +89,11 @@ fn create(spool: &Path, path: &Path) -> io::Result<(File, bool)> {
 /// Reserves the space first: writing to a mapped hole on a full disk would kill the process.
 fn allocate(file: &File, size: u64) -> io::Result<MmapMut> {
     if size == 0 {
-        // Nothing can be mapped of an empty file, and nobody sees this byte.
+        // Nothing can be mapped of an empty file, and no reader sees this byte.
         return MmapMut::map_anon(1);
     }
     rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, size)?;
-    // SAFETY: the file has a fresh random name in the agent's spool; nobody else writes or shortens it.
+    // SAFETY: the file has a fresh random name in the agent's spool; no other process writes or shortens it.
     #[expect(unsafe_code, reason = "mapping a file is the point: no copy between task and agent")]
     unsafe {
         MmapMut::map_mut(file)

@@ -91,7 +91,7 @@ pub const ALL: [Defect; 27] = [
     Defect::WithdrawnKept,
 ];
 
-/// Those of them that take more than 200 seeds to find.
+/// Defects that take more than 200 seeds to find.
 pub const RARE: [Defect; 2] = [Defect::BrokeForgotten, Defect::EitherEnded];
 
 #[cfg(feature = "planted")]

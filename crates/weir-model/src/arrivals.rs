@@ -11,9 +11,9 @@ use std::vec::IntoIter;
 /// that arrived has ended, [`Arrivals::complete`] or [`Arrivals::refuse`], and again.
 #[derive(Debug)]
 pub struct Arrivals {
-    /// Those that wait for no other, by (arrival, id); their compute time is part of their arrival.
+    /// Coflows that wait for no other, by (arrival, id); their compute time is part of their arrival.
     fixed: Peekable<IntoIter<CoflowSpec>>,
-    /// Those that wait for no other any more.
+    /// Coflows that waited for others and wait no more.
     released: BTreeMap<(Time, CoflowId), CoflowSpec>,
     stages: Stages,
 }

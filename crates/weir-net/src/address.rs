@@ -40,7 +40,7 @@ impl Address {
         self.0.parse().ok()
     }
 
-    /// Whether it is an address at which nobody can be reached, as 0.0.0.0.
+    /// Whether it is an address at which no peer can be reached, as 0.0.0.0.
     pub fn is_unspecified(&self) -> bool {
         self.numeric().is_some_and(|address| address.ip().is_unspecified() || address.port() == 0)
     }

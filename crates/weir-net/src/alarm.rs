@@ -67,7 +67,7 @@ mod tests {
         let alarm = Alarm::new().unwrap();
         let dropped = tokio::time::timeout(Duration::from_millis(20), alarm.wait(Span::from_millis(5_000)));
         assert!(dropped.await.is_err());
-        // This one expires while nobody waits for it.
+        // This one expires while no task waits for it.
         tokio::select! {
             biased;
             _ = alarm.wait(Span::from_millis(1)) => panic!("nothing has expired yet"),

@@ -1,6 +1,6 @@
 //! A block's bytes in a file: which file it is, checksums of its frames, and sending without copying.
 //!
-//! Nothing here waits for a disk but [`open_regular`] and [`FrameReader::read`], which are for threads that may wait. Whoever
+//! Nothing here waits for a disk but [`open_regular`] and [`FrameReader::read`], which are for threads that may wait. A thread that
 //! sends asks first whether a frame is in memory ([`BlockFile::is_in_memory`]). Files on a [`Medium`] that is not this
 //! machine's own take no other call: their frames are read into memory of this process and sent from there. They should be
 //! closed on threads that may wait too.
@@ -78,7 +78,7 @@ impl Medium {
 pub struct OpenedFile {
     /// The open file, which clones share.
     pub file: Arc<File>,
-    /// Which one it is.
+    /// Inode, length and time of the last write, by which the file is told from another one.
     pub stamp: FileStamp,
     /// What it is on.
     pub medium: Medium,
@@ -101,7 +101,7 @@ fn modified_of(data: &std::fs::Metadata) -> i64 {
 }
 
 /// Opens a regular file for reading. No part of the path may be a symbolic link, so what was found to be below an
-/// allowed directory is opened there or not at all. A FIFO or a device is an error and holds up nobody.
+/// allowed directory is opened there or not at all. A FIFO or a device is an error and holds up no thread.
 ///
 /// # Errors
 /// There is no such file, it may not be read, a part of the path is a link, or it is no regular file.

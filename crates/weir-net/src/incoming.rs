@@ -138,7 +138,7 @@ impl Drop for Unheard {
     }
 }
 
-/// Who is at the other end of a connection; an extension of each of its requests.
+/// The peer at the other end of a connection; an extension of each of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Id of the user whose process it is, where the kernel says: of Unix sockets.
@@ -185,7 +185,7 @@ fn incoming_within<L: Listener>(
                     }
                     None => {
                         refused += 1;
-                        // Whoever is refused comes again at once: not each of them is news.
+                        // A peer that is refused comes again at once: not each attempt is news.
                         if refused.is_power_of_two() {
                             tracing::warn!(refused, "a control connection beyond the bound was closed");
                         }

@@ -75,7 +75,7 @@ impl Interface {
 }
 
 /// Bits per second that a physical interface can carry each way, as its driver says. `None` for one that is not physical,
-/// such as one end of a veth pair, which says what is not so; for one that is down; and where nobody says.
+/// such as one end of a veth pair, which says what is not so; for one that is down; and where the driver does not say.
 pub fn link_speed(name: &str) -> Option<u64> {
     speed_below(Path::new("/sys/class/net"), name)
 }

@@ -53,8 +53,8 @@ struct Wake {
 pub struct Waker(Arc<Wake>);
 
 impl Waker {
-    /// Makes the current or next [`Poller::wait`] return. What was written before it is seen by whoever it returns to. The
-    /// kernel is asked only where that thread waits and nobody else has woken it.
+    /// Makes the current or next [`Poller::wait`] return. What was written before it is seen by the thread that it returns to. The
+    /// kernel is asked only where that thread waits and no other call has woken it.
     pub fn wake(&self) {
         if self.0.state.swap(WOKEN, Ordering::AcqRel) == WAITING {
             // A full counter means a wake-up is pending already.
@@ -105,7 +105,7 @@ impl Poller {
         let timeout = if waits { timeout } else { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) };
         let mut buffer = [MaybeUninit::uninit(); EVENTS_PER_WAIT];
         let waited = epoll::wait(&self.epoll, &mut buffer, timeout.as_ref());
-        // Whoever wakes from here on has the next call return.
+        // A thread that wakes from here on has the next call return.
         state.swap(AWAKE, Ordering::AcqRel);
         let events = match waited {
             Ok((events, _)) => events,

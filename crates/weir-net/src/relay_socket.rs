@@ -123,7 +123,7 @@ mod tests {
         let mut got = [0; 5];
         far.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"abcde");
-        // Nobody reads: a part is taken, and then nothing.
+        // The far end does not read: a part is taken, and then nothing.
         let large = vec![7; 64 << 20];
         let taken = send_both(&near, b"ab", &large).unwrap().unwrap();
         assert!(taken > 2 && taken < large.len());

@@ -161,7 +161,7 @@ pub enum Status {
     Changed,
     /// The agent holds other bytes under this name than those that the request wants.
     OtherBytes,
-    /// Whoever asks for bytes of an executor's store does not have its token.
+    /// The receiver that asks for bytes of an executor's store does not have its token.
     Forbidden,
 }
 

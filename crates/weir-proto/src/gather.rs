@@ -26,7 +26,7 @@ pub const LENGTH_BYTES: u64 = 8;
 pub const MAX_GATHER_BYTES: usize =
     GATHER_HEAD_BYTES + 2 * MAX_STORE_NAME_BYTES + MAX_GATHERED_RANGES * RANGE_BYTES;
 
-/// Proof of whoever asks a store that its owner told it.
+/// A secret of a store: a receiver that knows it was told it by the store's owner.
 pub type Token = [u8; 16];
 
 /// The bytes of some reducers in the output of a map task.

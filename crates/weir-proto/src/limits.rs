@@ -18,7 +18,7 @@ pub const MAX_SESSION_QUEUED_BYTES: usize = 256 << 10;
 pub const MAX_BLOCK_NAME_BYTES: usize = 255;
 /// Longest name of an application, and of an executor, in bytes of UTF-8.
 pub const MAX_STORE_NAME_BYTES: usize = 255;
-/// Most ranges of one gather; whoever wants more asks twice.
+/// Most ranges of one gather; a receiver that wants more asks twice.
 pub const MAX_GATHERED_RANGES: usize = 1_024;
 /// Most stores of executors at one agent; a further one is refused.
 pub const MAX_STORES_PER_AGENT: usize = 10_000;
@@ -51,7 +51,7 @@ pub const MAX_COMPLETED_RECORDS: usize = 10_000;
 /// [`MAX_LIVE_COFLOWS`]; at the bound the lowest ranges are forgotten. A coordinator forgets none of its own.
 pub const MAX_ENDED_RANGES: usize = 200_000;
 /// Ranges of ids that were unregistered though no agent has told of their coflows: of earlier processes and of hosts that
-/// are away, or never given by anybody. A further one is not remembered; should its coflow come, it ends with its lease.
+/// are away, or never given by any coordinator. A further one is not remembered; should its coflow come, it ends with its lease.
 pub const MAX_UNSEEN_ENDS: usize = 65_536;
 /// Most hosts without a session that a status lists.
 pub const MAX_HOSTS_AWAY_SHOWN: usize = 1_000;

@@ -98,7 +98,7 @@ async fn run(maker: Maker, store: Arc<dyn Store>, counts: Counts) {
         let next = core.next_timeout().unwrap_or(Time::MAX);
         let sleep = Duration::from_nanos(next.since(clock.now()).nanos());
         if tokio::time::timeout(sleep, notices.recv()).await.is_ok() {
-            // Those that come together count as one.
+            // Notices that come together count as one.
             while notices.try_recv().is_ok() {}
             core.handle_notice(clock.now());
         }

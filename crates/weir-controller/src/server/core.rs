@@ -102,7 +102,7 @@ struct Session {
     relay: String,
     list: Vec<v1::RelayEntry>,
     rules: RuleTable,
-    /// Those of them that it has not, as it says: they are told again, or withdrawn.
+    /// Rules that the relay said it does not have: they are told again, or withdrawn.
     missed: BTreeSet<Key>,
     /// Whether all rules were told once.
     begun: bool,

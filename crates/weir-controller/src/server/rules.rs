@@ -11,7 +11,7 @@ pub(super) type RuleTable = BTreeMap<Key, v1::Rule>;
 /// What a rule is of.
 pub(super) type Key = (u64, Option<u32>);
 
-/// Who a relay is, and whom it cannot reach.
+/// Where a relay is, and which relays it cannot reach.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'a> {
     /// Number of the relay's site.

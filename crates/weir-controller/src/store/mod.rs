@@ -54,7 +54,7 @@ pub enum StoreError {
 /// What a server knows, or what of it changed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Who reports; unique among all servers.
+    /// Name of the server that reports, unique among all.
     pub server: String,
     /// Replaces all documents of the server.
     pub complete: bool,

@@ -43,9 +43,9 @@ pub struct Batch {
 /// Callers to answer once a batch is over.
 #[derive(Debug)]
 pub struct Answers<T> {
-    /// Their puts are kept.
+    /// Callers whose puts are written.
     pub kept: Vec<T>,
-    /// Theirs are not: the agent is to take them back ([`super::Agent::handle_unwritten`]).
+    /// Puts that were not written: the agent is to take them back ([`super::Agent::handle_unwritten`]).
     pub refused: Vec<WaitingPut<T>>,
 }
 

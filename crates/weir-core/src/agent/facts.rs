@@ -259,9 +259,9 @@ pub enum JournalEntry {
     /// What follows was written down since the machine started with this name. Agents of version 0.1 before there was more
     /// than one way to be durable skip it as a damaged line.
     Boot(String),
-    /// The agent takes no more blocks, or takes them again. Agents of before there was this skip it as a damaged line.
+    /// The agent takes no more blocks, or takes them again. Agents of earlier versions skip it as a damaged line.
     Draining(bool),
-    /// An executor's files are served. Agents of before there was this skip it, and the next, as damaged lines.
+    /// An executor's files are served. Agents of earlier versions skip it, and the next, as damaged lines.
     Store(StoreEntry),
     /// They are served no longer.
     StoreGone {

@@ -109,7 +109,7 @@ impl Agent {
         self.asked_terms = true;
         if self.sender.as_ref().map(|sender| &sender.terms) != terms.sender_rule.as_ref() {
             self.sender = terms.sender_rule.map(Sender::new);
-            // Neither plans nor queues of before hold. Their rates do until new ones are heard, for as long as a new flow waits.
+            // Neither plans nor queues that were heard under other terms hold. Their rates do until new ones are heard, for as long as a new flow waits.
             self.waiting.clear();
             self.coflows.values_mut().for_each(|coflow| coflow.treatment = Treatment::Unknown);
             let until = now + self.config.first_plan_wait + self.ready_wait;

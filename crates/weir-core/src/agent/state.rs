@@ -145,7 +145,7 @@ pub struct Agent {
     pub(super) planned_uplink: f64,
     /// Where rates are decided here.
     pub(super) sender: Option<Sender>,
-    /// It heard a coordinator's terms; agents of before there were any did not.
+    /// It heard a coordinator's terms; agents of versions without terms did not.
     pub(super) asked_terms: bool,
     pub(super) account: Account,
     /// When flows were handed over whole, until a plan counts it or newer ones push them out.

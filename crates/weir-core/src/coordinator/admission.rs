@@ -7,7 +7,7 @@
 //! # Approach
 //! A coflow with a deadline is judged by the first plan that counts it, once the flows it announced are there
 //! (`readiness`). What the policy refuses leaves its table. By default the bytes move as without Weir; a driver
-//! may ask for the coflow to stop instead. Either way everyone who waits gets the reason, and a refusal is part of
+//! may ask for the coflow to stop instead. Either way every caller that waits gets the reason, and a refusal is part of
 //! the coflow's note, so that it outlives this process.
 //!
 //! # Terminology

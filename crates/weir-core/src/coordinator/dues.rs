@@ -11,9 +11,9 @@ pub(super) struct Dues {
     told: BTreeSet<(Time, SessionId)>,
     /// By when they were last sent a plan that repeats everything. One that has no flows may be missing.
     planned: BTreeSet<(Time, SessionId)>,
-    /// Those with something in the outbox that goes before the next keepalive.
+    /// Sessions with something in the outbox that goes before the next keepalive.
     urgent: BTreeSet<SessionId>,
-    /// Those whose Hello is not complete.
+    /// Sessions whose Hello is not complete.
     arriving: BTreeSet<SessionId>,
 }
 

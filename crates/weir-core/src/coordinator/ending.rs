@@ -53,7 +53,7 @@ impl Endings {
 }
 
 impl Coordinator {
-    /// Ends a coflow: agents drop its blocks and flows, and everyone who waits for a block is answered. Also one that
+    /// Ends a coflow: agents drop its blocks and flows, and every receiver that waits for a block is answered. Also one that
     /// this process does not know (yet): the agents of an earlier process's coflow may come back later. Answered
     /// through [`Coordinator::poll_output`].
     pub fn handle_unregister(&mut self, now: Time, token: u64, id: CoflowId) {

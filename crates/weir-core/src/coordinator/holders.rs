@@ -77,7 +77,7 @@ impl Promises {
 }
 
 impl Coordinator {
-    /// Who holds a block, the best for this receiver first.
+    /// Agents that hold a block, the best for this receiver first.
     pub(super) fn holders_for(&mut self, now: Time, key: &BlockKey, receiver: HostNumber) -> Vec<v1::Holder> {
         let blocks = self.directory.get(&key.coflow);
         let known = blocks.and_then(|blocks| blocks.get(key.name.as_str())).into_iter().flatten();

@@ -61,7 +61,7 @@ impl EndedLog {
         self.latest.push_back(id);
     }
 
-    /// Those since so many; `None` if they are not all remembered.
+    /// Coflows that ended after the first `heard` of them; `None` if they are not all remembered.
     fn since(&self, heard: u64) -> Option<impl Iterator<Item = CoflowId>> {
         let skipped = usize::try_from(heard.checked_sub(self.before)?).ok()?;
         Some(self.latest.iter().skip(skipped).copied())

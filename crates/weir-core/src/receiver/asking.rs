@@ -22,7 +22,7 @@ const AHEAD_BYTES: usize = 16 << 10;
 
 /// Holders, each of which is asked once.
 pub(super) struct Round {
-    /// Those that are still to be asked.
+    /// Holders that are still to be asked.
     queue: VecDeque<SocketAddr>,
     holds: Vec<SocketAddr>,
     /// The holder that broke the flow off, if the coordinator did not name it.

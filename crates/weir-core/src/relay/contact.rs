@@ -6,7 +6,7 @@ use super::state::Relay;
 use weir_model::Time;
 use weir_proto::relay::{Header, Hello, Kind, MAX_DATA_BYTES, Open, Role as Says};
 
-/// Whom a connection leads to.
+/// Which kind of peer a connection leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It has not said.
@@ -60,7 +60,7 @@ impl Contact {
         Contact { role: Role::Hop(hop), ..Contact::accepted() }
     }
 
-    /// Whom it leads to.
+    /// Which kind of peer is at its other end.
     pub fn role(&self) -> Role {
         self.role
     }

@@ -143,7 +143,7 @@ impl<P> Flow<P> {
     }
 
     /// Whether the receiver has all, or wants no more, and nothing more comes from the upstreams that said so. Where it goes to
-    /// its receiver everyone must have: else, what is still on its way decides whether it is whole. Elsewhere one is
+    /// its receiver every upstream must have: else, what is still on its way decides whether it is whole. Elsewhere one is
     /// enough: rules may lead a flow in a circle, where each waits for the one before it to say so.
     pub(super) fn is_over(&self) -> bool {
         let mut upstreams = self.incoming.values();

@@ -27,7 +27,7 @@
 //!                    round trips and 20 ms
 //! rules change:      what still waits is divided anew
 //! a neighbour fails: flows with bytes under way there are reset, others take another way
-//! the receiver has all: the source's end goes along all ways, and everyone forgets the flow
+//! the receiver has all: the source's end goes along all ways, and every relay forgets the flow
 //! ```
 //!
 //! # Properties

@@ -34,9 +34,9 @@ use weir_proto::{limits, v1};
 pub enum Prefix {
     /// Every flow, whatever its key.
     All,
-    /// Those of a coflow.
+    /// All flows of a coflow.
     Coflow(CoflowId),
-    /// Those to one receiver of a coflow.
+    /// All flows to one receiver of a coflow.
     Reducer(CoflowId, u32),
     /// One flow, by its whole key.
     Flow(FlowKey),

@@ -154,7 +154,7 @@ impl Traffic {
                         let found = rates[j] * step * share[2 * (row + column + 1)];
                         system.add(equation, column_kind * points + column, -found);
                     }
-                    // Those that come later: (row + 1/2) - (column + 1/2) steps, and half of the step itself.
+                    // Flows that come later: (row + 1/2) - (column + 1/2) steps, and half of the step itself.
                     for column in 0..=row {
                         let width = if column == row { step / 2.0 } else { step };
                         let later = rates[j] * width * share[2 * (row - column)];

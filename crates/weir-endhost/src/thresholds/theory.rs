@@ -100,7 +100,7 @@ pub enum ThresholdsError {
     Falling {
         /// Which thresholds: "demotion" or "splitting".
         what: &'static str,
-        /// Which one, from 1.
+        /// Number of the threshold, counted from 1.
         number: usize,
         /// The threshold before it.
         before: u64,

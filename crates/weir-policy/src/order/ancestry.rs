@@ -63,7 +63,7 @@ impl Order for AncestorsFirst {
     }
 }
 
-/// Who descends from whom, by rank in the other order.
+/// Which coflow descends from which, by rank in the other order.
 struct Lineage {
     descendants: Vec<Vec<usize>>,
     /// How many ancestors of each have not gone yet.

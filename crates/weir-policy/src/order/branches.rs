@@ -2,7 +2,7 @@
 //! (Siphon, USENIX ATC 2018, section 3.1).
 //!
 //! # Problem
-//! Who goes next decides for all that wait. There are n! orders of n coflows.
+//! Which coflow goes next decides for all that wait. There are n! orders of n coflows.
 //!
 //! # Approach
 //! Only who goes next counts: when something arrives or ends, the question is asked anew. So orders differ in their

@@ -77,7 +77,7 @@ pub struct Simulation {
     /// Coflows that wait, by rank.
     waiting: Vec<Waiting>,
     branches: Branches,
-    /// Those before the last event: their graph is likely the next one's.
+    /// Branches as they were before the last event: their graph is likely the next one's.
     previous: Branches,
     draws: Vec<Draw>,
     kept: usize,

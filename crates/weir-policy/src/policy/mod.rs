@@ -93,7 +93,7 @@ impl PolicyInfo {
     }
 }
 
-/// Those of other crates.
+/// Policies that other crates added with [`add_policies`].
 static ADDED: OnceLock<&'static [PolicyInfo]> = OnceLock::new();
 /// All of them, by name.
 static ALL: OnceLock<Vec<PolicyInfo>> = OnceLock::new();

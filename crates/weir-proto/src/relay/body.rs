@@ -17,7 +17,7 @@ const PATH_VERSION: u8 = 1;
 /// Bytes of an address: as IPv6, then the port.
 const ADDRESS_BYTES: usize = 18;
 
-/// Who connects to a relay.
+/// What kind of peer connects to a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A relay that sends on: one of several parallel connections.

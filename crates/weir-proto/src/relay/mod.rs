@@ -1,6 +1,6 @@
 //! Framing between hosts and relays and between relays, version 1.
 //!
-//! Whoever connects to a relay says [`Hello`] first. After it both sides send messages: a [`Header`] of
+//! A peer that connects to a relay says [`Hello`] first. After it both sides send messages: a [`Header`] of
 //! [`HEADER_BYTES`] and, for some kinds, a body of the length that the header tells. The bytes of a flow are what
 //! the data plane would have sent to its receiver ([`crate::data`]: frame headers and payloads), cut into
 //! [`Kind::Data`] messages that each say where they begin. So the receiver checks the same checksums, whichever way

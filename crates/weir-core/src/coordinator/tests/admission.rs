@@ -1,4 +1,4 @@
-//! Coflows with deadlines are let in or refused, and everyone who waits is told.
+//! Coflows with deadlines are let in or refused, and every caller that waits is told.
 
 use super::*;
 use v1::Admission;

@@ -215,7 +215,7 @@ fn blocks_are_listed_by_name_page_by_page_with_those_who_hold_them_now() {
     assert_eq!((&first.blocks[1].block, hosts), (&names[1], vec![0, 2]));
     let last = list(&pair, &first.more_after);
     assert_eq!((last.blocks.len(), last.more_after.as_str()), (1, ""));
-    // Whose session is over holds nothing that could be got.
+    // An agent whose session is over holds nothing that could be got.
     let session = pair.sessions[0].take().unwrap();
     pair.agents[0].handle_session_lost();
     pair.coordinator.handle_session_lost(pair.now, session);

@@ -205,7 +205,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass for everybody, a second at a time: to a coordinator a longer step is one that it did not run in.
+    /// Lets time pass for coordinator and agents, a second at a time: to a coordinator a longer step is one that it did not run in.
     fn wait(&mut self, millis: u64) {
         let end = self.now + Span::from_millis(millis);
         loop {

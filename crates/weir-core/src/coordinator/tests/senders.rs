@@ -360,7 +360,7 @@ fn who_names_itself_or_a_later_coflow_for_a_parent_is_served_all_the_same() {
 #[test]
 fn an_agent_that_does_not_ask_for_terms_is_counted_and_shares_as_tcp_does() {
     let mut pair = senders("dclas-strict", 2);
-    // An agent of before there were terms knows of no queues.
+    // An agent of a version without terms knows of no queues.
     pair.agents[0] = agent(0, 2);
     pair.connect_all_but_terms();
     let coflow = pair.register(0);
