@@ -12,7 +12,7 @@ const WAIT: Duration = Duration::from_secs(5);
 pub enum Admission {
     /// It has none, so nothing had to be decided.
     NoDeadline,
-    /// It will be met.
+    /// The coflow was let in: its deadline will be met.
     Admitted,
     /// It cannot be met. Unless the coflow was registered to stop then, its bytes move at TCP's share.
     Refused {

@@ -480,7 +480,7 @@ impl Client {
         .await
     }
 
-    /// As errors have it.
+    /// The coordinator's address as error messages show it.
     fn coordinator_name(&self) -> String {
         self.config.coordinator.as_ref().map_or_else(String::new, |at| format!("the coordinator at {at}"))
     }

@@ -21,7 +21,7 @@ pub struct Address(String);
 pub struct AddressError(String);
 
 impl Address {
-    /// As it was written.
+    /// The address as text, as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -80,7 +80,7 @@ pub struct OpenedFile {
     pub file: Arc<File>,
     /// Inode, length and time of the last write, by which the file is told from another one.
     pub stamp: FileStamp,
-    /// What it is on.
+    /// Kind of storage that the file is on.
     pub medium: Medium,
 }
 
@@ -191,9 +191,9 @@ pub enum Piece {
     File {
         /// File that has the bytes.
         file: Arc<File>,
-        /// Its first byte there.
+        /// Offset of the part's first byte in the file.
         start: u64,
-        /// What the file is on.
+        /// Kind of storage that the file is on.
         medium: Medium,
     },
     /// In memory of this process.

@@ -94,7 +94,7 @@ impl Identity {
         self.0[0] & CONTENT_BIT != 0
     }
 
-    /// Whether anything is known.
+    /// Whether the identity says anything of the bytes.
     pub fn is_known(&self) -> bool {
         *self != Identity::UNKNOWN
     }
@@ -104,7 +104,7 @@ impl Identity {
         bytes.try_into().map_or(Identity::UNKNOWN, Identity)
     }
 
-    /// For the control plane.
+    /// The bytes of the identity as the control plane sends it.
     pub fn to_wire(self) -> Vec<u8> {
         if self.is_known() { self.0.to_vec() } else { Vec::new() }
     }

@@ -250,7 +250,7 @@ impl ServerCore {
         let relay = of.relay.clone();
         let batch = self.settings.batch;
         match kind {
-            // Only the first message is one.
+            // A `Hello` is the first message of a session, which `handle_hello` takes; a later one says nothing.
             FromRelay::Hello(_) => {}
             FromRelay::FlowOpened(opened) => {
                 self.known.opened(now, &relay, opened);
@@ -336,7 +336,7 @@ impl ServerCore {
         let complete = std::mem::take(&mut self.tell_all);
         let changes = if complete { self.known.take_all(now) } else { self.known.take_changes(now) };
         if self.known.is_changed() {
-            // Measurements that have to wait.
+            // Measurements that were told less than a second ago wait for the next report.
             self.report_within(now, self.settings.progress_interval);
         }
         let any = complete || !changes.is_empty();

@@ -74,7 +74,7 @@ struct KnownCoflow {
     arrival: Time,
     /// By reducer and mapper.
     flows: BTreeMap<(u32, u32), KnownFlow>,
-    /// By reducer; with flows that ended.
+    /// By reducer; flows that ended are counted too.
     groups: BTreeMap<u32, GroupRecord>,
 }
 
@@ -91,7 +91,7 @@ struct KnownRelay {
     down: BTreeSet<String>,
 }
 
-/// A document, by what it is of.
+/// A document, by the relay, coflow or links that it tells of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Document {
     Relay(String),

@@ -8,7 +8,7 @@ use weir_proto::v1;
 /// Rules by coflow, and by flow group where it has one of its own.
 pub(super) type RuleTable = BTreeMap<Key, v1::Rule>;
 
-/// What a rule is of.
+/// The coflow that a rule is of, and its flow group if the rule is of one alone.
 pub(super) type Key = (u64, Option<u32>);
 
 /// Where a relay is, and which relays it cannot reach.

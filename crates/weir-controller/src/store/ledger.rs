@@ -13,7 +13,7 @@ use weir_policy::order::tally::Tally;
 /// What is known of a server.
 #[derive(Debug, Default)]
 struct Server {
-    /// Its documents are gone then.
+    /// Time at which its documents are dropped unless it renews them.
     until: Time,
     documents: Documents,
 }
@@ -132,7 +132,7 @@ impl Ledger {
     fn state_changed(&mut self) {
         self.counter += 1;
         self.epoch = self.counter;
-        // They are of the epoch before.
+        // Tallies are of branches of the epoch before.
         self.tallies.clear();
         self.notices.push(Notice::State);
     }

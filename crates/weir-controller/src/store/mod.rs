@@ -36,9 +36,9 @@ pub enum StoreError {
     /// The store cannot be reached, or its answer did not come.
     #[error("the store at {address} does not answer: {reason}")]
     Away {
-        /// Where it should be.
+        /// Address at which the store should be.
         address: String,
-        /// What its connection said.
+        /// Error of the connection to the store, in words.
         reason: String,
     },
     /// It answered with something that is none of ours.

@@ -25,7 +25,7 @@ pub const GATHER: Span = Span::from_millis(5);
 pub struct WaitingPut<T> {
     /// Coflow and name of the block that is put.
     pub key: BlockKey,
-    /// The file that it named.
+    /// The file that the put named.
     pub place: Place,
     /// Handle by which the driver answers the caller.
     pub caller: T,

@@ -70,7 +70,7 @@ pub struct BlockEntry {
 }
 
 impl BlockEntry {
-    /// What it is found by.
+    /// Coflow and name, by which the block is found.
     pub fn key(&self) -> BlockKey {
         BlockKey { coflow: self.coflow, name: self.block.clone() }
     }
@@ -139,7 +139,7 @@ pub struct StoreEntry {
     pub subdirectories: u32,
 }
 
-/// What there is of a gather.
+/// The bytes that were found for a gather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gathered {
     /// Bytes, those of the table too.
@@ -263,7 +263,7 @@ pub enum JournalEntry {
     Draining(bool),
     /// An executor's files are served. Agents of earlier versions skip it, and the next, as damaged lines.
     Store(StoreEntry),
-    /// They are served no longer.
+    /// An executor's files are served no longer.
     StoreGone {
         /// Application of the store that is gone.
         application: String,

@@ -19,7 +19,7 @@ pub(super) struct Flow {
     pub(super) base: f64,
     /// and when it ends if it keeps to that.
     pub(super) due: Time,
-    /// A plan counts it.
+    /// Whether the plan in force counts this flow.
     pub(super) planned: bool,
     /// When it stops waiting for its first plan.
     pub(super) wait_until: Time,

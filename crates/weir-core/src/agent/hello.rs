@@ -16,7 +16,7 @@ use weir_proto::{limits, v1};
 /// A note counts like so many other entries: it may have long names and many parents.
 const NOTE_WEIGHT: usize = 8;
 
-/// What is still to be said.
+/// Parts of a Hello that are still to be said.
 #[derive(Debug)]
 pub(super) struct Introduction {
     /// The beginning, until it was said.

@@ -35,7 +35,7 @@ const TOLD: f64 = 0.2;
 /// is a disturbance that its coflow catches up with.
 const LIMITED: f64 = 0.5;
 
-/// By what a flow is judged.
+/// Facts by which [`Offer::look`] judges a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judge {
     /// Bytes per second of the host's uplink.

@@ -52,7 +52,7 @@ impl CoflowEntry {
 /// What the coordinator said of a coflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Treatment {
-    /// Nothing that still holds.
+    /// The coordinator said nothing that still holds.
     #[default]
     Unknown,
     /// It is left to TCP.
@@ -66,7 +66,7 @@ pub(super) enum FirstByte {
     /// No plan counts all its announced flows yet.
     #[default]
     NotWhole,
-    /// Such a plan lets it move.
+    /// A plan that counts all announced flows lets it move.
     Due,
     /// It was sent, or that plan had it wait for others.
     Past,

@@ -47,12 +47,12 @@ use weir_proto::{limits, v1};
 pub struct DeadlineMargin {
     /// A share of the deadline, 0 to 1.
     pub share: f64,
-    /// And this much besides.
+    /// Time by which a deadline is shortened in addition.
     pub time: Span,
 }
 
 impl DeadlineMargin {
-    /// Nothing, as in the simulator.
+    /// Deadlines are not shortened, as in the simulator.
     pub const NONE: DeadlineMargin = DeadlineMargin { share: 0.0, time: Span::ZERO };
 
     /// The deadline that the policy sees: no time at all where the margin leaves none.

@@ -57,7 +57,7 @@ impl Default for Tuning {
 pub struct Change {
     /// The policy that plans from then on, with its settings.
     pub policy: Chosen,
-    /// Its times and bounds.
+    /// Times and bounds of the coordinator from then on.
     pub tuning: Tuning,
     /// What its network is to be like, if that is open.
     pub joining: Option<Joining>,

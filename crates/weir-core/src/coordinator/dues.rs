@@ -24,7 +24,7 @@ impl Dues {
         self.arriving.insert(session);
     }
 
-    /// All of its Hello is there.
+    /// All parts of a session's Hello are there.
     pub(super) fn arrived(&mut self, session: SessionId) {
         self.arriving.remove(&session);
     }
@@ -39,7 +39,7 @@ impl Dues {
         self.arriving.remove(&session);
     }
 
-    /// It is sent a message.
+    /// A session is sent a message.
     pub(super) fn tell(&mut self, now: Time, session: SessionId, agent: &mut AgentEntry) {
         self.told.remove(&(agent.last_message, session));
         self.told.insert((now, session));
@@ -54,14 +54,14 @@ impl Dues {
         self.moves(session, agent);
     }
 
-    /// It has a flow more.
+    /// A session's agent has a flow more.
     pub(super) fn moves(&mut self, session: SessionId, agent: &AgentEntry) {
         if let Some(planned) = agent.planned.filter(|_| !agent.flows.is_empty()) {
             self.planned.insert((planned, session));
         }
     }
 
-    /// It has nothing to repeat.
+    /// A session's agent has no flows, so no plan is to be repeated to it.
     pub(super) fn rests(&mut self, planned: Time, session: SessionId) {
         self.planned.remove(&(planned, session));
     }
@@ -71,7 +71,7 @@ impl Dues {
         self.urgent.insert(session);
     }
 
-    /// Its outbox is empty.
+    /// A session's outbox is empty.
     pub(super) fn emptied(&mut self, session: SessionId) {
         self.urgent.remove(&session);
     }

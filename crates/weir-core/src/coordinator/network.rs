@@ -55,7 +55,7 @@ pub(super) struct Planned {
 pub(super) struct Network {
     /// The fabric with the whole capacity of every link,
     whole: Fabric,
-    /// and less what others use of it.
+    /// and less what foreign traffic uses of it.
     left: Fabric,
     /// By place; places beyond it are not used yet.
     members: Vec<Member>,
@@ -365,7 +365,7 @@ impl Coordinator {
         let before = self.network.number_of(name).filter(|&number| !name.is_empty() && number != host);
         let place = self.place_for(now, host).ok_or(HelloError::TooManyHosts)?;
         if let Some(before) = before.and_then(|number| self.network.place(number)) {
-            // It had another number before.
+            // The host had another number before: its name goes to the new one.
             let member = &mut self.network.members[before.index()];
             (member.name, member.away) = (String::new(), None);
         }

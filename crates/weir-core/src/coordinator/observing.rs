@@ -78,7 +78,7 @@ pub struct Observed {
     pub uplinks: f64,
     /// By name of the policy that they ended under, and bin.
     pub completed: BTreeMap<(&'static str, &'static str), Completed>,
-    /// Of coflows that ended.
+    /// What became of the deadlines of coflows that ended.
     pub deadlines: Deadlines,
     /// How often what happened, by name (`EVENTS`).
     pub events: BTreeMap<&'static str, u64>,

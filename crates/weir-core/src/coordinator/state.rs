@@ -115,7 +115,7 @@ pub(super) struct CoflowEntry {
     pub(super) flows: BTreeSet<FlowKey>,
     /// Per serving host, flows done and their bytes.
     pub(super) done: BTreeMap<HostNumber, (u64, u64)>,
-    /// Bytes of the largest of them.
+    /// Bytes of the largest flow that is done.
     pub(super) longest: u64,
     /// Where senders decide: per serving host, bytes sent.
     pub(super) attained: BTreeMap<HostNumber, u64>,

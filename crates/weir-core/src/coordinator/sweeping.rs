@@ -18,7 +18,7 @@ const PATIENCE: Span = Span::from_millis(60_000);
 /// Blocks that are looked at in one step, and coflows without blocks.
 const AT_ONCE: usize = 4_096;
 
-/// Where a look at all blocks is.
+/// How far a look at all blocks has come.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     /// When the next one begins, if a session was lost.

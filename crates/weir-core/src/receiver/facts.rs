@@ -69,7 +69,7 @@ pub enum Output {
     /// The coordinator is to be asked who holds the block; it may wait so long for a put. Answer:
     /// [`handle_located`](super::Receiver::handle_located).
     Locate {
-        /// How long it may wait.
+        /// How long the coordinator may wait for the block to be put.
         wait: Span,
     },
     /// The host's agent is to be asked which relays there are. Answer:
@@ -81,7 +81,7 @@ pub enum Output {
     /// A connection is to be made. Answer: [`handle_connected`](super::Receiver::handle_connected) or
     /// [`handle_closed`](super::Receiver::handle_closed).
     Connect {
-        /// What it is for.
+        /// What the connection is for.
         link: Link,
         /// Data address of the agent or relay to connect to.
         address: SocketAddr,

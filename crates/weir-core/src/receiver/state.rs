@@ -71,7 +71,7 @@ pub struct Receiver {
     pub(super) config: ReceiverConfig,
     pub(super) taken: Taken,
     pub(super) stage: Stage,
-    /// Of the stage, if it has one.
+    /// When the stage under way ends by time, if it does.
     pub(super) timer: Option<Timer>,
     /// Relays failed: the rest comes straight from the holder.
     pub(super) direct: bool,

@@ -15,9 +15,9 @@ pub(super) struct Offer {
 /// Whether a frame is to be handed out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taking {
-    /// It is the next one.
+    /// The frame is the next one to hand out.
     New,
-    /// It was handed out before, and is the same.
+    /// The frame was handed out before, and has the same checksum.
     Again,
 }
 

@@ -9,7 +9,7 @@ use weir_proto::relay::{Header, Hello, Kind, MAX_DATA_BYTES, Open, Role as Says}
 /// Which kind of peer a connection leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It has not said.
+    /// The peer has not sent its `Hello` yet.
     New,
     /// Flows come by it.
     Upstream(UpstreamId, UpstreamKind),
@@ -55,7 +55,7 @@ impl Contact {
         Contact { role: Role::New, granted: MAX_DATA_BYTES as u64, received: 0 }
     }
 
-    /// This relay made it.
+    /// A connection that this relay made to a neighbour.
     pub fn dialled(hop: HopId) -> Contact {
         Contact { role: Role::Hop(hop), ..Contact::accepted() }
     }

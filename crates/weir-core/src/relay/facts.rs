@@ -48,7 +48,7 @@ pub struct Message<P> {
     pub key: FlowKey,
     /// Bytes of the flow that come before it: its sequence number.
     pub offset: u64,
-    /// Bytes that it carries.
+    /// Number of bytes that the message carries.
     pub length: u32,
     /// Relays it may still go through.
     pub hop_limit: u8,

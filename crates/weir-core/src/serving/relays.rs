@@ -18,7 +18,7 @@ pub struct Relays {
 }
 
 impl Relays {
-    /// Those of a site.
+    /// The relays of a site, by their addresses.
     pub fn new(site: u32, addresses: Vec<SocketAddr>) -> Relays {
         Relays { site, addresses, avoided: BTreeMap::new() }
     }

@@ -144,7 +144,7 @@ impl Upload {
 pub(super) struct Sending {
     /// What is left, the one at hand first.
     ranges: VecDeque<Range>,
-    /// Which one is at hand.
+    /// Number of the range at hand.
     range: usize,
     /// Where the frame at hand ends, and what is written as one: a frame, or a message to a relay.
     frame_end: u64,

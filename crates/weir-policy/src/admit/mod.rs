@@ -64,7 +64,7 @@ const HASTE: f64 = 1e-12;
 pub struct Refusal {
     /// Coflow that is refused, by its slot.
     pub coflow: Slot,
-    /// The link on which it lacks most.
+    /// Link on which the coflow lacks most capacity.
     pub link: LinkKind,
     /// What it needs there on average until it is due.
     pub needed: Rate,
@@ -91,7 +91,7 @@ impl fmt::Display for Refusal {
 #[derive(Clone, Debug)]
 struct Booking {
     coflow: CoflowId,
-    /// Flows that were ever part of it.
+    /// Number of flows that were ever part of the coflow, ended ones too.
     flows: usize,
     arrival: Time,
     due: Time,
@@ -107,7 +107,7 @@ impl Booking {
         self.pieces.iter().map(|piece| piece.share_after(now)).sum()
     }
 
-    /// Its least drain now.
+    /// The least drain per second that keeps the promise now.
     fn drain(&self, now: Time) -> f64 {
         let Some(piece) = self.pieces.iter().find(|piece| piece.from <= now && now < piece.until) else {
             return self.drain_when_late(now);

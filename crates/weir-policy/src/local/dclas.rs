@@ -41,7 +41,7 @@ use weir_model::{Rate, Time};
 #[derive(Debug)]
 pub(super) struct Strict(Thresholds);
 
-/// A part for every queue.
+/// Divides the uplink among queues by weight: each has a part of its own.
 #[derive(Debug)]
 pub(super) struct Weighted(Thresholds);
 

@@ -50,7 +50,7 @@ pub const MAX_QUEUES: u32 = 1000;
 pub struct Thresholds(Vec<f64>);
 
 impl Thresholds {
-    /// Between queues of these sizes.
+    /// Thresholds between queues with these settings.
     pub fn new(settings: &QueueSettings) -> Thresholds {
         let last = settings.queues.clamp(1, MAX_QUEUES) as i32 - 1;
         Thresholds((0..last).map(|q| settings.first_bytes * settings.exponent.powi(q)).collect())
@@ -81,7 +81,7 @@ impl Thresholds {
 pub struct Queues {
     settings: QueueSettings,
     thresholds: Thresholds,
-    /// Per slot: coflow id, queue.
+    /// Per slot: id of the coflow, and the queue that it was last known to be in.
     known: Vec<(u64, u32)>,
 }
 
@@ -91,7 +91,7 @@ impl Queues {
         Queues { thresholds: Thresholds::new(&settings), settings, known: Vec::new() }
     }
 
-    /// How many there are.
+    /// Number of queues.
     pub fn count(&self) -> u32 {
         self.thresholds.count()
     }

@@ -17,7 +17,7 @@ pub enum Estimate {
     Mean,
     /// The median of the samples that are kept.
     Median,
-    /// The last of them.
+    /// The last sample.
     Last,
 }
 

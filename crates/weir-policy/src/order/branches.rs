@@ -28,7 +28,7 @@ const MOST_DEPTH: usize = 5;
 /// Coflows that branches are made of, at most.
 const MOST_BREADTH: usize = 16;
 
-/// How far branches go.
+/// How many coflows branches order, and out of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// Coflows in a branch; at most 5 count.

@@ -44,14 +44,14 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use weir_model::{CoflowId, Fabric, LinkId};
 
-/// How bandwidth is taken.
+/// Which bandwidth links are taken to have when branches are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
-    /// As the mean of what was seen.
+    /// The mean of the capacities that each link was seen to have.
     Mean,
-    /// As any of what was seen, this many times.
+    /// One of the capacities that each link was seen to have, drawn anew in every round.
     Rounds {
-        /// How often at most.
+        /// Number of rounds at most.
         rounds: u32,
         /// What decides between branches after the rounds.
         decide: Decide,
@@ -70,7 +70,7 @@ pub struct Lookahead {
 }
 
 impl Lookahead {
-    /// Branches of this reach.
+    /// The order by branches of this reach, and bandwidths taken like this.
     pub fn new(reach: Reach, draw: Draw) -> Lookahead {
         Lookahead {
             reach,

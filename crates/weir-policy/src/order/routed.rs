@@ -19,7 +19,7 @@ pub struct RoutedBottleneck {
 }
 
 impl RoutedBottleneck {
-    /// By the routes of this rule.
+    /// The order by the makespan of this router's routes.
     pub fn new(router: Arc<dyn Router>) -> RoutedBottleneck {
         RoutedBottleneck {
             router,

@@ -28,7 +28,7 @@ pub struct Score {
     pub wins: u32,
     /// Sum of its costs, in seconds.
     pub sum: f64,
-    /// Sum of their squares.
+    /// Sum of the squares of its costs.
     pub squares: f64,
 }
 

@@ -73,14 +73,14 @@ pub struct PolicyInfo {
     pub name: &'static str,
     /// One line for people.
     pub summary: &'static str,
-    /// Where it comes from.
+    /// Paper and section that the policy comes from.
     pub paper: &'static str,
     /// Properties that the laws check: work conservation, freedom from starvation.
     pub claims: Claims,
     /// Whether it is for links between sites, with relays that may pass flows on: a coordinator, whose hosts send to each
     /// other, cannot have its plans followed.
     pub between_sites: bool,
-    /// What can be set.
+    /// Parameters that a user can set.
     pub parameters: &'static [Parameter],
     /// Makes a fresh instance.
     pub make: fn(&Settings) -> Box<dyn Policy>,
@@ -95,7 +95,7 @@ impl PolicyInfo {
 
 /// Policies that other crates added with [`add_policies`].
 static ADDED: OnceLock<&'static [PolicyInfo]> = OnceLock::new();
-/// All of them, by name.
+/// All policies, by name: those of this crate and those that were added.
 static ALL: OnceLock<Vec<PolicyInfo>> = OnceLock::new();
 
 /// Registers policies of another crate, which this one cannot depend on. It is for the beginning of a program: once

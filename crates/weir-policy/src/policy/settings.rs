@@ -34,11 +34,11 @@ pub enum ParameterKind {
     Factor,
     /// A switch: `on` or `off`.
     Switch,
-    /// One of some names.
+    /// One name out of a list.
     Choice {
         /// Names that it can be set to.
         of: &'static [&'static str],
-        /// All of them, for an error.
+        /// The names in words, for error messages.
         expected: &'static str,
     },
 }
@@ -76,12 +76,12 @@ pub enum UnknownPolicy {
         /// The name asked for.
         name: String,
     },
-    /// It has no such parameter.
+    /// The policy has no such parameter.
     #[error("policy `{policy}` has no setting `{setting}`; it has: {known}")]
     Setting {
         /// Name of the policy that was asked for.
         policy: &'static str,
-        /// What was to be set.
+        /// Name of the parameter that was to be set.
         setting: String,
         /// Names of its parameters.
         known: String,
@@ -109,7 +109,7 @@ pub enum UnknownPolicy {
         policy: &'static str,
         /// The setting as given.
         text: String,
-        /// What it should be.
+        /// Values that the parameter takes, in words.
         expected: &'static str,
     },
 }

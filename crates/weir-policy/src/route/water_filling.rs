@@ -61,7 +61,7 @@ const MAX_ROUNDS: usize = 10_000;
 /// How far water-filling goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// No move at all.
+    /// No bytes are moved: all go directly.
     Direct,
     /// One move, off the link that is slowest with direct links alone: the paper's first iteration.
     OneIteration,

@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_model::LinkId;
 
-/// What routes are decided on.
+/// Which bytes and capacities the router is given for a coflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowing {
     /// What the coflow was when it was whole, and all that links can carry: once and for all, as long as that is the
@@ -72,7 +72,7 @@ struct Given {
 }
 
 impl ByRoute {
-    /// Routes of this rule.
+    /// Rates over the routes of this router.
     pub fn new(router: Arc<dyn Router>, knowing: Knowing, groups: GroupOrder) -> ByRoute {
         let groups = FlowGroups::new(groups);
         ByRoute { router, knowing, groups, given: Vec::new(), path: Vec::new() }

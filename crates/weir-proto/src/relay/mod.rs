@@ -53,7 +53,7 @@ impl FlowKey {
         FlowKey { coflow: request.coflow, reducer, mapper: path.mapper }
     }
 
-    /// Of a gather, likewise.
+    /// The key of a gather's flow, made in the same way.
     pub fn of_gather(request: &GatherRequest, path: &RelayPath) -> FlowKey {
         let reducer = reducer(request.destination, request.group);
         FlowKey { coflow: request.coflow, reducer, mapper: path.mapper }
@@ -98,7 +98,7 @@ pub struct Header {
     pub length: u32,
     /// The flow; all zero in [`Kind::Hello`].
     pub key: FlowKey,
-    /// As the kind says.
+    /// A number whose meaning depends on the kind: see [`Kind`].
     pub number: u64,
 }
 
