@@ -97,6 +97,7 @@ pub(crate) async fn describe(client: Client) -> Answer {
 impl Client {
     async fn relays_of_host(&self) -> Option<RelaysOfHost> {
         let mut agent = self.agent().ok()?;
+        // Held while the agent is asked: gets that begin meanwhile wait for that answer, and do not ask too.
         let mut relays = self.relays.lock().await;
         let due = match &*relays {
             Relays::Unknown => true,

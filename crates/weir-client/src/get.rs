@@ -116,6 +116,7 @@ impl Client {
             let time_limit = end.saturating_duration_since(Instant::now());
             let options = GetOptions { time_limit, ..options.clone() };
             let mut reader = self.get_elsewhere(coflow, block, options, avoided);
+            // What an earlier attempt got may be of the block as it was before.
             let mut bytes = Vec::new();
             let failed = loop {
                 match reader.next().await {
@@ -150,6 +151,7 @@ impl Client {
             file.write_all(part).await?;
             total += part.len() as u64;
         }
+        // A tokio file writes in the background: only this tells whether the last part could be written.
         file.flush().await?;
         Ok(total)
     }
@@ -248,6 +250,7 @@ impl BlockReader {
             }
             Output::Connect { link, address, pooled } => {
                 let idle = if pooled { pool.take_stream(address) } else { None };
+                // A connection that is being made reports itself later; an idle one is there already.
                 let is_idle = idle.is_some();
                 self.links.open(link, address, idle);
                 if is_idle {
@@ -293,6 +296,7 @@ impl BlockReader {
             alarm.as_mut().reset(at);
         }
         std::task::ready!(alarm.as_mut().poll(context));
+        // The runtime's clock is another one: told a time before `due`, the receiver would ask for the same alarm again.
         self.receiver.handle_timeout(now().max(due));
         Poll::Ready(())
     }

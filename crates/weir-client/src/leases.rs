@@ -51,6 +51,7 @@ impl Owned {
     fn pause(&self) -> Duration {
         let coflows = self.coflows();
         let stated = coflows.lease_ms.values().filter(|&&lease_ms| lease_ms > 0).min();
+        // One renewal may fail, and the next still comes well before the lease ends.
         let third = stated.map_or(RENEWAL.1, |&lease_ms| Duration::from_millis(lease_ms / 3));
         third.clamp(RENEWAL.0, RENEWAL.1)
     }

@@ -75,6 +75,7 @@ impl Links {
     /// Ends a connection, or the attempt to make one; gives it if it is fit for others.
     pub(crate) fn close(&mut self, link: Link) -> Option<(SocketAddr, Left)> {
         match self.slot(link).take()? {
+            // After part of a request, the holder would take the next get's request for the rest of it.
             Connection { address, state: State::Open { stream, unsent, wakes_at } } if unsent.is_empty() => {
                 Some((address, Left { stream, wakes_at }))
             }
@@ -149,6 +150,7 @@ impl Connection {
         }
         let is_filling = receiver.is_filling(link);
         let room = receiver.room(link);
+        // A read into no room gives 0, which is taken for the end of the connection.
         if room.is_empty() {
             return Poll::Pending;
         }

@@ -150,6 +150,7 @@ impl Answers {
                 reply = replies.message() => reply?,
                 () = self.all_left() => return Ok(()),
             };
+            // Gets whose answers did not come see their channels dropped, and ask alone.
             let Some(v1::LocateAllReply { index, reply: Some(reply) }) = reply else { return Ok(()) };
             if let Some(answer) = self.0.get_mut(index as usize).and_then(Option::take) {
                 let _ = answer.send(Ok(reply));

@@ -48,6 +48,7 @@ impl BlockStream {
     /// Makes sure that there are bytes to hand out, unless all were.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
+            // The paths that put nothing back, the end and an error, leave the stream over.
             match std::mem::replace(&mut self.state, State::Over) {
                 State::Over => return Poll::Ready(Ok(())),
                 State::Holds { mut reader, left: 0, .. } => {

@@ -83,6 +83,7 @@ impl SilentOnes {
 
     /// Closes the oldest one of an address.
     fn close_oldest_of(&mut self, peer: Option<IpAddr>) {
+        // Ids grow, and the map is in their order: the first one found is the oldest.
         let oldest = self.waiting.iter().find(|(_, (other, _))| *other == peer).map(|(&id, _)| id);
         oldest.into_iter().for_each(|id| self.remove(id));
     }

@@ -74,8 +74,10 @@ impl PipePool {
     fn give_back(&self, pipe: Pipe, empty: bool) {
         let mut pool = self.0.borrow_mut();
         if empty {
+            // It counts on as made: its descriptors stay open.
             pool.idle.push(pipe);
         } else {
+            // Dropped here, and so closed: what is left in it would come before the bytes of the next message.
             pool.made -= 1;
         }
     }
@@ -122,6 +124,7 @@ impl Payload {
             let wanted = length - self.filled;
             let came = match &self.spill {
                 None => self.splice_in(&socket, wanted)?,
+                // Once bytes are in memory, all later ones are: the pipe's are sent first.
                 Some(_) => self.copy_in(&socket, wanted)?,
             };
             match came {

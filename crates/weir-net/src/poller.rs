@@ -115,6 +115,7 @@ impl Poller {
         for event in events {
             let (token, flags) = (event.data.u64(), event.flags);
             if token == WAKE_TOKEN {
+                // Watched level-triggered: a counter that is not read would end every later wait.
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.wake.event, &mut count);
                 continue;
@@ -122,6 +123,7 @@ impl Poller {
             let ended = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
             out.push(Event {
                 token,
+                // The kernel reports errors without `IN`, and only a read tells which one it is.
                 readable: flags.intersects(epoll::EventFlags::IN | ended),
                 writable: flags.intersects(epoll::EventFlags::OUT),
                 ended: flags.intersects(ended),
