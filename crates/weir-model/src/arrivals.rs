@@ -109,6 +109,7 @@ impl Stages {
             let named = &coflow.dependencies;
             let parents = named.after.iter().chain(&named.ancestors).filter(|id| known.contains(id));
             stages.places.extend(parents.map(|&id| (id, None)));
+            // A coflow that is not of this run never completes here: no other can wait for it.
             let after: BTreeSet<CoflowId> =
                 named.after.iter().filter(|id| known.contains(id)).copied().collect();
             if after.is_empty() {
@@ -125,6 +126,7 @@ impl Stages {
     fn complete(&mut self, id: CoflowId, now: Time) -> Vec<CoflowSpec> {
         let mut released = Vec::new();
         for waiter in self.waiters.remove(&id).unwrap_or_default() {
+            // Taken out before, where another coflow that it waited for was refused.
             let Some(waiting) = self.waiting.get_mut(&waiter) else { continue };
             waiting.left -= 1;
             if waiting.left == 0

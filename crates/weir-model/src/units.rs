@@ -234,6 +234,7 @@ fn bits_of_rate(unit: &str) -> Option<f64> {
         't' => 1e12,
         _ => 1.0,
     };
+    // A prefix is an ASCII letter, so one byte.
     let counted = if scale > 1.0 { &unit[1..] } else { unit };
     let bits = match counted {
         "B/s" | "Bps" => 8.0,

@@ -392,6 +392,7 @@ impl Receiver {
                 }
                 self.do_without_relay(now, why);
             }
+            // Noted only: the holder may send the frames itself, and then no relay is needed.
             (_, Link::Relay) => {
                 if let Some(way) = &mut ask.way {
                     way.broken = Some(why.unwrap_or_else(|| "the relay closed the connection".to_owned()));

@@ -178,6 +178,7 @@ impl Receiver {
             Stage::Paused if self.timer.is_none() => return self.open(now),
             // Cutting a pause short would ask holders more often than it allows.
             Stage::Paused => return,
+            // The caller is done with the last frame: only now the holder is told that the block arrived.
             Stage::Receiving(_) if self.taken.is_complete() => return self.acknowledge(),
             Stage::Receiving(source) => source.restart_silence(now),
             Stage::Locating | Stage::Asking(_) | Stage::Probing(..) | Stage::Acknowledging(_) => {}
