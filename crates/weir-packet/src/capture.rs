@@ -67,6 +67,7 @@ fn address(host: u32) -> [u8; 4] {
 /// The headers that a packet would have.
 fn headers(packet: &PacketSeen) -> Vec<u8> {
     let payload = packet.bytes - HEADER_BYTES as u16;
+    // Ports come again after 50,000 flows; TCP's sequence numbers wrap at 2^32, and byte 1 follows the SYN.
     let own = (FIRST_SOURCE_PORT + packet.flow % SOURCE_PORTS) as u16;
     let byte = |segment: u32| segment.wrapping_mul(SEGMENT_BYTES).wrapping_add(1);
     let (from, to) = if packet.is_ack { (DESTINATION_PORT, own) } else { (own, DESTINATION_PORT) };

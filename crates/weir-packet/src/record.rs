@@ -12,7 +12,7 @@ pub struct FlowRecord {
     pub number: u64,
     /// The flow as it was given.
     pub flow: FlowArrival,
-    /// When its receiver had all of it.
+    /// Time at which its receiver had all of its bytes.
     pub finish: Picos,
     /// Segments sent more than once, each time beyond the first.
     pub retransmitted: u32,

@@ -87,6 +87,7 @@ impl<W: Write> Observer for Recorder<W> {
         *self.received.entry(flow).or_default() += u64::from(bytes);
     }
     fn sampled_port(&mut self, port: u32, queued: Bytes, counts: &PortCounts, now: Picos) {
+        // Ports count from the beginning of the run: a line has what came since the last sample.
         let before = self.before.insert(port, *counts).unwrap_or_default();
         let port = u64::from(port);
         self.line(now, "queue", port, queued.0 as f64);

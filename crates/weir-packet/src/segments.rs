@@ -33,6 +33,7 @@ impl Segments {
     /// Puts a segment in. Whether it is new.
     #[inline]
     pub(crate) fn insert(&mut self, segment: u32) -> bool {
+        // The usual case, a segment in order: it takes no memory.
         if segment == self.missing && self.words.is_empty() {
             self.missing += 1;
             return true;

@@ -139,6 +139,7 @@ impl Sender {
     #[inline]
     fn window(&self) -> u32 {
         let window = self.control.allowance().window;
+        // Only a window of zero stops a flow: less than one segment counts as one.
         (window as u32).max(u32::from(window > 0.0))
     }
 
@@ -177,11 +178,13 @@ impl Sender {
         let rtt = now.since(answer.sent);
         self.measure(rtt);
         let before = self.unacked;
+        // Before the repair takes the answer in: what the timeout declared lost wrongly is no longer lost then.
         if self.unexplained.is_some() && answer.expected > before {
             self.explain_timeouts(answer);
         }
         let noted = self.repair.note(answer, self.progress(now));
         self.unacked = self.repair.unacked();
+        // RFC 6298, rules 5.2 and 5.3: the timer stops when all is acknowledged, and starts anew whenever new data is.
         if (noted.newly > 0 || self.unacked > before) && !noted.keeps_timer {
             self.backoff = 1;
             self.timeouts_in_row = 0;
@@ -226,6 +229,7 @@ impl Sender {
             return;
         }
         let error = rtt.0.abs_diff(self.smoothed.0);
+        // Rule 2.3, with beta = 1/4 and alpha = 1/8: the variation first, as it needs the smoothed value of before this sample.
         self.variation = Picos((3 * self.variation.0 + error) / 4);
         self.smoothed = Picos((7 * self.smoothed.0 + rtt.0) / 8);
     }
@@ -235,6 +239,7 @@ impl Sender {
         let base = match self.timeouts {
             Timeouts::Fixed(span) => return span,
             Timeouts::AtLeast(least) if self.smoothed == Picos::ZERO => least,
+            // Rule 2.3 with K = 4, without the clock's granularity: simulated clocks are exact.
             Timeouts::AtLeast(least) => (self.smoothed + Picos(4 * self.variation.0)).max(least),
         };
         Picos(base.0 * u64::from(self.backoff))
@@ -260,6 +265,7 @@ impl Sender {
         self.timeouts_in_row += 1;
         self.backoff = (self.backoff * 2).min(MOST_BACKOFF);
         let lost =
+            // Taken before the repair counts all of it as lost.
             Loss { flight: self.repair.outstanding(self.sent), unacked: self.unacked, sent: self.sent };
         self.control.on_timeout(&lost, self.timeouts_in_row == 1);
         self.round_end = self.sent;

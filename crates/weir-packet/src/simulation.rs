@@ -161,8 +161,10 @@ impl<'a> Simulation<'a> {
     /// Reads the packets that the events of the open slot are about: the processor fetches them from memory all at once,
     /// and not each when its turn comes.
     fn look_ahead(&self) {
+        // Only the `whom` of an arrival is a packet; for all other events place 0 is read.
         let place = |event: Event| if event.what == What::Arrival { event.whom } else { 0 };
         let hops = self.events.opened().map(|event| self.packets.peek_hop(place(event)));
+        // Without it the compiler would drop the reads, whose sum is used nowhere.
         std::hint::black_box(hops.fold(0, u8::wrapping_add));
     }
 
@@ -261,6 +263,7 @@ impl<'a> Simulation<'a> {
             Kind::Ack => self.on_ack(place),
             Kind::Probe => {
                 let expected = self.flows.get(packet.flow).receiver.expected();
+                // It covers no segment: the sender learns only that packets come through.
                 self.acknowledge(place, expected, 0);
             }
         }
@@ -319,6 +322,7 @@ impl<'a> Simulation<'a> {
 
     fn send_segment(&mut self, place: u32, segment: u32, kind: Kind) {
         let (word, spread) = if self.gives_rates() {
+            // Spread 0: all packets of the flow pass the ports that gave it a rate.
             (self.word(place), 0)
         } else {
             (Word::None, self.flows.get(place).packets)
@@ -330,6 +334,7 @@ impl<'a> Simulation<'a> {
         let route = self.topology.route(flow.source(), flow.destination(), flow.way, spread);
         flow.packets = flow.packets.wrapping_add(1);
         flow.in_network += 1;
+        // RFC 6298, rule 5.1: sending starts a timer that does not run, and leaves one that runs as it is.
         if flow.sender.timer == Picos::MAX {
             flow.sender.timer = self.now + flow.sender.timeout();
         }
@@ -358,6 +363,7 @@ impl<'a> Simulation<'a> {
     #[inline]
     fn arm_timer(&mut self, place: u32) {
         let sender = &mut self.flows.get_mut(place).sender;
+        // Timers move later with most acknowledgements. That needs no event: the earlier one finds the timer not due, and arms it again.
         if sender.timer < sender.timer_event {
             sender.timer_event = sender.timer;
             sender.timer_events += 1;
@@ -369,11 +375,13 @@ impl<'a> Simulation<'a> {
     fn on_timer(&mut self, place: u32) {
         let sender = &mut self.flows.get_mut(place).sender;
         sender.timer_events -= 1;
+        // Queued before the timer moved to an earlier time; the event for that time has taken the place of this one.
         if sender.timer_event != self.now {
             self.flows.forget_if_over(place);
             return;
         }
         sender.timer_event = Picos::MAX;
+        // Acknowledgements have set the timer anew since this event was queued.
         if sender.timer > self.now {
             if sender.timer == Picos::MAX {
                 self.flows.forget_if_over(place);
@@ -388,6 +396,7 @@ impl<'a> Simulation<'a> {
             let sent = sender.sent_bytes();
             sender.tagging.age(sent);
         }
+        // RFC 6298, rules 5.5 and 5.6: the timer starts again with the timeout that `on_timeout` has doubled.
         sender.timer = self.now + sender.timeout();
         if self.setup.probes_after.is_some_and(|after| in_row >= after) {
             let segment = sender.unacked;
@@ -412,6 +421,7 @@ impl<'a> Simulation<'a> {
             if let Some(observer) = &mut self.observer {
                 observer.delivered(flow.number, payload, self.now);
             }
+            // An empty flow is sent as one byte (`segments_of`).
             if flow.receiver.bytes == flow.arrival.size.0.max(1) {
                 let record = flow.record(self.now, self.topology, &self.network);
                 self.counts.finished += 1;
@@ -463,6 +473,7 @@ impl<'a> Simulation<'a> {
             sent: packet.sent,
         };
         let was_done = flow.sender.is_done();
+        // The answer to a probe: packets come through, so that the next timeout sends data and no probe.
         if packet.covers == 0 {
             flow.sender.timeouts_in_row = 0;
         }

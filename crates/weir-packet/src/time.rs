@@ -35,6 +35,7 @@ impl Picos {
     }
     /// The nearest picosecond to so many seconds; what is negative or not a number is zero.
     pub fn from_secs(secs: f64) -> Picos {
+        // `as` saturates: negative values and NaN give 0, what is too large gives `Picos::MAX`.
         Picos((secs * PICOS_PER_SEC).round() as u64)
     }
     /// The time as a number of seconds.

@@ -207,6 +207,7 @@ impl Topology {
                     Balance::Ecmp => flow % spines,
                     Balance::Spray => flow.wrapping_add(packet) % spines,
                 };
+                // In the order in which `leaf_spine` makes ports: hosts', leaves' towards hosts, leaves' towards spines, spines' towards leaves.
                 let up = 2 * self.hosts + from * spines + spine;
                 let down = 2 * self.hosts + racks * spines + spine * racks + to;
                 Route::through(&[source, up, down, last])

@@ -39,10 +39,12 @@ impl Watch {
             self.since = Some((now, before));
             return 0;
         };
+        // Sent too shortly after the moment: packets may overtake each other by that much.
         if sent < since + Picos(round_trip.0 / 2) {
             return 0;
         }
         let missing = acked.missing();
+        // All that was sent before the moment is there: the next moment is noted.
         if missing >= end {
             self.since = Some((now, before));
             return 0;

@@ -52,6 +52,7 @@ impl Control for AsksRate {
         if self.is_paused() {
             return Allowance { window: 1.0, gap: Picos::ZERO };
         }
+        // With its header, as D3's rates are those of the wire.
         let gap = SEGMENT_WIRE / self.rate.bytes_per_sec();
         Allowance { window: ROOM.0 * self.round_trip.as_secs() / gap + ROOM.1, gap: Picos::from_secs(gap) }
     }
@@ -70,6 +71,7 @@ impl Control for AsksRate {
         let round_trip = self.round_trip.as_secs();
         let then = (unsent - self.rate.bytes_per_sec() * round_trip).max(0.0);
         let time = left - LOST_ROUND_TRIPS * round_trip;
+        // Compared before dividing: `time` is zero or less when fewer than two round trips are left.
         let rate = if then > link * time { link } else { then / time };
         Ask::Rate(Rate::from_bytes_per_sec(if then > 0.0 { rate } else { 0.0 }))
     }

@@ -73,13 +73,16 @@ impl Control for Dctcp {
         }
         if acked.round_over {
             let share = f64::from(self.marked) / f64::from(self.acked.max(1));
+            // RFC 8257, section 3.3: alpha = (1 - g) alpha + g M, with M counted in segments and not in bytes.
             self.alpha += self.gain * (share - self.alpha);
             (self.acked, self.marked) = (0, 0);
         }
         let recovers = self.has_reduced(acked.unacked);
         if acked.marked && !recovers {
             let exponent = self.urgency.map_or(1.0, |urgency| urgency.exponent(self.reno.window, acked));
+            // D2TCP's penalty is alpha^d, and cuts half its value off the window; DCTCP is d = 1.
             self.reno.shrink(1.0 - self.alpha.powf(exponent) / 2.0);
+            // One cut for each window: marks of segments sent before this one answer the same congestion.
             self.reduced_at = Some(acked.sent);
         } else if !recovers && !acked.recovering {
             self.reno.grow(acked.segments);

@@ -58,6 +58,7 @@ impl JustInTime {
 
 fn facts(segments: u32, left: Picos, rtt: Span, marked_share: f64, link: Rate) -> WindowFacts {
     WindowFacts {
+        // All segments count as full; the last one may be less, so the flow aims a little early.
         remaining: Bytes(u64::from(segments) * u64::from(SEGMENT_BYTES)),
         left: span(left),
         rtt,
@@ -86,6 +87,7 @@ impl Control for JustInTime {
         }
         self.acked += acked.segments;
         self.marked += if acked.marked { acked.segments } else { 0 };
+        // MCP decides once a round trip, by the share of marks in it.
         if acked.now.since(self.began) < acked.smoothed_rtt {
             return;
         }
@@ -95,6 +97,7 @@ impl Control for JustInTime {
         // With nothing more to send there is nothing to decide.
         if unsent > 0 {
             self.mcp.on_window(&facts(unsent, left, span(acked.smoothed_rtt), share, self.link));
+            // Never taken back: a flow that changed to the other control stays there.
             self.given_up |= self.mcp.has_given_up();
         }
         (self.acked, self.marked, self.began) = (0, 0, acked.now);

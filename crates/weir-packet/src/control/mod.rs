@@ -67,7 +67,7 @@ pub struct Allowance {
 /// What a flow asks of the ports on its way, where they give rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ask {
-    /// This rate, on the wire, and its share of what nobody asks for. Zero asks for the share alone.
+    /// This rate, on the wire, and its share of what no flow asks for. Zero asks for the share alone.
     Rate(Rate),
     /// Nothing any more: the flow ends without having sent all.
     Leave,

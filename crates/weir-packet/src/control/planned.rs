@@ -46,6 +46,7 @@ impl Control for ByPlan {
             return Allowance { window: 0.0, gap: Picos::ZERO };
         }
         let window = rate * self.in_flight_secs / f64::from(SEGMENT_BYTES);
+        // Planned rates are of payload: headers do not count.
         let gap = Picos::from_secs(f64::from(SEGMENT_BYTES) / rate);
         Allowance { window: window.max(LEAST_IN_FLIGHT), gap }
     }

@@ -24,6 +24,7 @@ impl Reno {
     /// Grows by what was acknowledged: by as many segments in slow start, by one a round trip after it.
     #[inline]
     pub(crate) fn grow(&mut self, segments: u32) {
+        // Only the first answer after timeouts can show that they were spurious; it has been judged before the window grows.
         self.before_timeouts = None;
         let mut segments = f64::from(segments);
         if self.window < self.threshold {
@@ -33,6 +34,7 @@ impl Reno {
             segments -= slow;
         }
         if segments > 0.0 {
+            // RFC 5681, section 3.1: one segment a round trip, and never more than one for an acknowledgement.
             self.window += (segments / self.window).min(1.0);
         }
     }

@@ -149,6 +149,7 @@ impl Wheel {
         if slot == self.open {
             let near = Near::of(&event, self.slot_bits);
             let later = &self.opened[self.cursor..];
+            // After its equals, which were put in before it.
             let after = later.partition_point(|other| other.order() <= near.order());
             self.opened.insert(self.cursor + after, near);
         } else if slot - self.open < self.slots.len() as u64 {
@@ -180,6 +181,7 @@ impl Wheel {
         self.cursor = 0;
         let Some(next) = self.next_occupied() else { return false };
         self.open = next;
+        // Before the slot is sorted: events of the heap may belong to it.
         self.draw_near();
         let place = self.place(next);
         self.occupied[place / 64] &= !(1 << (place % 64));
@@ -197,6 +199,7 @@ impl Wheel {
     /// The next slot with events, in the wheel or, if that is empty, in the heap.
     fn next_occupied(&self) -> Option<u64> {
         let start = self.place(self.open);
+        // A power of two, as the number of slots is (256 at least), so that a mask takes the search around.
         let words = self.occupied.len();
         // Words from the one of the open slot on, around, and that one again for the places before it.
         for step in 0..=words {
@@ -252,6 +255,7 @@ fn sort(events: &[Near], sorted: &mut Vec<Near>, slot_bits: u32) {
 
 /// Puts the events of a slot in order of the slot's parts.
 fn by_parts(events: &[Near], sorted: &mut Vec<Near>, slot_bits: u32) {
+    // 16 bits are enough for at most MANY events.
     let mut starts = [0_u16; PARTS];
     for event in events {
         starts[event.part(slot_bits)] += 1;

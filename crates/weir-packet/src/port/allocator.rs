@@ -2,8 +2,8 @@
 //!
 //! A port keeps three numbers and nothing of single flows: how many flows there are (N), what they ask for together (D)
 //! and what it has given them (A). A request brings back what the flow asked for and was given last time. First come is
-//! first served: a request gets what it asks for if so much is left of the capacity, and a fair share of what nobody
-//! asks for on top; otherwise it gets what is left. Nobody gets less than the base rate, one header a round trip, by
+//! first served: a request gets what it asks for if so much is left of the capacity, and a fair share of what no flow
+//! asks for on top; otherwise it gets what is left. No flow gets less than the base rate, one header a round trip, by
 //! which a flow that pauses can go on asking.
 //!
 //! **Ours.** The paper adapts the capacity to use and queue, C <- C + alpha (C - u / T) - beta q / T, every T. Here that
@@ -88,9 +88,11 @@ impl Allocator {
             return;
         }
         let used = (sent - self.sent_then) as f64 / span.as_secs();
+        // The rate that drains the least queue within a round trip.
         let excess = self.least_queue as f64 / self.giving.round_trip.as_secs();
         let adapted = self.capacity + self.giving.alpha * (self.link - used) - self.giving.beta * excess;
         self.capacity = adapted.clamp(self.link * LEAST_CAPACITY, self.link);
+        // The next request sets the least queue anew.
         (self.adapted, self.sent_then, self.least_queue) = (now, sent, u64::MAX);
     }
 
@@ -103,6 +105,7 @@ impl Allocator {
         let capacity = self.capacity as u64;
         let left = capacity.saturating_sub(self.given);
         let fair = capacity.saturating_sub(self.asked) / self.flows;
+        // `given` may exceed the capacity, which shrinks, and which base rates do not heed: `left` is then zero.
         let gives = if left > asks { asks + fair } else { left };
         let gives = gives.max(self.giving.base.bytes_per_sec() as u64);
         self.given += gives;

@@ -47,6 +47,7 @@ impl Classes {
     pub(super) fn holds_more_with(&self, packet: &Packet) -> u64 {
         let bytes = u64::from(packet.bytes);
         let kept = self.reserved.saturating_sub(u64::from(self.fifos[0].bytes));
+        // A packet of the first class fills the unused reserve first, which is held already.
         if packet.class == 0 { bytes.saturating_sub(kept) } else { bytes }
     }
 
@@ -56,6 +57,7 @@ impl Classes {
         let class = usize::from(packet.class).min(CLASSES - 1);
         let fifo = &mut self.fifos[class];
         // Data alone is capable of marks (RFC 3168, section 6.1.4); what an acknowledgement bears is the receiver's echo.
+        // The packet itself does not count: the threshold is compared with the queue that it finds.
         let marked = packet.kind == Kind::Data
             && match if class == 0 { self.first } else { self.others } {
                 Marking::Off => false,

@@ -71,6 +71,7 @@ impl Line {
     /// Packets and bytes that wait.
     pub(super) fn waits(&self, now: Picos, per_byte: PerByte) -> (u64, u64) {
         let (mut packets, mut bytes, mut start) = (self.waiting.len() as u64, self.bytes, self.next_start);
+        // What `advance` would take out by now, without taking it out: a port is asked by observers that may change nothing.
         for &first in &self.waiting {
             if start >= now {
                 break;

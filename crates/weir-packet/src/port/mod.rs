@@ -89,6 +89,7 @@ impl Memory {
             Buffer::PerPort(most) => held + more <= most.0,
             Buffer::Shared { all, share } => {
                 let free = all.0.saturating_sub(self.used);
+                // Both conditions: with a share above 1 a port's own limit may be more than what is free.
                 more <= free && (held + more) as f64 <= share * free as f64
             }
         }
@@ -214,6 +215,7 @@ impl Port {
     /// Whether a packet can be sent at once.
     #[inline]
     pub(crate) fn free_at(&self, now: Picos) -> bool {
+        // At the moment when the port becomes free, packets that wait there go before one that arrives now.
         self.busy_until <= now && !self.wakes
     }
 
@@ -235,6 +237,7 @@ impl Port {
             }
             Waiting::Ranked(ranked) => {
                 let bytes = u64::from(packet.bytes);
+                // The packet is put in before the worst is taken out, as it may be the worst itself.
                 let admitted = memory.admits(ranked.bytes(), bytes);
                 memory.used += bytes;
                 ranked.push(packet, place);
@@ -258,6 +261,7 @@ impl Port {
             Waiting::Classes(classes) => classes.pop(),
             Waiting::Ranked(ranked) => ranked.pop(),
         }?;
+        // Not the packet's bytes: what a packet of the first class frees of the reserve stays held for that class.
         memory.used -= held - self.held();
         Some(next)
     }
@@ -322,6 +326,7 @@ pub(crate) fn build(specs: &[PortSpec], setup: &Setup, classes: usize) -> (Vec<P
         })
         .collect();
     for port in &ports {
+        // Bytes reserved for the first class count as used from the beginning.
         memories[port.memory as usize].used += port.held();
     }
     (ports, memories)

@@ -34,6 +34,7 @@ impl Ranked {
         let order = u64::from(segment) << 32 | u64::from(self.came);
         self.came = self.came.wrapping_add(1);
         self.bytes += u64::from(bytes);
+        // In front of its equals: of equal ranks the last come is dropped first, and the first come is sent first.
         let before = self.waiting.partition_point(|other| other.rank > rank);
         self.waiting.insert(before, Waits { rank, order, place, flow, bytes, kind });
     }

@@ -51,6 +51,7 @@ impl Each {
     pub(super) fn note(&mut self, answer: &Answer, at: Progress) -> Noted {
         let newly = self.acked.insert_before(answer.expected)
             + u32::from(answer.segment.is_some_and(|segment| self.acked.insert(segment)));
+        // A loss is reported with what was in flight before this answer.
         let flight = self.in_flight;
         self.in_flight = flight.saturating_sub(newly);
         let mut noted = Noted { newly, ..Noted::default() };

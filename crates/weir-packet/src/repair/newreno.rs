@@ -63,6 +63,7 @@ impl NewReno {
             return Noted::default();
         }
         self.duplicates += 1;
+        // RFC 6582, section 3.2, step 2: duplicates of what was sent before `recover` begin no second recovery.
         if self.recovering || self.duplicates != DUPLICATES || self.unacked < self.recover {
             return Noted { recovering: self.recovering, ..Noted::default() };
         }

@@ -23,9 +23,11 @@ impl Reduction {
     pub(super) fn on_delivered(&mut self, delivered: u32, in_flight: u32, window: u32, advances: bool) {
         self.delivered += delivered;
         self.allowed = if in_flight > window {
+            // SndCnt = ceil(prr_delivered * ssthresh / RecoverFS) - prr_out. The product of two 32-bit counts needs 64 bits.
             let share = u64::from(self.delivered) * u64::from(window);
             (share.div_ceil(u64::from(self.flight)) as u32).saturating_sub(self.gone)
         } else {
+            // At or below the new window: what arrived may go, and one more where the RFC calls the acknowledgement safe; never beyond the window.
             let owed = self.delivered.saturating_sub(self.gone).max(delivered) + u32::from(advances);
             owed.min(window - in_flight)
         };

@@ -67,6 +67,7 @@ impl Scoreboard {
 
     #[inline]
     pub(super) fn note(&mut self, answer: &Answer, at: Progress) -> Noted {
+        // Before the answer is taken in: recovery begins with the flight in which the loss happened.
         let flight = self.outstanding(at.sent);
         let before = self.acked.missing();
         let mut newly = self.acked.insert_before(answer.expected);
@@ -136,6 +137,7 @@ impl Scoreboard {
     /// Segments below the third highest are lost if they are not there.
     #[inline]
     fn judge(&mut self) {
+        // `highest` holds ends, one after the segment; zero while fewer than three were answered.
         let before = self.highest[DUPLICATES as usize - 1].saturating_sub(1);
         let from = self.judged.max(self.acked.missing());
         if from >= before {
@@ -149,6 +151,7 @@ impl Scoreboard {
     fn judge_again(&mut self, answer: &Answer, smoothed: Picos) {
         while let Some(&(segment, sent)) = self.again.front() {
             if !self.acked.contains(segment) {
+                // `again` is in order of time: nothing behind this one can be judged by this answer either.
                 if answer.sent <= sent + Picos(smoothed.0 / 4) {
                     return;
                 }
@@ -161,11 +164,13 @@ impl Scoreboard {
     pub(super) fn on_timeout(&mut self, sent: u32) {
         self.lost = (self.acked.missing()..sent).filter(|&segment| !self.acked.contains(segment)).collect();
         self.again.clear();
+        // No reduction, but `recover`: losses of what was sent before the timeout begin no recovery.
         (self.reduction, self.recover, self.judged) = (None, sent, sent);
     }
 
     pub(super) fn resume(&mut self) {
         self.lost.clear();
+        // The timeout had judged all that was sent; answers to come judge it once more.
         self.judged = self.acked.missing();
     }
 }

@@ -17,7 +17,7 @@
 //! destination = 2
 //! size = "1800kB"                 # or endless = true
 //! at = "0"
-//! deadline = "20ms"               # or unknown = true: its size is known to nobody; neither: known
+//! deadline = "20ms"               # or unknown = true: its size is not known; neither: known
 //!
 //! [traffic]                       # optional: flows that arrive as a Poisson process
 //! sizes = "web-search"

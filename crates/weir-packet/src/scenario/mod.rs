@@ -147,6 +147,7 @@ impl Scenario {
         let mut listed = listed.into_iter().peekable();
         let drawn = self.traffic.clone().map(Poisson::new).transpose()?.into_iter().flatten();
         let mut drawn = (next..).zip(drawn).peekable();
+        // Of equal times a flow that is listed comes before one that is drawn.
         Ok(std::iter::from_fn(move || match (listed.peek(), drawn.peek()) {
             (Some((_, one)), Some((_, other))) if one.arrival > other.arrival => drawn.next(),
             (Some(_), _) => listed.next(),

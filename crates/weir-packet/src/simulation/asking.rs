@@ -114,9 +114,11 @@ impl Simulation<'_> {
             return false;
         }
         if !requests.waits {
+            // Before the segment goes, as that may carry the request.
             match flow.sender.control.ask(unsent, now) {
                 Ask::Rate(rate) => requests.asks = rate,
                 Ask::Leave => {
+                    // The next call gives back what ports hold for the flow.
                     requests.stopped = true;
                     return true;
                 }
@@ -150,6 +152,7 @@ impl Simulation<'_> {
         if packet.word != Word::None {
             requests.waits = false;
         }
+        // `given` is kept per flow and has the newest answer of every port by now, so that the packet need not carry rates.
         if packet.word == Word::Asks
             && let Some(rate) = requests.least_given()
         {

@@ -9,6 +9,7 @@ impl Simulation<'_> {
     /// With delayed acknowledgements: answers now, or later with others.
     pub(super) fn reply(&mut self, place: u32, packet: &Packet, in_order: bool, expected: u32) {
         let held = Held { segment: packet.segment, expected, marked: packet.marked, sent: packet.sent };
+        // The last acknowledgement is never held back: no segment follows that would release it before the time limit.
         let last = expected >= self.flows.get(packet.flow).sender.segments;
         let reply = self.flows.get_mut(packet.flow).receiver.reply(held, in_order && !last);
         if let Some(before) = reply.held {
@@ -24,6 +25,7 @@ impl Simulation<'_> {
             let until = self.now + span;
             let receiver = &mut self.flows.get_mut(packet.flow).receiver;
             receiver.hold_until = until;
+            // One event at a time for each receiver: when it comes too early it is put in again for `hold_until`.
             if !receiver.hold_set {
                 receiver.hold_set = true;
                 self.push(until, What::DelayedAck, packet.flow);
@@ -55,6 +57,7 @@ impl Simulation<'_> {
             expected: 0,
             bytes: ACK_BYTES,
             covers: 1,
+            // `acknowledge` makes an acknowledgement of it, and sets what is left out here.
             kind: Kind::Data,
             word: Word::None,
             class: ACK_CLASS,

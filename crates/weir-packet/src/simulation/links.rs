@@ -37,6 +37,7 @@ impl Simulation<'_> {
     /// The same at a port that has one line.
     #[inline]
     fn line_up(&mut self, at: u32, place: u32) {
+        // Lines exist only where one class is used.
         let packet = self.packets.get_mut(place);
         debug_assert!(packet.class == 0, "a class later than the last");
         let Some(leaves) = self.ports[at as usize].line_up(packet, self.now) else {
@@ -53,9 +54,10 @@ impl Simulation<'_> {
         }
     }
 
-    /// A packet that waited in a line, and that somebody looks at, begins to be sent.
+    /// A packet that waited in a line, and that an observer is to see, begins to be sent.
     #[cold]
     pub(super) fn on_sent(&mut self, place: u32) {
+        // Only runs with an observer have these events: the count is to be the same as without.
         self.counts.events -= 1;
         let route = &self.packets.get(place).route;
         let port = route.ports[usize::from(self.packets.get(place).hop)];

@@ -23,6 +23,7 @@ pub(super) fn spacing(topology: &Topology, in_line: bool) -> Picos {
     let events = if in_line { 1.0 } else { 2.0 };
     let segment = |port: &PortSpec| PerByte::at(port.rate).of(SEGMENT_BYTES + HEADER_BYTES).0.max(1);
     let rate: f64 = topology.ports().iter().map(|port| events / segment(port) as f64).sum();
+    // `rate` is in events per picosecond, summed over all ports.
     Picos((1.0 / rate) as u64)
 }
 
@@ -35,6 +36,7 @@ pub(crate) fn ideal(flow: &FlowArrival, topology: &Topology, network: &Network) 
     let before = wire - u64::from(last_bytes);
     let per_byte = PerByte::at(network.host_rate);
     let full = u64::from(SEGMENT_BYTES + HEADER_BYTES);
+    // All segments but the last are full. Each is rounded by itself, as ports do it.
     Picos(per_byte.of(full as u32).0 * (before / full))
         + topology.empty_delay(flow.source.0, flow.destination.0, last_bytes)
 }

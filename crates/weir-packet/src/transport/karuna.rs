@@ -138,6 +138,7 @@ impl Transport for Karuna {
                 let params = self.params(network);
                 let control =
                     JustInTime::new(&params, now, segments, deadline, network.host_rate, self.late, dctcp);
+                // The first class while the deadline can be met; after that the class of the flow's size.
                 let both = (ClassLaw::Fixed(0), self.by_size(flow));
                 let tagging = ClassLaw::UntilGivenUp(Box::new(both));
                 return self.marked.common.sending(Box::new(control), tagging, network);

@@ -190,6 +190,7 @@ pub(super) fn thresholds_for(traffic: Option<&TrafficFacts>, classes: usize, ser
     let published = || {
         let mut sizes = thresholds::pias(PUBLISHED_FOR.0, PUBLISHED_FOR.1)
             .map_or_else(Vec::new, |published| published.demotion().to_vec());
+        // So many classes have one threshold less.
         sizes.truncate(classes - 1);
         Thresholds::same(sizes)
     };
@@ -256,6 +257,7 @@ impl Transport for Pias {
     fn prepare(&mut self, network: &Network) {
         if self.thresholds.is_none() {
             let unknown =
+                // PIAS knows no sizes and no deadlines: thresholds are made as if all flows were of unknown size.
                 network.traffic.as_ref().map(|traffic| TrafficFacts { mix: Mix::UNKNOWN, ..traffic.clone() });
             let best = thresholds_for(unknown.as_ref(), CLASSES, self.service);
             self.thresholds = Some(best.demotion().into());
