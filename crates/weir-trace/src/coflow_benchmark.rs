@@ -114,6 +114,7 @@ impl<R: BufRead> Iterator for Reader<R> {
 
 fn read_coflow(words: &mut Words<'_>, hosts: u32, sum: &mut Total) -> Result<CoflowSpec, ReadError> {
     let id = words.whole("the coflow id", u64::MAX)?;
+    // At most half of the nanoseconds that 64 bits hold.
     let arrival = words.whole("the arrival in milliseconds", u64::MAX / 2_000_000)?;
     let count = words.whole("the number of mappers", u64::from(MAX_HOSTS))?;
     let mut mappers = Vec::new();
@@ -151,6 +152,7 @@ fn read_reducer(words: &mut Words<'_>, hosts: u32) -> Result<(usize, HostId, f64
         _ => return Err(words.malformed(column, expected(&format!("ports are 0 to {}", hosts - 1)))),
     };
     match size.parse::<f64>() {
+        // NaN is in no range, so it is refused here too.
         Ok(size) if (0.0..1e12).contains(&size) => Ok((column, HostId(port), size * MEGABYTE as f64)),
         _ => {
             let column = column + word.len() - size.len();
@@ -227,6 +229,7 @@ pub fn write(hosts: u32, coflows: &[CoflowSpec], output: impl Write) -> Result<(
 /// files have, or more where needed; `None` where no number of megabytes is precise enough.
 fn shortest_megabytes(part: Bytes, mappers: usize) -> Option<String> {
     let megabytes = part.0 as f64 * mappers as f64 / MEGABYTE as f64;
+    // The same arithmetic as the reader's, so that what passes reads back to the byte.
     let reads_back = |text: &String| {
         let parts = text.parse::<f64>().map(|value| value * MEGABYTE as f64 / mappers as f64);
         parts.is_ok_and(|parts| (parts.round() as u64).max(1) == part.0)
@@ -246,6 +249,7 @@ fn shuffle_of(coflow: &CoflowSpec) -> Option<Shuffle> {
     let width = coflow.flows.iter().take_while(|flow| Some(flow.group) == first.map(|f| f.group)).count();
     let mappers: Vec<HostId> = coflow.flows[..width].iter().map(|flow| flow.source).collect();
     let mut reducers = Vec::new();
+    // `chunks` panics for 0, which is the width of a coflow without flows.
     for flows in coflow.flows.chunks(width.max(1)) {
         let head = flows[0];
         let same = flows.iter().all(|flow| {

@@ -21,6 +21,7 @@ pub fn draw_deadlines(
     for coflow in order {
         let factor = 1.0 + draw.between(0.0, spread);
         let deadline = Span::from_secs_ceil(isolation(coflow).as_secs() * factor);
+        // The product of floating-point numbers may have been rounded to below the isolation time.
         coflow.deadline = Some(deadline.max(SHORTEST_DEADLINE).max(isolation(coflow)));
     }
 }

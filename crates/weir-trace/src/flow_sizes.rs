@@ -266,6 +266,7 @@ impl FlowSizes {
                 before => {
                     let before =
                         before.copied().unwrap_or(Point { bytes, cumulative: 0.0, first: 0.0, second: 0.0 });
+                    // A step: all flows of this share have exactly this size, the first point's too.
                     let step = cumulative - before.cumulative;
                     let (first, second) = (before.first + step * bytes, before.second + step * bytes * bytes);
                     Point { bytes, cumulative, first, second }
@@ -314,6 +315,7 @@ impl FlowSizes {
     /// Share and partial moments of the flows that are not larger than `size`.
     pub fn below(&self, size: Bytes) -> Below {
         let bytes = size.0 as f64;
+        // Behind the last point of this size, so that a step at `size` counts as not larger.
         let after = self.points.partition_point(|point| point.bytes <= bytes);
         let at = match (after.checked_sub(1).map(|last| self.points[last]), self.points.get(after)) {
             (None, _) => return Below { share: 0.0, first: 0.0, second: 0.0 },

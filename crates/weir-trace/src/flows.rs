@@ -207,9 +207,11 @@ impl Poisson {
             Some(size) => deadline_flows * wire_bytes(size).0 as f64 + (1.0 - deadline_flows) * others,
             None => others,
         };
+        // Load = mean bytes / (gap * links * rate), solved for the gap.
         let gap_secs = mean / (load * links * access_rate.bytes_per_sec());
         let stream = |number| {
             let mut random = ChaCha8Rng::seed_from_u64(seed);
+            // Streams of their own: another mix draws the same sizes, hosts and times.
             random.set_stream(number);
             random
         };

@@ -104,6 +104,7 @@ fn shrink(flows: &mut [FlowSpec], hosts: u32, link_rate: Rate, cap: Span) {
     let busiest = up.into_iter().chain(down).max().unwrap_or(0) as f64;
     let allowed = cap.as_secs() * link_rate.bytes_per_sec();
     if busiest > allowed / 2.0 {
+        // C - C^2 / 4T, in bytes on the busiest link. At T = C / 2 that is T itself, so that sizes do not jump there.
         let factor = (allowed - allowed * allowed / (4.0 * busiest)) / busiest;
         for flow in flows {
             flow.size = Bytes(((flow.size.0 as f64 * factor) as u64).max(1));

@@ -93,6 +93,7 @@ impl<R: BufRead> Lines<R> {
             self.line += 1;
             let line = self.line;
             self.buffer.clear();
+            // One byte more than is allowed tells a line that is too long from one that just fits.
             let mut limited = std::io::Read::take(&mut self.input, MAX_LINE_BYTES as u64 + 1);
             let count = limited
                 .read_until(b'\n', &mut self.buffer)

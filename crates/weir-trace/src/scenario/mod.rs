@@ -186,7 +186,7 @@ pub enum ScaleError {
     /// There is no such network.
     #[error(transparent)]
     Fabric(#[from] FabricError),
-    /// Capacities change, for whoever cannot change any.
+    /// Capacities change, and what is to run the scenario cannot change them.
     #[error("{0}: capacities of its links change, which only a simulation follows: use weir sim")]
     Changes(String),
 }

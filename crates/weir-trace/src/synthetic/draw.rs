@@ -14,11 +14,13 @@ impl Draw {
 
     /// Uniform in [0, 1).
     pub(super) fn unit(&mut self) -> f64 {
+        // The upper 53 bits: as many as an f64 holds exactly.
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Uniform among 0..n; the bias of at most n / 2^64 is nobody's concern here.
+    /// Uniform among 0..n; the bias of at most n / 2^64 is too small to matter here.
     pub fn below(&mut self, n: u64) -> u64 {
+        // The upper half of the product is a number below n; it takes no division and no second draw.
         ((u128::from(self.0.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
@@ -73,6 +75,7 @@ pub(super) fn with_mean(draw: &mut Draw, count: usize, low: f64, high: f64, mean
         shares.iter().map(|u| at_octave(low, high, u / (u + bend * (1.0 - u)))).collect()
     };
     let (mut least, mut most) = (1.0 / 1024.0, 1024.0);
+    // 20 octaves, halved 60 times: closer than an f64 can tell.
     for _ in 0..60 {
         // The geometric mean: a bend is a factor.
         let bend = f64::sqrt(least * most);

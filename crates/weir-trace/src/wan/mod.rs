@@ -122,6 +122,7 @@ impl Mean {
 fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (last, half) = (values.len().checked_sub(1)?, values.len() / 2);
+    // Of an odd number both are the one in the middle.
     Some((values[half] + values[last - half]) / 2.0)
 }
 

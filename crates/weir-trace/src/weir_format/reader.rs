@@ -71,6 +71,7 @@ impl<R: BufRead> Reader<R> {
                 "stage" => self.state.read_stage(column, &mut words)?,
                 "coflow" | "job" => {
                     let complete = self.state.close()?;
+                    // A job is complete once the next one begins, whose line is taken in before the job is handed out.
                     self.state.read_job(keyword == "coflow", &mut words)?;
                     if complete.is_some() {
                         return Ok(complete);
@@ -81,6 +82,7 @@ impl<R: BufRead> Reader<R> {
                     self.done = true;
                     let column = words.column();
                     let promised = words.whole("the number of jobs", u64::MAX)?;
+                    // The count tells a whole file from one that lost jobs on its way.
                     if promised != self.state.jobs {
                         let reason =
                             format!("{promised} jobs are promised, but the file has {}", self.state.jobs);
@@ -160,6 +162,7 @@ fn read_hosts<R: BufRead>(lines: &mut Lines<R>) -> Result<u32, ReadError> {
 fn read_name<R: BufRead>(lines: &mut Lines<R>) -> Result<Option<String>, ReadError> {
     let Some(mut words) = lines.next(COMMENT)? else { return Ok(None) };
     if words.word("a keyword")?.1 != "name" {
+        // The name may be missing: the line is that of the first job.
         lines.unread();
         return Ok(None);
     }
@@ -340,6 +343,7 @@ impl KeyValue<'_> {
         let mut stages = Vec::new();
         for word in self.value.split(',') {
             let stage = words.whole_of(column, word, "a stage", u64::MAX)? as usize;
+            // Earlier stages only, so that no job can have a cycle.
             if stage >= earlier {
                 let reason = format!("stage {stage} is not an earlier stage of the job");
                 return Err(words.malformed(column, reason));
@@ -365,6 +369,7 @@ fn seconds(words: &Words<'_>, column: usize, word: &str, what: &str) -> Result<S
             return None;
         }
         let whole: u64 = whole.parse().ok().filter(|&whole| whole <= MAX_SECONDS)?;
+        // Padded to nine digits and without floating point: the nanoseconds are exactly those that the file says.
         Some(whole * NANOS_PER_SEC + format!("{decimals:0<9}").parse::<u64>().ok()?)
     };
     match parsed() {
