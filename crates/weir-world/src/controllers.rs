@@ -27,7 +27,7 @@ pub(crate) struct Controllers {
     pub(crate) servers: Vec<ServerSide>,
     makers: Vec<MakerSide>,
     ledger: Ledger,
-    /// Until when nobody reaches the store.
+    /// Until when no server and no decision maker reaches the store.
     away_until: Time,
     /// Until when something was missing here that decisions take.
     disturbed_until: Time,

@@ -93,12 +93,13 @@ impl World {
             tuning: Tuning { bypass: self.coordinator.bypass, ..tuning() },
         };
         let side = &mut self.coordinator;
+        // Events for the process before this one may still be queued: they find that nothing is due.
         (side.life, side.wakes) = (life, Time::MAX);
         side.core = Some(Coordinator::new(config, &policy));
         self.settle_coordinator();
     }
 
-    /// It is killed. Who called it hears that nobody answers.
+    /// It is killed. Callers that wait for an answer hear that none comes.
     pub(crate) fn kill_coordinator(&mut self) {
         self.coordinator.core = None;
         let life = self.coordinator.life;
@@ -140,6 +141,7 @@ impl World {
     }
 
     pub(crate) fn wake_coordinator(&mut self) {
+        // An event that an earlier one has made needless finds a later time here.
         if self.coordinator.wakes <= self.now {
             self.coordinator.wakes = Time::MAX;
             self.settle_coordinator();
@@ -160,7 +162,7 @@ impl World {
                 Output::Expired(coflow) => self.expired(coflow.0),
                 Output::Unregistered(done) => self.reply(done.token, Reply::Unregistered(done.record)),
                 Output::Decided(decided) => self.reply(decided.token, Reply::Decided(decided.reply)),
-                // Nobody asks for one.
+                // The drivers and receivers of this world make no calls that these answer.
                 Output::Offered(_) | Output::Drained(_) => {}
                 Output::Located(answer) => self.reply(answer.token, Reply::Located(answer.reply)),
             }
@@ -179,7 +181,7 @@ impl World {
         }
     }
 
-    /// Somebody calls the coordinator.
+    /// A driver, a receiver or a stranger calls the coordinator.
     pub(crate) fn call(&mut self, caller: Caller, call: Call) {
         let delay = self.delay();
         self.later(delay, Event::Call { caller, call });
@@ -212,6 +214,7 @@ impl World {
 
     /// The coordinator answers a call. Its process may be killed before the answer has left.
     fn reply(&mut self, token: u64, reply: Reply) {
+        // Each call has one answer: a second one finds no caller.
         let Some(caller) = self.coordinator.calls.remove(&token) else {
             return self.violate(format!("an answer to a call that nobody made: {reply:?}"));
         };

@@ -71,7 +71,7 @@ pub(crate) struct Connection {
     /// What the agent serves on it, and the connection by which it does so, if that is another one.
     pub(crate) served: Option<Served>,
     pub(crate) upload: Option<u64>,
-    /// Whoever dialled it is a stranger, who lies.
+    /// A stranger dialled it, who lies.
     pub(crate) is_liar: bool,
     /// What relays at its ends have of it.
     pub(crate) relay: RelayEnd,
@@ -145,7 +145,7 @@ impl World {
         number
     }
 
-    /// A process dials another one. Flows will go from one machine to the other, whoever dials.
+    /// A process dials another one. Flows will go from one machine to the other, whichever of the two dials.
     pub(crate) fn dial(&mut self, role: Role, from: u32, to: u32) -> u64 {
         let number = self.number();
         self.connections.insert(number, Connection::new(role, from, to));
@@ -164,7 +164,7 @@ impl World {
         let machine = if by_sender { connection.to } else { connection.from };
         let (is_down, runs) = match self.hosts.get(machine as usize) {
             Some(host) => (host.is_down, host.agent.is_some()),
-            // Where nobody is, nobody answers.
+            // An address without a machine answers nothing.
             None => match self.relays.get(machine as usize - self.hosts.len()) {
                 Some(relay) => (relay.is_down, relay.core.is_some()),
                 None => return,
@@ -191,7 +191,7 @@ impl World {
         self.cut_until.get(&(from, to)).map_or(at, |until| at.max(*until))
     }
 
-    /// Whoever dialled hears that the connection is there.
+    /// The process that dialled hears that the connection is there.
     pub(crate) fn connected(&mut self, number: u64) {
         let Some(connection) = self.connections.get(&number) else { return };
         match connection.role {
@@ -275,6 +275,7 @@ impl World {
         let bytes: u64 = parts.iter().map(Part::len).sum();
         connection.unread.extend(parts);
         connection.unread_bytes += bytes;
+        // Once bytes are owed all that follow are owed too, so that acknowledgements stay in order.
         if connection.owed == 0 && connection.unread_bytes <= UNREAD_BYTES {
             self.acknowledge(number, bytes);
         } else if bytes > 0 {
@@ -414,7 +415,7 @@ impl World {
         }
     }
 
-    /// Forgets a connection that nobody has any more.
+    /// Forgets a connection that neither end has any more.
     pub(crate) fn forget_if_over(&mut self, number: u64) {
         let is_over = |connection: &Connection| !connection.is_open && !connection.has_sender();
         if self.connections.get(&number).is_some_and(is_over) {

@@ -122,7 +122,7 @@ impl World {
             }
         }
         if !whole {
-            // Nobody has what was forgotten: how a coflow was registered, and what was served of it.
+            // What the journal forgot may be nowhere else: how a coflow was registered, and what was served of it.
             self.forgot_done = true;
             self.noted.clear();
             self.jobs.iter_mut().for_each(crate::jobs::Job::forget_note);

@@ -73,7 +73,7 @@ pub(crate) enum Event {
         caller: Caller,
         call: Call,
     },
-    /// Its answer arrives; none: there was nobody.
+    /// Its answer arrives; none: no coordinator was there to answer.
     Answer {
         caller: Caller,
         answer: Option<Reply>,

@@ -50,7 +50,7 @@ impl World {
                     (one, other) == (from, to)
                 };
                 if is_cut && one != other {
-                    // One that is cut stays so no longer: what waits for it keeps its order.
+                    // The time of a path that is cut already stays: what waits for its end keeps its order.
                     let cut = self.cut_until.entry((one, other)).or_insert(until);
                     *cut = if *cut > self.now { *cut } else { until };
                 }
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Somebody has a host take no more blocks, for a while.
+    /// A host is asked to take no more blocks, for a while.
     fn drain_some_host(&mut self) {
         let host = self.some_host();
         if self.ask_to_drain(host, false) {
@@ -119,8 +119,8 @@ impl World {
         true
     }
 
-    /// Its time is over, and the host is to take blocks again. What was asked before may be on its way still: whoever wants it
-    /// undone asks once at least, after it, and until the agent does it.
+    /// Its time is over, and the host is to take blocks again. What was asked before may be on its way still: so the call to have it
+    /// undone is made once at least after it, and again until the agent does it.
     pub(crate) fn undrain(&mut self, host: u32) {
         let is_over = self.now > self.hosts[host as usize].drained_until;
         let is_asked = is_over && self.ask_to_drain(host, true);

@@ -46,7 +46,7 @@ pub(crate) struct Host {
     pub(crate) began: Time,
     /// What its links carry, where that has changed.
     pub(crate) link_rate: Option<Rate>,
-    /// Until when somebody may want it drained.
+    /// Until when a call that asks to drain it may be under way or in force.
     pub(crate) drained_until: Time,
 }
 
@@ -89,7 +89,7 @@ impl World {
     pub(crate) fn start_agent(&mut self, host: u32) {
         let life = self.number();
         if !self.is_calm() && self.rng.random_range(0..5) == 0 {
-            // Somebody set its clock, by days.
+            // The clock of the machine was set, by days.
             self.hosts[host as usize].ahead = self.millis(0, 3 * 24 * 3_600_000);
         }
         let site = self.site_of_host(host);
@@ -114,7 +114,7 @@ impl World {
         agent.gather_ends();
         let found = JournalLines::read(side.disk.journal.as_slice(), |entry| agent.restore(entry))
             .unwrap_or_default();
-        // Half a line at the end is taken back; nobody was answered for it.
+        // Half a line at the end is taken back: no put was answered for it.
         side.disk.journal.truncate(found.whole as usize);
         agent.handle_boot(&side.disk.boot.to_string(), !found.damaged.is_empty());
         // Files of tasks that died before their put was written down.
@@ -186,6 +186,7 @@ impl World {
 
     pub(crate) fn wake_agent(&mut self, host: u32) {
         let side = &mut self.hosts[host as usize];
+        // An event that an earlier one has made needless finds a later time here.
         if side.wakes <= self.now {
             side.wakes = Time::MAX;
             self.settle_agent(host);
@@ -256,6 +257,7 @@ impl World {
             };
             let carrier =
                 connection.upload.and_then(|upload| self.connections.get(&upload)).unwrap_or(connection);
+            // As the data plane does: too much is under way, so nothing is written, and the agent decides anew.
             if carrier.in_flight > transmit.in_flight_limit {
                 let round_trip = Span::from_nanos(self.settings.delay.nanos());
                 let crowd = Crowd { in_flight: carrier.in_flight, round_trip, segment_bytes: SEGMENT_BYTES };
@@ -306,6 +308,7 @@ impl World {
 
     pub(crate) fn written(&mut self, host: u32, life: u64) {
         let side = &mut self.hosts[host as usize];
+        // The batch was being written by a process that was killed: its fate was drawn then.
         if side.life != life || side.agent.is_none() {
             return;
         }

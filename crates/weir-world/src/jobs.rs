@@ -82,7 +82,7 @@ impl Job {
         self.is_noted = false;
     }
 
-    /// Nobody is left who knows that its lease is short: the coordinator that registered it was killed before an agent had
+    /// No process is left that knows that its lease is short: the coordinator that registered it was killed before an agent had
     /// heard so, and its driver died, or was told by another one that it has ended, which was killed too. It is kept as long as
     /// coflows usually are.
     pub(crate) fn is_forgotten(&self) -> bool {
@@ -215,7 +215,7 @@ impl World {
         }
     }
 
-    /// Where nothing failed, somebody besides the coordinator knows of a registration before anybody takes part.
+    /// Where nothing failed, an agent knows of a registration before tasks of the coflow take part.
     pub(crate) fn check_note(&mut self, number: usize) {
         if self.report.faults == 0 && !self.jobs[number].is_noted {
             self.violate(format!("no agent knows how the coflow of job {number} was registered"));
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// The job of a coflow that nobody can be asked to forget.
+    /// Whether a coflow is one that no process knows to be short-lived or ended ([`Job::is_forgotten`]).
     pub(crate) fn is_forgotten(&self, coflow: u64) -> bool {
         self.jobs.iter().any(|job| job.coflow == Some(coflow) && job.is_forgotten())
     }
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// The coordinator ended a coflow because nobody cared for it.
+    /// The coordinator ended a coflow because its lease was not renewed.
     pub(crate) fn expired(&mut self, coflow: u64) {
         let live = |job: &crate::jobs::Job| job.coflow == Some(coflow) && job.stage == Stage::Moving;
         if let Some(number) = self.jobs.iter().position(live) {
@@ -373,8 +373,8 @@ impl World {
         let name = &blocks[block].name;
         let is_copy = |&at: &usize| blocks[at].name == *name && blocks[at].is_put;
         let copies: Vec<usize> = (0..blocks.len()).filter(is_copy).collect();
-        // Who asked before it was put again may hear so after it was, and of a holder that the coordinator does not know at the moment
-        // nobody hears.
+        // A receiver that asked before the block was put again may hear so after it was; and a holder that the coordinator does not
+        // know at the moment is named to no receiver.
         let is_news = |&at: &usize| {
             self.now.since(blocks[at].put_at) < WORDS_UNDER_WAY || !self.has_told(blocks[at].host)
         };

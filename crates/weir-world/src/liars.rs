@@ -25,7 +25,7 @@ impl World {
         self.keys.push_back(key);
     }
 
-    /// A stranger dials somebody.
+    /// A stranger dials an agent or a relay.
     pub(crate) fn lie(&mut self) {
         let host = self.some_host();
         let relay = self.some_relay().filter(|_| self.rng.random_range(0..4) > 0);
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// For a block of a coflow that nobody has registered.
+    /// A request for a block of a coflow that no driver has registered.
     fn request_of_nobody(&mut self) -> Vec<u8> {
         let request = Request {
             coflow: self.rng.random(),
@@ -127,7 +127,7 @@ impl World {
 const NEVER_GIVEN: u64 = u64::MAX - 1_000;
 
 impl World {
-    /// Somebody tells the coordinator what is not so.
+    /// Strangers and false agents tell the coordinator what is not so.
     pub(crate) fn lie_to_coordinator(&mut self) {
         for _ in 0..self.rng.random_range(1..6) {
             match self.rng.random_range(0..4) {

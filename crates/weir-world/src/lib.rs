@@ -20,14 +20,14 @@
 //! * Data goes through a buffer of the sending socket, over the sender's uplink and the receiver's downlink, first come first
 //!   served at their rates, into a buffer of the receiving one, which some receivers read slowly or leave alone for a while.
 //!   Requests, answers and frames are the real ones, byte for byte, and every byte that a receiver hands out is compared with
-//!   the block's; blocks are parts of one long noise, so that nobody has to keep them.
+//!   the block's; blocks are parts of one long noise, so that no block has to be kept in memory.
 //! * A disk takes time for each batch of the journal; a process that is killed leaves what was written, and of the batch under
 //!   way some bytes; a full disk refuses puts and lets all else wait. In some runs machines are lost: of what was not synced any
 //!   part is gone, also a part before one that is left, and files have their length and not their bytes.
 //! * Hosts are at two sites, with relays between them: the real machines, over connections that fill, break and end as others do.
 //!   In half of the runs what they are told (which flows go by which relays) is drawn, and changes all the time. In the others
 //!   there are three sites, and the controller is there: its real servers and decision makers, and the store where they meet, which
-//!   may be away, forget everything, and do what nobody hears of.
+//!   may be away, forget everything, and do what was asked without an answer.
 //! * Strangers dial agents and relays, and say what has no sense, or what is a lie of flows that are under way.
 //! * A path from one machine to another may let nothing through for a while, and the path back still does.
 //! * Drivers do what the client library does: they register, renew leases, try again; some have deadlines, and give up if they are

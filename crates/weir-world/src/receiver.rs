@@ -13,7 +13,7 @@ use weir_proto::v1;
 
 /// How long a get may take.
 const TIME_LIMIT: Span = Span::from_millis(3_600_000);
-/// So long after a block was put whoever waits for it has heard so, where nothing fails.
+/// So long after a block was put the receivers that wait for it have heard so, where nothing fails.
 const ANSWERED: Span = Span::from_millis(100);
 /// In the order in which they are looked at.
 const LINKS: [Link; 3] = [Link::Holder, Link::Relay, Link::Probe];
@@ -137,6 +137,7 @@ impl World {
 
     pub(crate) fn wake_receiver(&mut self, number: usize) {
         let get = &mut self.gets[number];
+        // An event that an earlier one has made needless finds a later time here.
         if get.wakes <= self.now {
             get.wakes = Time::MAX;
             self.receiver_acts(number);
@@ -196,7 +197,7 @@ impl World {
             let Some(connection) = self.connections.get_mut(&of) else { continue };
             let room = receiver.room(link);
             if room.is_empty() {
-                // Nobody reads, and so nobody sees that it has ended.
+                // The receiver reads nothing from this link now, and so cannot see that it has ended.
                 continue;
             }
             if let Some(Part::End) = connection.unread.front() {
@@ -228,6 +229,7 @@ impl World {
                 let (block, host) = (job.blocks[get.block].name.clone(), get.host);
                 let (coflow, wait_ms) = (job.coflow.unwrap_or_default(), wait.nanos() / 1_000_000);
                 let call = self.number();
+                // Answers to calls before this one are not heard any more.
                 self.gets[number].call = call;
                 let request = v1::LocateRequest { coflow, block, wait_ms, host };
                 self.call(Caller::Receiver { get: number, call }, Call::Locate(request));
@@ -284,7 +286,7 @@ impl World {
         }
     }
 
-    /// Where nothing fails, whoever waits for a block hears at once that it was put.
+    /// Where nothing fails, a receiver that waits for a block hears at once that it was put.
     fn check_word(&mut self, number: usize, since: Time) {
         let get = &self.gets[number];
         let block = &self.jobs[get.job].blocks[get.block];

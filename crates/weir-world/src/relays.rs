@@ -248,7 +248,7 @@ impl World {
             let is_reader = connection.is_read_by_relay() && self.settings.hosts + relay == connection.to;
             let end = &mut connection.relay;
             if !is_reader && !connection.sends {
-                // It was closed, with what it had not read.
+                // This end was closed, and what it had not read is lost.
                 return;
             }
             let message = if !is_reader {

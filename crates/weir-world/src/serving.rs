@@ -193,7 +193,7 @@ impl World {
                 let flow = opened.flow;
                 side.flows.insert(flow, number);
                 talk.open(Opening { opened, request, path });
-                // It writes nothing before its file is open.
+                // The flow writes nothing before its file is open.
                 agent.handle_blocked(now, flow);
                 let after = self.span(OPEN);
                 self.later(after, Event::Opened { connection: number, flow: flow.0 });
@@ -342,7 +342,7 @@ impl World {
         (sent, is_blocked)
     }
 
-    /// Whoever reads a block of an agent asks again.
+    /// Ends the connections that read a block of an agent, so that their receivers ask again.
     pub(crate) fn cut_off(&mut self, host: u32, key: &BlockKey, place: Option<&Place>) {
         let reads = |number: &&u64| {
             let served = self.connections.get(number).and_then(|connection| connection.served.as_ref());

@@ -84,7 +84,7 @@ impl World {
         };
         self.sessions.insert(id, session);
         if self.coordinator.core.is_none() || self.coordinator.life != coordinator {
-            // Whoever said so is gone: the stream leads nowhere.
+            // The coordinator's process that gave these terms is gone: the stream leads nowhere.
             self.cut(id, None, false);
         }
         self.settle_agent(host);
@@ -95,6 +95,7 @@ impl World {
         let Some(id) = self.hosts[host as usize].session else { return };
         let at = self.now + self.delay();
         let Some(session) = self.sessions.get_mut(&id) else { return };
+        // A stream keeps its order: nothing comes before what was said earlier.
         session.up = session.up.max(at);
         self.queue.push(session.up, Event::Upward { session: id, message });
     }

@@ -108,7 +108,7 @@ impl World {
         });
         let next_hops = next_hops.collect();
         let prefix = Some(v1::FlowPrefix { coflow: Some(coflow), reducer: None, mapper: None });
-        // Where all that passes is meant, flows may go in circles.
+        // A rule for all flows that pass, and not only for those that enter here, may lead flows in circles.
         let entering = !self.has_circles || self.rng.random_range(0..8) > 0;
         v1::Rule { prefix, next_hops, rank: self.rng.random_range(0..3), weight: 1.0, entering }
     }

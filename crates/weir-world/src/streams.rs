@@ -72,6 +72,7 @@ impl World {
         let Some(id) = self.relays[relay as usize].stream else { return };
         let at = self.now + self.delay();
         if let Some(stream) = self.controllers.streams.get_mut(&id) {
+            // A stream keeps its order: nothing comes before what was said earlier.
             stream.up = stream.up.max(at);
             self.queue.push(stream.up, Event::Reported { stream: id, message: Box::new(message) });
         }

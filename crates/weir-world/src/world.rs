@@ -167,6 +167,7 @@ impl World {
                 return Err(self.violated(format!("not over in time: {left}")));
             }
             if let Some(until) = self.stopped_until(&event).filter(|until| *until > at) {
+                // With its own number, so that what waits for a stopped process keeps its order.
                 self.queue.put_off(until, number, event);
                 continue;
             }
@@ -244,7 +245,7 @@ impl World {
         }
     }
 
-    /// Counts an event, and shows it to whoever wants to see.
+    /// Counts an event, adds it to the run's digest, and prints it where the run is traced.
     fn note(&mut self, event: &Event) {
         self.report.events += 1;
         let mut line = String::new();

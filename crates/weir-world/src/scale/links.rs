@@ -127,10 +127,12 @@ impl Links {
             let list = &mut lists[host as usize];
             let place = moving.places[side];
             list.swap_remove(place);
+            // The last flow of the list has moved into the gap.
             if let Some(other) = list.get(place).and_then(|&other| self.flows[other].as_mut()) {
                 other.places[side] = place;
             }
         }
+        // A flow that did not move leaves nothing that others could have.
         if moving.rate > 0.0 {
             self.changed_up.insert(moving.from);
             self.changed_down.insert(moving.to);
@@ -201,6 +203,7 @@ impl Links {
                 let Some(flow) = &mut self.flows[at] else { continue };
                 let rate = flow.offered.min(level);
                 if rate != flow.rate {
+                    // At the old rate until now, before it has the new one.
                     flow.settle(now);
                     flow.go_at(now, rate);
                     self.changed_ends.insert(flow.from);
@@ -230,6 +233,7 @@ impl Moving {
     fn go_at(&mut self, now: Time, rate: f64) {
         self.rate = rate;
         let left = self.size as f64 - self.sent;
+        // Rounded up, so that all bytes have moved by then.
         self.ends = if rate > 0.0 { now + Span::from_secs_ceil(left.max(0.0) / rate) } else { Time::MAX };
     }
 }
@@ -240,6 +244,7 @@ fn level(capacity: f64, wanted: impl Iterator<Item = f64> + Clone) -> f64 {
         return f64::INFINITY;
     }
     let mut wanted: Vec<f64> = wanted.filter(|wanted| *wanted > 0.0).collect();
+    // Max-min fairness: who wants less than an equal share of what is left gets it, smallest first; the others share the rest.
     wanted.sort_by(f64::total_cmp);
     let (mut left, mut flows) = (capacity, wanted.len());
     for wanted in wanted {

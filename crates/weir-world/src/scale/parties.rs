@@ -230,7 +230,7 @@ impl System<'_> {
     pub(super) fn hear_coordinator(&mut self, host: u32, message: v1::CoordinatorMessage) {
         use v1::coordinator_message::Kind;
         if matches!(message.kind, Some(Kind::Plan(_) | Kind::Queues(_))) {
-            // What it makes of a plan follows from what its flows have left.
+            // First what has moved: what the agent makes of a plan depends on what its flows have left.
             self.tell_moved(host);
         }
         let began = Instant::now();
@@ -247,7 +247,7 @@ impl System<'_> {
         let round_trip = twice(self.settings.delay);
         for moved in &moved {
             if moved.is_held_up {
-                // As much is under way as any socket holds.
+                // A link holds the flow up: its socket counts as full.
                 let crowd = Crowd { in_flight: u64::from(u32::MAX), round_trip, segment_bytes: 1_448 };
                 agent.handle_crowded(self.now, moved.flow, crowd);
             }
@@ -282,7 +282,7 @@ impl System<'_> {
                 AgentOutput::Message(message) => {
                     self.later(Event::Upward { host, message: Box::new(message) });
                 }
-                // What holds flows up here is a link.
+                // Links alone hold flows up here, never receivers.
                 AgentOutput::Suspect(flow) => {
                     self.hosts[host as usize].agent.handle_waited(now, flow, Span::ZERO);
                 }
