@@ -98,7 +98,7 @@ impl LiveWork {
             coflows.sort_by_key(|coflow| (coflow.arrival, coflow.id));
         }
         let start = coflows.iter().map(|coflow| coflow.arrival).min().unwrap_or(Time::ZERO);
-        // Of changes before the first coflow, the last one is there when it arrives.
+        // Times before the first coflow become 0: of changes before it the last one is in force when it arrives.
         let moved = |at: Time| Time::from_nanos((at.since(start).nanos() as f64 * time_factor) as u64);
         for coflow in &mut coflows {
             coflow.arrival = moved(coflow.arrival);

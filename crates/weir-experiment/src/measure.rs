@@ -141,7 +141,7 @@ pub(crate) fn of_run(outcome: &Outcome, coflows: &[CoflowSpec], classes: &Classe
     for bin in 0..=4u8 {
         let of_bin = completed.iter().filter(|record| bin == 0 || record.bin == bin);
         let mut ccts: Vec<f64> = of_bin.map(|record| record.cct.as_secs()).collect();
-        // Nothing has no average: a 0 would look like a completion time, and 1 like a factor.
+        // A bin without coflows has no average: a 0 would look like a completion time, and a 1 like a factor.
         if ccts.is_empty() {
             continue;
         }
@@ -220,7 +220,7 @@ pub(crate) fn compare(
         for bin in 0..=4 {
             let name = if bin == 0 { name.to_owned() } else { format!("{name} bin {bin}") };
             if let (Some(own), Some(base)) = (measures.get(&name), baseline.get(&name)) {
-                // Over no time at all nothing has a factor.
+                // A baseline of zero seconds gives no factor.
                 let factor = (*base > 0.0).then(|| own / base);
                 measures.extend(factor.map(|factor| (format!("factor {name}"), factor)));
             }
@@ -266,6 +266,7 @@ pub fn half_width(values: &[f64]) -> Option<f64> {
     }
     let middle = mean(values);
     let squares: f64 = values.iter().map(|value| (value - middle) * (value - middle)).sum();
+    // The sample's deviation, with n - 1, as Student's t asks for.
     let deviation = (squares / (count - 1) as f64).sqrt();
     let t = T.get(count - 2).copied().unwrap_or(1.96);
     Some(t * deviation / (count as f64).sqrt())

@@ -146,7 +146,7 @@ pub(crate) fn work_of(
 fn check_seeds(experiment: &Experiment, workload: &Source) -> Result<(), RunError> {
     let [first, second, ..] = experiment.seeds.as_slice() else { return Ok(()) };
     for point in &experiment.point {
-        // Jobs are drawn by the seed always, and take a simulation to make.
+        // Jobs are always drawn by the seed, and making them takes a simulation: they are not compared here.
         if point.setup.over(&experiment.setup).jobs.is_some() {
             continue;
         }
@@ -209,7 +209,7 @@ pub(crate) fn simulate(
         |reason: String| RunError::Run { point: point.name.clone(), policy: policy.to_owned(), reason };
     let mut instance = weir_policy::create(policy).map_err(|error| failed(error.to_string()))?;
     let Work { fabric, coflows, changes, bins, reads, regions, classes } = work;
-    // Of the coflows as they are simulated.
+    // The bound is that of coflows that arrive as given: with scaled arrivals other coflows would be simulated.
     let as_given = options.arrival_scale == 1.0;
     let bound = least_average_secs(&fabric, &changes, &coflows).filter(|_| as_given);
     let mut traffic = Traffic::of(&fabric, &coflows);
@@ -259,7 +259,7 @@ fn collect(experiment: &Experiment, workload: &Source, done: Vec<(Task, Done)>) 
             let mut sums = means(&measured);
             let of_sites = point.setup.over(&experiment.setup).sites.is_some().then_some("factor avg +-");
             confidence(&mut sums, &measured, experiment.show.iter().map(String::as_str).chain(of_sites));
-            // Elsewhere seeds draw other coflows, or give an id to another one.
+            // Without jitter seeds draw other coflows, or give an id to another one.
             if point.setup.over(&experiment.setup).jitter.is_some() {
                 spread(&mut sums, &of_seeds);
             }

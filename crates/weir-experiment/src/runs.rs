@@ -45,7 +45,7 @@ impl Runs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
             Err(error) => return Err(error),
         };
-        // Written anew, so that what was cut short is followed by nothing.
+        // Written anew, so that a line that was cut short is not followed by others.
         let mut file = File::create(path)?;
         writeln!(file, "{head}")?;
         for (run, measures) in &done {
@@ -75,7 +75,7 @@ impl Runs {
         let measures = make()?;
         if let Some((_, file)) = &self.file {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-            // A run that could not be kept is made again, if it comes to that.
+            // An error costs nothing but time: a run that could not be kept is computed again when it is needed.
             let _ = write_line(&mut file, run, &measures);
         }
         Ok(measures)

@@ -96,7 +96,7 @@ fn links_by_policy(point: &PointResult, page: &mut String) {
     }
 }
 
-/// A row per measure, a column per point: of a workload there are many measures and nobody to compare.
+/// A row per measure, a column per point: of a workload there are many measures and no policies to compare.
 fn measures_by_point(experiment: &Experiment, results: &Results, page: &mut String) {
     let _ =
         writeln!(page, "| measure | {} | |", join(results.points.iter().map(|point| point.name.as_str())));

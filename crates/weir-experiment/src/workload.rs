@@ -123,7 +123,7 @@ fn skew_parts(coflow: &mut CoflowSpec, skew: f64, draw: &mut Draw) {
         draw.shuffle(&mut flows);
         let total: u64 = flows.iter().map(|&at| coflow.flows[at].size.0).sum();
         let sum: f64 = (1..=flows.len()).map(|rank| (rank as f64).powf(-skew)).sum();
-        // Everyone sends at least a byte; the first takes what rounding leaves.
+        // Every flow has at least a byte; the first one gets what rounding leaves.
         let mut left = total;
         for (before, &at) in flows.iter().enumerate().rev() {
             let part = (total as f64 * ((before + 1) as f64).powf(-skew) / sum).round() as u64;

@@ -66,6 +66,7 @@ impl Drawing {
     /// Seconds until the next arrival of so many bytes on average at a load.
     fn gap(&mut self, bytes: f64, load: f64) -> f64 {
         let draw: f64 = self.random.random_range(f64::MIN_POSITIVE..1.0);
+        // An exponential gap by inversion, of the mean at which `bytes` each make this load. The draw is never 0.
         -draw.ln() * bytes / (load * self.capacity)
     }
 
@@ -156,6 +157,7 @@ impl Observer for Plans {
                 self.steps.entry(*flow).or_default().steps.push((from, *rate));
             }
         }
+        // A flow that the plan leaves out has no rate from now on.
         for flow in self.moving.keys().filter(|flow| !now.contains_key(flow)) {
             self.steps.entry(*flow).or_default().steps.push((from, Rate::ZERO));
         }
@@ -211,6 +213,7 @@ pub(super) fn simulate(
 
 fn work(traffic: &CoflowTraffic, scenario: &Scenario, seed: u64) -> Work {
     let (hosts, link) = (scenario.hosts(), payload(scenario.host_rate()));
+    // A stream for each kind: another load of one kind draws no other coflows of another.
     let drawing = |stream| Drawing::new(seed, stream, hosts, link);
     let large = drawing(0).coflows(&LARGE, traffic.large_load, 0, (traffic.large, f64::INFINITY));
     let until = large.last().map_or(0.0, |coflow| coflow.arrival.as_secs());

@@ -202,7 +202,7 @@ fn chart(
         (_, true) => {
             format!("Means over {seeds} seeds; a whisker is the 95 % confidence interval of the mean.")
         }
-        // How far seeds lie apart is no mean of theirs.
+        // A spread over seeds is one number of all of them, and no mean.
         (_, false) if measure.starts_with("spread") => format!("Over {seeds} seeds."),
         (_, false) => format!("Means over {seeds} seeds; their intervals were not stored."),
     };

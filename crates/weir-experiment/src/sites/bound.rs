@@ -95,6 +95,7 @@ fn shortest_first(mut jobs: Vec<(f64, f64)>, speeds: &Speeds) -> f64 {
             speed = next;
         }
         while let Some((arrival, bytes)) = jobs.next_if(|(arrival, _)| *arrival <= now) {
+            // Rounded down, so that the bound stays one. Times are not negative, so their bits are in the order of their values.
             waiting.push(Reverse(((bytes * PARTS) as u64, arrival.to_bits())));
         }
         let event = [jobs.peek(), changes.peek()]

@@ -139,6 +139,7 @@ impl SiteSetup {
         let mut fabric = fabric.map_err(|error| error.to_string())?;
         let changes = match self.every {
             Some(every) => {
+                // Capacities change for CHANGES_LAST times as long as coflows arrive: the last ones end later than they arrive.
                 let last = coflows.iter().map(|coflow| coflow.arrival).max().unwrap_or(Time::ZERO);
                 samples.changes(&mut fabric, every, last, &mut draw)?
             }

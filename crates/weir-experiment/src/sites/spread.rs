@@ -82,7 +82,7 @@ fn busiest(coflows: &[CoflowSpec], rates: &[Vec<Rate>]) -> f64 {
     secs.into_iter().flatten().fold(0.0, f64::max)
 }
 
-/// Seconds that the busiest site needs to send or to receive all that it has to, on all its links at once: nobody routes
+/// Seconds that the busiest site needs to send or to receive all that it has to, on all its links at once: no route leads
 /// around that.
 fn busiest_site(coflows: &[CoflowSpec], rates: &[Vec<Rate>]) -> f64 {
     let sites = rates.len();
