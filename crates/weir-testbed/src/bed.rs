@@ -53,6 +53,7 @@ impl Bed {
         links.check()?;
         let tools = Tools::find()?;
         Self::sweep_stale();
+        // One for each host, one for the control host, and the last one for the switch.
         let mut namespaces = Namespace::create_many(links.hosts.len() + 2)?;
         let switch = namespaces.pop().expect("create_many made hosts + 2 >= 3");
         let counters = switch
@@ -188,6 +189,7 @@ impl Bed {
         let mut table = String::new();
         {
             let mut file = self.counters.lock().unwrap_or_else(|poison| poison.into_inner());
+            // A file of /proc makes its content when it is read from the beginning.
             file.rewind()
                 .and_then(|()| file.read_to_string(&mut table))
                 .map_err(BedError::os("read the switch's link counters"))?;
@@ -237,6 +239,7 @@ impl Bed {
 /// Finds a port in `/proc/net/dev`. Columns after the name: eight about receiving, bytes first, then those
 /// about sending, bytes first. What the switch receives is what the host sent.
 pub(crate) fn port_counters(table: &str, port: &str) -> Option<LinkCounters> {
+    // The colon right after the name keeps `p1` from being found in the line of `p12`.
     let columns = table.lines().find_map(|line| line.trim_start().strip_prefix(port)?.strip_prefix(':'))?;
     let columns: Vec<u64> = columns.split_ascii_whitespace().filter_map(|text| text.parse().ok()).collect();
     Some(LinkCounters { sent_bytes: *columns.first()?, received_bytes: *columns.get(8)? })

@@ -75,6 +75,7 @@ impl Namespace {
                 _ => {}
             }
         }
+        // The thread ends after this: from then on the open file alone keeps the namespace.
         let file = File::open(OWN_NETWORK).map_err(BedError::os(format!("open {OWN_NETWORK}")))?;
         Ok(Self { file: Arc::new(file.into()) })
     }
@@ -85,6 +86,7 @@ impl Namespace {
     /// # Errors
     /// When no thread can be started or the namespace cannot be entered.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        // On a thread of its own, which ends: a thread that entered a namespace would stay there.
         let target = self.reference();
         on_new_thread(move || target.enter().map(|()| work()))?
     }

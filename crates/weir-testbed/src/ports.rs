@@ -10,7 +10,7 @@ const LEAST_PORT: u16 = 12_000;
 /// Where the kernel's range begins if it does not say.
 const KERNEL_PORT: u16 = 32_768;
 
-/// An address of loopback that nobody listens on now, and that no connection takes before somebody does: its port is not one of
+/// An address of loopback without a listener, and that no connection takes before a program listens on it: its port is not one of
 /// those that the kernel gives away. A process is told each port once.
 ///
 /// # Errors
@@ -20,6 +20,7 @@ pub fn free_address() -> io::Result<SocketAddr> {
     static TRIED: AtomicU16 = AtomicU16::new(0);
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let given = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(KERNEL_PORT);
+    // At least 1: it divides below, and the kernel's range may begin before our least port.
     let count = given.saturating_sub(LEAST_PORT).max(1);
     for _ in 0..count {
         // Programs that run at once have numbers next to each other, and need some ports each: they begin far apart.
@@ -28,6 +29,7 @@ pub fn free_address() -> io::Result<SocketAddr> {
             return listener.local_addr();
         }
     }
+    // All ports below the kernel's range are taken: one of its own may collide with a connection, but is better than none.
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 

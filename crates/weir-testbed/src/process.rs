@@ -59,6 +59,7 @@ impl ProcessName {
         }
         match fs::read_to_string(format!("/proc/{}/stat", self.pid)) {
             Ok(stat) => parse_start_ticks(&stat) != Some(self.start_ticks),
+            // /proc may hide processes of other users: that it cannot be read proves nothing, only ESRCH does.
             Err(_) => Pid::from_raw(self.pid)
                 .is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH)),
         }
@@ -75,6 +76,7 @@ fn own_pid_namespace() -> io::Result<u64> {
 /// Fields after the name, which stands in brackets and may itself contain brackets and blanks: the state
 /// is the first of them, the start time the twentieth (fields 3 and 22 of proc(5)).
 fn parse_start_ticks(stat: &str) -> Option<u64> {
+    // The last bracket: the name in front of it may contain brackets itself.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let state = fields.next()?;
@@ -150,6 +152,7 @@ impl Spawner {
 
 impl Drop for Spawner {
     fn drop(&mut self) {
+        // Ends the thread's loop; the kernel then kills the processes that the thread started (`PR_SET_PDEATHSIG`).
         self.requests = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -198,6 +201,7 @@ fn kill_where(condition: impl Fn(i32) -> bool) -> usize {
         else {
             continue;
         };
+        // The pidfd names one process for good: what is asked of the number now is true of the process that the signal hits.
         if condition(pid) && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok() {
             killed += 1;
         }

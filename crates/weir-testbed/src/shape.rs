@@ -124,6 +124,7 @@ fn filters(device: &str, queues: Queues) -> Vec<String> {
     };
     let mut lines = vec![
         // The upper two bits of the octet are set in CS6 and CS7 only (DSCP 48 and above).
+        // Rules of order 1 are asked first, so that no rule for data takes a control packet.
         to_class(1, "dsfield 0xc0 0xc0", CONTROL_CLASS),
         to_class(1, &format!("src {control}/32"), CONTROL_CLASS),
         to_class(1, &format!("dst {control}/32"), CONTROL_CLASS),
@@ -132,6 +133,7 @@ fn filters(device: &str, queues: Queues) -> Vec<String> {
     if let Queues::ByDscp(dscps) = queues {
         for (at, dscp) in dscps.into_iter().enumerate() {
             lines.extend(DATA_PROTOCOLS.map(|protocol| {
+                // The DSCP is in the upper six bits of the octet; the mask leaves out the ECN bits.
                 let condition =
                     format!("protocol {protocol} 0xff match ip dsfield {:#04x} 0xfc", u32::from(dscp) << 2);
                 to_class(2, &condition, &queue_class(at))
@@ -139,6 +141,7 @@ fn filters(device: &str, queues: Queues) -> Vec<String> {
         }
         others = queue_class(QUEUES - 1);
     }
+    // Last, for TCP and UDP without a rule above. What is neither matches no rule and falls into the default, the control class.
     lines.extend(DATA_PROTOCOLS.map(|protocol| to_class(3, &format!("protocol {protocol} 0xff"), &others)));
     lines
 }
@@ -153,7 +156,7 @@ fn queue_class(queue: usize) -> String {
 pub(crate) fn change_rate(device: &str, link_rate_bps: u64, burst: u64, queues: Queues) -> Vec<String> {
     let mut lines = vec![link_class("change", device, link_rate_bps, burst)];
     if queues != Queues::One {
-        // What is by right is bounded by nothing else.
+        // The control leaf has the whole link by right, and nothing but this number bounds that.
         lines.push(control_class("change", device, link_rate_bps, queues));
     }
     lines

@@ -46,6 +46,7 @@ impl Tool {
         env::split_paths(&user_path)
             .chain(env::split_paths(ADMIN_FOLDERS))
             .map(|folder| folder.join(name))
+            // Absolute: the path is used by threads whose working directory may be another one later.
             .find(|path| path.is_absolute() && path.is_file())
             .map(|path| Self { name, path })
             .ok_or(BedError::MissingTool { tool: name, package: PACKAGE })
@@ -67,6 +68,7 @@ impl Tool {
         input.write_all(text.as_bytes()).and_then(|()| input.rewind()).map_err(BedError::os(failed()))?;
 
         let mut command = Command::new(&self.path);
+        // `explain` reads the messages, so they have to be in English.
         command.args(["-batch", "-"]).env("LC_ALL", "C").stdin(input).stdout(Stdio::null());
         let output = namespace
             .run(move || command.output())

@@ -193,7 +193,7 @@ fn shaped_ports(links: &BedLinks) -> Vec<(String, u64)> {
     hosts.chain(racks).chain(between).collect()
 }
 
-/// `ip` lines, run in `place`: its address, and the hardware address of everyone else (nobody needs ARP,
+/// `ip` lines, run in `place`: its address, and the hardware addresses of all other places (so none needs ARP,
 /// which would wait in the very queues that are under test).
 pub(crate) fn host_links(place: Place, hosts: usize, segment_bytes: Option<u32>) -> Vec<String> {
     let mut lines = vec![

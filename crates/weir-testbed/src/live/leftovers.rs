@@ -55,7 +55,7 @@ static LEFTOVERS: Leftovers = Leftovers(Mutex::new(Present {
 
 impl Leftovers {
     fn present(&self) -> MutexGuard<'_, Present> {
-        // What a thread that panicked left there is as good as what it found.
+        // The lock of a thread that panicked is taken too: the lists that it left are as good as those that it found.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -291,7 +291,7 @@ fn remove_dead(place: &Path) {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('-'));
         let owner = owner.and_then(|(owner, _)| ProcessName::from_text(owner));
-        // A symlink of such a name is nobody's folder.
+        // A symlink of such a name was made by no run, and must not lead to the removal of what it points to.
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_folder && owner.is_some_and(|owner| owner.is_dead()) {
             let _ = std::fs::remove_dir_all(entry.path());
@@ -332,7 +332,7 @@ pub fn at_end(last: impl FnOnce() + Send + 'static) {
 pub fn ending_signal() -> io::Result<impl Future<Output = i32> + Send + 'static> {
     use tokio::signal::unix::{SignalKind, signal};
     let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status")?);
-    // A limit on the size of files (ulimit -f) is a disk without room: what has a handler does not end the process, now or later.
+    // A limit on the size of files (ulimit -f) is a disk without room: a signal that once had a handler does not end the process, now or later.
     drop(signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?);
     let (sender, mut first) = tokio::sync::mpsc::unbounded_channel();
     for (number, kind) in [
@@ -406,7 +406,7 @@ mod tests {
                     let forever = "while (1) { mkdir $ARGV[0]; mkdir \"$ARGV[0]/spool\" }";
                     command.args(["-e", forever]).arg(&folder);
                     let child = command.spawn()?;
-                    // It runs, and nobody else knows it yet.
+                    // It runs, and `leftovers` does not know it yet.
                     runs.send(()).expect("somebody waits");
                     std::thread::sleep(Duration::from_millis(200));
                     Ok(child)

@@ -160,12 +160,12 @@ impl Processes {
         role: Role,
         mut command: Command,
     ) -> Result<&mut Child, LiveError> {
-        // That they begin and end is what the run says itself.
+        // Daemons would log that they begin and end, which the run says itself.
         if std::env::var_os("WEIR_LOG").is_none() {
             command.env("WEIR_LOG", "warn");
         }
         let child = leftovers::start_child(|| network.spawn(command))?;
-        // Only root may; without it, all are equal.
+        // Only root may raise priorities; for other users all processes stay equal.
         let _ = rustix::process::setpriority_process(leftovers::pid_of(&child), role.niceness());
         self.children.push((role, child));
         Ok(&mut self.children.last_mut().expect("a child was just pushed").1)
@@ -212,7 +212,7 @@ impl Processes {
 impl Drop for Processes {
     fn drop(&mut self) {
         self.inputs.clear();
-        // All at once, tasks first: whoever outlived the coordinator would say that it lost it.
+        // All at once, tasks first: a process that outlived the coordinator would report that it lost it.
         for (_, child) in self.children.iter_mut().rev() {
             let _ = child.kill();
         }

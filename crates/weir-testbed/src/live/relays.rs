@@ -31,7 +31,7 @@ pub struct RelaySetup {
     /// Options of `weir controller` for its decisions. `None`: no controller, so that relays send everything straight to
     /// the receiver's, flow by flow in turn.
     pub controller: Option<Vec<String>>,
-    /// Bytes from every site to every other before the run begins. It is what links are learned from: nobody is told their
+    /// Bytes from every site to every other before the run begins. It is what links are learned from: the controller is not told their
     /// rates.
     pub warm_up: Bytes,
     /// What links get from these moments of the run on.

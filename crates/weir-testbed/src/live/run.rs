@@ -259,6 +259,7 @@ impl Driver {
             let mut first_of = BTreeMap::new();
             for at in order {
                 let parents = parents[at].iter().map(|&parent| ids[parent]).filter(|&id| id > 0).collect();
+                // A job is named by its first coflow, whose id is known only once that is registered: parents come first.
                 let job = jobs[at].and_then(|job| first_of.get(&job).copied()).unwrap_or(0);
                 ids[at] = client.register(CoflowOptions { parents, job, ..options[at].clone() }).await?;
                 if let Some(job) = jobs[at] {

@@ -1,4 +1,4 @@
-//! Which coflows of a run may start now, and which nobody needs any more.
+//! Which coflows of a run may start now, and which no other coflow needs any more.
 
 use std::collections::BTreeMap;
 use weir_model::{Arrivals, CoflowId, CoflowSpec, Span, Time};
@@ -11,7 +11,7 @@ pub(super) struct Stages {
     parents: Vec<Vec<usize>>,
     /// How many coflows that name each one have not started, and itself until it ends.
     needed: Vec<usize>,
-    /// Those that nobody needs any more and that were not taken yet.
+    /// Those that no other coflow needs any more and that were not taken yet.
     unneeded: Vec<usize>,
 }
 

@@ -1,6 +1,6 @@
 //! Addresses, links and routes of a bed of sites, as lines for `ip`. Pure: nothing here touches the system.
 //!
-//! Nobody needs ARP, which would wait in the very queues that are under test: all ends of links have hardware addresses
+//! No host and no gateway needs ARP, which would wait in the very queues that are under test: all ends of links have hardware addresses
 //! that are known beforehand. A gateway has the same one on all its links; they join it to one neighbour each.
 
 use std::net::Ipv4Addr;
