@@ -1,4 +1,4 @@
-//! Sessions with whoever says what is to be done: one after another, for as long as the process lives.
+//! Sessions with a coordinator or controller: one after another, for as long as the process lives.
 
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -6,7 +6,7 @@ use weir_net::Address;
 
 /// First and longest pause between attempts.
 const RETRY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
-/// Longest pause after a session was refused: whoever refuses is there, and says the same again most likely.
+/// Longest pause after a session was refused: a peer that refuses is there, and will most likely refuse again.
 const REFUSED_RETRY: Duration = Duration::from_secs(8);
 /// So many attempts, a second or so, may fail after the start before they are worth a warning.
 const STARTING_FAILURES: u64 = 8;
@@ -35,10 +35,10 @@ pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
     loop {
         let mut established = false;
         let ended = sessions.attach(address.clone(), &mut established).await;
-        // The first failure is news, and so is that it lasts; each of them is not.
+        // The first failure is told, and then each doubling of their number: not every one of them.
         failures = if established { 0 } else { failures + 1 };
         let told = established || failures.is_power_of_two();
-        // Daemons are often started together, whichever is there first.
+        // Daemons are often started together and in any order: the first failures are worth no warning.
         let is_starting = !ever && failures < STARTING_FAILURES;
         ever |= established;
         match &ended {
@@ -63,6 +63,7 @@ pub(crate) async fn keep<A: Attach>(servers: Vec<Address>, sessions: A) {
             address = turn.next().unwrap_or(address);
         }
         tokio::time::sleep(pause).await;
+        // A pause that grew with refusals shrinks again with the first failure of another kind.
         let longest = if ended.is_err_and(|status| is_refusal(&status)) { REFUSED_RETRY } else { RETRY.1 };
         pause = (pause * 2).min(longest);
     }

@@ -118,10 +118,10 @@ impl Served {
         if found.is_some() && !self.is_from_disk.get() {
             return found;
         }
-        // What had to be read from a disk goes on so: the next frames are read before they are due.
+        // A block that had to be read from a disk once is read ahead from then on: its next frames are read before they are due.
         self.is_from_disk.set(true);
         if found.is_none() {
-            // Though it may be in memory by now: asking whether it is has the kernel read it. Whoever waits is woken by a
+            // Though it may be in memory by now: asking whether it is has the kernel read it. A connection that waits is woken by a
             // job alone.
             self.read(reading, frame);
             self.waiting.borrow_mut().insert(reading.connection);
@@ -161,7 +161,7 @@ impl Served {
         if let Some(bytes) = read.and_then(|read| read.bytes) {
             let mut copies = self.copies.borrow_mut();
             copies.insert(frame, Rc::new(bytes));
-            // What was read ahead for a receiver that left, first.
+            // Dropped first: what was read ahead for a receiver that left.
             while copies.len() > COPIES + waiting.len() {
                 let first = copies.keys().copied().find(|&other| other != frame);
                 first.and_then(|first| copies.remove(&first));
@@ -182,20 +182,20 @@ pub(super) struct Frame {
     pub(super) at_hand: usize,
 }
 
-/// All blocks that anybody asked for.
+/// All blocks that receivers asked for.
 #[derive(Default)]
 pub(super) struct Blocks(BTreeMap<BlockKey, Asked>);
 
 struct Asked {
     /// The file that its checksums are of.
     place: Place,
-    /// While somebody reads it.
+    /// The open block, as long as a connection reads it.
     served: Weak<Served>,
     checksums: FrameChecksums,
 }
 
 impl Blocks {
-    /// A block that somebody reads already.
+    /// A block that a connection reads already.
     pub(super) fn open_now(&self, key: &BlockKey) -> Option<Rc<Served>> {
         self.0.get(key)?.served.upgrade()
     }
@@ -219,6 +219,7 @@ impl Blocks {
             checksums: new(),
         });
         if asked.place != place {
+            // Checksums of another file of the block say nothing of this one.
             (asked.place, asked.checksums) = (place.clone(), new());
         }
         let file = BlockFile::new(&open.opened, block.offset, block.size, asked.checksums.clone());
@@ -241,8 +242,9 @@ impl Blocks {
         served
     }
 
-    /// A connection reads this one no longer: of a gather that nobody reads nothing is kept.
+    /// A connection reads this one no longer: of a gather without readers nothing is kept.
     pub(super) fn left(&mut self, served: Rc<Served>) {
+        // A count of one: `served` is the last reference, and this function drops it.
         if served.is_gathered() && Rc::strong_count(&served) == 1 {
             self.0.remove(&served.key);
         }
@@ -277,6 +279,6 @@ pub(super) fn is_unchanged(block: &BlockEntry, found: weir_net::FileStamp) -> bo
 pub(super) fn is_of_the_file(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, NotADirectory, NotFound, PermissionDenied};
     let gone = matches!(error.kind(), NotFound | NotADirectory | PermissionDenied | InvalidInput);
-    // A link in the path, and a socket or a FIFO that nobody writes to.
+    // A link in the path, and a socket or a FIFO that no process writes to.
     gone || matches!(Errno::from_io_error(error), Some(Errno::LOOP | Errno::NXIO))
 }

@@ -98,7 +98,7 @@ impl Connection {
         Some(Crowd { in_flight, round_trip, segment_bytes })
     }
 
-    /// How long, in all, whoever takes frames had no room for them.
+    /// How long, in all, the receiver or relay that takes frames had no room for them.
     pub(super) fn waited(&self) -> Option<Span> {
         weir_net::tcp_path(self.frame_stream()).ok().map(|path| path.receiver_limited)
     }
@@ -121,12 +121,14 @@ impl Connection {
                     return input;
                 }
             }
+            // Saves a read that would find nothing. After an end it is read on: no other event comes that tells of it.
             if self.is_dry && !self.has_ended {
                 return Input::Nothing;
             }
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.talk.handle_end(),
                 Ok(count) => {
+                    // Fewer bytes than there was room for: the socket's buffer was empty then.
                     self.is_dry = count < INPUT_BYTES;
                     self.talk.handle_input(&chunk[..count]);
                 }
@@ -204,6 +206,7 @@ impl Connection {
                 Write::Waits => return Ok(Wrote::Blocked(sent)),
                 Write::Bytes { to, bytes, then } => {
                     let frame = copy.as_ref().map_or(&reading.buffer[..at_hand], |copy| &copy[..]);
+                    // Header and payload go together in one call where the payload's bytes are at hand.
                     let payload = then.map(|then| part(frame, then.offset, then.count)).unwrap_or_default();
                     let taken = if payload.is_empty() {
                         weir_net::send(stream_to(to), bytes, then.is_some())?
@@ -211,6 +214,7 @@ impl Connection {
                         weir_net::send_both(stream_to(to), bytes, payload)?
                     };
                     let Some(taken) = taken else { return Ok(Wrote::Blocked(sent)) };
+                    // What was taken beyond the header is payload.
                     let lead = taken.min(bytes.len());
                     talk.handle_written(to, lead);
                     if taken > lead {

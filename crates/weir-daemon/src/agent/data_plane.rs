@@ -1,4 +1,4 @@
-//! The data-plane thread: sockets on one side, the agent's state machine on the other. It waits for nobody: files are
+//! The data-plane thread: sockets on one side, the agent's state machine on the other. It never waits for a disk: files are
 //! opened, read, closed and removed by others ([`Jobs`]), and the journal is written by another ([`Scribe`]).
 
 use super::blocks::Blocks;
@@ -90,7 +90,7 @@ impl DataPlane {
                 "the machine was started anew: blocks without checksums that were not durable are held no more"
             );
         }
-        // What is dead goes first: the disk may be full of it. Nobody reads yet, and what else a journal leads to it leads to
+        // What is dead goes first: the disk may be full of it. No connection is open yet, and a journal leads to the other outputs
         // each time that it is read.
         let mut entries = Vec::new();
         while let Some(output) = agent.poll_output(edge.clock.now()) {
@@ -207,6 +207,7 @@ impl Running {
         loop {
             if !self.take_commands() {
                 self.carry_out();
+                // After `carry_out`: what the last commands led to is to be in the journal.
                 self.scribe.end();
                 return Ok(());
             }
@@ -320,7 +321,7 @@ impl Running {
             self.puts[0] += kept.len() as u64;
             self.puts[1] += refused.len() as u64;
             kept.into_iter().for_each(|reply| _ = reply.send(Ok(())));
-            // What happened before is to be written down; that these files are dropped is not, for they never were.
+            // Entries of before still go to the journal. It never had these puts, so it is not told that they are dropped either.
             for WaitingPut { key, place, caller } in refused {
                 self.agent.handle_unwritten(&key, &place);
                 let _ = caller.send(Err(PutError::NoSpace(reason.clone())));
@@ -369,7 +370,7 @@ impl Running {
         self.scribe.add(now, entries);
     }
 
-    /// Somebody asks for a file of this host.
+    /// The coordinator asks for a file of this host.
     fn ask_for(&mut self, offer: v1::Offer) {
         let token = offer.token;
         if self.asked.try_send(offer).is_err() {
@@ -460,7 +461,7 @@ impl Running {
                     self.files.clear();
                     if !self.close_idle() {
                         self.not_accepted += 1;
-                        // It is tried hundreds of times a second: each of them is no news.
+                        // Accepting is tried hundreds of times a second: only each doubling of the count is told.
                         if self.not_accepted.is_power_of_two() {
                             let failed = self.not_accepted;
                             tracing::warn!(%error, failed, "cannot accept a data connection");

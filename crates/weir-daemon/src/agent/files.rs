@@ -18,7 +18,7 @@ const KEPT: Span = Span::from_millis(500);
 /// Most files that stay open.
 const MOST_KEPT: usize = 64;
 
-/// An opening that has taken so long is joined by nobody: a later one may be over before it.
+/// An opening that has taken so long is joined by no other connection: a later one may be over before it.
 const JOINED: Span = Span::from_millis(100);
 
 /// A connection, and its flow.
@@ -71,8 +71,9 @@ impl Files {
 
     /// A file was opened, or could not be. Returns who waited for it.
     pub(super) fn opened(&mut self, now: Time, path: &Path, file: Option<&Rc<Open>>) -> Vec<Waiting> {
-        // One that was opened for a connection alone serves no other.
+        // A file that was opened for one connection alone serves no other.
         let Some(Opening { waiting, .. }) = self.opening.remove(path) else { return Vec::new() };
+        // A file of a network file system is not kept open: its closing may take long.
         if let Some(file) = file.filter(|file| file.opened.medium != Medium::Elsewhere) {
             self.kept.insert(path.to_owned(), Kept { file: Rc::clone(file), used: now });
             self.make_room();
@@ -87,7 +88,7 @@ impl Files {
         }
     }
 
-    /// Closes what nobody asked for of late; to be called now and then.
+    /// Closes files that no connection asked for within [`KEPT`]; to be called now and then.
     pub(super) fn look(&mut self, now: Time) {
         self.kept.retain(|_, kept| now.since(kept.used) < KEPT);
     }
@@ -97,7 +98,7 @@ impl Files {
         !self.kept.is_empty()
     }
 
-    /// Closes what nobody reads.
+    /// Closes all files but those that connections read.
     pub(super) fn clear(&mut self) {
         self.kept.clear();
     }

@@ -1,5 +1,5 @@
 //! Work on files, on threads of its own: opening, reading frames, closing, removing. A disk that is slow, or a file that
-//! hangs, must hold up nobody but those who wait for that file.
+//! hangs, must hold up only the connections that wait for that file.
 //!
 //! Each file system has places of its own, so that one that hangs keeps no other waiting. A few jobs run at once on each. One
 //! that takes long does not count among them, so that one file that hangs does not stop the others beside it; but no more
@@ -78,7 +78,7 @@ pub(super) enum Done {
     Removed,
     /// Files of blocks that the sweep found.
     Swept(Vec<PathBuf>),
-    /// Nothing that anybody waits for.
+    /// Nothing that a connection waits for.
     Nothing,
     Mounts(io::Result<Mounts>),
 }
@@ -104,6 +104,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        // Closing a file of a network file system may wait for its server, and this may be the data-plane thread.
         if self.opened.medium == Medium::Elsewhere {
             let _ =
                 self.closing.send(Job::Close(std::mem::take(&mut self.path), Arc::clone(&self.opened.file)));
@@ -176,7 +177,7 @@ pub(super) struct Jobs {
     /// What came of each, by its number.
     done: mpsc::Sender<(u64, Done)>,
     inbox: mpsc::Receiver<(u64, Done)>,
-    /// Files that nobody reads any more.
+    /// Files that no connection reads any more.
     closing: (mpsc::Sender<Job>, mpsc::Receiver<Job>),
     mounts: Mounts,
     next_mounts: Time,
@@ -192,7 +193,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Runs jobs on the blocking threads of a runtime, and wakes whoever waits for them.
+    /// Runs jobs on the blocking threads of a runtime, and wakes the data-plane thread when one is done.
     pub(super) fn new(runtime: Handle, waker: Waker) -> Jobs {
         let (done, inbox) = mpsc::channel();
         Jobs {
@@ -230,7 +231,9 @@ impl Jobs {
     /// The next job that is done.
     pub(super) fn poll(&mut self, now: Time) -> Option<Done> {
         let (id, done) = self.inbox.try_recv().ok()?;
+        // Before `start`: the place of this job is free for another.
         self.running.remove(&id);
+        // Only one removal runs at a time, so the one that is done is the one that ran.
         self.removing &= !matches!(done, Done::Removed);
         let done = match done {
             Done::Mounts(Ok(mounts)) => {
@@ -253,6 +256,7 @@ impl Jobs {
 
     /// Starts what may run. To be called now and then: a job that takes long makes room for another.
     pub(super) fn start(&mut self, now: Time) {
+        // A dropped `Open` cannot reach the queues: it sends its job here.
         while let Ok(job) = self.closing.1.try_recv() {
             self.queue(job);
         }
@@ -288,12 +292,14 @@ impl Jobs {
 
     /// The first job of the next file system that has room.
     fn next_job(&mut self, now: Time) -> Option<Job> {
+        // Round robin over file systems: first those after the last one, then from the beginning.
         let after = self.waiting.range((Bound::Excluded(self.last), Bound::Unbounded));
         let mut turns = after.chain(self.waiting.range(..=self.last)).map(|(&on, _)| on);
         if let Some(on) = turns.find(|&on| self.has_room(now, on)) {
             self.last = on;
             let jobs = self.waiting.get_mut(&on)?;
             let job = jobs.pop_front();
+            // An empty queue would have `wait` say that jobs wait.
             if jobs.is_empty() {
                 self.waiting.remove(&on);
             }

@@ -50,7 +50,7 @@ const REWRITE_AGAIN: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 1 << 20;
 /// Entries that are handed on together,
 const BATCH: usize = 1_000;
-/// and so many times as many may wait for whoever hears them.
+/// and so many batches may wait for the agent to take them in.
 const BATCHES: usize = 8;
 /// How long what is written waits at least to be synced, unless a put waits for that.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
@@ -107,7 +107,7 @@ pub(super) struct ToSync(Arc<File>);
 impl ToSync {
     /// Waits until it is on the disk.
     pub(super) fn run(self) -> io::Result<()> {
-        // Of a directory too.
+        // The file may be a directory, whose names are synced then.
         self.0.sync_all()
     }
 }
@@ -119,7 +119,7 @@ impl Journal {
         durability: Durability,
         hear: impl FnMut(JournalEntry),
     ) -> io::Result<(Journal, JournalLines)> {
-        // What an earlier process was writing anew when it was killed.
+        // An earlier process may have been killed while it wrote the journal anew.
         match std::fs::remove_file(spool.join(NEW_FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -170,11 +170,12 @@ impl Journal {
     /// Appends what a put is answered for, and everything else that happened. An error says that it is not on the disk,
     /// and that nothing of it was written.
     pub(super) fn append_put(&mut self, entries: &[JournalEntry]) -> io::Result<()> {
+        // In order: what happened before the put is written before it.
         self.write_waiting()?;
         self.log.reserve()?;
         let is_durable = self.durability == Durability::Machine;
         if is_durable && self.is_renamed {
-            // Or the journal of before would be there after the machine was lost.
+            // Without this the journal of before the rename could be there after the machine was lost.
             sync_directory(&self.spool)?;
             self.is_renamed = false;
         }
@@ -182,6 +183,7 @@ impl Journal {
         self.log.append(&lines)?;
         if is_durable && let Err(error) = self.log.sync() {
             self.sync_failed(&error);
+            // The put is refused, so its line must not be there after a restart.
             self.log.take_back(before)?;
             return Err(error);
         }
@@ -232,6 +234,7 @@ impl Journal {
     pub(super) fn look_after(&mut self, live: usize) {
         let _ = self.write_waiting();
         let is_dead = self.lines > live.saturating_mul(2).saturating_add(SLACK_LINES);
+        // A small journal is written anew too once the disk has no reserve left: dead lines are the room that can be freed.
         let is_large = self.log.length() > SLACK_BYTES || self.log.reserve().is_err();
         let may = self.failed.is_none_or(|failed| failed.elapsed() > REWRITE_AGAIN);
         if (is_dead && is_large || self.is_damaged) && may && self.rewriting.is_none() {
@@ -242,6 +245,7 @@ impl Journal {
     fn write_waiting(&mut self) -> io::Result<()> {
         while let Some(lines) = self.waiting.pop_front() {
             if let Err(error) = self.log.append(&lines) {
+                // Back to its place, so that the order of lines stays that of events.
                 self.waiting.push_front(lines);
                 return Err(error);
             }
@@ -284,7 +288,7 @@ impl Journal {
         while self.wants_facts().is_some() {
             self.go_on(&agent.facts(&mut cursor, FACTS_AT_ONCE));
         }
-        // Nobody waits for the agent yet.
+        // The agent does not serve yet, so this thread may wait for the disk.
         if let Some(new) = &mut self.rewriting {
             match new.log.sync() {
                 Err(error) if !is_unsupported(&error) => self.give_up(&error),
@@ -319,6 +323,7 @@ impl Journal {
         let Some(new) = &mut self.rewriting else { return };
         if facts.is_empty() {
             new.stage = Stage::Whole;
+            // The file system cannot sync: no `handle_synced` would come that replaces the old journal.
             if self.next_sync.is_none() {
                 self.replace();
             }
@@ -336,6 +341,7 @@ impl Journal {
         let Some(new) = &mut self.rewriting else { return };
         let waits = self.durability == Durability::Machine;
         let replaced = if waits && !new.log.is_synced() { new.log.sync() } else { Ok(()) }
+            // Renamed only once its content is on the disk: after a loss of the machine the name leads to one whole journal.
             .and_then(|()| std::fs::rename(self.spool.join(NEW_FILE), self.spool.join(FILE)));
         if let Err(error) = replaced {
             return self.give_up(&error);
@@ -343,9 +349,10 @@ impl Journal {
         if let Some(Rewriting { log, lines, .. }) = self.rewriting.take() {
             (self.log, self.lines, self.failed, self.is_damaged) = (log, lines, None, false);
         }
+        // Where puts need not survive the machine, another thread syncs the directory later.
         self.is_renamed = !(waits && sync_directory(&self.spool).is_ok());
         self.syncs_directory = self.is_renamed;
-        // It may have had no room beside the old one.
+        // What waits may have had no room beside the old journal, whose bytes are free now.
         let _ = self.write_waiting();
     }
 
@@ -361,7 +368,7 @@ impl Journal {
             }
             _ => return None,
         };
-        // Each open file is told of an error once: that of the puts must not be told to somebody else.
+        // Each open file is told of an error once: the one that puts are synced by has to keep its own.
         let name = if self.log.is(&file) { FILE } else { NEW_FILE };
         let own =
             if bytes == 0 { Ok(Arc::clone(&file)) } else { File::open(self.spool.join(name)).map(Arc::new) };
@@ -370,7 +377,7 @@ impl Journal {
         Some(ToSync(own))
     }
 
-    /// It is tried once: who needs it on the disk tries again.
+    /// Opening is tried once: a put that needs the directory on the disk syncs it itself.
     fn open_directory(&self) -> Option<File> {
         let opened = File::open(&self.spool);
         opened.inspect_err(|error| self.tell_unsynced_directory(error)).ok()
@@ -404,7 +411,7 @@ impl Journal {
                 Err(error) => self.sync_failed(&error),
             }
         } else if bytes == 0 {
-            // The directory.
+            // Only the directory is synced with a length of 0.
             self.is_renamed = result.is_err() && !is_unknown;
             if let Err(error) = result {
                 self.tell_unsynced_directory(&error);
@@ -414,6 +421,7 @@ impl Journal {
 
     fn sync_failed(&mut self, error: &io::Error) {
         let spool = self.spool.display();
+        // Not tried again: a file system that knows no syncing never will.
         if is_unsupported(error) {
             tracing::warn!(%error, %spool, "this disk cannot be synced: the journal outlives the agent, and not the machine");
             self.next_sync = None;
@@ -458,7 +466,7 @@ fn read_beside(reader: impl BufRead + Send, mut hear: impl FnMut(JournalEntry)) 
             let found = JournalLines::read(reader, |entry| {
                 batch.push(entry);
                 if batch.len() == BATCH {
-                    // Whoever hears does so to the end.
+                    // An error is impossible: the receiving end takes batches until this thread has ended.
                     let _ = sender.send(std::mem::take(&mut batch));
                 }
             });

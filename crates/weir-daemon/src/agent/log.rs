@@ -59,7 +59,7 @@ impl Log {
         self.file.set_len(length)?;
         (&*self.file).seek(SeekFrom::Start(length))?;
         self.length = length;
-        // What was set aside beyond the end went with the rest.
+        // `set_len` also gave back the room that was set aside beyond the end.
         self.reserved = self.reserved.map(|_| 0);
         self.synced = self.synced.min(length);
         self.stable = self.stable.min(length);
@@ -71,10 +71,12 @@ impl Log {
         let Some(reserved) = self.reserved.filter(|&reserved| reserved < self.length + RESERVE_BYTES) else {
             return Ok(());
         };
+        // Twice the reserve, so that it is renewed once for each reserve that is written and not with each put.
         let until = self.length + 2 * RESERVE_BYTES;
         let from = reserved.max(self.length);
         match rustix::fs::fallocate(&*self.file, FallocateFlags::KEEP_SIZE, from, until - from) {
             Ok(()) => self.reserved = Some(until),
+            // A file system that cannot set room aside is not asked again; puts then fail only when writing does.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.reserved = None,
             Err(errno) => return Err(errno.into()),
         }
@@ -104,6 +106,7 @@ impl Log {
 
     /// The file, to be synced by another thread, and what it has by now.
     pub(super) fn begin_sync(&mut self) -> (Arc<File>, u64) {
+        // Bytes that are written or taken back from here on may not be what that thread syncs.
         self.stable = u64::MAX;
         (Arc::clone(&self.file), self.length)
     }

@@ -171,7 +171,7 @@ const SOCKET: &str = "agent.sock";
 const SOCKET_MODE: u32 = 0o660;
 /// How often it is looked whether the host's links have become faster or slower.
 const LINK_RATE_INTERVAL: Duration = Duration::from_secs(10);
-/// Commands that may wait for the data-plane thread; whoever has another one waits.
+/// Commands that may wait for the data-plane thread; a sender with another one waits.
 const MAX_QUEUED_COMMANDS: usize = 4_096;
 
 /// What the async side asks of the data-plane thread.
@@ -206,7 +206,7 @@ pub(crate) enum Command {
 struct Measured {
     /// The interface that stands for them,
     name: Option<String>,
-    /// and what whoever started the agent said.
+    /// and what the process that started the agent said.
     said: [Option<Rate>; 2],
 }
 
@@ -264,7 +264,7 @@ pub async fn serve(
         Some(address) => address.clone(),
         None => listener.local_addr()?.into(),
     };
-    // A limit on the size of files (ulimit -f) is a disk without room, and no reason to end: what a handler takes does not.
+    // A limit on the size of files (ulimit -f) is a disk without room, and no reason to end: a signal that has a handler does not end the process.
     let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let clock = Clock::start();
     let interface = options.interface.open(options.coordinator.as_ref())?;
@@ -325,6 +325,7 @@ pub async fn serve(
     commands.send(Command::Stop).await;
     let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
     joined.map_err(|_| anyhow::anyhow!("the data-plane thread panicked"))??;
+    // Only once the thread has ended: until then tasks may still get answers.
     let _ = std::fs::remove_file(spool.socket());
     result
 }

@@ -2,7 +2,7 @@
 //!
 //! A host with a number is called by it. The number of one with a name is made from the name, so it is known before any
 //! coordinator is, and a host whose spool was lost has the one that it had. Two names may make the same: the coordinator
-//! refuses whoever came later, which draws the next one and keeps it in its spool.
+//! refuses the agent that came later, which draws the next one and keeps it in its spool.
 
 use std::fs::File;
 use std::io::Write;
@@ -36,6 +36,7 @@ impl Naming {
         let path = own.join(FILE);
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
         let draw = match (&host, kept.trim().rsplit_once(' ')) {
+            // The draw of another name says nothing of this one.
             (Host::Name(name), Some((before, draw))) if before == name => draw.parse().unwrap_or(0),
             _ => 0,
         };
@@ -61,7 +62,7 @@ impl Naming {
             *draw = draw.wrapping_add(1);
             let kept = File::create(&self.path).and_then(|mut file| writeln!(file, "{name} {draw}"));
             if let Err(error) = kept {
-                // After another start it is drawn again.
+                // Without the file the agent begins with the first draw after a restart, and is refused once more.
                 tracing::warn!(path = %self.path.display(), %error, "the number of this host is not kept");
             }
         }

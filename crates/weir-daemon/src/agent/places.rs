@@ -112,7 +112,7 @@ impl Places {
         path.into_os_string().into_string().map_err(|_| Status::invalid_argument("a path must be UTF-8"))
     }
 
-    /// Length of a file that somebody elsewhere names, if it may be served.
+    /// Length of a file that a caller on another host names, if it may be served.
     pub(super) async fn length_of(self: &Arc<Self>, path: &str) -> Result<u64, Status> {
         let put = v1::PutRequest { path: path.to_owned(), ..v1::PutRequest::default() };
         if !Path::new(path).is_absolute() {
@@ -131,6 +131,7 @@ impl Places {
         let path = self.resolve(put)?;
         let opened = weir_net::open_regular(&path).map_err(|error| unopened(&path, &error))?;
         let found = opened.stamp;
+        // Checked: both numbers are a task's, and their sum may not fit into 64 bits.
         let end = put.offset.checked_add(put.size);
         if end.is_none_or(|end| end > found.length) {
             return Err(Status::out_of_range(format!(
@@ -200,7 +201,7 @@ impl Places {
         }
         let named = Path::new(named);
         let path = named.canonicalize().map_err(|error| unopened(named, &error))?;
-        // Whatever else may be served: links that members of a group make there lead nowhere.
+        // First, whatever else may be served: links that members of a group make in the spool must not lead to the agent's own files.
         if path.starts_with(&self.spool.top) {
             return Err(Status::permission_denied(format!("{} is the agent's own file", path.display())));
         }

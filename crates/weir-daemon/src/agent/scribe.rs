@@ -3,11 +3,11 @@
 //!
 //! # Approach
 //! What goes together and who waits for it is [`Batches`]'; here is the thread that writes. A journal that is written anew gets facts
-//! between two batches, after all that happened before they were read off. The end of a batch that nobody waits for wakes the data
+//! between two batches, after all that happened before they were read off. The end of a batch without puts that wait wakes the data
 //! plane's thread only if that has asked for it ([`Turn`]). What of a batch could not be written, but for its puts, waits in the
 //! journal for room.
 //!
-//! Syncing that nobody waits for has another thread each time, so that it holds up no batch (see [`Journal`]).
+//! Syncing that no put waits for has another thread each time, so that it holds up no batch (see [`Journal`]).
 
 use super::journal::{Journal, ToSync};
 use std::io;
@@ -36,17 +36,17 @@ const WANTED: u8 = 1;
 const OVER: u8 = 2;
 
 impl Turn {
-    /// A batch begins. Nobody else looks at the turn then.
+    /// A batch begins. The journal's thread does not look at the turn before it has the batch.
     fn begin(&self, is_wanted: bool) {
         self.0.store(if is_wanted { WANTED } else { OPEN }, Ordering::Release);
     }
 
-    /// The outcome is wanted from now on; true if it is there already, and nobody wakes whoever wants it.
+    /// The outcome is wanted from now on; true if it is there already, so that the journal's thread will not wake the data plane.
     fn want(&self) -> bool {
         self.0.swap(WANTED, Ordering::AcqRel) == OVER
     }
 
-    /// The outcome is there; true if whoever wants it is to be woken.
+    /// The outcome is there; true if the data plane waits for it and is to be woken.
     fn end(&self) -> bool {
         self.0.swap(OVER, Ordering::AcqRel) == WANTED
     }
@@ -118,7 +118,7 @@ pub(super) struct Scribe {
 }
 
 impl Scribe {
-    /// Starts the thread, which wakes whoever waits for it.
+    /// Starts the thread, which wakes the data-plane thread.
     pub(super) fn start(mut journal: Journal, waker: Waker) -> io::Result<Scribe> {
         let (sender, inbox) = mpsc::channel();
         let (outbox, written) = mpsc::channel();
@@ -134,6 +134,7 @@ impl Scribe {
                 match message {
                     Ok(Message::Batch(batch)) => {
                         let written = write(&mut journal, batch);
+                        // The data plane hands over facts, and looks again for room, without having asked for this batch's end.
                         let is_news = written.wants_facts.is_some() || written.waits;
                         let _ = outbox.send(written);
                         if its_turn.end() || is_news {
@@ -207,6 +208,7 @@ impl Scribe {
     fn hand_over(&mut self, facts: impl FnOnce(bool) -> Vec<JournalEntry>) {
         let weir_core::agent::Batch { entries, has_puts } = self.batches.begin();
         let (facts, live) = (self.wants_facts.take().map(facts), self.live.take());
+        // Before the batch is sent: the journal's thread ends the turn, and must not find the one of the batch before.
         self.turn.begin(has_puts);
         self.waking = Waking { is_wanted: has_puts, is_over: false };
         if self.inbox.send(Message::Batch(Batch { entries, has_puts, facts, live })).is_err() {
@@ -253,6 +255,7 @@ impl Scribe {
         if self.batches.is_under_way() {
             let _ = self.written.recv_timeout(left());
         }
+        // A journal that is being written anew is given up: the old one is whole, and the next start removes the new one.
         self.wants_facts = None;
         if self.next_due().is_some() {
             self.hand_over(|_| Vec::new());

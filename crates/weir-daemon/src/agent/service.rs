@@ -38,7 +38,7 @@ struct Service {
     commands: Commands,
 }
 
-/// Serves until an error. A socket left by an earlier process is replaced, and one that somebody removed is made again.
+/// Serves until an error. A socket left by an earlier process is replaced, and one that was removed meanwhile is made again.
 pub(super) async fn serve(
     options: &AgentOptions,
     spool: &Spool,
@@ -63,7 +63,7 @@ pub(super) async fn serve(
         let inode = inode_of(&path).await;
         let (removed, is_removed) = oneshot::channel::<()>();
         let router = tonic::transport::Server::builder().add_service(server.clone());
-        // Who is connected to a socket that was removed is served to the end of his calls, and comes again.
+        // Tasks that are connected to a socket that was removed are served to the end of their calls, and connect again.
         serving.spawn(router.serve_with_incoming_shutdown(weir_net::incoming(listener), async {
             let _ = is_removed.await;
         }));
@@ -177,7 +177,7 @@ impl Service {
         };
         let mut answer = self.note(&entry).await?;
         if matches!(answer, Err(PutError::Taken { .. })) && self.lost_places(&entry).await {
-            // An earlier attempt of the task has cleaned up.
+            // The block's files are gone or changed, as after an earlier attempt of the task that has cleaned up: its name is free now.
             answer = self.note(&entry).await?;
         }
         match answer {
@@ -260,7 +260,7 @@ impl Agent for Service {
             user.ok_or_else(|| Status::permission_denied("the kernel does not say whose process asks"))?;
         let v1::AttachStoreRequest { application, executor, token, directories, subdirectories } =
             request.into_inner();
-        // Not to look at thousands of directories before they are counted.
+        // Counted first, so that no call has the agent look at thousands of directories.
         if directories.len() > limits::MAX_STORE_DIRECTORIES {
             return Err(refused_store(&StoreError::Directories));
         }

@@ -36,7 +36,7 @@ impl Running {
         let (flow, block) = (opened.flow, &opened.block);
         self.by_flow.insert(flow, token);
         let known = self.blocks.open_now(&block.key());
-        // Whoever resumes may do so because a frame was not what its checksum says: the file is looked at again.
+        // A receiver that resumes may have got a frame that its checksum did not fit: the file is looked at again.
         let known = known.filter(|served| opened.offset == 0 && served.is_unchanged());
         let is_shared = opened.offset == 0 && !block.spooled;
         let open = if is_shared && known.is_none() { self.files.open_now(now, block) } else { None };
@@ -45,7 +45,7 @@ impl Running {
         if known.is_some() || open.is_some() {
             return self.serve(token, flow, open);
         }
-        // It writes nothing before its file is open.
+        // The flow writes nothing before its file is open.
         self.agent.handle_blocked(now, flow);
         if !(is_shared && self.files.wait(now, &file, (token, flow))) {
             self.jobs.add(now, Job::Open { connection: token, flow, path: file });
@@ -113,6 +113,7 @@ impl Running {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some(opening) = connection.talk.take_opening(flow) else { return };
         let block = opening.opened.block.clone();
+        // Put back for `serve` or `give_up_opening`, which take it out again.
         connection.talk.open(opening);
         if !self.agent.holds(block.coflow, &block.block, &block.place()) {
             // What the file was opened for is over: its receiver asks again, and hears what holds now.
@@ -290,16 +291,17 @@ impl Running {
         served.doubt(&mut reading, frame);
     }
 
-    /// A frame's checksum is known: whoever waited for it goes on.
+    /// A frame's checksum is known: the connections that waited for it go on.
     fn frame_read(&mut self, key: &BlockKey, place: &Place, frame: u64, result: io::Result<FrameRead>) {
         // What was read of a file that counts no more says nothing of the one that does.
         let Some(known) = self.blocks.checksums(key, place) else { return };
-        // Nobody reads it any more where its receiver left because of this frame.
+        // No connection reads the block any more if its receiver left because of this frame.
         let served = self.blocks.open_now(key).filter(|served| served.place == *place);
         let changed = match &result {
             Ok(read) => !known.note(frame, read.checksum),
             Err(error) => {
                 tracing::warn!(coflow = key.coflow.0, block = key.name, %error, "a block's file cannot be read now");
+                // A file that became shorter was changed; other errors of a disk may pass.
                 error.kind() == io::ErrorKind::UnexpectedEof
             }
         };

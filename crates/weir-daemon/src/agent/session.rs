@@ -25,7 +25,7 @@ impl Attach for Sessions {
             .max_encoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
         let terms = match client.terms(v1::TermsRequest {}).await {
             Ok(reply) => reply.into_inner(),
-            // A coordinator of before there were terms.
+            // A coordinator of a version that has no call `Terms`.
             Err(status) if status.code() == tonic::Code::Unimplemented => v1::TermsReply::default(),
             Err(status) => return Err(status),
         };
@@ -44,6 +44,7 @@ impl Attach for Sessions {
             Ok(())
         }
         .await;
+        // Before `SessionLost`: the agent is to know why the session ended when it prepares for the next one.
         if matches!(&result, Err(status) if status.code() == tonic::Code::AlreadyExists) {
             self.commands.send(Command::Refused).await;
         }

@@ -1,7 +1,7 @@
 //! The agent's directory:
 //!
 //! ```text
-//! SPOOL/            the agent's; nobody else makes, removes or renames anything in it
+//! SPOOL/            the agent's; no other process makes, removes or renames anything in it
 //!   agent.sock
 //!   own/            lock, identity, journal: for the agent alone
 //!   blocks/         files of memory that tasks hand over; with a group, its members make files here
@@ -22,7 +22,7 @@ use weir_model::{Span, Time};
 const LOCK: &str = "lock";
 /// Ending of the names of spooled blocks, after 32 hexadecimal digits.
 const ENDING: &str = ".block";
-/// Spooled files nobody put within this time belong to tasks that died first.
+/// Spooled files that no task put within this time belong to tasks that died first.
 const ABANDONED: Span = Span::from_millis(3_600_000);
 /// Permissions that others may keep in the spool itself: to look and to pass through.
 const TOP_MODE: u32 = 0o755;
@@ -30,7 +30,7 @@ const TOP_MODE: u32 = 0o755;
 const TOP_MODE_OF_GROUP: u32 = 0o750;
 /// of what is the agent's alone,
 const OWN_MODE: u32 = 0o700;
-/// and of the tasks' directory: files there are the group's, and nobody else's to remove.
+/// and of the tasks' directory: only members of the group may remove files there.
 const BLOCKS_MODE_OF_GROUP: u32 = 0o3770;
 
 /// Where the parts of a spool are; all exist.
@@ -45,7 +45,7 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Makes what is missing, sees to it that nobody else may write where the agent's files are, and holds the spool for this
+    /// Makes what is missing, sees to it that no other user may write where the agent's files are, and holds the spool for this
     /// process for as long as the file lives: two agents would each write their own journal over the other's. A spool that another
     /// agent holds is left as it is.
     pub(super) fn prepare(path: &Path, group: Option<u32>) -> anyhow::Result<(Spool, File)> {
@@ -62,7 +62,7 @@ impl Spool {
                 restrict(&spool.top, mode & TOP_MODE | OWN_MODE)?;
             }
         }
-        // From here on nobody else can put anything else in the place of what is looked at.
+        // From here on no other user can replace what is looked at: the top directory is the agent's alone.
         make(&spool.own)?;
         make(&spool.blocks)?;
         restrict(&spool.own, OWN_MODE)?;
@@ -99,7 +99,7 @@ impl Spool {
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
         self.take(&mut file)?;
-        // For whoever finds it locked; a full disk does not matter here.
+        // The number is for the message of another agent that finds the spool locked; a full disk does not matter here.
         let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
         Ok(file)
     }
@@ -129,7 +129,7 @@ fn make(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Whoever owns a directory may put anything in the place of what is in it.
+/// An error if the directory is not this user's: its owner may replace whatever is in it.
 fn check_owner(path: &Path) -> anyhow::Result<()> {
     let found = path.symlink_metadata().with_context(|| format!("cannot use {}", path.display()))?;
     anyhow::ensure!(
@@ -187,7 +187,7 @@ pub(super) fn files(blocks: &Path) -> Vec<PathBuf> {
 pub(super) struct Strays(BTreeMap<PathBuf, Time>);
 
 impl Strays {
-    /// Takes down which files are no block's now; returns those that were none for so long that nobody will put them.
+    /// Takes down which files are no block's now; returns those that were none for so long that no task will put them.
     pub(super) fn see(&mut self, now: Time, strays: Vec<PathBuf>) -> Vec<PathBuf> {
         let before = std::mem::take(&mut self.0);
         let mut abandoned = Vec::new();

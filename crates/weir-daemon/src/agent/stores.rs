@@ -41,6 +41,7 @@ impl OpenFiles {
     /// Room for so many more; none if there is not.
     fn take(&self, count: usize) -> Option<Places> {
         let places = Places { count, of: Arc::clone(&self.count) };
+        // Without room `places` is dropped here, which takes the count back.
         (self.count.fetch_add(count, Ordering::Relaxed) + count <= self.most).then_some(places)
     }
 }
@@ -77,7 +78,7 @@ pub(super) struct Held {
 
 /// A file that Spark calls so, in one of the store's directories.
 fn path_of(store: &StoreEntry, name: &str) -> PathBuf {
-    // As Java has it: of a name of ASCII characters, and the least number has no absolute value.
+    // Java's `String.hashCode` of ASCII characters, as Spark uses it; the least number has no absolute value and counts as 0.
     let hash = name.bytes().fold(0i32, |hash, byte| hash.wrapping_mul(31).wrapping_add(i32::from(byte)));
     let hash = hash.checked_abs().unwrap_or(0) as usize;
     let directories = store.directories.len();
@@ -147,6 +148,7 @@ pub(super) fn find(
         identity.write(&start.to_le_bytes());
         identity.write(&length.to_le_bytes());
         table.extend_from_slice(&length.to_le_bytes());
+        // Lengths are from files of tasks: their sum is checked before anything is made of it.
         size = size
             .checked_add(length)
             .filter(|size| *size <= limits::MAX_BLOCK_BYTES)
@@ -161,10 +163,12 @@ pub(super) fn find(
                 output.data.insert(data)
             }
         };
+        // An index that says more than there is would otherwise be noticed only in the middle of sending.
         if end > data.stamp.length {
             let short = format!("its index says {end} bytes, and it has {}", data.stamp.length);
             return Err(refused(&path, &io::Error::new(io::ErrorKind::InvalidData, short)));
         }
+        // Files that were written anew give another identity, so that no get goes on with other bytes.
         identity.write(&data.stamp.inode.to_le_bytes());
         identity.write(&data.stamp.modified_ns.to_le_bytes());
         match pieces.last_mut().filter(|_| last == Some((range.map, start))) {

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use weir_model::Bytes;
 
-/// Whoever sets the priority that switches give the packets of a socket.
+/// Sets the priority that switches give the packets of a socket.
 pub trait Tags: Debug + Send + Sync {
     /// What `socket` sends next is one flow, of this size.
     ///

@@ -26,6 +26,7 @@ impl Upload {
             self.connecting = !weir_net::connected(&self.stream)?;
             return Ok(!self.connecting);
         }
+        // One byte is enough: any byte is an error, and none means that the connection goes on.
         match self.stream.read(&mut [0; 1]) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidData, "a relay that says something to a host")),

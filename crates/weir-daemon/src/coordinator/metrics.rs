@@ -137,7 +137,7 @@ fn sheet(observed: &Observed, plans: PlanSeconds) -> Sheet {
     {
         sheet.set_of(&DEADLINES, &[result], number(count));
     }
-    // Those that did not happen are there too: a first one is seen as an increase.
+    // Events that did not happen are listed with 0, so that a first one is seen as an increase.
     for (event, _) in weir_core::coordinator::EVENTS {
         let count = observed.events.get(event).copied().unwrap_or(0);
         sheet.set_of(&EVENTS, &[event], number(count));

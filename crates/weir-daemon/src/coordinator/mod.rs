@@ -62,11 +62,11 @@ pub struct CoordinatorOptions {
     pub coflow_lease: Span,
 }
 
-/// Changes of a coordinator that runs, made by whoever started it.
+/// Changes of a coordinator that runs, made by the process that started it.
 pub struct Control {
     /// What it is to be like from then on, and who hears that it is.
     pub changes: mpsc::Receiver<(Change, oneshot::Sender<()>)>,
-    /// Calls to change settings. Only whoever started it knows what they mean.
+    /// Calls to change settings. Only the process that started it knows what they mean.
     pub calls: mpsc::Sender<ChangeCall>,
 }
 
@@ -79,7 +79,7 @@ pub struct ChangeCall {
 }
 
 impl CoordinatorOptions {
-    /// Options with the defaults of the command line: a lease of 1 s, and coflows that nobody cares for kept for ten minutes.
+    /// Options with the defaults of the command line: a lease of 1 s, and coflows without a sign of life kept for ten minutes.
     pub fn new(fabric: Fabric, policy: Chosen) -> CoordinatorOptions {
         CoordinatorOptions {
             fabric,
@@ -218,6 +218,7 @@ async fn run(
             let Ok(token) = gone.try_recv() else { break };
             owner.give_up(token);
         }
+        // Long messages take long to handle: the bound in bytes keeps the next plan from waiting for many of them.
         let mut room = MAX_BYTES_AT_ONCE;
         for _ in 0..MAX_EVENTS_AT_ONCE {
             let Ok(event) = inbox.try_recv() else { break };
@@ -265,7 +266,7 @@ impl Owner {
                 self.callers.insert(token, Caller::Ending(reply));
                 self.core.handle_unregister(now, token, coflow);
             }
-            // That a caller is gone may be heard before its call was read.
+            // A caller that is gone may be heard of before its call was read: such a call is dropped here.
             Event::Locate(_, _, reply) if reply.is_closed() => {}
             Event::AwaitAdmission(_, _, reply) if reply.is_closed() => {}
             Event::Locate(token, request, reply) => {

@@ -24,6 +24,7 @@ impl PlanningTimes {
         let mut micros: Vec<f64> = self.0.iter().copied().collect();
         micros.sort_by(f64::total_cmp);
         let at = |share: f64| {
+            // The nearest rank: the smallest value that this share of all is not above.
             let index = ((micros.len() as f64 * share).ceil() as usize).saturating_sub(1);
             micros.get(index).copied().unwrap_or(0.0)
         };

@@ -18,6 +18,7 @@ impl Refusals {
         }
         let count = self.0.entry((host, address.to_owned())).or_default();
         *count += 1;
+        // An agent that is refused tries again for ever: each doubling is told.
         count.is_power_of_two().then_some(*count)
     }
 

@@ -102,6 +102,7 @@ impl Service {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let mut caller = Caller { token, given_up: Some(&self.given_up) };
         let answer = self.ask(|reply| event(token, reply)).await;
+        // Answered: dropping the value must not tell that the caller is gone.
         caller.given_up = None;
         answer
     }
@@ -114,7 +115,7 @@ impl Service {
     }
 }
 
-/// Whoever made a call: this value is dropped with it.
+/// The caller of one call. tonic drops this value when the caller goes away.
 struct Caller<'a> {
     token: u64,
     /// None once the call was answered.
@@ -237,6 +238,7 @@ impl coordinator_server::Coordinator for Service {
         }
         requests.iter().try_for_each(|request| check_name(&request.block))?;
         let count = requests.len() as u64;
+        // A number for each block, under which it may be given up by itself.
         let first = self.next_token.fetch_add(count, Ordering::Relaxed);
         let (answers, replies) = Answers::new(first..first + count, self.given_up.clone());
         for ((token, index), request) in (first..).zip(0..).zip(requests) {
@@ -314,15 +316,16 @@ impl coordinator_server::Coordinator for Service {
                 HelloError::Taken { .. } | HelloError::Awaited { .. } => {
                     Status::already_exists(refused.to_string())
                 }
-                // It is to ask again, and soon.
+                // The agent is to ask for the terms again, and soon.
                 HelloError::Terms => Status::unavailable(refused.to_string()),
+                // The agent answers this code by drawing its next number (`agent/session.rs`).
                 HelloError::NumberTaken { .. } => Status::aborted(refused.to_string()),
                 _ => Status::failed_precondition(refused.to_string()),
             },
         )?;
         let (events, room) = (self.events.clone(), Arc::clone(&self.room));
         tokio::spawn(async move {
-            // What waits of one agent, so that it does not hold up all others.
+            // Room for messages of this one agent that wait, so that it does not hold up all others.
             let own_room = Arc::new(Semaphore::new(limits::MAX_SESSION_QUEUED_BYTES));
             while let Ok(Some(message)) = inbound.message().await {
                 let entries = entries(&message);

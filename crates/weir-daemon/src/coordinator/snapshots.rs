@@ -1,7 +1,7 @@
 //! Who asks for the status: all that wait get one snapshot, made after they asked.
 //!
-//! A snapshot of many coflows takes a while, in which nobody is planned for. So the next one is made only after many times
-//! as long as the last one took: whoever looks at the status in a loop does so at the pace of the coordinator.
+//! A snapshot of many coflows takes a while, in which the coordinator plans for no flow. So the next one is made only after many times
+//! as long as the last one took: a caller that asks for the status in a loop gets it at the pace of the coordinator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
@@ -22,6 +22,7 @@ pub(super) struct Snapshots {
 
 impl Snapshots {
     pub(super) fn ask(&mut self, coflow: CoflowId, reply: oneshot::Sender<v1::StatusReply>) {
+        // Callers that gave up would otherwise have the list grow until the next snapshot, and be a reason to make one.
         self.asking.retain(|(_, reply)| !reply.is_closed());
         self.asking.push((coflow, reply));
     }
@@ -31,7 +32,7 @@ impl Snapshots {
         self.asking.iter().map(|(coflow, _)| *coflow).collect()
     }
 
-    /// When the next one is to be made, if anybody asked.
+    /// When the next one is to be made, if a caller waits for one.
     pub(super) fn next_due(&self) -> Option<Time> {
         (!self.asking.is_empty()).then_some(self.not_before)
     }
@@ -65,7 +66,7 @@ mod tests {
         let (reply, gone) = oneshot::channel();
         snapshots.ask(CoflowId(0), reply);
         assert_eq!(snapshots.next_due(), Some(Time::from_millis(1_200)));
-        // Who gave up is not answered, nor a reason to make one.
+        // A caller that gave up is not answered, and is no reason to make a snapshot.
         drop(gone);
         let (reply, _waits) = oneshot::channel();
         snapshots.ask(CoflowId(5), reply);

@@ -320,6 +320,7 @@ impl Running {
             let stream = match dial() {
                 Ok(stream) => stream,
                 Err(error) => {
+                    // Noted before `end`, which closes the connections to this neighbour that were begun.
                     self.neighbours.dial(now, hop, links);
                     return self.end(Role::Hop(hop), &error);
                 }
@@ -342,12 +343,14 @@ impl Running {
             Ok(true) => peer.connecting = false,
             Err(error) => return self.end(Role::Hop(hop), &error),
         }
+        // Hello goes out once all connections to the neighbour are there.
         if !self.neighbours.handle_connected(hop) {
             return;
         }
         let connections = self.edge.connections.max(1);
         let hello = Hello { role: Says::Relay, connections, session: rand::random() }.encode();
         let key = FlowKey { coflow: 0, reducer: 0, mapper: 0 };
+        // Hello is about no flow: its key is all zeros.
         let header = Header { length: HELLO_BYTES as u32, ..Header::about(key, Kind::Hello, 0) };
         for link in self.neighbours.links(hop) {
             if let Some(peer) = self.peers.get_mut(link) {

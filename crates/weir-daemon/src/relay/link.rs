@@ -96,6 +96,7 @@ impl Link {
     }
 
     fn read_body<const N: usize>(&mut self) -> io::Result<Option<[u8; N]>> {
+        // Bodies are read into the room of the header, which has been decoded by now.
         const { assert!(N <= HEADER_BYTES) };
         if !self.fill_head(N)? {
             return Ok(None);
@@ -122,6 +123,7 @@ impl Link {
 
     /// Says something without payload, after what is being said.
     pub(super) fn say(&mut self, header: &Header, body: &[u8]) {
+        // Not into the middle of the message whose payload is being sent.
         let output = if self.sending.is_some() { &mut self.later } else { &mut self.output };
         output.extend_from_slice(&header.encode());
         output.extend_from_slice(body);
@@ -147,6 +149,7 @@ impl Link {
     /// Writes what there is. `more`: another message follows at once.
     pub(super) fn flush(&mut self, more: bool) -> io::Result<Written> {
         let mut bytes = 0;
+        // Credits and acknowledgements have no flow control of their own: this bounds what a peer that stops reading costs.
         if self.output.len() + self.later.len() > MAX_WAITING_BYTES {
             return Err(io::Error::other("a peer that takes nothing"));
         }
@@ -174,6 +177,7 @@ impl Link {
             if self.later.is_empty() {
                 return Ok(Written { bytes, blocked: false });
             }
+            // `output` is empty here: what was said while the payload went is next.
             std::mem::swap(&mut self.output, &mut self.later);
         }
     }

@@ -255,7 +255,7 @@ fn a_directory_that_could_not_be_synced_is_not_taken_for_one_that_was() {
     let directory = journal.poll_sync().unwrap();
     journal.handle_synced(Err(io::Error::from(io::ErrorKind::StorageFull)));
     drop(directory);
-    // A put that has to be on the disk syncs it first; nobody tries again and again meanwhile.
+    // A put that has to be on the disk syncs it first; the journal does not try again and again meanwhile.
     assert!(journal.is_renamed && journal.poll_sync().is_none());
     journal.durability = Durability::Machine;
     journal.append_put(&[put(2, "b")]).unwrap();

@@ -11,11 +11,12 @@ use weir_net::Payload;
 const WRITES_PER_TURN: usize = 8;
 
 impl Running {
-    /// Writes to whoever can take something. True if some of them may take more at once.
+    /// Writes to all connections that can take something. True if some of them may take more at once.
     pub(super) fn write_turn(&mut self) -> bool {
         let mut more = false;
         for token in std::mem::take(&mut self.writable) {
             match self.peers.get(&token).map(|peer| peer.contact.role()) {
+                // All links of a hop that is ready are written to below, this one too.
                 Some(Role::Hop(hop)) if self.relay.is_ready(hop) => {}
                 Some(_) if self.write_to(token) => {
                     self.writable.insert(token);
@@ -51,6 +52,7 @@ impl Running {
             let next = if is_free { self.next_message(role) } else { None };
             wrote += 1;
             let idle = is_free && next.is_none();
+            // Whether the kernel should wait for more before it sends a packet (MSG_MORE); true without more to come would delay the last one.
             let more = !idle && wrote < WRITES_PER_TURN && self.has_more(role);
             let Some(peer) = self.peers.get_mut(&token) else { return false };
             if let Some(message) = next {
