@@ -71,6 +71,7 @@ impl Config {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut numbers = Vec::with_capacity(2 * THRESHOLDS + 1);
         for kind in [self.thresholds.demotion(), self.thresholds.splitting()] {
+            // No flow has so many bytes: a threshold that is not used is never reached.
             let unused = std::iter::repeat(u64::MAX);
             numbers.extend(kind.iter().map(|bytes| bytes.0).chain(unused).take(THRESHOLDS));
         }

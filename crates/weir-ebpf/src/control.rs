@@ -65,6 +65,7 @@ impl Karuna {
         let flows = opened.maps_mut().find(|map| map.name() == "weir_flows");
         let mut flows =
             flows.ok_or_else(|| TagError::os("find the table of flows")(io::ErrorKind::NotFound.into()))?;
+        // Before loading: the program then has the tagger's table in place of one of its own.
         flows.reuse_fd(tagger.flows.as_fd()).map_err(TagError::bpf("share the table of flows"))?;
         let mut object = opened.load().map_err(TagError::bpf("load the program"))?;
         let settings = map_of(&object, "weir_mcp")?;

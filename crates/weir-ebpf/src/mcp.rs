@@ -44,6 +44,7 @@ impl McpConfig {
         let numbers = [base_rtt.nanos(), link as u64].into_iter().flat_map(u64::to_ne_bytes);
         let small = [
             u32::try_from(payload.0).unwrap_or(u32::MAX),
+            // One round trip of the margin is the measured one, which the program adds itself; only the others are empty ones.
             in_20((margin_rtts - 1.0).max(0.0)),
             in_20(ahead),
             in_20(price_rise),

@@ -86,6 +86,7 @@ pub(crate) fn attach_alone(
         }
         attempt += 1;
         match attach(program, number, &seen) {
+            // The kernel's answer where programs came or went since `seen`: what is there is looked at again.
             Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) && attempt < ATTEMPTS => {
             }
             result => return result.map_err(|source| refused(interface, source)),

@@ -77,6 +77,7 @@ impl Tagger {
     /// # Errors
     /// [`TagError::Os`] if it is no socket.
     pub fn hint(&self, socket: &impl AsFd, hint: Hint) -> Result<(), TagError> {
+        // A table of sockets is written by the socket's descriptor.
         let key = socket.as_fd().as_raw_fd().to_ne_bytes();
         self.flows
             .update(&key, &flow_bytes(hint), MapFlags::ANY)

@@ -100,10 +100,12 @@ static __always_inline void dctcp_init(struct sock *sk)
 /* Equation of section 3.3, once a window: alpha = (1 - g) alpha + g M. */
 static __always_inline void estimate(struct tcp_sock *tcp, struct state *state)
 {
+	/* Sequence numbers wrap: the sign of their difference says which one is later. */
 	if ((__s32)(tcp->snd_una - state->window_end) < 0)
 		return;
 	__u32 delivered = tcp->delivered - state->delivered;
 	__u32 marked = tcp->delivered_ce - state->delivered_ce;
+	/* The share is 1 at most, whatever the kernel's two counts say. */
 	if (marked > delivered)
 		marked = delivered;
 	if (delivered) {
@@ -130,6 +132,7 @@ static __always_inline void reduce(struct tcp_sock *tcp, struct state *state, __
  * control that has all of the window to itself. The factors are the kernel's. */
 static __always_inline void set_rate(struct sock *sk, struct tcp_sock *tcp)
 {
+	/* srtt_us is eight times the round trip in microseconds: a factor of 8 * 10^6 gives bytes per second. */
 	__u64 rate = (__u64)tcp->mss_cache * tcp->snd_cwnd * 8000000;
 
 	rate = tcp->snd_cwnd < tcp->snd_ssthresh / 2 ? rate * 2 : rate + rate / 5;
@@ -242,6 +245,7 @@ static __always_inline void restart(struct sock *sk, struct tcp_sock *tcp, struc
 	if ((__s32)(pause - tcp->inet_conn.icsk_rto) <= 0 || tcp->snd_cwnd <= RESTART_WINDOW)
 		return;
 	if (state->window > RESTART_WINDOW) {
+		/* Slow start goes to three quarters of the window of before the pause, as the kernel's tcp_current_ssthresh has it. */
 		if (state->threshold < state->window * 3 / 4)
 			state->threshold = state->window * 3 / 4;
 		state->window = RESTART_WINDOW;

@@ -44,6 +44,7 @@ static __always_inline int is_hint(__u32 mark)
 
 static __always_inline __u64 number_of_mark(__u32 code)
 {
+	/* A floating-point number: 5 bits of power, 8 digits, and a ninth that is always 1 where the power is not 0. */
 	__u32 power = code >> 8 & 31, digits = code & 255;
 
 	return power ? (__u64)(256 + digits) << (power - 1) : digits;

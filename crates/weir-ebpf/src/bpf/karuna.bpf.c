@@ -58,6 +58,7 @@ static __always_inline void count_anew(struct tcp_sock *tcp, struct pace *pace, 
 static __always_inline struct mcp_facts facts_of(struct tcp_sock *tcp, struct pace *pace, __u64 now)
 {
 	__u64 sent = sent_of(tcp) - pace->from;
+	/* Lost, and not sent again yet. */
 	__u32 lost = tcp->lost_out > tcp->retrans_out ? tcp->lost_out - tcp->retrans_out : 0;
 	struct mcp_facts facts = {
 		.remaining = (pace->size > sent ? pace->size - sent : 0) + (__u64)lost * tcp->mss_cache,
@@ -113,14 +114,17 @@ static __always_inline int goes_by_deadline(struct sock *sk, struct tcp_sock *tc
 	struct pace *pace = pace_of(sk, tcp, flow, params, now);
 	if (!pace)
 		return 0;
+	/* The second condition: until all that went before the flow is acknowledged, the unsigned difference is huge. */
 	if (tcp->bytes_acked - pace->from >= pace->size && tcp->bytes_acked >= pace->from) {
 		/* It is over: what comes without another hint has no deadline, and not its pace. */
 		flow->type = KNOWN;
 		return 0;
 	}
 	advance(tcp, pace, params, now);
+	/* Twice the window, in whole segments. */
 	__u32 window = pace->mcp.window_16 >> 15;
 	tcp->snd_cwnd = state->window = state->given = window + 2;
+	/* Should DCTCP take over, it counts marks from here on. */
 	begin_window(tcp, state);
 	state->marks = tcp->delivered_ce;
 	if (pace->mcp.gave_up) {
@@ -165,6 +169,7 @@ void BPF_PROG(weir_karuna_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 	if (event == CA_EVENT_TX_START) {
 		goes_by_deadline(sk, tcp, state);
 	} else if (event == CA_EVENT_ECN_IS_CE || event == CA_EVENT_ECN_NO_CE) {
+		/* 2^20 ns are 1.05 ms: near enough, and no division. */
 		__u32 now_ms = bpf_ktime_get_ns() >> 20;
 
 		if (now_ms - state->arrived_ms > APART_MS)

@@ -152,6 +152,7 @@ static __always_inline __s64 waiting_in(struct __sk_buff *context, __u32 id)
 {
 	struct htb_class *class = find_class(context, id);
 
+	/* Only a leaf has a queue. The kernel keeps other things of inner classes in the same memory (a union). */
 	if (!class || class->level)
 		return -1;
 	struct Qdisc *queue = class->leaf.q;
@@ -182,6 +183,7 @@ static __always_inline __u32 above(__u32 threshold, __u64 waiting, __u32 bytes, 
 	if (waiting >= threshold)
 		return frames;
 	/* Frame j finds `waiting` and j frames before it. */
+	/* Rounded up, to the first frame that finds the threshold reached; in 64 bits, as `waiting` is. */
 	__u64 first = ((threshold - waiting) * frames + bytes - 1) / (bytes ? bytes : 1);
 	return first < frames ? frames - first : 0;
 }

@@ -112,6 +112,7 @@ static __always_inline int mcp_is_in_reach(const struct mcp_params *params, cons
 		return 1;
 	__u64 segments = facts->remaining / params->payload + !!(facts->remaining % params->payload);
 	__u64 segments_8 = mcp_least(segments, MCP_MAX_SEGMENTS) << 8; /* 2^39 */
+	/* Whole seconds and the rest apart: the product of all segments with 10^9 would not fit into 64 bits. */
 	__u64 seconds = mcp_least(segments_8 / link_8, 1ULL << 32);
 	__u64 needed_ns = seconds * MCP_NS_PER_S + segments_8 % link_8 * MCP_NS_PER_S / link_8; /* 2^62 + 2^30 */
 	return needed_ns <= facts->left_ns;
@@ -141,8 +142,10 @@ static __always_inline __u64 mcp_kept_27(const struct mcp_params *params, const 
 	__u64 cube_12 = fullness_12 * fullness_12 * fullness_12 >> 24;
 	__u64 yields_24 = laxness_24 * (price >> 4) >> 20; /* 2^24 * 2^38 */
 
+	/* Before the product below could overflow; the share would be below 2^-26 then. */
 	if (yields_24 > (1ULL << 62) / cube_12)
 		return 0;
+	/* 2^63 / 2^36: 27 bits after the point. */
 	return (1ULL << 63) / ((1ULL << 36) + yields_24 * cube_12);
 }
 
@@ -185,6 +188,7 @@ static __always_inline __u64 mcp_pacing_rate(const struct mcp *mcp, __u32 segmen
 	__u64 bytes_16 = mcp->window_16 * segment; /* 2^53 */
 	__u64 rtt = mcp->rtt_ns ? mcp->rtt_ns : 1;
 
+	/* Three ranges, each with as many bits of 10^9 as the product has room for. */
 	if (bytes_16 < 1ULL << 33)
 		return mcp_most((bytes_16 * MCP_NS_PER_S / rtt) >> 16, 1);
 	if (bytes_16 < 1ULL << 43)

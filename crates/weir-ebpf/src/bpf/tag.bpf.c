@@ -105,6 +105,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, __u32 port, struct
 	at += 40;
 	/* Packets above 64 kB have such a header until they are cut into segments. */
 	if (ip[6] == IPV6_HOP_BY_HOP && ip[40] == PROTOCOL_TCP)
+		/* RFC 8200, section 4.3: the header's length counts in 8 bytes, without the first 8. */
 		return read_tcp(skb, at + (ip[41] + 1) * 8, port, place);
 	return ip[6] == PROTOCOL_TCP ? read_tcp(skb, at, port, place) : 0;
 }
@@ -129,6 +130,7 @@ static __always_inline void age(struct flow *flow, const struct settings *settin
 	} else if (settings->ages_after && timeouts % settings->ages_after == 0 && timeouts != flow->aged_at) {
 		flow->aged_at = timeouts;
 		if (flow->type == UNKNOWN)
+			/* What was sent so far no longer counts: the flow is in the best class again. */
 			flow->from = tcp->bytes_acked + (tcp->snd_nxt - tcp->snd_una);
 		else if (flow->raised < CLASSES)
 			flow->raised++;
@@ -155,6 +157,7 @@ static __always_inline int write_dscp(struct __sk_buff *skb, const struct place 
 	if (bpf_skb_load_bytes(skb, ETHERNET_BYTES, old, 2))
 		return -1;
 	if (place->is_v6) {
+		/* IPv6: version (4 bits), traffic class (8), flow label. The DSCP lies across both bytes; ECN bits and label stay. */
 		new[0] = (old[0] & 0xf0) | dscp >> 2;
 		new[1] = dscp << 6 | (old[1] & 0x3f);
 	} else {
@@ -163,6 +166,7 @@ static __always_inline int write_dscp(struct __sk_buff *skb, const struct place 
 	}
 	if (new[0] == old[0] && new[1] == old[1])
 		return 0;
+	/* Only IPv4 has a checksum of its header, and TCP's does not cover the octet. */
 	if (!place->is_v6) {
 		__be16 from = bpf_htons(old[0] << 8 | old[1]), to = bpf_htons(new[0] << 8 | new[1]);
 		if (bpf_l3_csum_replace(skb, ETHERNET_BYTES + 10, from, to, 2))
@@ -177,6 +181,7 @@ static __always_inline void count(struct __sk_buff *skb, __u32 which, const stru
 
 	if (!counter)
 		return;
+	/* As packets are on the link: a piece of several segments is cut into them later. */
 	counter->packets += skb->gso_segs ? skb->gso_segs : 1;
 	counter->bytes += place->payload_bytes;
 }
@@ -215,6 +220,7 @@ int weir_tag(struct __sk_buff *skb)
 	if (!tcp || !settings || !read_packet(skb, socket->src_port, &place))
 		return TCX_NEXT;
 
+	/* Signed 32 bits: sequence numbers wrap, and what is sent again may begin before snd_una. */
 	__s64 offset = tcp->bytes_acked + (__s32)(place.sequence - tcp->snd_una);
 	if (offset < 0)
 		offset = 0;
