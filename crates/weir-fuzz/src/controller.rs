@@ -66,7 +66,7 @@ fn step(server: &mut ServerCore, ledger: &mut Ledger, input: &mut Input<'_>, now
         }
         3 => server.handle_lost(*now, SessionId(input.number()? % 4)),
         4 => {
-            // What another server may have written, or a hand.
+            // What another server may have written to the store, or a person.
             let name = String::from_utf8_lossy(input.part()?).into_owned();
             let text = String::from_utf8_lossy(input.part()?).into_owned();
             let report = weir_controller::store::Report {

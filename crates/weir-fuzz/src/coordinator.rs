@@ -48,7 +48,7 @@ pub fn run(data: &[u8]) {
     let mut now = Time::from_millis(1_000_000);
     let mut epochs: BTreeMap<SessionId, u64> = BTreeMap::new();
     let mut token = 0;
-    // An honest driver's coflow; nobody unregisters it.
+    // An honest driver's coflow, which no step unregisters.
     let honest = coordinator.handle_register(now, v1::RegisterRequest::default()).expect("room");
     while step(&mut coordinator, &mut input, &mut now, &mut token, honest).is_some() {
         coordinator.handle_timeout(now);

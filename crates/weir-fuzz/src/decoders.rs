@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) {
     let _ = RelayPath::decode(data);
     if let Ok(note) = weir_proto::decode_note(data) {
         let again = weir_proto::encode_note(&note);
-        // Not every number is itself: compared as bytes.
+        // A NaN is not equal to itself, so notes are compared as bytes.
         assert_eq!(weir_proto::decode_note(&again).map(|note| weir_proto::encode_note(&note)), Ok(again));
     }
     if let Ok(text) = std::str::from_utf8(data) {

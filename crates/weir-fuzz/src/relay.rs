@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
         assert!(played.relay.held() <= weir_proto::limits::MAX_RELAY_HELD_BYTES);
         played.relay.next_timeout();
     }
-    // Once everybody is gone, so is what was held.
+    // Once all connections are closed, nothing is held any more.
     for link in 0..16 {
         played.close(link);
     }
