@@ -123,7 +123,7 @@ impl Command {
 pub(crate) enum Failure {
     /// A bad file, name or value: one line, exit 2, nothing written.
     Input(String),
-    /// A peer did not answer, or nobody put the block, within the time limit; it may later: exit 3.
+    /// A peer did not answer, or no task put the block, within the time limit; it may later: exit 3.
     Unanswered(anyhow::Error),
     /// A peer refused, or what was asked for has ended; it will not come: exit 4.
     Refused(anyhow::Error),
@@ -158,7 +158,7 @@ pub fn main() -> ExitCode {
         return failed(failure);
     }
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    // A daemon, and a command with processes to end, goes on when nobody reads what it says.
+    // A daemon, and a command with processes to end, goes on when its standard output is closed.
     let goes_on = matches!(
         command,
         Command::Live(_)

@@ -54,7 +54,7 @@ pub(crate) fn start(lines: Option<&str>) -> Result<(), Failure> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(filter);
-    // Whether that can be replaced is a type of its own.
+    // The two formats are subscribers of different types, each with a handle of its own by which its filter is replaced.
     if json {
         let log = log.json().with_filter_reloading();
         let handle = log.reload_handle();
@@ -131,7 +131,7 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
         let (module, level) =
             part.split_once('=').map_or((*part, None), |(module, level)| (module, Some(level)));
         let is_level = LEVELS.contains(&part.to_ascii_lowercase().as_str());
-        // Modules of other crates are believed if a level is behind them, and so is what names spans.
+        // Modules of other crates are believed to exist if a level is behind them; parts that name spans are left to the parser.
         let named = module.split("::").next().unwrap_or_default();
         let is_module = MODULES.contains(&named) || (level.is_some() && !named.starts_with("weir"));
         !(is_level || is_module || part.contains(['[', ']', '{', '}']))

@@ -1,4 +1,4 @@
-//! Standard output and standard error. Whoever reads them may stop (`weir sim ... | head -1`), and the disk behind them may
+//! Standard output and standard error. The program that reads them may stop (`weir sim ... | head -1`), and the disk behind them may
 //! be full; neither is a reason to panic.
 
 use std::fmt::Arguments;
@@ -21,7 +21,7 @@ pub(crate) fn go_on_unread() {
     GOES_ON.store(true, Ordering::Relaxed);
 }
 
-/// Writes to standard output. If nobody reads it any more, the process ends without a word, as other commands of a pipe do;
+/// Writes to standard output. If its other end is closed, the process ends without a word, as other commands of a pipe do;
 /// if it cannot be written for another reason, with one line and exit 1.
 pub(crate) fn say(text: Arguments<'_>) {
     if SAYS_ON_STANDARD_ERROR.load(Ordering::Relaxed) {
@@ -44,7 +44,7 @@ pub(crate) fn complain(text: Arguments<'_>) {
     let _ = std::io::stderr().lock().write_fmt(text);
 }
 
-/// Standard output as the place of an output. A pipe that nobody reads any more ends the process, as of [`say`].
+/// Standard output as the place of an output. A pipe whose reader is gone ends the process, as of [`say`].
 pub(crate) struct StandardOutput;
 
 impl Write for StandardOutput {

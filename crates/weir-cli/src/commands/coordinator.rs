@@ -386,7 +386,7 @@ pub(crate) fn coordinator(args: CoordinatorArgs) -> Result<(), Failure> {
     let in_force =
         InForce { running: running.map_err(Failure::Input)?, topology, joining: options.joining.clone() };
     run(async move {
-        // From now on, and before anybody hears that it serves.
+        // Before the line that says that it serves: a hangup that follows on that line must not end the process.
         let hangups = signal(SignalKind::hangup())?;
         let listener =
             weir_net::control_listener(args.listen).map_err(|error| listening(args.listen, error))?;

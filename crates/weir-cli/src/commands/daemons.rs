@@ -134,7 +134,7 @@ pub(crate) struct TaskArgs {
     data: PathBuf,
 }
 
-/// The machine's own name, where nobody says another.
+/// The machine's own name, for an agent that was not given another.
 fn machine_name() -> Result<Host, Failure> {
     let name = nix::unistd::gethostname().map_err(std::io::Error::from)?.to_string_lossy().into_owned();
     name.parse().map_err(|reason| {
@@ -263,7 +263,7 @@ pub(crate) fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(),
     weir_net::raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(work);
-    // A file that hangs keeps its thread: nobody waits for it.
+    // A thread that hangs on a file is given up after a second: the process ends without it.
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     result
 }

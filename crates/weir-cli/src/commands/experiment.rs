@@ -111,7 +111,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
     let mut rows = table(&["experiment", "results on", "what it shows", "source"], 4);
     for (name, folder) in folders(&args.dir)? {
         let experiment = load(&folder)?;
-        // A file that cannot be read is another command's to complain of.
+        // A file that cannot be read is only listed as such: the command that reads it says what is wrong.
         let workload = |file: PathBuf| match held(&file) {
             Ok(results) => results.workload,
             Err(_) => format!("{} (unreadable)", file.file_name().unwrap_or_default().to_string_lossy()),
@@ -228,7 +228,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         let mut words = vec!["experiment", "run", &name];
         words.extend(on.iter().flat_map(|_| ["--trace", &args.trace]));
         results.made_by = Some(Provenance::of_experiment(&words));
-        // What is made now is as new as the code.
+        // Results that were made just now are not outdated.
         let experiment = Experiment { outdated: None, ..experiment };
         let page = weir_experiment::table(&experiment, &results, &name);
         println!("{page}");

@@ -212,7 +212,7 @@ pub(crate) fn forget(args: ForgetArgs) -> Result<(), Failure> {
     })
 }
 
-/// Waits until a host that is drained is empty. While its agent or the coordinator is away nobody knows whether it is.
+/// Waits until a host that is drained is empty. While its agent or the coordinator is away it cannot be known whether it is.
 async fn wait_until_empty(client: &Client, name: &str, limit: Duration) -> Result<(u64, u64), Failure> {
     let end = Instant::now() + limit;
     let name_shown = printable(name);

@@ -119,7 +119,7 @@ impl Work {
             let isolation = |coflow: &CoflowSpec| weir_sim::isolation(&fabric, coflow);
             weir_trace::draw_deadlines(&mut coflows, spread, seed, isolation);
         }
-        // What drivers know in advance, live as in the simulation.
+        // Tails of coflows: drivers know them in advance, live as in the simulation.
         weir_sim::set_tails(&fabric, &mut coflows);
         let seed = workload::draws(&args.trace, args.deadlines).then_some(seed);
         Ok(Work {
@@ -226,7 +226,7 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
     scheduled.iter().try_for_each(|name| find_for_hosts(name).map(drop))?;
     let work = Work::prepare(args)?;
-    // Before anything is simulated: that takes long where the run would be too large.
+    // Before anything is simulated, which takes long for a run that is too large.
     live::check_room(&work.coflows).map_err(|error| Failure::Input(error.to_string()))?;
     let loopback = args.loopback || !rights();
     let setting = setting(args, &work, loopback);

@@ -139,7 +139,7 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     let (name, mut hosts) = (workload.name.clone(), workload.hosts);
     let (mut coflows, mut cut) = (workload.into_coflows(), None);
     let network = args.topology.as_deref().map(read_topology).transpose()?;
-    // What sizes are cut by, where they are.
+    // The rate by which sizes are cut, if they are cut.
     let link_rate = network.as_ref().and_then(|(_, rate)| *rate).unwrap_or(args.link_rate);
     let of_topology = network.as_ref().map(|(fabric, _)| fabric.hosts());
     if args.hosts.or(of_topology.filter(|&known| known < hosts)).is_some() || args.slice.is_given() {

@@ -63,8 +63,8 @@ impl Peer {
     }
 }
 
-/// Finds out at once, and in the words of the operating system, that nobody can be reached: a client tries for longer,
-/// because what it asks may be starting.
+/// Finds out at once, and in the words of the operating system, that no process listens there: a client tries for longer,
+/// because the process that it asks may be starting.
 pub(crate) async fn reach(who: &str, address: &Address) -> Result<(), Failure> {
     let connecting = tokio::net::TcpStream::connect(address.as_str());
     match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
@@ -93,7 +93,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
                 println!("{text}")
             }
             tokio::time::sleep(EVERY).await;
-            // Who answered once may be starting again.
+            // A process that answered once may be starting again.
             text = match peer.ask(json).await {
                 Ok(text) => text,
                 Err(failure @ (Failure::Input(_) | Failure::Ended(_))) => return Err(failure),
@@ -110,7 +110,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
 fn other(who: &str, address: &Address, error: &weir_client::Error) -> Failure {
     use weir_client::Error::{Refused, Unreachable};
     match error {
-        // It speaks the protocol and does not know the question.
+        // It speaks Weir's protocol and does not know this call.
         Refused(reason) if reason.is_empty() => Failure::Refused(anyhow::anyhow!(
             "what listens at {address} is another daemon of Weir and no {who}: give --{who} the address that it says in its log"
         )),

@@ -67,7 +67,7 @@ impl SliceArgs {
         }
     }
 
-    /// Says what is done to a workload that nobody asked to be cut.
+    /// Says how a workload is made small where no option asked for that.
     pub(crate) fn announcement(&self, trace: &str) -> String {
         let SliceArgs { count, bytes_divisor, time_divisor, isolation_cap, .. } = self;
         format!(

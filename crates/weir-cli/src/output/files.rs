@@ -124,7 +124,7 @@ fn replace(unfinished: UnfinishedFile, path: &Path) -> io::Result<()> {
 fn keep(file: &File, old: &std::fs::Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
-        // Only root may. For others the file becomes theirs, as one that was removed and written anew would.
+        // Only root may do so. For other users the file becomes theirs, as one that was removed and written anew would.
         let _ = std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()));
     }
     file.set_permissions(std::fs::Permissions::from_mode(old.mode() & 0o777))

@@ -73,7 +73,7 @@ pub(super) fn find(path: &Path) -> Result<(Place, Identity), String> {
         Err(error) => return Err(error.to_string()),
     };
     let (kind, identity) = (found.file_type(), of_metadata(&found));
-    // By whatever name: a file behind standard output that is replaced would lose what else is said there.
+    // Whatever name it was given by: replacing the file behind standard output would lose what else is written there.
     for (open, place) in
         [(standard_output, Place::StandardOutput), (of_open(io::stderr()), Place::StandardError)]
     {
@@ -129,7 +129,7 @@ fn new_file(path: &Path) -> Result<(Place, Identity), String> {
 /// Whether another file can be made beside that one.
 fn check_folder(file: &Path) -> Result<(), String> {
     let folder = folder(file);
-    // The error itself names the file that was tried, of which nobody else knows.
+    // The error's own text names the temporary file that was tried, which means nothing to the user.
     let refused = |error: io::Error| format!("{}: {}", folder.display(), io::Error::from(error.kind()));
     weir_testbed::live::UnfinishedFile::create_in(folder).map(drop).map_err(refused)
 }

@@ -21,7 +21,7 @@ pub(crate) fn text(table: &Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Numbers below are written with an exponent, of which nobody has to count the zeros.
+/// Numbers below are written with an exponent: a reader would have to count the zeros of a plain one.
 const SMALLEST_PLAIN: f64 = 1e-4;
 
 /// A number with about four significant digits.

@@ -97,7 +97,7 @@ impl Running {
         }
         let daemon = self.daemon()?;
         for name in named {
-            // Whether there is such a setting is for the reader to say.
+            // A name that is no setting is refused later, where settings are read.
             if daemon.takes(name) && !self.may_change.contains(&name.as_str()) {
                 return Err(self.fixed(name));
             }

@@ -76,7 +76,7 @@ impl SettingsFile {
     }
 
     fn table(&self) -> DeTable<'_> {
-        // It was parsed before.
+        // No error can come here: the text was parsed when the file was read.
         DeTable::parse(&self.text).map(|table| table.into_inner()).unwrap_or_default()
     }
 

@@ -196,7 +196,7 @@ impl Daemon {
         }
         let holder = self.command_with(named);
         let words = [OsString::from("weir")].into_iter().chain(self.words_of(entry));
-        // Alone: that it needs others, or does not go with them, is for all of them together.
+        // Each setting alone: whether it needs others, or excludes them, is checked for all of them together.
         let alone = holder.mut_args(|arg| arg.required(false)).try_get_matches_from(words);
         match alone {
             Err(error) if is_of_value(error.kind()) => {
@@ -212,7 +212,7 @@ impl Daemon {
         let holder = [&self.command].into_iter().chain(self.command.get_subcommands()).find(has);
         match holder {
             Some(command) => command.clone(),
-            // Of another part than the one that is to run.
+            // A setting of another part of Weir than the one that is to run.
             None => Command::new("weir").args(self.all.get(named).cloned()),
         }
     }

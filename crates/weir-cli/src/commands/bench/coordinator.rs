@@ -157,7 +157,7 @@ impl World {
 
     fn receive(&mut self, host: usize, message: &v1::CoordinatorMessage) {
         let now = self.clock.now();
-        // One that has left hears nothing any more.
+        // An agent that has left hears nothing any more.
         let Some(Session { agent, .. }) = self.sessions.get_mut(host) else { return };
         let answer = agent.apply(now, message);
         self.send(host, answer.into_iter().collect());
@@ -257,7 +257,7 @@ async fn arrive(world: &Shared, client: &Client) -> anyhow::Result<()> {
     let coflow = client.register(options).await?;
     let mut world = world.borrow_mut();
     let now = world.clock.now();
-    // Some may have left since.
+    // Hosts may have left since.
     let hosts = world.sessions.len();
     let flows: Vec<LoadFlow> = flows.into_iter().filter(|flow| (flow.source as usize) < hosts).collect();
     world.left.insert(coflow, flows.len());

@@ -168,7 +168,7 @@ fn time_events(args: &DecidingArgs) -> Result<(), Failure> {
             let full = state(args, args.decider.seed + number);
             let mut remembering = maker(settings, false);
             let mut fewer = full.clone();
-            // Who came last arrives; who goes first is complete.
+            // The coflow that came last arrives, or the one that goes first is complete.
             let (before, after) = if event == "an arrival" {
                 fewer.coflows.remove(&u64::from(args.coflows));
                 decide(&mut remembering, 1, &fewer)?;
@@ -182,7 +182,7 @@ fn time_events(args: &DecidingArgs) -> Result<(), Failure> {
             let (nodes, of) = remembering.kept();
             share.push(100.0 * nodes as f64 / of as f64);
             let mut fresh = maker(settings, false);
-            // What it keeps of other coflows is of no use to it.
+            // Other sizes, so that what the maker keeps of these coflows is of no use to it.
             let mut strangers = before.clone();
             for coflow in strangers.coflows.values_mut() {
                 coflow.left.values_mut().for_each(|bytes| *bytes += 1.0);
@@ -207,7 +207,7 @@ fn work(args: &DecidingArgs, epoch: u64) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (start, processor, mut rounds) = (Instant::now(), thread_cpu_secs(), 0);
     while start.elapsed().as_secs() < u64::from(args.seconds) {
-        // The proposal of a first order is nobody's here.
+        // A maker first proposes an order, which no server takes here.
         let Step::Share(tally) = maker.step() else { continue };
         rounds = tally.rounds();
         let tallies = match &store {

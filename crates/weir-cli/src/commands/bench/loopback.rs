@@ -7,7 +7,7 @@
 //! - `cached`: small enough for the processor's caches, as is the one buffer that iperf3 sends again and
 //!   again;
 //! - `large`: in the page cache, but every byte has to come from memory once;
-//! - `first`: as `large`, and the agent does not know its checksums yet, as of a file nobody got before.
+//! - `first`: as `large`, and the agent does not know its checksums yet, as of a file that no receiver got before.
 
 use super::daemons::{AgentPlace, Daemon, own_command};
 use super::receive::Received;

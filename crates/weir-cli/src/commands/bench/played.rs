@@ -180,7 +180,7 @@ impl PlayedAgent {
             }
             flow.settle(now);
             let sent = flow.sent();
-            // The last byte is told of by the end.
+            // The last byte is told by the message that the flow has ended.
             if sent != flow.reported && sent < flow.size {
                 flow.reported = sent;
                 flows.push(v1::FlowProgress { flow: id, sent });

@@ -1,4 +1,4 @@
-//! `weir bench restart`: a coordinator, its agents or both are killed under load and started again, as processes; or nobody is, and
+//! `weir bench restart`: a coordinator, its agents or both are killed under load and started again, as processes; or none is, and
 //! the policy changes.
 
 use super::daemons::{AgentPlace, Daemon, coordinator, raise_descriptors};
@@ -118,7 +118,7 @@ pub(crate) fn restart(args: &RestartArgs) -> Result<(), Failure> {
     }
     let moving = args.flows.div_ceil(u64::from(args.agents)).min(args.flows);
     let (most, room) = (MAX_BLOCKS_PER_AGENT as u64, u64::from(holders));
-    // Senders are taken from the other end.
+    // Senders of moving flows are the last agents, holders of blocks the first: they overlap only where flows are many.
     let moving = if args.flows > u64::from(args.agents - holders) { moving } else { 0 };
     if args.blocks > room * (most - moving) {
         return Err(Failure::Input(format!(
@@ -193,7 +193,7 @@ impl Bed<'_> {
 
     fn start_coordinator(&mut self) -> anyhow::Result<()> {
         let rate = format!("{}bit", self.args.link_rate.bits_per_sec());
-        // Nobody renews so many coflows while nothing serves.
+        // No driver renews so many coflows while no coordinator serves.
         let options = ["--policy", &self.args.policy[0], "--link-rate", &rate, "--coflow-lease", "3600"];
         let options = options.map(str::to_owned);
         self.coordinator = Some(coordinator(self.address, self.args.agents, &options)?);
@@ -207,7 +207,7 @@ impl Bed<'_> {
     /// Where a held block is, its coflow, and its name.
     fn held(&self, index: u64) -> (&AgentPlace, u64, String) {
         let holder = (index % self.holders() as u64) as usize;
-        // Where there are others, of those of which nothing moves: D-CLAS serves what has sent much last, if ever.
+        // Of coflows of which nothing moves, if there are any: D-CLAS serves a coflow that has sent much last, if ever.
         let (all, moving) = (self.args.coflows, self.args.flows);
         let (first, among) = if all > moving { (moving, all - moving) } else { (0, all) };
         let coflow = self.coflows[(first + (index / self.holders() as u64) % among) as usize];
@@ -312,7 +312,7 @@ impl Bed<'_> {
         if kill == Killed::Nobody {
             let policy = &self.args.policy[round % self.args.policy.len()];
             driver.change(&[("policy".to_owned(), policy.clone())]).await?;
-            // Where senders decide, nobody knows sizes.
+            // Where senders decide, the coordinator knows no sizes.
             with_sizes = self.policies[round % self.policies.len()].sender_queues().is_none();
             what = format!("to {policy}, in force {:.3} s; ", killed.elapsed().as_secs_f64());
         }

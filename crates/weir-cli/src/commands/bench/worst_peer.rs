@@ -29,7 +29,7 @@ const HOSTS: u32 = 2;
 const STRANGER: u32 = HOSTS;
 /// Bytes of the flow: more than moves. They are zeros that take no room on the disk.
 const FLOW_BYTES: u64 = 1 << 40;
-/// How often somebody else calls.
+/// How often a client other than the worst peer calls.
 const CALL_EVERY: Duration = Duration::from_millis(5);
 /// The flow has begun, and the worst peer is at work, before anything is measured.
 const SETTLED: Duration = Duration::from_secs(2);

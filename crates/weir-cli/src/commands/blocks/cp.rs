@@ -78,7 +78,7 @@ pub(crate) fn cp(args: CpArgs) -> Result<(), Failure> {
     let copied = copy(&runtime, &client, coflow, &args, &output);
     let ended = runtime.block_on(client.unregister(coflow));
     let got = copied?;
-    // The file is there: that the coordinator went away since is for the log.
+    // The file is there, so that a coordinator that has gone away since is only logged.
     if let Err(error) = ended {
         tracing::warn!("coflow {coflow} ends with its lease: {error}");
     }

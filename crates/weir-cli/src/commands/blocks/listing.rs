@@ -118,7 +118,7 @@ pub(crate) fn list(args: ListArgs) -> Result<(), Failure> {
 struct Why {
     #[serde(serialize_with = "id_as_text")]
     coflow: u64,
-    /// `live`, `complete`, `ended`, or `unknown`: nobody has told this coordinator of it yet.
+    /// `live`, `complete`, `ended`, or `unknown`: no agent and no driver has told this coordinator of it yet.
     state: &'static str,
     live: Option<CoflowStatusRow>,
     record: Option<RecordRow>,

@@ -67,10 +67,10 @@ pub(crate) fn put(args: PutArgs) -> Result<(), Failure> {
     // Leases are renewed while this thread reads.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(async {
-        // What cannot be read is found out before anything is put.
+        // Files that cannot be read are found before anything is put.
         sources.iter().try_for_each(|(path, _)| check(path, &args))?;
         let client = args.peers.with_agent().await?;
-        // What is read may come slowly. A put needs no coordinator, so it does not wait for one.
+        // Reading may take long, so the lease is renewed from now on. A put needs no coordinator, so it does not wait for one.
         let keeper = client.clone();
         tokio::spawn(async move { keeper.keep(coflow).await });
         let mut blocks = Vec::new();
@@ -237,7 +237,7 @@ async fn plain_file(client: &Client, path: &Path, args: &PutArgs) -> Result<File
     let unwritten = || format!("cannot write to the spool {spool}");
     let mut copy = tempfile::tempfile_in(&spool).with_context(unwritten)?;
     let bar = progress::counter(path.display().to_string(), "bytes");
-    // What comes behind the block is not waited for.
+    // Bytes behind the block are not waited for.
     let wanted = args.length.map_or(u64::MAX, |length| args.offset.saturating_add(length));
     let mut left = wanted.min(MAX_BLOCK_BYTES);
     let mut piece = vec![0; PIECE_BYTES];

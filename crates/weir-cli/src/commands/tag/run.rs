@@ -29,7 +29,7 @@ pub(super) fn run_command(args: &RunArgs) -> Result<(), Failure> {
     let hint = args.hint()?;
     let (program, arguments) =
         args.command.split_first().unwrap_or_else(|| unreachable!("clap requires one"));
-    // Not as daemons have it: a command is to have the limits that it would have without us.
+    // Not the runtime of daemons, which raises limits: the command is to have the limits that it would have without us.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // A terminal sends its interrupts to the command as well, which decides what to do of them.

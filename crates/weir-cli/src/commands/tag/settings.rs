@@ -47,7 +47,7 @@ fn parse(text: &str, unhinted: Unhinted) -> Result<Config, String> {
         thresholds: thresholds(file.thresholds.as_deref(), usize::from(best))?,
         best,
         dscp: file.dscp.unwrap_or(DEFAULT_DSCP),
-        // Where sockets without a hint are tagged, so are those of which their programs say more.
+        // Where sockets without a hint are tagged, marks by which programs say more are read too.
         marks: file.marks.unwrap_or(unhinted == Unhinted::Unknown),
         unhinted,
         idle,

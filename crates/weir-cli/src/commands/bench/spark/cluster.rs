@@ -437,7 +437,7 @@ impl<'a> Cluster<'a> {
         let mut command = self.weir(Place::Control)?;
         command.args(["coordinator", "--listen", &self.coordinator_address()]);
         match self.mode.as_str() {
-            // Every coflow is small enough to be left alone; where there are relays, these have their own order.
+            // With this bypass every coflow counts as small and is left to TCP; where there are relays, these have their own order.
             TCP => command.args(["--bypass", "3600"]),
             _ if self.setup_of_relays().is_some() => command.args(["--bypass", "3600"]),
             policy => command.args(["--policy", policy, "--bypass", "0"]),
@@ -470,7 +470,7 @@ impl<'a> Cluster<'a> {
             let conf = &self.shape.worker_conf;
             let mut command = self.java(place, 192, conf, "org.apache.spark.deploy.worker.Worker")?;
             command.args(["--host", &self.address(place), "--port", "7078", "--webui-port", "8081"]);
-            // Cores are what the master counts; processors are fewer.
+            // Cores are slots that the master counts; the machine has fewer processors.
             let cores = self.shape.slots * self.shape.applications;
             command.args(["--cores", &cores.to_string()]);
             command.args(["--memory", &format!("{}g", self.shape.applications)]);
@@ -529,7 +529,7 @@ impl<'a> Cluster<'a> {
         for setting in conf.iter().chain(&application.conf).chain(&self.setup.conf) {
             command.args(["--conf", setting]);
         }
-        // A file of every host: nothing of it goes over the links.
+        // A file that every host has: nothing of it goes over the links.
         let jobs = format!("local:{}", self.setup.jobs.display());
         command.args(["--class", application.class, &jobs]).args(&application.args);
         let log = format!("{}.err", application.name);

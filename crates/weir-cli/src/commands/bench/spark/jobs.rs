@@ -160,7 +160,7 @@ fn round(
         application.conf.push(format!("spark.bench.go={}", go.display()));
         running.push(cluster.submit(&application)?);
     }
-    // Each says that it is ready.
+    // Each application says that it is ready.
     while running.iter().any(|one| one.heard() == 0) {
         for (job, one) in jobs.iter().zip(&mut running) {
             anyhow::ensure!(

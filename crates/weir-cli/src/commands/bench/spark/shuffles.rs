@@ -200,7 +200,7 @@ pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
         let (base, makespan) = *first.get_or_insert((average, mean(&makespans)));
         let late = makespans.iter().filter(|&&own| own > makespan + LATE_SECONDS).count();
         let of_processor = |value: fn(Processor) -> f64| match measured.processor {
-            // An agent that was started again counts from there.
+            // An agent that was started again counts from 0, so that with faults there is no such number.
             Some(processor) if args.faults.is_empty() => fixed(value(processor) / remote, 2, ""),
             _ => String::new(),
         };
