@@ -131,3 +131,27 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
 pub(super) fn is_unsupported(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn room_that_went_with_what_was_taken_back_is_set_aside_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::create(&dir.path().join("log")).unwrap();
+        log.append(b"a line\n").unwrap();
+        log.reserve().unwrap();
+        if log.reserved.is_none() {
+            // Nothing is set aside on such a file system, before or after.
+            return;
+        }
+        log.append(b"another\n").unwrap();
+        log.take_back(7).unwrap();
+        log.reserve().unwrap();
+        // Blocks of 512 bytes, whatever those of the file system are.
+        assert!(log.file.metadata().unwrap().blocks() * 512 >= RESERVE_BYTES);
+        assert_eq!(log.length(), 7);
+    }
+}
