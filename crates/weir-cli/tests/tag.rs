@@ -90,6 +90,32 @@ fn a_killed_run_leaves_its_command_and_the_next_removes_its_group() {
     run::killed();
 }
 
+#[test]
+#[cfg(feature = "ebpf")]
+fn coflows_go_by_order_alone_one_after_the_other() {
+    ordered::one_after_the_other();
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn classes_need_switches_that_have_some() {
+    let output = weir(&["live", "--loopback", "--policy", "by-class"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("--policy by-class needs switches"), "{}", complaint(&output));
+}
+
+#[test]
+#[cfg(not(feature = "ebpf"))]
+fn classes_need_a_build_that_tags() {
+    let output = weir(&["live", "--policy", "by-class"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("--features weir-cli/ebpf"), "{}", complaint(&output));
+}
+
+#[cfg(feature = "ebpf")]
+#[path = "tag/ordered.rs"]
+mod ordered;
+
 #[cfg(feature = "ebpf")]
 #[path = "tag/run.rs"]
 mod run;

@@ -6,6 +6,8 @@ use weir_proto::v1;
 
 /// Longest wait of one call; repeated until the caller's own limit.
 const WAIT: Duration = Duration::from_secs(5);
+/// Least time between two calls: a coordinator for which too many wait answers at once that nothing is decided.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// What became of a coflow's deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +35,8 @@ impl Client {
     pub async fn admission(&self, coflow: u64, limit: Duration) -> Result<Option<Admission>, Error> {
         let (client, end) = (self.coordinator()?, crate::get::limit_from_now(limit));
         loop {
-            let wait = end.saturating_duration_since(Instant::now()).min(WAIT);
+            let asked = Instant::now();
+            let wait = end.saturating_duration_since(asked).min(WAIT);
             let request = v1::AdmissionRequest { coflow, wait_ms: wait.as_millis() as u64 };
             let reply = retry(self.coordinator_name(), || {
                 let mut client = client.clone();
@@ -46,7 +49,9 @@ impl Client {
                 v1::Admission::Admitted => return Ok(Some(Admission::Admitted)),
                 v1::Admission::Refused => return Ok(Some(Admission::Refused { reason: reply.reason })),
                 v1::Admission::Undecided if Instant::now() >= end => return Ok(None),
-                v1::Admission::Undecided => {}
+                v1::Admission::Undecided => {
+                    tokio::time::sleep_until((asked + PAUSE).min(end).into()).await;
+                }
             }
         }
     }

@@ -59,14 +59,19 @@ async fn located(reply: v1::LocateReply) -> Located {
         return Located::Refused(reply.refused);
     }
     let mut holders: Vec<SocketAddr> = Vec::new();
+    let mut unresolved = None;
     for holder in &reply.holders {
         // The first address of a name: agents listen on one.
         match tokio::net::lookup_host(&holder.data_address).await {
             Ok(mut found) => holders.extend(found.next()),
-            Err(error) => return Located::Unavailable(error.to_string()),
+            Err(error) => unresolved = Some(format!("holder {}: {error}", holder.data_address)),
         }
     }
-    Located::Holders(holders)
+    // One holder is enough: a name that is not known here hides no other.
+    match unresolved.filter(|_| holders.is_empty()) {
+        Some(why) => Located::Unavailable(why),
+        None => Located::Holders(holders),
+    }
 }
 
 /// Why a coflow was refused.
@@ -121,4 +126,26 @@ impl Client {
 fn usable(relays: v1::RelaysOfHost) -> Option<RelaysOfHost> {
     let addresses: Vec<_> = relays.addresses.iter().filter_map(|address| address.parse().ok()).collect();
     (!addresses.is_empty()).then_some(RelaysOfHost { site: relays.site, addresses })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_is_not_known_here_hides_no_other_holder() {
+        let located = |addresses: &[&str]| {
+            let holder =
+                |address: &&str| v1::Holder { data_address: (*address).to_owned(), ..v1::Holder::default() };
+            located(v1::LocateReply {
+                holders: addresses.iter().map(holder).collect(),
+                ..v1::LocateReply::default()
+            })
+        };
+        // Without a port no name is asked for: the test needs no server of names.
+        let Located::Holders(holders) = located(&["no-port", "127.0.0.1:7"]).await else { panic!("hidden") };
+        assert_eq!(holders, ["127.0.0.1:7".parse().unwrap()]);
+        let Located::Unavailable(why) = located(&["no-port"]).await else { panic!("it has no address") };
+        assert!(why.starts_with("holder no-port: "), "{why}");
+    }
 }

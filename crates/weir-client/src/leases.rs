@@ -85,15 +85,20 @@ async fn renew(mut client: CoordinatorClient<Channel>, owned: Weak<Owned>) {
     }
 }
 
-/// One renewal of all coflows; false if some could not be renewed.
+/// One renewal of all coflows; false if some could not be renewed. A call that is refused keeps no others from being made.
 async fn renew_all(client: &mut CoordinatorClient<Channel>, owned: &Owned, limit: Duration) -> bool {
     let coflows: Vec<u64> = owned.coflows().lease_ms.keys().copied().collect();
+    let mut all = true;
     for coflows in coflows.chunks(limits::MAX_COFLOWS_PER_CALL) {
         let call = client.renew(v1::RenewRequest { coflows: coflows.to_vec() });
-        let Ok(Ok(reply)) = tokio::time::timeout(limit.min(CALL_LIMIT), call).await else { return false };
-        owned.renewed(coflows, reply.into_inner());
+        match tokio::time::timeout(limit.min(CALL_LIMIT), call).await {
+            Ok(Ok(reply)) => owned.renewed(coflows, reply.into_inner()),
+            Ok(Err(_)) => all = false,
+            // A coordinator that is silent would be waited for with each chunk.
+            Err(_) => return false,
+        }
     }
-    true
+    all
 }
 
 #[cfg(test)]

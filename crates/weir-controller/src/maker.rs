@@ -38,7 +38,7 @@ use crate::decision::{Finality, Proposal, Split};
 use crate::records::{CoflowState, State};
 use planner::Planner;
 use weir_model::{Bytes, CoflowId, Rate, Time};
-use weir_policy::Policy;
+use weir_policy::Chosen;
 use weir_policy::order::bandwidth::{Bandwidths, Estimate};
 use weir_policy::order::branches::Reach;
 use weir_policy::order::simulation::{Simulation, Waiting};
@@ -138,7 +138,7 @@ impl Maker {
     }
 
     /// A decision maker that does as a policy does in simulations: at once, and without rounds.
-    pub fn of_policy(name: String, policy: Box<dyn Policy>, settings: MakerSettings) -> Maker {
+    pub fn of_policy(name: String, policy: Chosen, settings: MakerSettings) -> Maker {
         Maker { planner: Some(Planner::new(policy)), ..Maker::new(name, 0, settings) }
     }
 
@@ -151,7 +151,7 @@ impl Maker {
     pub fn begin(&mut self, epoch: u64, state: &State) {
         let links = Links::of(state);
         self.epoch = epoch;
-        if let Some(planner) = &mut self.planner {
+        if let Some(planner) = &self.planner {
             (self.planned, self.splits) = planner.plan(&links, state);
             self.phase = Phase::Final;
             return;
@@ -418,7 +418,7 @@ mod tests {
                 (format!("relay {site}"), record)
             })
             .collect();
-        let policy = weir_policy::create("sebf-routed").expect("a policy");
+        let policy = weir_policy::find("sebf-routed").expect("a policy");
         let mut maker = Maker::of_policy("planner".to_owned(), policy, MakerSettings::default());
         maker.begin(4, &both);
         let proposal = proposed(maker.step());
@@ -427,6 +427,31 @@ mod tests {
             (Finality::Final, vec![2, 1], Step::Done)
         );
         assert_eq!(proposal.splits, [Split { coflow: 2, from: 0, to: 1, via: vec![(2, 0.5)] }]);
+    }
+
+    /// What a policy remembers of one state is not of the next: coflows of the same number, other links and bytes.
+    #[test]
+    fn a_policy_decides_each_state_as_if_it_were_the_first() {
+        for name in ["siphon", "sebf-routed", "scf", "open-shop", "fair"] {
+            let policy = weir_policy::find(name).expect("a policy");
+            let maker =
+                |name: &str| Maker::of_policy(name.to_owned(), policy.clone(), MakerSettings::default());
+            let mut old = maker("old");
+            let states = [
+                state(&[(1, 30.0), (2, 10.0), (3, 20.0)]),
+                state(&[(1, 5.0), (2, 10.0), (3, 20.0)]),
+                state(&[(4, 5.0), (5, 1.0), (6, 20.0)]),
+                state(&[(4, 5.0)]),
+            ];
+            for (epoch, state) in (1..).zip(&states) {
+                let mut fresh = maker("fresh");
+                let [one, other] = [&mut old, &mut fresh].map(|maker| {
+                    maker.begin(epoch, state);
+                    proposed(maker.step())
+                });
+                assert_eq!((one.order, one.splits), (other.order, other.splits), "{name}, epoch {epoch}");
+            }
+        }
     }
 
     #[test]

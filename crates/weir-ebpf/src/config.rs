@@ -2,18 +2,14 @@
 
 use crate::error::ConfigError;
 use rustix::time::{ClockId, clock_gettime};
-use weir_endhost::tagging::CLASSES;
+use weir_endhost::tagging::{CLASSES, DEFAULT_DSCP};
 use weir_endhost::thresholds::Thresholds;
-use weir_model::{Bytes, Hint, Span};
+use weir_model::{Hint, Span};
 
 /// Number of thresholds: one fewer than [`CLASSES`].
 const THRESHOLDS: usize = CLASSES - 1;
 /// `from` of a flow of which no packet was seen.
 const NOT_BEGUN: u64 = u64::MAX;
-
-/// DSCP of each class unless said: class k has 40 - 4 k. None is 0, which packets have that are not tagged, nor 48 or above,
-/// which networks keep for themselves.
-pub const DEFAULT_DSCP: [u8; CLASSES] = [40, 36, 32, 28, 24, 20, 16, 12];
 
 /// What becomes of sockets without a [`Hint`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,13 +83,21 @@ impl Config {
 
 /// A hint as `struct flow` of the programs has it.
 pub(crate) fn flow_bytes(hint: Hint) -> Vec<u8> {
-    let (kind, size, deadline_ns) = match hint {
-        Hint::Deadline { size, within } => (1u32, size, monotonic_ns().saturating_add(within.nanos())),
-        Hint::Known(size) => (2, size, 0),
-        Hint::Unknown => (3, Bytes(0), 0),
-    };
+    match hint {
+        Hint::Deadline { size, within } => bytes_of(1, size.0, monotonic_ns().saturating_add(within.nanos())),
+        Hint::Known(size) => bytes_of(2, size.0, 0),
+        Hint::Unknown => bytes_of(3, 0, 0),
+    }
+}
+
+/// A flow that is to be in a class, whatever it sends, likewise.
+pub(crate) fn placed_bytes(class: u8) -> Vec<u8> {
+    bytes_of(4, class.into(), 0)
+}
+
+fn bytes_of(kind: u32, size: u64, deadline_ns: u64) -> Vec<u8> {
     let last_ns = 0;
-    let numbers = [size.0, deadline_ns, NOT_BEGUN, last_ns];
+    let numbers = [size, deadline_ns, NOT_BEGUN, last_ns];
     let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
     bytes.extend([kind, 0, 0, 0].into_iter().flat_map(u32::to_ne_bytes));
     bytes
@@ -108,6 +112,7 @@ pub(crate) fn monotonic_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_model::Bytes;
 
     fn levels(count: u64) -> Thresholds {
         Thresholds::same((1..count).map(|level| Bytes(level * 1000)).collect())

@@ -27,10 +27,11 @@ mod mcp;
 mod program;
 mod tagger;
 
-pub use config::{Config, DEFAULT_DSCP, Unhinted};
+pub use config::{Config, Unhinted};
 pub use control::{Dctcp, Karuna};
 pub use error::{ConfigError, ControlError, MarkError, TagError};
 pub use group::HintedGroup;
 pub use marker::{ClassMarks, Marker, Marking, Marks};
 pub use mcp::McpConfig;
 pub use tagger::{ClassCounters, Counters, Tagger};
+pub use weir_endhost::tagging::DEFAULT_DSCP;

@@ -1,13 +1,12 @@
 //! The marker: ECN marks at a port of a switch that is a Linux machine, by what waits in each of its queues.
 
-use crate::config::DEFAULT_DSCP;
 use crate::error::{MarkError, TagError};
 use crate::program::{Single, attach_alone, load, map_of, number_of, program_of, sum_of};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ProgramInput};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
-use weir_endhost::tagging::CLASSES;
+use weir_endhost::tagging::{CLASSES, DEFAULT_DSCP};
 use weir_model::Bytes;
 
 /// The programs, as clang has compiled them.

@@ -1,6 +1,6 @@
 //! The tagger: loaded and attached whole or not at all, and gone when dropped.
 
-use crate::config::{Config, flow_bytes};
+use crate::config::{Config, flow_bytes, placed_bytes};
 use crate::error::TagError;
 use crate::program::{Single, attach_alone, load, map_of, number_of, program_of, sum_of};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -77,11 +77,22 @@ impl Tagger {
     /// # Errors
     /// [`TagError::Os`] if it is no socket.
     pub fn hint(&self, socket: &impl AsFd, hint: Hint) -> Result<(), TagError> {
+        self.write(socket, &flow_bytes(hint))
+    }
+
+    /// Has what the socket sends from now on in a class, whatever its size and age: one that who serves it has chosen. The last
+    /// class if there are not so many.
+    ///
+    /// # Errors
+    /// As of [`Tagger::hint`].
+    pub fn place(&self, socket: &impl AsFd, class: u8) -> Result<(), TagError> {
+        self.write(socket, &placed_bytes(class))
+    }
+
+    fn write(&self, socket: &impl AsFd, flow: &[u8]) -> Result<(), TagError> {
         // A table of sockets is written by the socket's descriptor.
         let key = socket.as_fd().as_raw_fd().to_ne_bytes();
-        self.flows
-            .update(&key, &flow_bytes(hint), MapFlags::ANY)
-            .map_err(TagError::bpf("hint what a socket sends"))
+        self.flows.update(&key, flow, MapFlags::ANY).map_err(TagError::bpf("hint what a socket sends"))
     }
 
     /// Takes other settings for all packets that follow. One that passes meanwhile may go by some of each.

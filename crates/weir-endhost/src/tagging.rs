@@ -5,6 +5,9 @@ use weir_model::Bytes;
 
 /// Classes that switches have: strict priorities, 0 the highest.
 pub const CLASSES: usize = 8;
+/// DSCP of each class unless said: class k has 40 - 4 k. None is 0, which packets have that are not tagged, nor 48 or above,
+/// which networks keep for themselves.
+pub const DEFAULT_DSCP: [u8; CLASSES] = [40, 36, 32, 28, 24, 20, 16, 12];
 
 /// How the class of a flow's packets is found.
 #[derive(Clone, Debug)]

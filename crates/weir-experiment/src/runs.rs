@@ -45,11 +45,17 @@ impl Runs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
             Err(error) => return Err(error),
         };
-        // Written anew, so that a line that was cut short is not followed by others.
-        let mut file = File::create(path)?;
-        writeln!(file, "{head}")?;
-        for (run, measures) in &done {
-            write_line(&mut file, run, measures)?;
+        // Written anew, so that a line that was cut short is not followed by others; beside the old one, so that a disk that is full
+        // takes no run away.
+        let beside = path.with_extension(format!("{RUNS}.new"));
+        let mut file = File::create(&beside)?;
+        let written = writeln!(file, "{head}").and_then(|()| {
+            done.iter().try_for_each(|(run, measures)| write_line(&mut file, run, measures))?;
+            std::fs::rename(&beside, path)
+        });
+        if let Err(error) = written {
+            let _ = std::fs::remove_file(&beside);
+            return Err(error);
         }
         Ok(Runs { done, file: Some((path.to_owned(), Mutex::new(file))) })
     }

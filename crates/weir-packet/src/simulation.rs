@@ -54,6 +54,8 @@ pub struct Simulation<'a> {
     now: Picos,
     counts: RunCounts,
     awaited: Option<Awaited>,
+    /// The event that comes next, of a run that ended before it.
+    later: Option<Event>,
 }
 
 /// Flows with which a run ends.
@@ -107,6 +109,7 @@ impl<'a> Simulation<'a> {
             now: Picos::ZERO,
             counts: RunCounts::default(),
             awaited: None,
+            later: None,
         };
         simulation.await_arrival();
         simulation
@@ -131,7 +134,7 @@ impl<'a> Simulation<'a> {
     /// last byte has arrived.
     pub fn run(&mut self, until: Picos, sink: &mut dyn FnMut(FlowRecord)) -> RunCounts {
         while self.awaited.as_ref().is_none_or(|awaited| awaited.left > 0) {
-            let Some(event) = self.events.pop() else {
+            let Some(event) = self.later.take().or_else(|| self.events.pop()) else {
                 if !self.events.open_next() {
                     break;
                 }
@@ -139,7 +142,7 @@ impl<'a> Simulation<'a> {
                 continue;
             };
             if event.at > until {
-                self.now = until;
+                (self.now, self.later) = (until, Some(event));
                 break;
             }
             self.now = event.at;

@@ -5,7 +5,9 @@ mod common;
 
 use common::{Star, star};
 use weir_model::{Bytes, HostId, Span, Time};
-use weir_packet::{HEADER_BYTES, Observer, PacketSeen, Picos, PortCounts, SEGMENT_BYTES};
+use weir_packet::{
+    HEADER_BYTES, Observer, PacketSeen, Picos, PortCounts, SEGMENT_BYTES, Simulation, transport,
+};
 use weir_trace::{FlowArrival, FlowKind};
 
 const HOSTS: u32 = 6;
@@ -95,4 +97,23 @@ fn a_run_that_is_watched_is_the_same_and_is_seen_whole_and_in_order() {
         assert!(through >= least, "{name}: {through} of {least}");
         assert!(watch.dropped > 0, "{name}: the buffer held all");
     }
+}
+
+#[test]
+fn a_run_in_parts_is_the_run_in_one() {
+    let network = network();
+    let whole = network.finished("karuna", bursts().into_iter(), 60_000);
+    let transport = transport::named("karuna").expect("a transport");
+    let flows = bursts().into_iter();
+    let mut simulation = Simulation::new(&network.topology, transport, network.network.clone(), flows);
+    let mut parts = Vec::new();
+    // No packet ends at these moments, so that each part ends before an event of the next.
+    for end in (1..).map(|part| Picos(part * 77_777_777)).take_while(|end| *end < Picos::from_millis(60)) {
+        simulation.run(end, &mut |record| parts.push(record));
+    }
+    simulation.run(Picos::from_millis(60_000), &mut |record| parts.push(record));
+    let ends = |records: &[weir_packet::FlowRecord]| -> Vec<_> {
+        records.iter().map(|record| (record.number, record.finish)).collect()
+    };
+    assert_eq!(ends(&parts), ends(&whole));
 }

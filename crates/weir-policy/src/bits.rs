@@ -58,6 +58,12 @@ impl BitSet {
         }
     }
 
+    /// Adds the members of another set; the bound is the larger of both then.
+    pub fn unite(&mut self, other: &BitSet) {
+        self.words.resize(self.words.len().max(other.words.len()), 0);
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
+    }
+
     /// Empties the set; its bound stays.
     pub fn clear(&mut self) {
         self.words.fill(0);

@@ -76,6 +76,8 @@ pub struct Plan {
     /// Coflows whose flows share links among themselves; all shares of a coflow stand together, and replace
     /// those of the last plan.
     pub shares: Vec<Share>,
+    /// The class of every live coflow, counted from 0, in order; empty from policies without classes.
+    pub classes: Vec<(Slot, u32)>,
     /// Coflows that are refused from now on, each once: they get nothing. The holder of the table (simulator or coordinator) takes them
     /// out, or lets them move on their own.
     pub refused: Vec<Refusal>,
@@ -92,6 +94,7 @@ impl Plan {
         self.levels.clear();
         self.switched.clear();
         self.shares.clear();
+        self.classes.clear();
         self.refused.clear();
     }
 

@@ -159,7 +159,11 @@ impl Bed {
         let lines = |device: &str, made_for: u64, queues: Queues| {
             shape::change_rate(device, link_rate_bps, shape::burst_bytes(made_for), queues)
         };
-        self.tools.tc.batch(namespace, &place.to_string(), &lines(HOST_LINK, up_bps, Queues::One))?;
+        self.tools.tc.batch(
+            namespace,
+            &place.to_string(),
+            &lines(HOST_LINK, up_bps, self.links.host_queues),
+        )?;
         let lines = lines(&topology::port(place), down_bps, self.links.queues);
         self.tools.tc.batch(&self.switch, "the switch", &lines)
     }
@@ -228,7 +232,7 @@ impl Bed {
         match place {
             Place::Host(host) => {
                 let rate = self.links.hosts[host].rates.up_bps;
-                let lines = shape::shape(HOST_LINK, rate, shape::HOST_QUEUE_BYTES, Queues::One);
+                let lines = shape::shape(HOST_LINK, rate, shape::HOST_QUEUE_BYTES, self.links.host_queues);
                 self.tools.tc.batch(namespace, &subject, &lines)
             }
             Place::Control => Ok(()),

@@ -67,6 +67,8 @@ pub struct BedLinks {
     pub between: Vec<Vec<u64>>,
     /// Of the switches' ports.
     pub queues: Queues,
+    /// Of hosts' own links, as of a network card that serves classes one after the other.
+    pub host_queues: Queues,
     /// Most bytes that a host hands to its link in one piece ([`SEGMENT_BYTES`]); the kernel's 64 kB if none. A piece is in a
     /// queue of the switch all at once, where frames of real links come one after the other. So queues that mark at
     /// less than some pieces want small ones, which cost more processor time.
@@ -83,6 +85,7 @@ impl BedLinks {
             racks: Vec::new(),
             between: Vec::new(),
             queues: Queues::One,
+            host_queues: Queues::One,
             segment_bytes: None,
         }
     }
@@ -99,6 +102,7 @@ impl BedLinks {
         let first = self.hosts.first()?;
         let equal = BedLinks {
             queues: self.queues,
+            host_queues: self.host_queues,
             segment_bytes: self.segment_bytes,
             ..BedLinks::equal(self.hosts.len(), first.rates.up_bps)
         };
@@ -163,6 +167,7 @@ impl BedLinks {
     /// Refuses what no bed can be.
     pub(crate) fn check(&self) -> Result<(), BedError> {
         self.queues.check()?;
+        self.host_queues.check()?;
         if let Some(bytes) = self.segment_bytes.filter(|bytes| !SEGMENT_BYTES.contains(bytes)) {
             let (least, most) = SEGMENT_BYTES.into_inner();
             return Err(BedError::Config(format!("pieces of {bytes} bytes; {least} to {most} are possible")));

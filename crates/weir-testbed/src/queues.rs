@@ -8,9 +8,8 @@ pub const QUEUES: usize = 8;
 /// The least DSCP of the control class (CS6).
 const CONTROL_DSCP: u8 = 48;
 
-/// What the switch's ports have for data, below their control class. A host's own uplink has one queue in any case: a
-/// network card sends what its host gives it in that order, and priorities are the switch's work. TCP keeps that queue
-/// short.
+/// What a port has for data, below its control class. A host's own uplink has one queue unless said: TCP keeps it short, and a
+/// network card may send what its host gives it in that order, or have queues of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Queues {
     /// One queue for all data.

@@ -180,7 +180,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// The format cannot hold the coflow (no full shuffle, an arrival between milliseconds, a weight, a deadline, or
-    /// a size), or the output cannot be written. A part of a line may have been written then.
+    /// a size), and nothing of it was written; or the output cannot be written, and a part of a line may have been.
     pub fn write(&mut self, coflow: &CoflowSpec) -> Result<(), WriteError> {
         let Shuffle { mappers, reducers } = shuffle_of(coflow).ok_or(WriteError::NotAShuffle(coflow.id))?;
         if !coflow.arrival.nanos().is_multiple_of(1_000_000) {
@@ -189,15 +189,19 @@ impl<W: Write> Writer<W> {
         if coflow.weight != 1.0 || coflow.deadline.is_some() {
             return Err(WriteError::Extras(coflow.id));
         }
+        let written = |(port, part)| {
+            let megabytes = shortest_megabytes(part, mappers.len()).ok_or(WriteError::Size(coflow.id))?;
+            Ok(format!(" {port}:{megabytes}"))
+        };
+        let reducers = reducers.into_iter().map(written).collect::<Result<Vec<_>, WriteError>>()?;
         let output = &mut self.output;
         write!(output, "{} {} {}", coflow.id, coflow.arrival.nanos() / 1_000_000, mappers.len())?;
         for mapper in &mappers {
             write!(output, " {mapper}")?;
         }
         write!(output, " {}", reducers.len())?;
-        for (port, part) in reducers {
-            let megabytes = shortest_megabytes(part, mappers.len()).ok_or(WriteError::Size(coflow.id))?;
-            write!(output, " {port}:{megabytes}")?;
+        for reducer in reducers {
+            output.write_all(reducer.as_bytes())?;
         }
         writeln!(output)?;
         Ok(())
@@ -341,7 +345,11 @@ mod tests {
         let mut large = coflow;
         // Above 2^53 not every whole number is a number of megabytes in floating point.
         large.flows.iter_mut().for_each(|flow| flow.size = Bytes((1 << 60) + 1));
-        assert!(matches!(refused(large), WriteError::Size(_)));
+        assert!(matches!(refused(large.clone()), WriteError::Size(_)));
+        // Of what is refused no part of a line is written, so that others may follow.
+        let mut writer = Writer::new(Vec::new(), 4, 1).unwrap();
+        assert!(writer.write(&large).is_err());
+        assert_eq!(writer.finish().unwrap(), b"4 1\n");
     }
 
     proptest! {

@@ -248,12 +248,17 @@ pub(crate) struct SeenIds {
 }
 
 impl SeenIds {
+    /// Whether an id was met.
+    pub(crate) fn contains(&self, id: u64) -> bool {
+        self.runs.range(..=id).next_back().is_some_and(|(_, &last)| id <= last)
+    }
+
     /// Notes an id; `false` if it was met before.
     pub(crate) fn insert(&mut self, id: u64) -> bool {
-        let before = self.runs.range(..=id).next_back().map(|(&first, &last)| (first, last));
-        if before.is_some_and(|(_, last)| id <= last) {
+        if self.contains(id) {
             return false;
         }
+        let before = self.runs.range(..=id).next_back().map(|(&first, &last)| (first, last));
         // No overflow: an id equal to MAX has no successor, and `last < id` has one.
         let joins_after = id.checked_add(1).and_then(|next| self.runs.remove(&next));
         let last = joins_after.unwrap_or(id);

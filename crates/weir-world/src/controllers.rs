@@ -144,7 +144,7 @@ impl World {
         let name = format!("m{maker}-{life}");
         let settings =
             MakerSettings { reach: Reach { depth: 2, breadth: 3 }, rounds: 50, ..MakerSettings::default() };
-        let by_policy = weir_policy::create(POLICY).ok().filter(|_| self.rng.random_range(0..4) == 0);
+        let by_policy = weir_policy::find(POLICY).ok().filter(|_| self.rng.random_range(0..4) == 0);
         let made = match by_policy {
             Some(policy) => Maker::of_policy(name, policy, settings),
             None => Maker::new(name, seed, settings),

@@ -207,7 +207,7 @@ impl World {
             match output {
                 Output::Journal(entry) => _ = self.hosts[host as usize].batches.add(now, [entry]),
                 Output::Cut { key, place } => self.cut_off(host, &key, place.as_ref()),
-                Output::Ended(..) | Output::Notice(_) | Output::Offer(_) => {}
+                Output::Ended(..) | Output::Notice(_) | Output::Offer(_) | Output::Class(..) => {}
                 Output::Abort(flow) => {
                     let number = self.hosts[host as usize].flows.get(&flow).copied();
                     number.into_iter().for_each(|number| self.hang_up(number));

@@ -224,11 +224,20 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     args.topology.iter().for_each(|path| files.reads("--topology", path));
     let outputs = args.outputs.check(files)?;
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
-    scheduled.iter().try_for_each(|name| find_for_hosts(name).map(drop))?;
+    let chosen = scheduled.iter().map(|name| find_for_hosts(name)).collect::<Result<Vec<_>, _>>()?;
+    let by_class = chosen.iter().find(|chosen| chosen.create().classes().is_some());
     let work = Work::prepare(args)?;
     // Before anything is simulated, which takes long for a run that is too large.
     live::check_room(&work.coflows).map_err(|error| Failure::Input(error.to_string()))?;
     let loopback = args.loopback || !rights();
+    if let Some(chosen) = by_class {
+        super::tag::check_built(&format!("--policy {}", chosen.name))?;
+        if loopback {
+            let reason =
+                "needs switches with classes of priority, as those of a test bed have, and loopback has none";
+            return Err(Failure::Input(format!("--policy {} {reason}", chosen.name)));
+        }
+    }
     let setting = setting(args, &work, loopback);
     println!("{setting}");
 
@@ -298,15 +307,21 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let rows = simulated_rows(&simulated.coflows, coflows);
     let mut simulated = Run::new(twin, Mode::Simulated, rows, 0.0).with_jobs(&simulated.jobs);
 
+    let mut links = work.links.clone();
+    let by_class = instance.classes().is_some();
+    if by_class {
+        let queues = weir_testbed::Queues::ByDscp(weir_endhost::tagging::DEFAULT_DSCP);
+        (links.queues, links.host_queues) = (queues, queues);
+    }
     let network = if loopback {
         Network::Loopback
     } else {
-        let bed = Bed::create(&work.links).map_err(|error| without_bed(&error))?;
+        let bed = Bed::create(&links).map_err(|error| without_bed(&error))?;
         Network::Bed(Box::new(bed))
     };
     let options = LiveOptions {
         program: std::env::current_exe()?,
-        links: work.links.clone(),
+        links,
         policy: scheduled,
         plan_share: args.plan_share,
         bypass: args.bypass,
@@ -315,6 +330,7 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         sync_interval: args.control.sync_interval,
         deadline_margin: (args.margin.deadline_margin, args.margin.deadline_margin_ms),
         foreign_traffic: args.foreign_traffic,
+        tags: by_class,
         relays: None,
     };
     let total: u64 = coflows.iter().map(|coflow| coflow.bytes().0).sum();

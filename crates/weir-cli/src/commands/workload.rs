@@ -179,6 +179,7 @@ pub(crate) fn bed_links(path: &Path) -> Result<(BedLinks, Fabric), Failure> {
         racks: topology.racks.iter().map(rack).collect(),
         between: topology.between.iter().map(|row| row.iter().map(between).collect()).collect(),
         queues: Queues::One,
+        host_queues: Queues::One,
         segment_bytes: None,
     };
     Ok((links, fabric))

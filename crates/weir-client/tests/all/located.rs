@@ -20,6 +20,8 @@ struct Fake {
     is_old: bool,
     alone: Arc<AtomicUsize>,
     together: Arc<AtomicUsize>,
+    /// Questions whether a coflow was let in; the answer is always, and at once, that nothing is decided.
+    admissions: Arc<AtomicUsize>,
     release: Arc<Notify>,
     /// A caller left before all was answered.
     left: Arc<Notify>,
@@ -106,7 +108,9 @@ impl Coordinator for Fake {
         &self,
         _: Request<v1::AdmissionRequest>,
     ) -> Result<Response<v1::AdmissionReply>, Status> {
-        unknown()
+        self.admissions.fetch_add(1, Ordering::SeqCst);
+        let admission = v1::Admission::Undecided.into();
+        Ok(Response::new(v1::AdmissionReply { admission, ..v1::AdmissionReply::default() }))
     }
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         unknown()
@@ -247,5 +251,17 @@ async fn a_list_of_blocks_that_does_not_go_on_ends_in_an_error() -> anyhow::Resu
     assert_eq!(client.blocks(2).await?.map(|blocks| blocks.len()), Some(1));
     let error = client.blocks(1).await.expect_err("it asks for ever");
     assert!(error.to_string().contains("does not go on"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_coordinator_that_answers_at_once_that_nothing_is_decided_is_asked_a_few_times_a_second()
+-> anyhow::Result<()> {
+    let fake = Fake::default();
+    let client = client(&fake).await?;
+    assert_eq!(client.admission(1, Duration::from_secs(1)).await?, None);
+    // One at the beginning, one each 200 ms, and one at the end.
+    let asked = fake.admissions.load(Ordering::SeqCst);
+    assert!((1..=7).contains(&asked), "{asked} calls within a second");
     Ok(())
 }

@@ -54,7 +54,7 @@ pub async fn decide(
 ) -> Result<(), DecideError> {
     let DeciderSettings { name, seed, maker, policy, metrics } = settings;
     let maker = match policy {
-        Some(policy) => Maker::of_policy(name, weir_policy::create(&policy)?, maker),
+        Some(policy) => Maker::of_policy(name, weir_policy::find(&policy)?, maker),
         None => Maker::new(name, seed, maker),
     };
     let counts = Counts::default();

@@ -5,26 +5,25 @@ use crate::decision::Split;
 use crate::records::State;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, SiteSpec, Time};
-use weir_policy::{CoflowTable, FlowRef, Plan, Policy};
+use weir_policy::{Chosen, CoflowTable, FlowRef, Plan};
 
-/// A policy, and its plan.
+/// A policy.
 pub(super) struct Planner {
-    policy: Box<dyn Policy>,
-    plan: Plan,
+    chosen: Chosen,
 }
 
 /// Coflows, first to be served first, and where not all goes directly.
 pub(super) type Planned = (Vec<u64>, Vec<Split>);
 
 impl Planner {
-    pub(super) fn new(policy: Box<dyn Policy>) -> Planner {
-        Planner { policy, plan: Plan::default() }
+    pub(super) fn new(chosen: Chosen) -> Planner {
+        Planner { chosen }
     }
 
     /// What the policy makes of a state: a host stands for each site, and a flow for what is left of a coflow from one to
     /// another. A policy that says no order leaves coflows in that of their arrival; those that it has wait get their
     /// splits with a later state.
-    pub(super) fn plan(&mut self, links: &Links, state: &State) -> Planned {
+    pub(super) fn plan(&self, links: &Links, state: &State) -> Planned {
         let sites = links.sites.len();
         let spec = SiteSpec { hosts_per_site: vec![1; sites], host_rate: None, rates: links.mean() };
         // Refused where there are fewer than two sites: then nothing is to be decided.
@@ -37,33 +36,36 @@ impl Planner {
         }
         // The latest arrival stands for now: decision makers with other clocks must come to the same plan.
         let now = state.coflows.values().map(|coflow| coflow.arrival_ns).max().unwrap_or(0);
-        self.policy.plan(Time::from_nanos(now), &fabric, &table, &mut self.plan);
-        let slots = self.policy.order().unwrap_or_else(|| table.slots());
+        // A fresh instance: policies remember what they made of a table, and every state is another one.
+        let (mut policy, mut plan) = (self.chosen.create(), Plan::default());
+        policy.plan(Time::from_nanos(now), &fabric, &table, &mut plan);
+        let slots = policy.order().unwrap_or_else(|| table.slots());
         let order = slots.iter().map(|&slot| table.coflow(slot).id().0).collect();
-        (order, self.splits(links, &table))
+        (order, splits(links, &table, &plan))
     }
+}
 
-    fn splits(&self, links: &Links, table: &CoflowTable) -> Vec<Split> {
-        let mut detours: BTreeMap<FlowRef, Vec<(u32, f64)>> = BTreeMap::new();
-        for detour in &self.plan.detours {
-            detours
-                .entry(detour.flow)
-                .or_default()
-                .push((links.sites[detour.relay as usize], detour.bytes_per_sec));
-        }
-        let split = |(at, via): (FlowRef, Vec<(u32, f64)>)| {
-            let grant = self.plan.grants.iter().find(|grant| grant.flow == at)?.bytes_per_sec;
-            let class = &table.classes()[table.flow(at).class()?.index()];
-            let site = |host: HostId| links.sites[host.index()];
-            Some(Split {
-                coflow: table.coflow(at.coflow).id().0,
-                from: site(class.source()),
-                to: site(class.destination()),
-                via: via.into_iter().map(|(site, rate)| (site, rate / grant)).collect(),
-            })
-        };
-        detours.into_iter().filter_map(split).collect()
+/// Where not all of a flow goes directly.
+fn splits(links: &Links, table: &CoflowTable, plan: &Plan) -> Vec<Split> {
+    let mut detours: BTreeMap<FlowRef, Vec<(u32, f64)>> = BTreeMap::new();
+    for detour in &plan.detours {
+        detours
+            .entry(detour.flow)
+            .or_default()
+            .push((links.sites[detour.relay as usize], detour.bytes_per_sec));
     }
+    let split = |(at, via): (FlowRef, Vec<(u32, f64)>)| {
+        let grant = plan.grants.iter().find(|grant| grant.flow == at)?.bytes_per_sec;
+        let class = &table.classes()[table.flow(at).class()?.index()];
+        let site = |host: HostId| links.sites[host.index()];
+        Some(Split {
+            coflow: table.coflow(at.coflow).id().0,
+            from: site(class.source()),
+            to: site(class.destination()),
+            via: via.into_iter().map(|(site, rate)| (site, rate / grant)).collect(),
+        })
+    };
+    detours.into_iter().filter_map(split).collect()
 }
 
 /// Coflows of a state, in the order of arrival.

@@ -219,11 +219,18 @@ impl Agent {
             if plan.uplink > 0.0 && plan.uplink.is_finite() {
                 self.planned_uplink = plan.uplink;
             }
+            let named: BTreeSet<u64> = plan.classes.iter().map(|class| class.coflow).collect();
+            for (_, coflow) in self.coflows.iter_mut().filter(|(id, _)| !named.contains(&id.0)) {
+                coflow.class = None;
+            }
             self.bypass_bytes = plan.bypass_bytes;
             self.ready_wait = Span::from_nanos(plan.ready_wait_ns);
         }
         for &coflow in &plan.bypassed {
             self.bypass(now, CoflowId(coflow));
+        }
+        for class in &plan.classes {
+            self.put_in_class(now, CoflowId(class.coflow), class.class);
         }
         let mut touched = BTreeSet::new();
         for rate in &plan.coflows {
@@ -273,6 +280,21 @@ impl Agent {
                 self.pacer.set(now, id, Pacing::Unscheduled);
             }
         }
+    }
+
+    /// All flows of a coflow that are here, and later ones, go in a class of priority, as fast as TCP has them go.
+    fn put_in_class(&mut self, now: Time, id: CoflowId, class: u32) {
+        self.bypass(now, id);
+        let Some(coflow) = self.coflows.get_mut(&id) else { return };
+        let class = u8::try_from(class).unwrap_or(u8::MAX);
+        if coflow.class.replace(class) != Some(class) {
+            self.outputs.extend(coflow.flows.iter().map(|&flow| Output::Class(flow, class)));
+        }
+    }
+
+    /// The class of priority in which a flow is sent, counted from 0; `None` where the coordinator has said none of its coflow.
+    pub fn class_of(&self, flow: FlowNumber) -> Option<u8> {
+        self.coflows.get(&self.flows.get(&flow)?.coflow)?.class
     }
 
     /// The next byte of a coflow that is `whole` is the first that all its gets led to, unless the plan lets

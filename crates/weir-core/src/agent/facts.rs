@@ -287,6 +287,8 @@ pub enum Output {
     },
     /// All coflows from the first id to the last have ended: nothing is to be kept of their blocks.
     Ended(CoflowId, CoflowId),
+    /// What a flow sends from now on goes in this class of priority, counted from 0; a new flow asks [`Agent::class_of`](super::Agent::class_of).
+    Class(FlowNumber, u8),
     /// The connection of a flow is to be closed: its coflow ended, or was refused.
     Abort(FlowNumber),
     /// A spooled file is to be removed: its block is gone.

@@ -126,10 +126,15 @@ impl Agent {
             return 0;
         }
         let before = self.boot.replace(boot.to_owned());
+        let is_certain = (before.is_none() && !is_damaged) || is_planted(Defect::UncertainHeld);
+        let dropped = if is_certain { 0 } else { self.drop_uncertain() };
+        // Last: of a journal that ends before this line all of it is looked at again.
         self.write_down(JournalEntry::Boot(boot.to_owned()));
-        if (before.is_none() && !is_damaged) || is_planted(Defect::UncertainHeld) {
-            return 0;
-        }
+        dropped
+    }
+
+    /// Drops files whose bytes may not have reached the disk and that have no checksums to find it out by.
+    fn drop_uncertain(&mut self) -> usize {
         let is_uncertain =
             |held: &BlockEntry| !held.durable && held.size > 0 && held.frame_checksums.is_empty();
         let spares = self.spares.values().flatten();
@@ -469,8 +474,16 @@ mod tests {
             other.missing(&BlockKey { coflow: CoflowId(1), name: "uncertain".to_owned() }),
             Status::Changed
         );
-        // What was dropped stays so, in whatever order the machine starts.
-        entries.extend(journal(&mut other));
+        // What was dropped stays so, in whatever order the machine starts, and wherever it stops while this is written down.
+        let after = journal(&mut other);
+        assert_eq!(after.len(), 2);
+        for lines in 0..=after.len() {
+            let mut cut = agent();
+            entries.iter().chain(&after[..lines]).cloned().for_each(|entry| cut.restore(entry));
+            cut.handle_boot("tuesday", false);
+            assert_eq!(cut.blocks.len(), 3, "of {lines} lines");
+        }
+        entries.extend(after);
         let mut third = agent();
         entries.into_iter().for_each(|entry| third.restore(entry));
         assert_eq!(

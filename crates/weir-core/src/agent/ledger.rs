@@ -6,6 +6,7 @@
 use super::facts::JournalEntry;
 use super::state::Agent;
 use crate::ids::BlockKey;
+use crate::planted::{Defect, is_planted};
 use std::collections::VecDeque;
 use std::ops::Bound;
 use weir_model::CoflowId;
@@ -26,6 +27,17 @@ enum Stage {
 }
 
 impl Agent {
+    /// Counts a block that its receiver has; false if it had it before.
+    pub(super) fn count_done(&mut self, coflow: CoflowId, bytes: u64, mark: u64) -> bool {
+        let entry = self.coflows.entry(coflow).or_default();
+        if mark != 0 && !entry.done.insert(mark) && !is_planted(Defect::CountedTwice) {
+            return false;
+        }
+        entry.note.done_flows = entry.note.done_flows.saturating_add(1);
+        entry.note.done_bytes = entry.note.done_bytes.saturating_add(bytes);
+        true
+    }
+
     /// The next facts, about `most` of them; empty once all were read off.
     pub fn facts(&self, cursor: &mut FactCursor, most: usize) -> Vec<JournalEntry> {
         let mut facts = Vec::new();
@@ -89,5 +101,29 @@ impl Agent {
             facts.extend(std::iter::once(block).chain(spares).cloned().map(JournalEntry::Put));
         }
         if last.is_none() { Stage::Over } else { Stage::Blocks(last) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::AgentConfig;
+    use super::*;
+
+    #[test]
+    fn bytes_that_the_old_journal_and_the_new_one_say_both_were_sent_once() {
+        let done = |bytes, mark| JournalEntry::Done { coflow: CoflowId(1), bytes, mark };
+        let served = JournalEntry::Served { coflow: CoflowId(1), flows: 2, bytes: 30, marks: vec![7, 8] };
+        for entries in [
+            vec![done(10, 7), done(20, 8)],
+            vec![done(10, 7), done(20, 8), done(20, 8)],
+            vec![served.clone(), done(20, 8)],
+            vec![done(10, 7), served],
+        ] {
+            let mut agent = Agent::new(AgentConfig::default());
+            entries.iter().cloned().for_each(|entry| agent.restore(entry));
+            let coflow = &agent.coflows[&CoflowId(1)];
+            let sums = (coflow.note.done_flows, coflow.note.done_bytes, coflow.sent_bytes);
+            assert_eq!(sums, (2, 30, 30), "{entries:?}");
+        }
     }
 }

@@ -15,6 +15,9 @@ impl Agent {
     pub(crate) fn poll_abort(&mut self) -> Option<FlowNumber> {
         self.pick(|output| if let Output::Abort(flow) = output { Some(*flow) } else { None })
     }
+    pub(crate) fn poll_class(&mut self) -> Option<(FlowNumber, u8)> {
+        self.pick(|output| if let Output::Class(flow, class) = output { Some((*flow, *class)) } else { None })
+    }
     pub(crate) fn poll_discard(&mut self) -> Option<String> {
         self.pick(|output| if let Output::Discard(path) = output { Some(path.clone()) } else { None })
     }

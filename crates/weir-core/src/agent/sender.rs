@@ -56,8 +56,8 @@ pub(super) struct Sender {
 impl Sender {
     fn new(terms: v1::SenderRule) -> Sender {
         let settings = QueueSettings {
-            // From the wire: a number of queues that costs memory and time is not taken as it is.
-            queues: terms.queues.clamp(1, 64),
+            // From the wire: the rule takes it for the nearest that a policy may have.
+            queues: terms.queues,
             exponent: terms.exponent,
             first_bytes: terms.first_threshold,
             sync_interval: Span::from_nanos(terms.sync_interval_ns),
@@ -285,6 +285,23 @@ impl Agent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_as_many_queues_as_a_policy_may_have_each_comes_before_the_next() {
+        let terms = v1::SenderRule {
+            policy: "dclas-strict".to_owned(),
+            queues: 1000,
+            exponent: 1.01,
+            first_threshold: 1e6,
+            ..v1::SenderRule::default()
+        };
+        let flows = || vec![LocalFlow { usable: Rate::from_bytes_per_sec(f64::INFINITY) }];
+        let coflow = |queue| LocalCoflow { queue, sent: Bytes(0), flows: flows() };
+        let rule = Sender::new(terms).rule.expect("a policy that senders decide by");
+        let mut rates = Vec::new();
+        rule.share(Time::ZERO, Rate::from_bytes_per_sec(9.0), &[coflow(999), coflow(998)], &mut rates);
+        assert_eq!(rates.iter().map(|rate| rate.bytes_per_sec()).collect::<Vec<_>>(), [0.0, 9.0]);
+    }
 
     #[test]
     fn limits_are_found_in_whatever_order_they_are_told() {

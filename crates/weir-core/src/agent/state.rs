@@ -31,6 +31,8 @@ pub(super) struct CoflowEntry {
     pub(super) flows: BTreeSet<FlowNumber>,
     pub(super) first_byte: FirstByte,
     pub(super) treatment: Treatment,
+    /// The class of priority in which its flows are sent, if the coordinator said one.
+    pub(super) class: Option<u8>,
     /// What its flows here had to move when they were opened, all together.
     pub(super) opened_bytes: u64,
     /// What was sent of it from here, of flows that ended too.
@@ -217,9 +219,10 @@ impl Agent {
                 }
             }
             JournalEntry::Done { coflow, bytes, mark } => {
-                self.count_done(coflow, bytes, mark);
-                let entry = self.coflows.entry(coflow).or_default();
-                entry.sent_bytes = entry.sent_bytes.saturating_add(bytes);
+                if self.count_done(coflow, bytes, mark) {
+                    let entry = self.coflows.entry(coflow).or_default();
+                    entry.sent_bytes = entry.sent_bytes.saturating_add(bytes);
+                }
             }
             JournalEntry::Served { coflow, flows, bytes, marks } => {
                 let entry = self.coflows.entry(coflow).or_default();
@@ -557,6 +560,8 @@ impl Agent {
         match entry.map(|entry| entry.treatment).unwrap_or_default() {
             Treatment::Bypassed => true,
             Treatment::Scheduled => false,
+            // No coflow waits for the coordinator: it says classes, not rates.
+            Treatment::Unknown if self.bypass_bytes == u64::MAX => true,
             Treatment::Unknown => {
                 let held = self.held.get(&coflow).copied().unwrap_or(0);
                 let opened = entry.map_or(0, |entry| entry.opened_bytes).saturating_add(left);
@@ -566,17 +571,6 @@ impl Agent {
                 !deadline && held.max(opened) < self.bypass_bytes
             }
         }
-    }
-
-    /// Counts a block that its receiver has; false if it had it before.
-    fn count_done(&mut self, coflow: CoflowId, bytes: u64, mark: u64) -> bool {
-        let entry = self.coflows.entry(coflow).or_default();
-        if mark != 0 && !entry.done.insert(mark) && !is_planted(Defect::CountedTwice) {
-            return false;
-        }
-        entry.note.done_flows = entry.note.done_flows.saturating_add(1);
-        entry.note.done_bytes = entry.note.done_bytes.saturating_add(bytes);
-        true
     }
 
     /// Coflows have ended: their flows are cut off, their blocks go.

@@ -175,6 +175,7 @@ impl Coordinator {
         for flow in agent.flows.iter().filter_map(|key| self.flows.get(key)) {
             if let Some(coflow) = self.coflows.get_mut(&flow.coflow) {
                 coflow.news.insert(agent.host);
+                coflow.classes.remove(&agent.host);
             }
             flow.at.into_iter().for_each(|at| self.places.leave(at));
         }
@@ -183,13 +184,13 @@ impl Coordinator {
     /// What each agent must be told of the plan just adopted.
     pub(super) fn differences(&mut self, now: Time) -> Vec<(SessionId, v1::Plan)> {
         let mut out = Outgoing::default();
-        for (slot, coflow) in self.table.coflows() {
-            let (id, drain) = (coflow.id(), self.table.drain(slot));
-            if let Some(entry) = self.coflows.get_mut(&id) {
-                entry.tell(now, id, drain.min(1.0 / SHORTEST_DRAIN_S), &mut out);
-            }
+        self.places.plans = self.places.plans.saturating_add(1);
+        if self.policy.classes().is_some() {
+            self.tell_classes(&mut out);
+        } else {
+            self.tell_drains(now, &mut out);
+            self.tell_grants(now, &mut out);
         }
-        self.tell_grants(now, &mut out);
         let mut plans = Vec::new();
         let complete = self.complete_plans();
         for (&session, agent) in self.agents.iter_mut().filter(|(_, agent)| agent.arrival.is_none()) {
@@ -197,8 +198,8 @@ impl Coordinator {
             if let Some(facts) = complete.get(&session) {
                 self.dues.plan(Some(now), session, agent);
                 agent.bypassed = facts.bypassed.iter().copied().map(CoflowId).collect();
-                let v1::Plan { coflows, grants, .. } = plan.unwrap_or_default();
-                plan = Some(v1::Plan { coflows, grants, ..facts.clone() });
+                let v1::Plan { coflows, grants, classes, .. } = plan.unwrap_or_default();
+                plan = Some(v1::Plan { coflows, grants, classes, ..facts.clone() });
             }
             let completed = agent.completed.take();
             if let Some(mut plan) = plan {
@@ -211,6 +212,31 @@ impl Coordinator {
         plans
     }
 
+    /// Classes that hosts do not know yet.
+    fn tell_classes(&mut self, out: &mut Outgoing) {
+        for &(slot, class) in &self.plan.classes {
+            let id = self.table.coflow(slot).id();
+            let Some(entry) = self.coflows.get_mut(&id) else { continue };
+            entry.news.clear();
+            for &host in entry.live.keys() {
+                if entry.classes.insert(host, class) != Some(class) {
+                    let plan = out.plans.entry(host).or_default();
+                    plan.classes.push(v1::CoflowClass { coflow: id.0, class });
+                }
+            }
+        }
+    }
+
+    /// Drains of coflows.
+    fn tell_drains(&mut self, now: Time, out: &mut Outgoing) {
+        for (slot, coflow) in self.table.coflows() {
+            let (id, drain) = (coflow.id(), self.table.drain(slot));
+            if let Some(entry) = self.coflows.get_mut(&id) {
+                entry.tell(now, id, drain.min(1.0 / SHORTEST_DRAIN_S), out);
+            }
+        }
+    }
+
     /// Rates that flows have beside their coflow's drain.
     fn tell_grants(&mut self, now: Time, out: &mut Outgoing) {
         let mut rates: Vec<(FlowRef, f64)> = Vec::new();
@@ -220,7 +246,6 @@ impl Coordinator {
             self.plan.for_each_rate(&self.table, |at, rate| rates.push((at, rate.bytes_per_sec())));
         }
         self.add_gifts(&mut rates);
-        self.places.plans = self.places.plans.saturating_add(1);
         let plan = self.places.plans;
         let before = std::mem::take(&mut self.places.granted);
         for (at, rate) in rates {

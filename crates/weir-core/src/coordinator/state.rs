@@ -141,6 +141,8 @@ pub(super) struct CoflowEntry {
     pub(super) told: Option<Told>,
     /// Hosts that must hear of it again even if nothing changed.
     pub(super) news: BTreeSet<HostNumber>,
+    /// Where coflows go by order alone: the class that each host was told.
+    pub(super) classes: BTreeMap<HostNumber, u32>,
 }
 
 impl CoflowEntry {
@@ -501,6 +503,7 @@ impl Coordinator {
             self.table.remove(slot);
             if let Some(coflow) = self.coflows.get_mut(&coflow) {
                 coflow.told = None;
+                coflow.classes.clear();
             }
         }
     }

@@ -14,9 +14,9 @@ use std::ops::Bound;
 use weir_model::{CoflowId, Span, Time};
 
 /// So long after a session was lost its blocks may still be listed again.
-const PATIENCE: Span = Span::from_millis(60_000);
+pub(super) const PATIENCE: Span = Span::from_millis(60_000);
 /// Blocks that are looked at in one step, and coflows without blocks.
-const AT_ONCE: usize = 4_096;
+pub(super) const AT_ONCE: usize = 4_096;
 
 /// How far a look at all blocks has come.
 #[derive(Debug, Default)]
@@ -42,6 +42,8 @@ impl Coordinator {
         let mut left = AT_ONCE;
         while let Some((&id, blocks)) = self.directory.range_mut(coflow..).next() {
             let from = if id == coflow { after } else { Box::default() };
+            // A coflow without blocks counts, too: there may be as many of them as one agent named before it took all back.
+            left = left.saturating_sub(1);
             let looked: Vec<Box<str>> = blocks
                 .range::<str, _>((Bound::Excluded(&*from), Bound::Unbounded))
                 .take(left)
@@ -55,10 +57,10 @@ impl Coordinator {
                 }
             }
             if looked.len() == left {
-                self.sweep.at = looked.into_iter().next_back().map(|name| (id, name));
+                self.sweep.at = Some((id, looked.into_iter().next_back().unwrap_or(from)));
                 return;
             }
-            left = left.saturating_sub(looked.len()).saturating_sub(1).max(1);
+            left = left.saturating_sub(looked.len());
             if blocks.is_empty() {
                 self.directory.remove(&id);
             }

@@ -183,7 +183,6 @@ impl<P> Relay<P> {
     /// A message came: `header` of `Data`.
     pub fn handle_data(&mut self, now: Time, from: UpstreamId, header: &Header, payload: P) {
         let key = header.key;
-        self.make_room(header.length.into());
         let opener = self.flows.get_mut(&key).filter(|flow| flow.incoming.contains_key(&from));
         let Some(flow) = opener else {
             // What was on its way when the flow was given up; or a peer that lies, whose connection no flow may wait for.
@@ -209,6 +208,9 @@ impl<P> Relay<P> {
             return self.give_up(key);
         };
         let Header { number: offset, length, .. } = *header;
+        // Only once it is known that a flow takes the bytes: a peer that lies makes no other flow go.
+        self.make_room(length.into());
+        let Some(flow) = self.flows.get_mut(&key) else { return };
         let message = Message { key, offset, length, hop_limit, payload };
         let taken = match &mut flow.way {
             Way::Deliver(delivery) => {

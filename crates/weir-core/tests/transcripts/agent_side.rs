@@ -257,6 +257,7 @@ impl Side for AgentSide {
                 | Output::Ended(..)
                 | Output::Discard(_)
                 | Output::Offer(_)
+                | Output::Class(..)
                 | Output::Notice(_) => {}
             }
         }

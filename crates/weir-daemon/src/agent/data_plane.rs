@@ -357,6 +357,7 @@ impl Running {
                     }
                 }
                 Output::Discard(path) => self.jobs.remove(now, path.into()),
+                Output::Class(flow, class) => self.tag_class(flow, class),
                 Output::Notice(notice) => tracing::warn!("the coordinator says: {notice}"),
                 Output::Offer(offer) => self.ask_for(offer),
                 Output::Suspect(flow) => self.look_at(flow),

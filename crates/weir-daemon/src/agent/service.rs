@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tonic::{Request, Response, Status};
 use weir_core::agent::{BlockEntry, PutError, StoreEntry, StoreError};
@@ -196,7 +196,10 @@ impl Service {
         self: Arc<Self>,
         mut offers: mpsc::Receiver<v1::Offer>,
     ) -> Result<(), tonic::transport::Error> {
-        while let Some(offer) = offers.recv().await {
+        // Those that are looked at are bounded here; as many more wait, and others are told to ask again.
+        let looks = Arc::new(Semaphore::new(limits::MAX_OFFERS_PER_AGENT));
+        while let Ok(look) = Arc::clone(&looks).acquire_owned().await {
+            let Some(offer) = offers.recv().await else { break };
             let service = Arc::clone(&self);
             tokio::spawn(async move {
                 let token = offer.token;
@@ -213,6 +216,7 @@ impl Service {
                     },
                 };
                 service.commands.send(Command::Offered(answer)).await;
+                drop(look);
             });
         }
         std::future::pending().await

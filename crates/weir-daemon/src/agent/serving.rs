@@ -166,7 +166,7 @@ impl Running {
         let from = (flow, opening.opened.offset);
         let Some(connection) = self.connections.get_mut(&token) else { return };
         connection.serve(now, from, opening.opened.block.identity, served, relay);
-        self.tag(token, from.1);
+        self.tag(token, from);
         self.answer_soon(token);
         self.agent.handle_writable(now, flow);
     }
@@ -238,7 +238,7 @@ impl Running {
                 let relay = self.upload(token, path, |path| FlowKey::of_gather(&request, path));
                 let Some(connection) = self.connections.get_mut(&token) else { return };
                 connection.serve(now, (flow, request.offset), identity, served, relay);
-                self.tag(token, request.offset);
+                self.tag(token, (flow, request.offset));
                 self.answer_soon(token);
             }
             Err(status) => self.refuse_gather(token, status),

@@ -4,7 +4,12 @@ use super::data_plane::Running;
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Once;
+use weir_core::ids::FlowNumber;
 use weir_model::Bytes;
+
+/// Whether it was said that classes are for nothing here.
+static UNTAGGED: Once = Once::new();
 
 /// Sets the priority that switches give the packets of a socket.
 pub trait Tags: Debug + Send + Sync {
@@ -13,16 +18,45 @@ pub trait Tags: Debug + Send + Sync {
     /// # Errors
     /// Its packets are tagged as before then.
     fn known(&self, socket: BorrowedFd<'_>, size: Bytes) -> io::Result<()>;
+
+    /// What `socket` sends from now on has this class, counted from 0; the last class if there are not so many.
+    ///
+    /// # Errors
+    /// Its packets are tagged as before then.
+    fn class(&self, socket: BorrowedFd<'_>, class: u8) -> io::Result<()>;
 }
 
 impl Running {
     /// Says how much the flow of connection `token` is to send, before its first frame.
-    pub(super) fn tag(&self, token: u64, offset: u64) {
+    pub(super) fn tag(&self, token: u64, (flow, offset): (FlowNumber, u64)) {
         let Some((tags, connection)) = self.tags.as_ref().zip(self.connections.get(&token)) else { return };
         let Some(block) = connection.block() else { return };
-        let left = Bytes(block.file.size().saturating_sub(offset));
-        if let Err(error) = tags.known(connection.frame_stream().as_fd(), left) {
-            tracing::debug!(%error, "a flow has no tag");
+        let (socket, left) = (connection.frame_stream().as_fd(), block.file.size().saturating_sub(offset));
+        note(match self.agent.class_of(flow) {
+            Some(class) => tags.class(socket, class),
+            None => tags.known(socket, Bytes(left)),
+        });
+    }
+
+    /// The coordinator has another class for the coflow of a flow.
+    pub(super) fn tag_class(&self, flow: FlowNumber, class: u8) {
+        let Some(tags) = &self.tags else {
+            return UNTAGGED.call_once(|| {
+                tracing::warn!(
+                    "the coordinator has coflows in classes of priority, and this agent tags nothing: --tag INTERFACE"
+                );
+            });
+        };
+        let connection = self.by_flow.get(&flow).and_then(|token| self.connections.get(token));
+        // One that has not begun to send gets its class when it does.
+        if let Some(connection) = connection.filter(|connection| connection.block().is_some()) {
+            note(tags.class(connection.frame_stream().as_fd(), class));
         }
+    }
+}
+
+fn note(tagged: io::Result<()>) {
+    if let Err(error) = tagged {
+        tracing::debug!(%error, "a flow has no tag");
     }
 }

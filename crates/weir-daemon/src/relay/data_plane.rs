@@ -68,6 +68,7 @@ impl DataPlane {
             session: None,
             next_token: LISTENER + 1,
             accept_again: false,
+            not_accepted: 0,
             most_connections: weir_net::connections_within_limit(limits::MAX_RELAY_CONNECTIONS),
             next_sweep: Time::ZERO,
             counters: RelayCounters::default(),
@@ -90,6 +91,8 @@ struct Running {
     session: Option<mpsc::Sender<v1::FromRelay>>,
     next_token: u64,
     accept_again: bool,
+    /// How often a connection could not be accepted.
+    not_accepted: u64,
     /// How many connections there may be.
     most_connections: usize,
     /// When connections that say nothing are looked for next.
@@ -219,7 +222,12 @@ impl Running {
                 Err(error) => {
                     // Out of descriptors, most likely: idle connections make room. Those waiting are tried again shortly.
                     if !self.make_room() {
-                        tracing::warn!(%error, "cannot accept a connection");
+                        self.not_accepted += 1;
+                        // Accepting is tried hundreds of times a second: only each doubling of the count is told.
+                        if self.not_accepted.is_power_of_two() {
+                            let failed = self.not_accepted;
+                            tracing::warn!(%error, failed, "cannot accept a connection");
+                        }
                     }
                     self.accept_again = true;
                     return;

@@ -15,8 +15,9 @@
 //! ```
 
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use weir_core::relay::Prefix;
 use weir_proto::v1;
 use weir_proto::v1::to_relay::Kind;
 
@@ -43,6 +44,14 @@ pub enum RulesError {
         rule: usize,
         /// Name that no relay of the file has.
         relay: String,
+    },
+    /// Two rules are of the same flows: which one holds would be a guess.
+    #[error("rule {rule} is of the same flows as rule {earlier}")]
+    SameFlows {
+        /// The later rule, counted from 1.
+        rule: usize,
+        /// The earlier one.
+        earlier: usize,
     },
     /// A rule has a reducer without a coflow, or a mapper without a reducer.
     #[error(
@@ -121,6 +130,14 @@ impl StaticRules {
         }
         let rules = (1..).zip(&file.rule).map(|(number, rule)| rule.checked(number, &names));
         let set = rules.collect::<Result<Vec<_>, _>>()?;
+        let mut first = BTreeMap::new();
+        for (rule, prefix) in
+            (1..).zip(set.iter().filter_map(|rule| Prefix::from_wire(rule.prefix.as_ref()?)))
+        {
+            if let Some(earlier) = first.insert(prefix, rule) {
+                return Err(RulesError::SameFlows { rule, earlier });
+            }
+        }
         let rules = v1::Rules { epoch: 1, complete: true, set, withdrawn: Vec::new() };
         Ok(StaticRules { relays: v1::RelayList { relays }, rules })
     }
@@ -135,7 +152,7 @@ impl StaticRules {
 impl RuleTable {
     fn checked(&self, number: usize, relays: &BTreeSet<String>) -> Result<v1::Rule, RulesError> {
         let prefix = v1::FlowPrefix { coflow: self.coflow, reducer: self.reducer, mapper: self.mapper };
-        if weir_core::relay::Prefix::from_wire(&prefix).is_none() {
+        if Prefix::from_wire(&prefix).is_none() {
             return Err(RulesError::Hole(number));
         }
         let weights = self.to.iter().map(|hop| hop.weight).chain([self.weight]);
@@ -201,5 +218,8 @@ mod tests {
             error_of("[[rule]]\nrank = -1\nto = []")
         );
         assert!(error_of(RELAY).contains("`a` is there twice"));
+        let [of_all, of_one] = ["[[rule]]\nto = []\n", "[[rule]]\ncoflow = 1\nto = []\n"];
+        let same = error_of(&[of_all, of_one, of_all].concat());
+        assert_eq!(same, "rule 3 is of the same flows as rule 1");
     }
 }

@@ -10,7 +10,8 @@
 /* `from` of a flow of which no packet was seen since it was hinted. */
 #define NOT_BEGUN (~0ULL)
 
-enum flow_type { DEADLINE = 1, KNOWN = 2, UNKNOWN = 3 };
+/* PLACED: by who serves it, in the class that `size` is. */
+enum flow_type { DEADLINE = 1, KNOWN = 2, UNKNOWN = 3, PLACED = 4 };
 
 /* As `flow_bytes` writes it. */
 struct flow {

@@ -145,6 +145,8 @@ static __always_inline __u32 class_of(struct flow *flow, const struct settings *
 	}
 	if (flow->type == DEADLINE && now <= flow->deadline_ns)
 		return 0;
+	if (flow->type == PLACED)
+		return flow->size;
 	/* A flow goes above the thresholds that it is larger than, so it may be as large as one. */
 	__u32 below = flow->size ? count_reached(settings->splitting, flow->size - 1) : 0;
 	return settings->best + (below > flow->raised ? below - flow->raised : 0);

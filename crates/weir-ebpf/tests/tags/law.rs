@@ -188,6 +188,28 @@ fn flows_with_a_deadline_go_first_until_it_is_over() {
 }
 
 #[test]
+fn a_flow_that_is_placed_has_that_class_whatever_it_sends_until_it_is_placed_anew() {
+    on_two_hosts("placed", |hosts| {
+        let config = Config::new(thresholds(&[1000, 50_000]));
+        let tagger = hosts.tagger(&config)?;
+        let mut pair = hosts.connect(hosts.v4())?;
+        // The last class if there are not so many.
+        for (placed, class) in [(5, 5), (0, 0), (7, 7), (200, 7)] {
+            tagger.place(&pair.sending, placed)?;
+            for bytes in [900, 60_000] {
+                let capture = hosts.capture()?;
+                pair.send(bytes)?;
+                check(hosts, &capture.flow(pair.port()?, bytes as u64)?, &ClassLaw::Fixed(class))?;
+            }
+        }
+        tagger.hint(&pair.sending, Hint::Unknown)?;
+        let capture = hosts.capture()?;
+        pair.send(60_000)?;
+        check(hosts, &capture.flow(pair.port()?, 60_000)?, &by_sent(&config))
+    });
+}
+
+#[test]
 fn a_connection_that_carries_one_flow_after_the_other_begins_anew_with_each_hint() {
     on_two_hosts("hints", |hosts| {
         let config = Config::new(thresholds(&[1000, 50_000]));

@@ -96,8 +96,8 @@ impl SiteSetup {
         if self.lasting.is_some_and(|exponent| !(0.0..=4.0).contains(&exponent) || self.every.is_none()) {
             return Err("lasting factors of links need `every`, and an exponent from 0 to 4".to_owned());
         }
-        self.shuffles.as_ref().map_or(Ok(()), ShuffleSetup::check)?;
-        self.samples().map(|_| ())
+        let sites = self.samples()?.grids.first().map_or(0, |grid| grid.regions.len());
+        self.shuffles.as_ref().map_or(Ok(()), |shuffles| shuffles.check(sites))
     }
 
     fn samples(&self) -> Result<Samples, String> {
@@ -360,6 +360,19 @@ mod tests {
         assert!(said(&|setup| setup.load = None).contains("or shuffles"));
         assert!(said(&|setup| setup.every = Some(f64::NAN)).contains("not a number above 0"));
         assert!(said(&|setup| setup.every = Some(1e-6)).contains("ask for fewer"));
+        // 600,000 flows of each pair of the three sites, both ways.
+        let many = |setup: &mut SiteSetup| {
+            let shuffles = ShuffleSetup {
+                count: 1_000,
+                bytes: 1e9,
+                reducers: 2_000,
+                skew: 0.0,
+                noise: 0.0,
+                even_receivers: false,
+            };
+            (setup.load, setup.shuffles) = (None, Some(shuffles));
+        };
+        assert!(said(&many).contains("10^7 flows in all"));
         let stays = |setup: &mut SiteSetup| (setup.every, setup.lasting) = (None, Some(2.0));
         assert!(said(&stays).contains("need `every`"));
         for exponent in [-1.0, 4.5, f64::NAN] {

@@ -29,12 +29,12 @@ pub struct ShuffleSetup {
 const MOST_FLOWS: f64 = 1e7;
 
 impl ShuffleSetup {
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self, sites: usize) -> Result<(), String> {
         let positive = self.bytes.is_finite() && self.bytes >= 1.0 && self.count > 0 && self.reducers > 0;
-        if !positive || f64::from(self.count) * f64::from(self.reducers) > MOST_FLOWS {
-            return Err(
-                "shuffles need a count, bytes and reducers above 0, not more than 10^7 in all".to_owned()
-            );
+        let pairs = (sites * sites.saturating_sub(1)) as f64;
+        if !positive || f64::from(self.count) * f64::from(self.reducers) * pairs > MOST_FLOWS {
+            let flows = "not more than 10^7 flows in all (count, times reducers, times pairs of sites)";
+            return Err(format!("shuffles need a count, bytes and reducers above 0, and {flows}"));
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! pFabric's queue: the least rank goes first, the greatest is dropped. It holds few packets, so that the paper looks at
 //! all of them (section 4.3); here they are kept in order of rank, and all are looked at once for the earliest segment.
+//! A packet that comes drops one at most, so that a full port may hold a segment more than its buffer where the one dropped is small.
 
 use crate::packet::{Kind, Packet};
 

@@ -4,6 +4,7 @@ mod ancestry;
 pub mod attained;
 pub mod bandwidth;
 pub mod branches;
+pub mod classes;
 mod critical_path;
 mod fifo;
 pub mod graph;

@@ -3,6 +3,7 @@
 mod ablation;
 mod baraat;
 mod between_sites;
+mod by_class;
 mod coflow_by_coflow;
 pub(crate) mod dclas;
 mod fair;
@@ -53,6 +54,13 @@ pub trait Policy: Send {
     /// that senders are told of.
     fn queue(&self, slot: Slot) -> Option<u32> {
         let _ = slot;
+        None
+    }
+
+    /// In how many classes of strict priority its plans have coflows move, for switches to serve one after the other; `None`
+    /// from policies whose rates are to be followed. [`Plan::classes`] has the class of each coflow then, and rates are what is to
+    /// be expected of transports that share within a class.
+    fn classes(&self) -> Option<u32> {
         None
     }
 }
@@ -108,6 +116,7 @@ pub fn add_policies(infos: &'static [PolicyInfo]) -> bool {
 pub fn registry() -> &'static [PolicyInfo] {
     const OWN: &[PolicyInfo] = &[
         baraat::INFO,
+        by_class::INFO,
         dclas::CONTINUOUS,
         dclas::WEIGHTED,
         dclas::STRICT,
@@ -174,11 +183,12 @@ mod tests {
     fn unknown_name_is_answered_with_the_known_ones() {
         let error = find("varis").unwrap_err().to_string();
         assert!(
-            error.starts_with("unknown policy `varis`; did you mean `varys`? known: baraat, clas, "),
+            error
+                .starts_with("unknown policy `varis`; did you mean `varys`? known: baraat, by-class, clas, "),
             "{error}"
         );
         let error = find("no-such-one").unwrap_err().to_string();
-        assert!(error.starts_with("unknown policy `no-such-one`; known: baraat, clas, "), "{error}");
+        assert!(error.starts_with("unknown policy `no-such-one`; known: baraat, by-class, "), "{error}");
     }
 
     #[test]

@@ -84,6 +84,10 @@ pub(crate) fn completion_times(
                 };
                 one_by_one(&flows, &capacity, sites::groups_in_turn(fabric, &flows, coflows, &in_turn))
             }
+            "by-class" => {
+                let order = graph.ancestors_first(order(fabric, &flows, &capacity, coflows, "varys"));
+                tiers::by_class(&flows, &capacity, &order)
+            }
             "open-shop" => {
                 let order = open_shop(&flows, &capacity, coflows);
                 coflow_by_coflow(&flows, &capacity, &order, backfill)

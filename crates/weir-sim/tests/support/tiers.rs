@@ -36,6 +36,30 @@ pub(super) fn next_move(policy: &str, flows: &[Flow], rates: &[f64], attained: &
     (0..attained.len()).filter_map(of_coflow).min_by(f64::total_cmp)
 }
 
+/// Whether two coflows have a link in common.
+fn share(flows: &[Flow], a: usize, b: usize) -> bool {
+    let links =
+        |coflow: usize| flows.iter().filter(move |flow| flow.coflow == coflow).flat_map(|flow| &flow.path);
+    links(a).any(|link| links(b).any(|other| other == link))
+}
+
+/// Rates of all flows where coflows are in eight classes: each in the one behind those before it that it shares a link with, or in
+/// the last.
+pub(super) fn by_class(flows: &[Flow], capacity: &[f64], order: &[usize]) -> Vec<f64> {
+    let mut class_of: Vec<(usize, usize)> = Vec::new();
+    for &coflow in order {
+        let before = class_of.iter().filter(|&&(_, other)| share(flows, other, coflow));
+        class_of.push((before.map(|&(class, _)| class + 1).max().unwrap_or(0).min(7), coflow));
+    }
+    let (mut rates, mut left) = (vec![0.0; flows.len()], capacity.to_vec());
+    for class in 0..8 {
+        let together: Vec<usize> =
+            class_of.iter().filter(|entry| entry.0 == class).map(|entry| entry.1).collect();
+        fill(flows, capacity, &together, false, &mut left, &mut rates);
+    }
+    rates
+}
+
 /// Rates of all flows. `live` are the coflows by (arrival, id), and by (place, id).
 pub(super) fn rates(
     policy: &str,
@@ -59,15 +83,9 @@ pub(super) fn rates(
             by_queue.chunk_by(|&a, &b| queue_of(a) == queue_of(b)).for_each(|tier| fill(tier, &mut left))
         }
         "baraat" => {
-            let share = |a: usize, b: usize| {
-                let links = |coflow: usize| {
-                    flows.iter().filter(move |flow| flow.coflow == coflow).flat_map(|flow| &flow.path)
-                };
-                links(a).any(|link| links(b).any(|other| other == link))
-            };
             let mut tier_of: Vec<(usize, usize)> = Vec::new();
             for &coflow in live {
-                let before = tier_of.iter().filter(|&&(_, other)| share(other, coflow));
+                let before = tier_of.iter().filter(|&&(_, other)| share(flows, other, coflow));
                 let behind =
                     |&(tier, other): &(usize, usize)| if queue_of(other) == 0 { tier + 1 } else { tier };
                 tier_of.push((before.map(behind).max().unwrap_or(0), coflow));

@@ -6,6 +6,7 @@ use super::protocol::{FromTask, ToTask};
 use super::relays;
 use super::run::{LiveError, LiveOptions};
 use crate::Place;
+use crate::topology::HOST_LINK;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -120,6 +121,9 @@ impl Processes {
                 .stdin(Stdio::null());
             if let Some(coordinator) = all.coordinator {
                 command.args(["--coordinator", &coordinator.to_string()]);
+            }
+            if options.tags {
+                command.args(["--tag", HOST_LINK]);
             }
             if options.relays.is_some() {
                 let bed = relays::bed(network)?;

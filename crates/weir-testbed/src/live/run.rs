@@ -45,6 +45,8 @@ pub struct LiveOptions {
     pub deadline_margin: (f64, Span),
     /// Agents measure what on their links is not Weir's.
     pub foreign_traffic: bool,
+    /// Agents tag what they send with the class of its coflow, or of its size.
+    pub tags: bool,
     /// Relays, on a bed of sites.
     pub relays: Option<RelaySetup>,
 }

@@ -241,6 +241,18 @@ mod tests {
         job.name = None;
         assert!(writer.write(&job).is_ok());
         assert!(writer.write(&job).is_err(), "its ids are taken");
+        // A job that is refused for one of its coflows takes no other id.
+        let [mut first, second] = [2, 3].map(|id| {
+            let mut stage = job.stages[0].clone();
+            stage.coflow.id = CoflowId(id);
+            Job { id: JobId(id), stages: vec![stage], ..job.clone() }
+        });
+        first.stages.push(job.stages[0].clone());
+        assert!(writer.write(&first).is_err(), "coflow 1 is there");
+        first.stages[1] = first.stages[0].clone();
+        assert!(writer.write(&first).is_err(), "coflow 2 is there twice");
+        first.stages.pop();
+        assert!(writer.write(&first).is_ok() && writer.write(&second).is_ok());
         assert!(Writer::new(Vec::new(), 2, Some(" ")).is_err());
     }
 }

@@ -3,6 +3,7 @@
 use super::{MAGIC, MAX_SECONDS, MAX_STAGES, PATTERNS, VERSION, is_name};
 use crate::text::{MAX_FLOWS_PER_COFLOW, SeenIds};
 use crate::{Job, Stage};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use weir_model::{CoflowSpec, FlowSpec, Pattern};
 
@@ -119,10 +120,15 @@ impl<W: Write> Writer<W> {
                 return Err(refuse("a flow has no bytes, or an end that is no host"));
             }
         }
-        let fresh = self.job_ids.insert(job.id.0);
-        if !(fresh && job.stages.iter().all(|stage| self.coflow_ids.insert(stage.coflow.id.0))) {
+        let ids = || job.stages.iter().map(|stage| stage.coflow.id.0);
+        let mut own = BTreeSet::new();
+        if self.job_ids.contains(job.id.0) || ids().any(|id| self.coflow_ids.contains(id) || !own.insert(id))
+        {
             return Err(refuse("its id, or one of its coflows', was written before"));
         }
+        // After all checks: a job that was refused may be written in another form, under the same ids.
+        self.job_ids.insert(job.id.0);
+        ids().for_each(|id| _ = self.coflow_ids.insert(id));
         Ok(())
     }
 }

@@ -181,6 +181,7 @@ fn run(live: &Live, policy: &str, seed: u64, work: &LiveWork, label: &str) -> Re
         sync_interval: Span::from_millis(10),
         deadline_margin: (0.0, Span::ZERO),
         foreign_traffic: false,
+        tags: false,
         relays: Some(relays),
     };
     let total: u64 = coflows.iter().map(|coflow| coflow.bytes().0).sum();

@@ -79,6 +79,18 @@ pub(crate) fn of_agent(interface: &str, _: Option<&Path>) -> Result<Arc<dyn Tags
     Err(Failure::Input(format!("--tag {interface}: {LACKING}")))
 }
 
+/// Whether this build has the tagger; `what` is what asks for it.
+#[cfg(feature = "ebpf")]
+pub(crate) fn check_built(what: &str) -> Result<(), Failure> {
+    let _ = what;
+    Ok(())
+}
+
+#[cfg(not(feature = "ebpf"))]
+pub(crate) fn check_built(what: &str) -> Result<(), Failure> {
+    Err(Failure::Input(format!("{what}: {LACKING}")))
+}
+
 #[cfg(feature = "ebpf")]
 pub(crate) fn tag(args: &TagArgs) -> Result<(), Failure> {
     running::tag(args)

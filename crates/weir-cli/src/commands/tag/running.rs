@@ -57,6 +57,10 @@ impl Tags for OfAgent {
     fn known(&self, socket: BorrowedFd<'_>, size: Bytes) -> io::Result<()> {
         self.0.hint(&socket, Hint::Known(size)).map_err(io::Error::other)
     }
+
+    fn class(&self, socket: BorrowedFd<'_>, class: u8) -> io::Result<()> {
+        self.0.place(&socket, class).map_err(io::Error::other)
+    }
 }
 
 pub(super) fn of_agent(interface: &str, tags: Option<&Path>) -> Result<Arc<dyn Tags>, Failure> {

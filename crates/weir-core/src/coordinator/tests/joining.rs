@@ -80,7 +80,7 @@ fn hosts_are_planned_with_the_links_they_say() {
 
 #[test]
 fn a_coflow_goes_on_while_the_network_grows_under_every_policy() {
-    for info in weir_policy::registry().iter().filter(|info| !info.between_sites) {
+    for info in policies_of_rates() {
         let mut pair = Pair::under(open_config(Some(2e6)), info.name);
         let a = pair.join(named(1_000, "a", [0.0; 2]));
         pair.join(named(1_001, "b", [0.0; 2]));

@@ -7,6 +7,7 @@ mod batching;
 mod calls;
 mod changes;
 mod claims;
+mod classes;
 mod defects;
 mod differences;
 mod draining;
@@ -25,6 +26,7 @@ mod repair;
 mod senders;
 mod sizes;
 mod slow;
+mod sweeping;
 mod topology;
 mod witnesses;
 
@@ -269,6 +271,12 @@ impl Pair {
         self.agents[host].handle_closed(flow, true);
         self.settle();
     }
+}
+
+/// All policies for hosts whose rates are to be followed.
+fn policies_of_rates() -> impl Iterator<Item = &'static weir_policy::PolicyInfo> {
+    let for_hosts = weir_policy::registry().iter().filter(|info| !info.between_sites);
+    for_hosts.filter(|info| info.create().classes().is_none())
 }
 
 fn assert_rate(actual: f64, expected: f64) {

@@ -58,7 +58,7 @@ impl Racks {
 
 #[test]
 fn what_leaves_a_rack_shares_its_link_under_every_policy_and_follows_when_that_changes() {
-    for info in weir_policy::registry().iter().filter(|info| !info.between_sites) {
+    for info in policies_of_rates() {
         let mut racks = racks(known(), info.name);
         racks.pair.wait(20);
         let sum: f64 = racks.rates().iter().sum();
@@ -199,7 +199,7 @@ fn hosts_are_where_the_topology_says_and_else_where_their_labels_say() {
 /// From a, in the east, to c and d in the west: what leaves shares the link between.
 #[test]
 fn flows_between_sites_share_the_link_under_every_policy_and_follow_when_it_changes() {
-    for info in weir_policy::registry().iter().filter(|info| !info.between_sites) {
+    for info in policies_of_rates() {
         let known = |joining: &mut Joining| {
             joining
                 .hosts

@@ -82,6 +82,15 @@ fn flows_without_receivers_hold_a_bounded_number_of_bytes_and_the_one_that_moves
     let gone = resets(&mut relay);
     assert_eq!(gone, (1..=952).map(key).collect::<Vec<_>>());
     assert_eq!(relay.counters().crowded_out, 952);
+    // Bytes of no flow, and bytes beyond the end of one, make none of those that wait go.
+    for _ in 0..10 {
+        relay.handle_data(now, UpstreamId(1000), &data(5_000, 0, LENGTH), ());
+        let number = 2_990;
+        open(&mut relay, now, 6_000, 9_000, UpstreamKind::Host, 0);
+        relay.handle_data(now, UpstreamId(9_000), &data(6_000, 1 << 60, LENGTH), ());
+        relay.handle_data(now, UpstreamId(9_001), &data(number, 0, LENGTH), ());
+    }
+    assert_eq!(relay.counters().crowded_out, 952);
     // Once they are over nothing is counted as held.
     (1..=60).for_each(|second| relay.handle_timeout(now + Span::from_millis(second * 1_000)));
     relay.handle_subscriber_closed(subscriber);

@@ -1,0 +1,121 @@
+//! Coflows by order alone: classes of priority in place of rates. Links carry 1 MB/s.
+
+use super::super::Change;
+use super::*;
+
+fn by_class(hosts: u32) -> Pair {
+    Pair::under(config(hosts, 1), "by-class")
+}
+
+impl Pair {
+    fn class(&self, host: usize, flow: FlowNumber) -> Option<u8> {
+        self.agents[host].class_of(flow)
+    }
+
+    /// Flows of a host whose class is to be set anew.
+    fn retagged(&mut self, host: usize) -> Vec<(FlowNumber, u8)> {
+        std::iter::from_fn(|| self.agents[host].poll_class()).collect()
+    }
+
+    /// How often an agent was told a class of a coflow.
+    fn told_classes(&self) -> usize {
+        let plans = self.said.iter().filter_map(|said| match said {
+            Said::Coordinator(message) => match &message.kind {
+                Some(v1::coordinator_message::Kind::Plan(plan)) => Some(plan),
+                _ => None,
+            },
+            Said::Agent(..) => None,
+        });
+        plans.map(|plan| plan.classes.len()).sum()
+    }
+
+    fn change_to(&mut self, policy: &str) {
+        let (policy, tuning) = (weir_policy::find(policy).unwrap(), config(2, 1).tuning);
+        self.coordinator.handle_change(self.now, Change { policy, tuning, joining: None });
+        self.settle();
+    }
+}
+
+#[test]
+fn flows_begin_at_once_and_hear_of_their_class_by_order() {
+    let mut pair = by_class(3);
+    let (large, small) = (pair.register(1), pair.register(1));
+    let first = pair.ask_block(large, "large", 10_000_000, 0, 2);
+    assert_eq!((pair.rate(0, first), pair.class(0, first)), (f64::INFINITY, None), "it waits for no plan");
+    pair.settle();
+    assert_eq!((pair.class(0, first), pair.retagged(0)), (Some(0), vec![(first, 0)]));
+    // It meets the other at its receiver.
+    let second = pair.open(small, "small", 100_000, 1, 2);
+    assert_eq!((pair.class(0, first), pair.class(1, second)), (Some(1), Some(0)));
+    assert_eq!(pair.retagged(0), [(first, 1)]);
+    assert_eq!([pair.rate(0, first), pair.rate(1, second)], [f64::INFINITY; 2], "no rates");
+    pair.finish(1, second, 100_000);
+    assert_eq!((pair.class(0, first), pair.retagged(0)), (Some(1), vec![]), "it is told apart as it is");
+    assert_eq!(pair.told_classes(), 3);
+}
+
+#[test]
+fn each_host_is_told_a_class_once_and_a_later_flow_has_it_from_the_beginning() {
+    let mut pair = by_class(3);
+    let coflow = pair.register(4);
+    pair.open(coflow, "a", 10_000_000, 0, 2);
+    pair.open(coflow, "b", 10_000_000, 1, 2);
+    assert_eq!((pair.told_classes(), pair.retagged(0).len(), pair.retagged(1).len()), (2, 1, 1));
+    let third = pair.ask_block(coflow, "c", 10_000_000, 0, 2);
+    assert_eq!((pair.class(0, third), pair.rate(0, third)), (Some(0), f64::INFINITY));
+    pair.settle();
+    assert_eq!((pair.told_classes(), pair.retagged(0)), (2, vec![]));
+    // All is said again once per lease, and changes nothing.
+    pair.wait(2 * LEASE.nanos() / 1_000_000);
+    assert!(pair.told_classes() > 2);
+    assert_eq!((pair.class(0, third), pair.retagged(0), pair.retagged(1)), (Some(0), vec![], vec![]));
+}
+
+#[test]
+fn what_was_sent_changes_the_order_though_no_rate_was_planned() {
+    let mut pair = by_class(2);
+    let (one, two) = (pair.register(1), pair.register(1));
+    let first = pair.open(one, "a", 3_000_000, 0, 1);
+    let second = pair.open(two, "b", 2_000_000, 0, 1);
+    assert_eq!((pair.class(0, first), pair.class(0, second)), (Some(1), Some(0)));
+    let now = pair.now;
+    pair.agents[0].handle_sent(now, first, 2_900_000);
+    pair.wait(20);
+    let third = pair.register(1);
+    pair.open(third, "c", 10_000_000, 0, 1);
+    assert!(pair.class(0, first) < pair.class(0, second), "0.1 MB are left of it");
+}
+
+#[test]
+fn under_a_policy_of_rates_there_are_no_classes_and_the_other_way_round() {
+    let mut pair = by_class(2);
+    let (large, small) = (pair.register(1), pair.register(1));
+    let first = pair.open(large, "large", 10_000_000, 0, 1);
+    let second = pair.open(small, "small", 100_000, 0, 1);
+    pair.change_to("varys");
+    assert_eq!((pair.class(0, first), pair.class(0, second)), (None, None));
+    assert_rate(pair.rate(0, first), 0.0);
+    assert_rate(pair.rate(0, second), CAPACITY);
+    pair.change_to("by-class:classes=2");
+    assert_eq!((pair.class(0, first), pair.class(0, second)), (Some(1), Some(0)));
+    assert_eq!([pair.rate(0, first), pair.rate(0, second)], [f64::INFINITY; 2]);
+}
+
+#[test]
+fn an_agent_that_is_back_and_a_coordinator_that_begins_anew_come_to_the_same_classes() {
+    let mut pair = by_class(2);
+    let (large, small) = (pair.register(1), pair.register(1));
+    let first = pair.open(large, "large", 10_000_000, 0, 1);
+    let second = pair.open(small, "small", 100_000, 0, 1);
+    pair.agents.iter_mut().for_each(Agent::handle_session_lost);
+    pair.wait(10);
+    assert_eq!(
+        (pair.class(0, first), pair.rate(0, first)),
+        (Some(1), f64::INFINITY),
+        "a class outlives its coordinator"
+    );
+    pair.coordinator = Coordinator::new(config(2, 1 << 40), &weir_policy::find("by-class").unwrap());
+    pair.connect_all();
+    pair.wait(300);
+    assert_eq!((pair.class(0, first), pair.class(0, second)), (Some(1), Some(0)));
+}
