@@ -105,6 +105,17 @@ fn classes_need_switches_that_have_some() {
 }
 
 #[test]
+fn more_classes_than_switches_have_are_for_simulations_alone() {
+    for words in
+        [["coordinator", "--policy", "by-class:classes=9"], ["live", "--policy", "by-class:classes=9"]]
+    {
+        let output = weir(&words);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(complaint(&output).contains("8 at most"), "{}", complaint(&output));
+    }
+}
+
+#[test]
 #[cfg(not(feature = "ebpf"))]
 fn classes_need_a_build_that_tags() {
     let output = weir(&["live", "--policy", "by-class"]);

@@ -18,6 +18,12 @@ pub(crate) fn find_for_hosts(name: &str) -> Result<Chosen, Failure> {
              to each other need another one (see `weir policies`)"
         )));
     }
+    let most = weir_endhost::tagging::CLASSES as u32;
+    if let Some(classes) = chosen.create().classes().filter(|classes| *classes > most) {
+        return Err(Failure::Input(format!(
+            "--policy {name} has {classes} classes, and switches have {most} at most; `weir sim` takes more"
+        )));
+    }
     Ok(chosen)
 }
 

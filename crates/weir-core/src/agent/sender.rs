@@ -111,7 +111,9 @@ impl Agent {
             self.sender = terms.sender_rule.map(Sender::new);
             // Neither plans nor queues that were heard under other terms hold. Their rates do until new ones are heard, for as long as a new flow waits.
             self.waiting.clear();
-            self.coflows.values_mut().for_each(|coflow| coflow.treatment = Treatment::Unknown);
+            for coflow in self.coflows.values_mut() {
+                (coflow.treatment, coflow.class) = (Treatment::Unknown, None);
+            }
             let until = now + self.config.first_plan_wait + self.ready_wait;
             for (&id, flow) in &mut self.flows {
                 flow.planned = false;

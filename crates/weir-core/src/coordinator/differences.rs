@@ -217,6 +217,10 @@ impl Coordinator {
         for &(slot, class) in &self.plan.classes {
             let id = self.table.coflow(slot).id();
             let Some(entry) = self.coflows.get_mut(&id) else { continue };
+            // Most coflows keep their class, and no host of theirs is new.
+            if entry.class.replace(class) == Some(class) && entry.news.is_empty() {
+                continue;
+            }
             entry.news.clear();
             for &host in entry.live.keys() {
                 if entry.classes.insert(host, class) != Some(class) {

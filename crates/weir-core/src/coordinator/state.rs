@@ -141,7 +141,9 @@ pub(super) struct CoflowEntry {
     pub(super) told: Option<Told>,
     /// Hosts that must hear of it again even if nothing changed.
     pub(super) news: BTreeSet<HostNumber>,
-    /// Where coflows go by order alone: the class that each host was told.
+    /// Where coflows go by order alone: its class by the last plan,
+    pub(super) class: Option<u32>,
+    /// and what each host was told.
     pub(super) classes: BTreeMap<HostNumber, u32>,
 }
 
@@ -503,6 +505,7 @@ impl Coordinator {
             self.table.remove(slot);
             if let Some(coflow) = self.coflows.get_mut(&coflow) {
                 coflow.told = None;
+                coflow.class = None;
                 coflow.classes.clear();
             }
         }

@@ -96,6 +96,23 @@ fn under_a_policy_of_rates_there_are_no_classes_and_the_other_way_round() {
     assert_eq!((pair.class(0, first), pair.class(0, second)), (None, None));
     assert_rate(pair.rate(0, first), 0.0);
     assert_rate(pair.rate(0, second), CAPACITY);
+    pair.change_to("dclas");
+    while let Some(session) = pair.coordinator.poll_closed() {
+        let host = pair.sessions.iter().position(|&other| other == Some(session)).unwrap();
+        pair.agents[host].handle_session_lost();
+        pair.agents[host].handle_terms(pair.now, pair.coordinator.terms());
+        pair.start_session(host);
+    }
+    pair.wait(20);
+    assert_eq!((pair.class(0, first), pair.class(0, second)), (None, None));
+}
+
+#[test]
+fn rates_give_way_to_classes() {
+    let mut pair = Pair::new(2);
+    let (large, small) = (pair.register(1), pair.register(1));
+    let first = pair.open(large, "large", 10_000_000, 0, 1);
+    let second = pair.open(small, "small", 100_000, 0, 1);
     pair.change_to("by-class:classes=2");
     assert_eq!((pair.class(0, first), pair.class(0, second)), (Some(1), Some(0)));
     assert_eq!([pair.rate(0, first), pair.rate(0, second)], [f64::INFINITY; 2]);
