@@ -53,6 +53,8 @@ enum Command {
     Policies,
     /// Tag what this host's TCP connections send with priorities for switches, by bytes sent
     Tag(commands::tag::TagArgs),
+    /// Mark packets (ECN) at a port of this machine, where a queue is long
+    Mark(commands::tag::MarkArgs),
     /// Run a command whose TCP connections are tagged by a size and a deadline
     Run(commands::tag::RunArgs),
     /// Find thresholds between the priority levels of a switch, by theory
@@ -167,6 +169,7 @@ pub fn main() -> ExitCode {
             | Command::Agent(_)
             | Command::Relay(_)
             | Command::Tag(_)
+            | Command::Mark(_)
             | Command::Run(_)
             | Command::Up(_)
             | Command::Bench(_)
@@ -195,6 +198,7 @@ pub fn main() -> ExitCode {
             | Command::Agent(_)
             | Command::Relay(_)
             | Command::Tag(_)
+            | Command::Mark(_)
             | Command::Run(_)
             | Command::Up(_)
             | Command::Task(_)
@@ -209,6 +213,7 @@ pub fn main() -> ExitCode {
         Command::Trace(command) => commands::trace::trace(command),
         Command::Policies => commands::policies::policies(),
         Command::Tag(args) => commands::tag::tag(&args),
+        Command::Mark(args) => commands::tag::mark(&args),
         Command::Run(args) => commands::tag::run_command(&args),
         Command::Thresholds(args) => commands::thresholds::thresholds(args),
         Command::Experiment(command) => commands::experiment::experiment(command),

@@ -80,6 +80,24 @@ fn what_a_command_sends_has_the_class_that_was_said_of_it() {
 
 #[test]
 #[cfg(feature = "ebpf")]
+fn sockets_may_have_the_controls_while_the_tagger_runs() {
+    on_a_bed(programs::controlled);
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn a_port_marks_what_meets_a_long_queue_until_it_is_ended() {
+    programs::marked();
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn programs_that_are_ended_or_killed_leave_nothing_and_their_cost_is_told() {
+    programs::measured();
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
 fn a_command_has_its_own_exit_and_its_group_goes_with_it() {
     run::ended();
 }
@@ -126,6 +144,10 @@ fn classes_need_a_build_that_tags() {
 #[cfg(feature = "ebpf")]
 #[path = "tag/ordered.rs"]
 mod ordered;
+
+#[cfg(feature = "ebpf")]
+#[path = "tag/programs.rs"]
+mod programs;
 
 #[cfg(feature = "ebpf")]
 #[path = "tag/run.rs"]

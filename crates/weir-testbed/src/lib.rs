@@ -45,4 +45,4 @@ pub use queues::{QUEUES, Queues};
 pub use rights::{Rights, enter_user_namespace, give_user_namespace, has_rights};
 pub use shape::{DSCP_CONTROL_TOS, MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, QUEUE_DELAY_MS, queue_limit_bytes};
 pub use sites::{MAX_SITES, SiteBed, SiteBedConfig};
-pub use topology::MAX_HOSTS;
+pub use topology::{HOST_LINK, MAX_HOSTS};

@@ -13,7 +13,7 @@ use crate::shape::{queue_limit_bytes, shape};
 pub const MAX_HOSTS: usize = 250;
 
 /// Name of the link inside every host.
-pub(crate) const HOST_LINK: &str = "eth0";
+pub const HOST_LINK: &str = "eth0";
 
 /// Prefix length of the one subnet.
 const PREFIX: u8 = 16;

@@ -218,11 +218,10 @@ impl Agent {
             }
             if plan.uplink > 0.0 && plan.uplink.is_finite() {
                 self.planned_uplink = plan.uplink;
+                self.pacer.set_uplink(plan.uplink);
             }
             let named: BTreeSet<u64> = plan.classes.iter().map(|class| class.coflow).collect();
-            for (_, coflow) in self.coflows.iter_mut().filter(|(id, _)| !named.contains(&id.0)) {
-                coflow.class = None;
-            }
+            self.take_from_classes(|coflow| !named.contains(&coflow.0));
             self.bypass_bytes = plan.bypass_bytes;
             self.ready_wait = Span::from_nanos(plan.ready_wait_ns);
         }
@@ -290,6 +289,21 @@ impl Agent {
         if coflow.class.replace(class) != Some(class) {
             self.outputs.extend(coflow.flows.iter().map(|&flow| Output::Class(flow, class)));
         }
+        coflow.flows.iter().for_each(|&flow| self.pacer.place(flow, Some(class)));
+    }
+
+    /// The coordinator has said no class of these coflows. Packets of what moves keep theirs.
+    pub(super) fn take_from_classes(&mut self, of: impl Fn(CoflowId) -> bool) {
+        for (_, coflow) in self.coflows.iter_mut().filter(|(id, _)| of(**id)) {
+            if coflow.class.take().is_some() {
+                coflow.flows.iter().for_each(|&flow| self.pacer.place(flow, None));
+            }
+        }
+    }
+
+    /// Nobody says any more which coflow is first: TCP shares this host's link. Packets keep their classes.
+    pub(super) fn forget_order(&mut self) {
+        self.flows.keys().for_each(|&flow| self.pacer.place(flow, None));
     }
 
     /// The class of priority in which a flow is sent, counted from 0; `None` where the coordinator has said none of its coflow.

@@ -16,11 +16,16 @@
 //! its flow is under way than its rate and an empty path account for; every queue then drains to a few
 //! milliseconds.
 //!
+//! Flows in classes of priority have no rates, and go one class after the other at what the host's link carries: a packet that was
+//! handed down in a class waits for that class, whatever class its flow has later, and all of its connection waits with it. So nothing
+//! is handed down that the link does not take at once. Who waits for its receiver keeps no other waiting.
+//!
 //! # Properties
 //! - Over any interval a scheduled flow is given at most rate x interval + one bucket of bytes. The bucket
 //!   is bounded, so a flow that could not send for a while does not catch up at line rate.
 //! - Bytes under way of a scheduled flow are at most rate x (2.5 ms + round trip of the empty path), or one
 //!   chunk and a segment where that is more.
+//! - No flow in a class writes while one of an earlier class may.
 //! - Flows become due in order of due time, ties by id.
 
 use super::facts::{Crowd, Transmit};
@@ -28,7 +33,7 @@ use crate::ids::FlowNumber;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{Rate, Span, Time};
 
-/// A chunk is what the flow's rate moves in this time, within the two bounds below.
+/// A chunk is what the flow's rate moves in this time, or the host's link if the flow is in a class, within the two bounds below.
 const CHUNK_TIME_S: f64 = 0.002;
 /// Smallest chunk in bytes: eight full segments. Many flows that share a receiver write one each per period, and all of these chunks may meet
 /// in the receiver's queue at once; each of them wakes the agent and the receiver, and takes the kernel as much work as a large one.
@@ -88,6 +93,9 @@ struct Bucket {
     /// Seconds that a round trip takes on an empty path, and bytes of a segment, as far as they had to be asked for.
     round_trip: f64,
     segment: f64,
+    /// Its class of priority, while it is unscheduled, and its turn among those of the class that may write.
+    class: Option<u8>,
+    turn: u64,
 }
 
 /// The buckets of all flows of one host.
@@ -97,6 +105,12 @@ pub struct Pacer {
     buckets: BTreeMap<FlowNumber, Bucket>,
     due: BTreeSet<(Time, FlowNumber)>,
     unscheduled: VecDeque<FlowNumber>,
+    /// Unscheduled flows in classes that may write, by class and turn.
+    in_order: BTreeMap<(u8, u64), FlowNumber>,
+    /// Turns that were given so far.
+    turns: u64,
+    /// Bytes per second that the host's link carries of them; 0: not known.
+    uplink: f64,
     /// Sum of the rates of all scheduled flows in bytes per second.
     total_rate: f64,
     /// Bytes that flows were allowed by their rates up to a time.
@@ -134,6 +148,8 @@ impl Pacer {
             left,
             round_trip: 0.0,
             segment: 0.0,
+            class: None,
+            turn: 0,
         };
         self.buckets.insert(flow, bucket);
         self.set(now, flow, pacing);
@@ -143,6 +159,7 @@ impl Pacer {
     pub fn remove(&mut self, flow: FlowNumber) {
         if let Some(bucket) = self.buckets.remove(&flow) {
             self.due.remove(&(bucket.due, flow));
+            Self::leave_order(&mut self.in_order, &bucket);
             self.count_rate(bucket.updated, -bucket.pacing.bytes_per_sec());
         }
     }
@@ -168,6 +185,40 @@ impl Pacer {
         self.buckets.get(&flow).map(|bucket| bucket.pacing)
     }
 
+    /// Sets what the host's link carries, in bytes per second.
+    pub fn set_uplink(&mut self, bytes_per_sec: f64) {
+        self.uplink = bytes_per_sec;
+    }
+
+    /// Has a flow in a class of priority, counted from 0, while it is unscheduled; in none, it is always due.
+    pub fn place(&mut self, flow: FlowNumber, class: Option<u8>) {
+        let Some(bucket) = self.buckets.get_mut(&flow).filter(|bucket| bucket.class != class) else { return };
+        let was_ready = Self::leave_order(&mut self.in_order, bucket);
+        bucket.class = class;
+        // One that was in no class is in the other queue, and moves from there when it is its turn.
+        if was_ready {
+            self.queue(flow);
+        }
+    }
+
+    /// An unscheduled flow may write.
+    fn queue(&mut self, flow: FlowNumber) {
+        let Some(bucket) = self.buckets.get_mut(&flow) else { return };
+        match bucket.class {
+            None => self.unscheduled.push_back(flow),
+            Some(class) => {
+                self.turns = self.turns.saturating_add(1);
+                bucket.turn = self.turns;
+                self.in_order.insert((class, bucket.turn), flow);
+            }
+        }
+    }
+
+    /// Whether it was among those that may write.
+    fn leave_order(in_order: &mut BTreeMap<(u8, u64), FlowNumber>, bucket: &Bucket) -> bool {
+        bucket.class.is_some_and(|class| in_order.remove(&(class, bucket.turn)).is_some())
+    }
+
     /// Sets how a flow is metered from `now` on.
     pub fn set(&mut self, now: Time, flow: FlowNumber, pacing: Pacing) {
         let Some(bucket) = self.buckets.get_mut(&flow) else { return };
@@ -182,14 +233,16 @@ impl Pacer {
             other => other,
         };
         let after = bucket.pacing;
-        if bucket.pacing == Pacing::Unscheduled && !was_unscheduled && !bucket.blocked {
-            self.unscheduled.push_back(flow);
-        }
+        let begins = after == Pacing::Unscheduled && !was_unscheduled && !bucket.blocked;
         if was_unscheduled {
             // What it wrote as an unscheduled flow was not charged: it begins without credit, not with what it had before.
             bucket.credit = 0.0;
+            Self::leave_order(&mut self.in_order, bucket);
         }
         Self::reschedule(&mut self.due, flow, bucket);
+        if begins {
+            self.queue(flow);
+        }
         self.count_rate(now, after.bytes_per_sec() - before.bytes_per_sec());
     }
 
@@ -225,12 +278,22 @@ impl Pacer {
         while let Some(flow) = self.unscheduled.pop_front() {
             match self.buckets.get(&flow) {
                 Some(bucket) if bucket.pacing == Pacing::Unscheduled && !bucket.blocked => {
+                    if bucket.class.is_some() {
+                        self.queue(flow);
+                        continue;
+                    }
                     return Some(Transmit { flow, bytes: UNSCHEDULED_BYTES, in_flight_limit: u64::MAX });
                 }
                 _ => {}
             }
         }
-        None
+        if self.host_ready > now + HOST_SLACK {
+            return None;
+        }
+        let (_, flow) = self.in_order.pop_first()?;
+        let chunk = (self.uplink * CHUNK_TIME_S).clamp(MIN_CHUNK_BYTES, MAX_CHUNK_BYTES) as u64;
+        let bytes = if self.uplink > 0.0 { chunk } else { UNSCHEDULED_BYTES };
+        Some(Transmit { flow, bytes, in_flight_limit: u64::MAX })
     }
 
     /// Notes that `bytes` were written.
@@ -240,8 +303,14 @@ impl Pacer {
         bucket.started = true;
         bucket.left = bucket.left.saturating_sub(bytes);
         if bucket.pacing == Pacing::Unscheduled {
-            if !bucket.blocked && bucket.left > 0 {
-                self.unscheduled.push_back(flow);
+            let again = !bucket.blocked && bucket.left > 0;
+            if bucket.class.is_some() && self.uplink > 0.0 {
+                // Not a little faster, as flows with rates are: what stands in the host's queue is beyond recall.
+                let spacing = Span::from_secs_ceil(bytes as f64 / self.uplink);
+                self.host_ready = self.host_ready.max(now) + spacing.min(HOST_LONGEST_WAIT);
+            }
+            if again {
+                self.queue(flow);
             }
             return;
         }
@@ -275,6 +344,7 @@ impl Pacer {
         let Some(bucket) = self.buckets.get_mut(&flow) else { return };
         bucket.settle(now);
         bucket.blocked = true;
+        Self::leave_order(&mut self.in_order, bucket);
         Self::reschedule(&mut self.due, flow, bucket);
     }
 
@@ -285,10 +355,11 @@ impl Pacer {
             return;
         }
         bucket.settle(now);
-        if bucket.pacing == Pacing::Unscheduled && bucket.left > 0 {
-            self.unscheduled.push_back(flow);
-        }
+        let again = bucket.pacing == Pacing::Unscheduled && bucket.left > 0;
         Self::reschedule(&mut self.due, flow, bucket);
+        if again {
+            self.queue(flow);
+        }
     }
 
     /// When [`Pacer::poll`] will next have something to give; now or earlier if it has already.
@@ -297,7 +368,8 @@ impl Pacer {
             return Some(Time::ZERO);
         }
         let host_due = Time::from_nanos(self.host_ready.nanos().saturating_sub(HOST_SLACK.nanos()));
-        self.due.first().map(|&(due, _)| due.max(host_due))
+        let first = if self.in_order.is_empty() { self.due.first()?.0 } else { Time::ZERO };
+        Some(first.max(host_due))
     }
 
     fn reschedule(due: &mut BTreeSet<(Time, FlowNumber)>, flow: FlowNumber, bucket: &mut Bucket) {
@@ -349,197 +421,4 @@ impl Bucket {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn ms(millis: u64) -> Time {
-        Time::from_millis(millis)
-    }
-    fn rated(bytes_per_sec: f64) -> Pacing {
-        Pacing::Rated(Rate::from_bytes_per_sec(bytes_per_sec))
-    }
-    fn poll(pacer: &mut Pacer, now: Time) -> Option<(u64, u64)> {
-        pacer.poll(now).map(|transmit| (transmit.flow.0, transmit.bytes))
-    }
-    #[test]
-    fn a_short_flow_is_written_as_one_and_a_longer_one_begins_with_a_segment() {
-        let mut pacer = Pacer::new(1);
-        for (flow, left, first) in [(1, 4_096, 4_096), (2, 5_792, 5_792), (3, 5_793, 1_448)] {
-            pacer.insert(ms(0), FlowNumber(flow), left, rated(1e6));
-            // Nothing of it can be under way.
-            let transmit = pacer.poll(ms(0)).unwrap();
-            assert_eq!((transmit.bytes, transmit.in_flight_limit), (first, u64::MAX));
-            pacer.sent(ms(0), FlowNumber(flow), first);
-            pacer.remove(FlowNumber(flow));
-            pacer.host_ready = Time::ZERO;
-        }
-        // What was begun is bounded: at 1 MB/s and a round trip of nothing, 2,500 bytes less a chunk, or a segment.
-        pacer.insert(ms(0), FlowNumber(4), 100_000, rated(1e6));
-        let first = pacer.poll(ms(0)).unwrap();
-        pacer.sent(ms(0), FlowNumber(4), first.bytes);
-        assert!(pacer.poll(ms(20)).unwrap().in_flight_limit < 2_500);
-    }
-
-    /// Writes whatever is due until `end` and returns the bytes.
-    fn drain(pacer: &mut Pacer, from: Time, end: Time) -> u64 {
-        let (mut now, mut total) = (from, 0);
-        while let Some(next) = pacer.next_timeout().filter(|&next| next <= end) {
-            now = now.max(next);
-            while let Some(Transmit { flow, bytes, .. }) = pacer.poll(now) {
-                pacer.sent(now, flow, bytes);
-                total += bytes;
-            }
-        }
-        total
-    }
-
-    #[test]
-    fn a_rated_flow_gets_its_rate_and_starts_at_once() {
-        let mut pacer = Pacer::default();
-        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e6));
-        assert_eq!(poll(&mut pacer, ms(0)), Some((1, 1448)));
-        pacer.sent(ms(0), FlowNumber(1), 1448);
-        // 1 MB/s for 100 ms is 100,000 bytes; the chunk under way may be missing, and the first two
-        // chunks (1448 and 11,584 bytes) come early.
-        let sent = drain(&mut pacer, ms(0), ms(100)) + 1448;
-        assert!((88_416..=113_032).contains(&sent), "{sent}");
-    }
-
-    #[test]
-    fn a_stalled_flow_does_not_catch_up_at_line_rate() {
-        let mut pacer = Pacer::default();
-        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e6));
-        pacer.blocked(ms(0), FlowNumber(1));
-        assert_eq!(poll(&mut pacer, ms(5000)), None);
-        pacer.writable(ms(5000), FlowNumber(1));
-        pacer.sent(ms(5000), FlowNumber(1), 1448);
-        // Bucket: a first chunk of 1448 and 16 ms at 1 MB/s, though 5 s passed; the first chunk takes the
-        // host a little over 1 ms, so the rest comes after it, with what 2 ms more bring.
-        assert_eq!(poll(&mut pacer, ms(5002)), Some((1, 16_000 + 2000)));
-    }
-
-    #[test]
-    fn a_higher_rate_brings_the_next_chunk_forward() {
-        let mut pacer = Pacer::default();
-        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e5));
-        pacer.sent(ms(0), FlowNumber(1), 1448);
-        assert!(pacer.next_timeout().unwrap() > ms(10));
-        pacer.set(ms(10), FlowNumber(1), rated(1e7));
-        assert!(pacer.next_timeout().unwrap() < ms(14));
-    }
-
-    #[test]
-    fn flows_that_fall_due_at_once_are_spaced_at_the_sum_of_their_rates() {
-        // 15 flows at 0.1 MB/s, all with a full bucket: together 1.5 MB/s.
-        let mut pacer = Pacer::default();
-        for flow in 0..15 {
-            pacer.insert(ms(0), FlowNumber(flow), u64::MAX, rated(1e5));
-        }
-        drain(&mut pacer, ms(0), ms(200));
-        for flow in 0..15 {
-            pacer.blocked(ms(200), FlowNumber(flow));
-        }
-        for flow in 0..15 {
-            pacer.writable(ms(300), FlowNumber(flow));
-        }
-        // At most 10 ms x 1.65 MB/s, 0.7 ms ahead of it, and the chunk that passes the limit.
-        let burst = drain(&mut pacer, ms(300), ms(310));
-        assert!(burst as f64 <= 1.65e6 * 0.0107 + 2.0 * MIN_CHUNK_BYTES, "{burst}");
-    }
-
-    #[test]
-    fn a_flow_that_crawls_does_not_hold_up_those_that_come_after_it() {
-        let mut pacer = Pacer::default();
-        pacer.insert(ms(0), FlowNumber(1), 1448, rated(1.0));
-        assert_eq!(poll(&mut pacer, ms(0)), Some((1, 1448)));
-        pacer.sent(ms(0), FlowNumber(1), 1448);
-        // At the sum of the rates, 1 B/s, what was sent takes 22 minutes to leave the host.
-        pacer.insert(ms(1), FlowNumber(2), 1_000_000, rated(1e6));
-        assert!(pacer.next_timeout().unwrap() <= ms(10));
-        assert_eq!(poll(&mut pacer, ms(10)).map(|(flow, _)| flow), Some(2));
-    }
-
-    #[test]
-    fn a_fast_flow_does_not_wait_for_what_a_slow_one_sent() {
-        let mut pacer = Pacer::default();
-        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e6));
-        drain(&mut pacer, ms(0), ms(100));
-        // The last 5792 bytes take 5.3 ms at 1.1 times 1 MB/s, but at 1.1 times 11 MB/s less than 0.5 ms.
-        pacer.insert(ms(100), FlowNumber(2), u64::MAX, rated(1e7));
-        assert!(pacer.next_timeout().unwrap() <= ms(100));
-        assert_eq!(poll(&mut pacer, ms(100)), Some((2, 1448)));
-    }
-
-    #[test]
-    fn what_a_fast_flow_left_does_not_hold_up_a_slow_one() {
-        let mut pacer = Pacer::default();
-        pacer.insert(ms(0), FlowNumber(1), 50_000, rated(1e7));
-        pacer.insert(ms(0), FlowNumber(2), 1, rated(100.0));
-        pacer.sent(ms(1), FlowNumber(1), 50_000);
-        // 50,000 bytes take 4.5 ms at 1.1 times 10 MB/s; the slow flow alone would need 8 minutes.
-        pacer.remove(FlowNumber(1));
-        assert!(pacer.next_timeout().unwrap() <= ms(6));
-        assert_eq!(poll(&mut pacer, ms(6)), Some((2, 1)));
-    }
-
-    #[test]
-    fn a_flow_waits_while_more_is_under_way_than_its_rate_and_an_empty_path_explain() {
-        let mut pacer = Pacer::default();
-        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e7));
-        pacer.sent(ms(0), FlowNumber(1), 1448);
-        // Chunks of 20,000 bytes at 10 MB/s; 25,000 may be under way, so 5,000 when the next one is written.
-        assert_eq!(pacer.poll(ms(5)).unwrap().in_flight_limit, 5_000);
-        // 30,000 too many leave in 3 ms, if they leave as planned.
-        let crowd = Crowd { in_flight: 35_000, round_trip: Span::ZERO, segment_bytes: 1448 };
-        pacer.crowded(ms(5), FlowNumber(1), crowd);
-        assert_eq!((pacer.poll(ms(7)), pacer.next_timeout()), (None, Some(ms(8))));
-        // A path of 20 ms holds 200,000 bytes more before any queue does: write at once.
-        assert_eq!(pacer.poll(ms(8)).unwrap().in_flight_limit, 5_000);
-        pacer.crowded(ms(8), FlowNumber(1), Crowd { round_trip: Span::from_millis(20), ..crowd });
-        assert_eq!(pacer.poll(ms(8)).unwrap().in_flight_limit, 205_000);
-    }
-
-    #[test]
-    fn a_slow_flow_may_leave_one_segment_unacknowledged() {
-        let mut pacer = Pacer::default();
-        pacer.insert(ms(0), FlowNumber(1), u64::MAX, rated(1e5));
-        pacer.sent(ms(0), FlowNumber(1), 1448);
-        assert_eq!(pacer.poll(ms(100)).unwrap().in_flight_limit, 0);
-        let crowd = Crowd { in_flight: 8948, round_trip: Span::ZERO, segment_bytes: 8948 };
-        pacer.crowded(ms(100), FlowNumber(1), crowd);
-        assert_eq!(pacer.poll(ms(100)).unwrap().in_flight_limit, 8948);
-    }
-
-    #[test]
-    fn paused_flows_are_never_due_and_unscheduled_ones_always() {
-        let mut pacer = Pacer::default();
-        pacer.insert(ms(0), FlowNumber(1), 10, Pacing::Paused);
-        pacer.insert(ms(0), FlowNumber(2), 10, Pacing::Unscheduled);
-        assert_eq!(poll(&mut pacer, ms(1)).map(|(flow, _)| flow), Some(2));
-        pacer.sent(ms(1), FlowNumber(2), 10);
-        assert_eq!((poll(&mut pacer, ms(9)), pacer.next_timeout()), (None, None));
-    }
-
-    proptest! {
-        #[test]
-        fn never_more_than_the_rates_allow(
-            changes in proptest::collection::vec((0u64..50, 0.0f64..5e7, 0u8..3), 1..60),
-        ) {
-            let mut pacer = Pacer::default();
-            let (mut now, mut allowed, mut sent, mut rate) = (ms(0), 1448.0 + MIN_CHUNK_BYTES, 0, 0.0);
-            pacer.insert(now, FlowNumber(7), u64::MAX, Pacing::Paused);
-            let mut slack: f64 = 0.0;
-            for (wait, next, kind) in changes {
-                let end = now + Span::from_millis(wait);
-                sent += drain(&mut pacer, now, end);
-                allowed += rate * end.since(now).as_secs();
-                now = end;
-                rate = if kind == 0 { 0.0 } else { next };
-                slack = slack.max(rate * BUCKET_TIME_S + MAX_CHUNK_BYTES);
-                pacer.set(now, FlowNumber(7), Pacing::Rated(Rate::from_bytes_per_sec(rate)));
-                prop_assert!(sent as f64 <= allowed + slack, "{sent} {allowed}");
-            }
-        }
-    }
-}
+mod tests;

@@ -112,8 +112,9 @@ impl Agent {
             // Neither plans nor queues that were heard under other terms hold. Their rates do until new ones are heard, for as long as a new flow waits.
             self.waiting.clear();
             for coflow in self.coflows.values_mut() {
-                (coflow.treatment, coflow.class) = (Treatment::Unknown, None);
+                coflow.treatment = Treatment::Unknown;
             }
+            self.take_from_classes(|_| true);
             let until = now + self.config.first_plan_wait + self.ready_wait;
             for (&id, flow) in &mut self.flows {
                 flow.planned = false;

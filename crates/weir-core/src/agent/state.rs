@@ -328,6 +328,7 @@ impl Agent {
         let coflow = self.coflows.entry(coflow).or_default();
         coflow.first_opened.get_or_insert(now);
         coflow.flows.insert(id);
+        self.pacer.place(id, coflow.class);
         coflow.opened_bytes = coflow.opened_bytes.saturating_add(left);
         self.flows.insert(id, flow);
         self.expect_report(now + FULL_REPORT_INTERVAL);
@@ -426,6 +427,7 @@ impl Agent {
             self.account.lapse(now);
             self.waiting.clear();
             self.forget_limits();
+            self.forget_order();
             for (&id, flow) in &mut self.flows {
                 flow.planned = false;
                 if !is_planted(Defect::PausedForGood) {

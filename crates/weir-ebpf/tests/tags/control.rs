@@ -12,12 +12,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use socket2::{Domain, SockRef, Socket, Type};
-use weir_ebpf::{ControlError, DEFAULT_DSCP, Dctcp, Marker, Marking, TagError};
+use weir_ebpf::{ControlError, DEFAULT_DSCP, Dctcp, Marker, Marking, TagError, loaded};
 use weir_model::Bytes;
 use weir_testbed::{Bed, BedLinks, Place, Queues};
 
 use crate::capture::Capture;
-use crate::gone::{READY, held, taggers, wait_until_gone};
+use crate::gone::{READY, held, wait_until_gone};
 use crate::hosts::{Hosts, accept, on_bed, on_two_hosts};
 
 pub(crate) const LINK_BPS: u64 = 100_000_000;
@@ -342,9 +342,9 @@ fn is_available(bed: &Bed) -> Result<bool> {
 fn it_is_there_as_long_as_it_is_held_and_sockets_keep_it() {
     on_bed("held", &links(1), |bed| {
         ensure!(!is_available(bed)?);
-        let before = taggers()?;
+        let before = loaded();
         let control = Dctcp::register()?;
-        let own: BTreeSet<_> = taggers()?.difference(&before).copied().collect();
+        let own: BTreeSet<_> = loaded().difference(&before).copied().collect();
         ensure!(is_available(bed)? && own.len() > 1, "{own:?}");
         let second = Dctcp::register();
         ensure!(matches!(second, Err(ControlError::Taken { .. })), "{second:?}");
@@ -389,10 +389,10 @@ fn a_control_whose_process_is_killed_leaves_nothing() {
     }
     on_bed("control killed", &links(1), |bed| {
         for _ in 0..3 {
-            let before = taggers()?;
+            let before = loaded();
             let name = "control::a_control_whose_process_is_killed_leaves_nothing";
             let mut child = held(Command::new(env::current_exe()?), name, HOLDS)?;
-            let own: BTreeSet<_> = taggers()?.difference(&before).copied().collect();
+            let own: BTreeSet<_> = loaded().difference(&before).copied().collect();
             ensure!(is_available(bed)? && own.len() > 1, "{own:?}");
             child.kill()?;
             child.wait()?;

@@ -8,8 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
-use weir_ebpf::{Config, DEFAULT_DSCP, Tagger, Unhinted};
+use weir_ebpf::{Config, DEFAULT_DSCP, Tagger, Unhinted, loaded};
 
 use crate::hosts::{Hosts, SENDER, on_two_hosts, thresholds};
 
@@ -20,23 +19,14 @@ pub(crate) const READY: &str = "attached";
 const STEPS: u32 = 200;
 const STEP: Duration = Duration::from_millis(50);
 
-/// Ids of all taggers' programs and tables on this machine.
-pub(crate) fn taggers() -> Result<BTreeSet<(&'static str, u32)>> {
-    let programs =
-        ProgInfoIter::default().filter(|program| program.name.as_encoded_bytes().starts_with(b"weir_"));
-    let tables = MapInfoIter::default().filter(|table| table.name.as_encoded_bytes().starts_with(b"weir_"));
-    let programs = programs.map(|program| ("program", program.id));
-    Ok(programs.chain(tables.map(|table| ("table", table.id))).collect())
-}
-
 pub(crate) fn wait_until_gone(ids: &BTreeSet<(&'static str, u32)>) -> Result<()> {
     for _ in 0..STEPS {
-        if taggers()?.is_disjoint(ids) {
+        if loaded().is_disjoint(ids) {
             return Ok(());
         }
         sleep(STEP);
     }
-    anyhow::bail!("still there: {:?}", taggers()?.intersection(ids).collect::<Vec<_>>())
+    anyhow::bail!("still there: {:?}", loaded().intersection(ids).collect::<Vec<_>>())
 }
 
 fn config() -> Config {
@@ -51,9 +41,9 @@ fn has_clsact(hosts: &Hosts) -> Result<bool> {
 #[test]
 fn a_tagger_that_is_dropped_leaves_nothing_and_tags_nothing_more() {
     on_two_hosts("dropped", |hosts| {
-        let before = taggers()?;
+        let before = loaded();
         let tagger = hosts.tagger(&config())?;
-        let own: BTreeSet<_> = taggers()?.difference(&before).copied().collect();
+        let own: BTreeSet<_> = loaded().difference(&before).copied().collect();
         // The program and three tables.
         ensure!(own.len() == 4, "{own:?}");
         let mut pair = hosts.connect(hosts.v4())?;
@@ -102,10 +92,10 @@ pub(crate) fn held(mut command: Command, name: &str, variable: &str) -> Result<C
 }
 
 fn killed(hosts: &Hosts) -> Result<()> {
-    let before = taggers()?;
+    let before = loaded();
     let name = "gone::a_tagger_whose_process_is_killed_leaves_nothing";
     let mut child = held(hosts.bed().command(SENDER, env::current_exe()?)?, name, HOLDS)?;
-    let own: BTreeSet<_> = taggers()?.difference(&before).copied().collect();
+    let own: BTreeSet<_> = loaded().difference(&before).copied().collect();
     ensure!(own.len() == 4, "{own:?}");
     // A flow that is hinted and goes on survives its tagger.
     let mut pair = hosts.connect(hosts.v4())?;

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use socket2::SockRef;
-use weir_ebpf::{DEFAULT_DSCP, MarkError, Marker, Marking, Marks, TagError};
+use weir_ebpf::{DEFAULT_DSCP, MarkError, Marker, Marking, Marks, TagError, loaded};
 use weir_model::Bytes;
 use weir_testbed::{Bed, BedLinks, Place, Queues};
 
 use crate::capture::{Capture, Seen};
-use crate::gone::{READY, held, taggers, wait_until_gone};
+use crate::gone::{READY, held, wait_until_gone};
 use crate::hosts::on_bed;
 
 const LINK_BPS: u64 = 100_000_000;
@@ -200,7 +200,7 @@ fn what_the_control_host_sends_is_not_marked() {
 #[test]
 fn a_port_without_these_queues_is_refused() {
     on_bed("no queues", &links(), |bed| {
-        let before = taggers()?;
+        let before = loaded();
         let refused = |place: Option<Place>, port: &str, marking: &Marking| -> Result<usize> {
             let result = match place {
                 Some(place) => bed.run_at(place, || Marker::attach(port, marking))?,
@@ -227,7 +227,7 @@ fn a_port_without_these_queues_is_refused() {
             Err(MarkError::Program(TagError::NoInterface { .. }))
         ));
         // What was loaded to look for queues is freed a moment later.
-        wait_until_gone(&taggers()?.difference(&before).copied().collect())
+        wait_until_gone(&loaded().difference(&before).copied().collect())
     });
 }
 
@@ -303,9 +303,9 @@ fn another_threshold_holds_from_then_on() {
 #[test]
 fn a_second_marker_on_a_port_is_refused_and_nothing_is_left_of_the_first() {
     on_bed("two markers", &links(), |bed| {
-        let before = taggers()?;
+        let before = loaded();
         let first = attach(bed, &marking(1000))?;
-        let own: BTreeSet<_> = taggers()?.difference(&before).copied().collect();
+        let own: BTreeSet<_> = loaded().difference(&before).copied().collect();
         // The program and two tables: what looked for queues has gone, or goes.
         ensure!(own.len() >= 3, "{own:?}");
         let second = attach(bed, &marking(1000));
@@ -332,11 +332,11 @@ fn a_marker_whose_process_is_killed_leaves_nothing() {
     }
     on_bed("marker killed", &links(), |bed| {
         for _ in 0..3 {
-            let before = taggers()?;
+            let before = loaded();
             let name = "marks::a_marker_whose_process_is_killed_leaves_nothing";
             let command = || held(Command::new(env::current_exe()?), name, HOLDS);
             let mut child = bed.run_in_switch(command)??;
-            let own: BTreeSet<_> = taggers()?.difference(&before).copied().collect();
+            let own: BTreeSet<_> = loaded().difference(&before).copied().collect();
             ensure!(own.len() >= 3, "{own:?}");
             child.kill()?;
             child.wait()?;

@@ -4,9 +4,8 @@ use std::io::Write;
 
 use anyhow::{Result, anyhow, ensure};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
-use weir_ebpf::{Config, ConfigError, TagError, Tagger};
+use weir_ebpf::{Config, ConfigError, TagError, Tagger, loaded};
 
-use crate::gone::taggers;
 use crate::hosts::{SENDER, on_two_hosts, thresholds};
 
 fn config() -> Config {
@@ -16,7 +15,7 @@ fn config() -> Config {
 #[test]
 fn without_privileges_it_says_so_and_does_nothing() {
     on_two_hosts("no privileges", |hosts| {
-        let before = taggers()?;
+        let before = loaded();
         let without = hosts.at(SENDER, || -> Result<_> {
             let held = capabilities(None)?;
             set_capabilities(None, CapabilitySets { effective: CapabilitySet::empty(), ..held })?;
@@ -25,7 +24,7 @@ fn without_privileges_it_says_so_and_does_nothing() {
             Ok(result)
         })??;
         ensure!(matches!(without, Err(TagError::NoRights)), "{without:?}");
-        ensure!(taggers()? == before);
+        ensure!(loaded() == before);
         Ok(())
     });
 }

@@ -18,6 +18,7 @@ mod routing;
 mod sites;
 mod slow_reader;
 mod spark;
+mod tags;
 mod worst_peer;
 
 use crate::Failure;
@@ -52,6 +53,8 @@ pub(crate) enum BenchCommand {
     /// A real Spark on a test bed, by Spark alone and by Weir
     #[command(subcommand)]
     Spark(spark::SparkCommand),
+    /// What programs in the kernel cost, and what remains of them
+    Tags(tags::TagsArgs),
     /// What one peer at its worst costs the calls and the flows of others
     WorstPeer(worst_peer::WorstPeerArgs),
     /// The receiving process of `weir bench loopback`
@@ -74,6 +77,7 @@ pub(crate) fn bench(command: BenchCommand) -> Result<(), Failure> {
         BenchCommand::Gets(args) => gets::gets(&args),
         BenchCommand::SlowReader(args) => slow_reader::slow_reader(&args),
         BenchCommand::Spark(command) => spark::spark(command),
+        BenchCommand::Tags(args) => tags::tags(&args),
         BenchCommand::WorstPeer(args) => worst_peer::worst_peer(&args),
         BenchCommand::Receive(args) => receive::receive(&args),
     }

@@ -1,6 +1,8 @@
 //! `weir tag`: priorities of switches for all TCP connections of a host, whatever program has them.
 
 #[cfg(feature = "ebpf")]
+mod mark;
+#[cfg(feature = "ebpf")]
 mod run;
 #[cfg(feature = "ebpf")]
 mod running;
@@ -10,10 +12,15 @@ mod settings;
 use crate::Failure;
 use clap::Args;
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_daemon::agent::Tags;
-use weir_model::{Bytes, Span};
+use weir_model::{Bytes, Rate, Span};
+
+/// How long nothing is printed where nothing is to be.
+#[cfg(feature = "ebpf")]
+const SELDOM: std::time::Duration = std::time::Duration::from_secs(u32::MAX as u64);
 
 /// What a build without the feature says.
 #[cfg(not(feature = "ebpf"))]
@@ -45,6 +52,44 @@ pub(crate) struct TagArgs {
     #[arg(long, value_name = "FILE")]
     tags: Option<PathBuf>,
     /// Print what was tagged so far every so many seconds, too
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
+    every: Option<u32>,
+    /// Until it is ended, sockets of this machine may have the congestion controls weir_dctcp and weir_karuna (TCP_CONGESTION;
+    /// docs/congestion.md). Takes Linux 6.10
+    #[arg(long)]
+    controls: bool,
+    /// Round trip of a full segment through empty queues, by which weir_karuna goes
+    #[arg(long, value_name = "TIME", default_value = "200us", requires = "controls")]
+    base_rtt: Span,
+    /// Rate of the interface's link, by which weir_karuna knows that a deadline is out of reach; else it tries to the end
+    #[arg(long, value_name = "RATE", requires = "controls")]
+    link_rate: Option<Rate>,
+}
+
+/// Marks packets (ECN) that leave a port of this machine, where many bytes wait in the queue that they enter.
+///
+/// The port has an HTB with a leaf for each class, by DSCP, as the test bed's switch has; docs/congestion.md says how to make one. It
+/// goes on until it is ended (SIGINT, SIGTERM), and leaves nothing behind; then it prints what it marked. It needs Linux 6.6 and root.
+#[derive(Args)]
+pub(crate) struct MarkArgs {
+    /// The interface, of this network namespace
+    #[arg(long, value_name = "NAME")]
+    interface: String,
+    /// Bytes that wait in a queue from which on packets that enter it are marked
+    #[arg(long, value_name = "BYTES", default_value = "30kB")]
+    threshold: Bytes,
+    /// The leaf of HTB of each class, class 0 first
+    #[arg(
+        long,
+        value_name = "LEAF,..",
+        value_delimiter = ',',
+        default_value = "1:20,1:21,1:22,1:23,1:24,1:25,1:26,1:27"
+    )]
+    leaves: Vec<String>,
+    /// What this address sends or gets is never marked
+    #[arg(long, value_name = "IP")]
+    spare: Option<Ipv4Addr>,
+    /// Print what was marked so far every so many seconds, too
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
     every: Option<u32>,
 }
@@ -98,7 +143,18 @@ pub(crate) fn tag(args: &TagArgs) -> Result<(), Failure> {
 
 #[cfg(not(feature = "ebpf"))]
 pub(crate) fn tag(args: &TagArgs) -> Result<(), Failure> {
-    let TagArgs { interface, tags: _, every: _ } = args;
+    let TagArgs { interface, tags: _, every: _, controls: _, base_rtt: _, link_rate: _ } = args;
+    Err(Failure::Input(format!("--interface {interface}: {LACKING}")))
+}
+
+#[cfg(feature = "ebpf")]
+pub(crate) fn mark(args: &MarkArgs) -> Result<(), Failure> {
+    mark::mark(args)
+}
+
+#[cfg(not(feature = "ebpf"))]
+pub(crate) fn mark(args: &MarkArgs) -> Result<(), Failure> {
+    let MarkArgs { interface, threshold: _, leaves: _, spare: _, every: _ } = args;
     Err(Failure::Input(format!("--interface {interface}: {LACKING}")))
 }
 

@@ -1,7 +1,7 @@
 //! The tagger while it runs: until a signal, with settings that may change.
 
-use super::TagArgs;
 use super::settings::read;
+use super::{SELDOM, TagArgs};
 use crate::Failure;
 use crate::commands::daemons::{run, stop_signal};
 use crate::output::{table, text};
@@ -14,11 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use weir_daemon::agent::Tags;
-use weir_ebpf::{ClassCounters, Config, Counters, TagError, Tagger, Unhinted};
+use weir_ebpf::{
+    ClassCounters, Config, ControlError, Counters, Dctcp, Karuna, McpConfig, TagError, Tagger, Unhinted,
+};
 use weir_model::{Bytes, Hint};
-
-/// How long nothing is printed where nothing is to be.
-const SELDOM: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Whether the user's input was wrong, or something else.
 pub(super) fn failure(error: TagError) -> Failure {
@@ -34,6 +33,7 @@ pub(super) fn tag(args: &TagArgs) -> Result<(), Failure> {
         let mut stop = pin!(stop_signal());
         let mut hangups = signal(SignalKind::hangup())?;
         let tagger = Tagger::attach(&args.interface, &config).map_err(failure)?;
+        let _controls = args.controls.then(|| register(args, &tagger)).transpose()?;
         say(format_args!("weir tag: tags what TCP connections send through {}\n", args.interface));
         let period = args.every.map_or(SELDOM, |seconds| Duration::from_secs(seconds.into()));
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
@@ -47,6 +47,17 @@ pub(super) fn tag(args: &TagArgs) -> Result<(), Failure> {
         print(&tagger.counters()?, &config);
         Ok(())
     })
+}
+
+/// The controls of docs/congestion.md, which go when they are dropped.
+fn register(args: &TagArgs, tagger: &Tagger) -> Result<(Dctcp, Karuna), Failure> {
+    let refused = |error: ControlError| match error {
+        ControlError::Program(error) => failure(error),
+        error => Failure::Input(format!("--controls: {error}")),
+    };
+    let config = McpConfig::new(args.base_rtt, args.link_rate);
+    let karuna = Karuna::register(tagger, &config).map_err(refused)?;
+    Ok((Dctcp::register().map_err(refused)?, karuna))
 }
 
 /// A tagger by what an agent knows of its flows.

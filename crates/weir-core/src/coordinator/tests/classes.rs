@@ -2,6 +2,7 @@
 
 use super::super::Change;
 use super::*;
+use std::collections::BTreeSet;
 
 fn by_class(hosts: u32) -> Pair {
     Pair::under(config(hosts, 1), "by-class")
@@ -135,4 +136,39 @@ fn an_agent_that_is_back_and_a_coordinator_that_begins_anew_come_to_the_same_cla
     pair.connect_all();
     pair.wait(300);
     assert_eq!((pair.class(0, first), pair.class(0, second)), (Some(1), Some(0)));
+}
+
+#[test]
+fn a_host_s_link_serves_one_class_after_the_other_until_nobody_says_which() {
+    let mut pair = by_class(3);
+    let (large, small) = (pair.register(1), pair.register(1));
+    // They share their sender's link alone.
+    let first = pair.open(large, "large", 10_000_000, 0, 1);
+    let second = pair.open(small, "small", 100_000, 0, 2);
+    let writes = |pair: &mut Pair| {
+        pair.now = pair.now + Span::from_millis(20);
+        let transmit = pair.agents[0].poll_transmit(pair.now).unwrap();
+        pair.agents[0].handle_sent(pair.now, transmit.flow, transmit.bytes);
+        (transmit.flow, transmit.bytes)
+    };
+    let chunk = 11_584;
+    assert_eq!([writes(&mut pair), writes(&mut pair)], [(second, chunk), (second, chunk)]);
+    assert_eq!(pair.agents[0].poll_transmit(pair.now), None, "no faster than the link");
+    let now = pair.now;
+    pair.agents[0].handle_blocked(now, second);
+    assert_eq!(writes(&mut pair), (first, chunk), "its receiver has no room");
+    pair.agents[0].handle_writable(now, second);
+    assert_eq!(writes(&mut pair), (second, chunk));
+    // Without a coordinator TCP shares the link, and a flow that begins is in no class.
+    pair.agents[0].handle_session_lost();
+    pair.now = pair.now + LEASE;
+    let now = pair.now;
+    pair.agents[0].handle_timeout(now);
+    let both: BTreeSet<FlowNumber> = (0..4).map(|_| writes(&mut pair).0).collect();
+    assert_eq!(both, BTreeSet::from([first, second]));
+    assert_eq!(
+        (pair.class(0, first), pair.class(0, second)),
+        (Some(1), Some(0)),
+        "their packets stay as they are"
+    );
 }
