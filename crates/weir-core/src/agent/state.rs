@@ -328,7 +328,8 @@ impl Agent {
         let coflow = self.coflows.entry(coflow).or_default();
         coflow.first_opened.get_or_insert(now);
         coflow.flows.insert(id);
-        self.pacer.place(id, coflow.class);
+        // Where nobody says an order any more there is none.
+        self.pacer.place(id, coflow.class.filter(|_| self.lease_end.is_some()));
         coflow.opened_bytes = coflow.opened_bytes.saturating_add(left);
         self.flows.insert(id, flow);
         self.expect_report(now + FULL_REPORT_INTERVAL);

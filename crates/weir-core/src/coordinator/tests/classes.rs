@@ -171,4 +171,7 @@ fn a_host_s_link_serves_one_class_after_the_other_until_nobody_says_which() {
         (Some(1), Some(0)),
         "their packets stay as they are"
     );
+    let later = pair.ask_block(large, "later", 10_000_000, 0, 1);
+    let all: BTreeSet<FlowNumber> = (0..6).map(|_| writes(&mut pair).0).collect();
+    assert_eq!(all, BTreeSet::from([first, later]), "the small one was written to its end");
 }
