@@ -53,6 +53,9 @@ const HOST_SLACK: Span = Span::from_nanos(700_000);
 /// One chunk keeps the others waiting no longer than this. At rates so low that it would, no queue can
 /// overflow; and rates may be higher a moment later.
 const HOST_LONGEST_WAIT: Span = Span::from_nanos(10_000_000);
+/// Where flows go in classes a chunk keeps them waiting for as long as the host's link takes for it, and no longer than this: what the
+/// smallest chunk takes on a link of 1 Mbit/s.
+const LINK_LONGEST_WAIT: Span = Span::from_nanos(100_000_000);
 /// What a rate moves in this time and the round trip of an empty path may be under way; more waits in queues.
 const IN_FLIGHT_TIME_S: f64 = 0.002_5;
 /// A flow with too much under way looks again no sooner,
@@ -214,7 +217,7 @@ impl Pacer {
         }
     }
 
-    /// Whether it was among those that may write.
+    /// Takes a flow out of those in classes that may write; says whether it was among them.
     fn leave_order(in_order: &mut BTreeMap<(u8, u64), FlowNumber>, bucket: &Bucket) -> bool {
         bucket.class.is_some_and(|class| in_order.remove(&(class, bucket.turn)).is_some())
     }
@@ -307,7 +310,7 @@ impl Pacer {
             if bucket.class.is_some() && self.uplink > 0.0 {
                 // Not a little faster, as flows with rates are: what stands in the host's queue is beyond recall.
                 let spacing = Span::from_secs_ceil(bytes as f64 / self.uplink);
-                self.host_ready = self.host_ready.max(now) + spacing.min(HOST_LONGEST_WAIT);
+                self.host_ready = self.host_ready.max(now) + spacing.min(LINK_LONGEST_WAIT);
             }
             if again {
                 self.queue(flow);

@@ -208,6 +208,17 @@ fn classes_go_one_after_the_other_at_what_the_link_carries() {
 }
 
 #[test]
+fn a_slow_link_is_handed_no_more_than_it_carries_either() {
+    let mut pacer = in_classes(&[Some(0)]);
+    // 1 Mbit/s: 93 ms for a chunk of 11,584 bytes.
+    pacer.set_uplink(125_000.0);
+    assert_eq!(writers(&mut pacer, ms(0), ms(1_000)).len(), 11);
+    // A rate that is next to nothing stops no flow for long.
+    pacer.set_uplink(1.0);
+    assert_eq!(writers(&mut pacer, ms(1_100), ms(2_050)).len(), 10);
+}
+
+#[test]
 fn who_is_in_no_class_or_has_a_rate_waits_for_no_class() {
     let mut pacer = in_classes(&[Some(0), None]);
     assert_eq!(poll(&mut pacer, ms(0)), Some((2, UNSCHEDULED_BYTES)));
