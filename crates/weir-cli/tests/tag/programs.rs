@@ -61,6 +61,13 @@ pub(super) fn controlled(bed: &Bed) {
     assert!(complaint(&wrong).contains("base_rtt"), "{}", complaint(&wrong));
 }
 
+/// The lines by which docs/congestion.md has a port made, for another one.
+fn documented_port(theirs: &str, ours: &str) -> String {
+    let page = include_str!("../../../../docs/congestion.md");
+    let lines = page.split("```sh\n").find(|block| block.starts_with(theirs)).unwrap();
+    lines.split("```").next().unwrap().replace(theirs, ours)
+}
+
 /// A sender of 1 Gbit/s into a port of 100 Mbit/s: its queue grows until it is marked.
 pub(super) fn marked() {
     let mut links = BedLinks { queues: Queues::ByDscp(DEFAULT_DSCP), ..BedLinks::equal(2, 100_000_000) };
@@ -90,6 +97,9 @@ pub(super) fn marked() {
         assert!(complaint(&output).contains(complaint_of), "{}", complaint(&output));
     }
     let port = bed.switch_port(1);
+    let lines = documented_port("port=p1 rate=1gbit", &format!("port={port} rate=100mbit"));
+    let made = bed.run_in_switch(|| Command::new("sh").args(["-ec", &lines]).output()).unwrap().unwrap();
+    assert!(made.status.success() && made.stderr.is_empty(), "{}", complaint(&made));
     let start = || {
         let mut command = Command::new(WEIR);
         command.args(["mark", "--interface", &port, "--threshold", "60kB"]);

@@ -68,7 +68,7 @@ pub(crate) struct TagArgs {
 
 /// Marks packets (ECN) that leave a port of this machine, where many bytes wait in the queue that they enter.
 ///
-/// The port has an HTB with a leaf for each class, by DSCP, as the test bed's switch has. It
+/// The port has an HTB with a leaf for each class, by DSCP; docs/congestion.md says how to make one. It
 /// goes on until it is ended (SIGINT, SIGTERM), and leaves nothing behind; then it prints what it marked. It needs Linux 6.6 and root.
 #[derive(Args)]
 pub(crate) struct MarkArgs {
