@@ -74,20 +74,19 @@ impl Way {
 /// An agent that the coordinator's word has not reached yet sends as TCP has it send: waits for that word, as the agent's
 /// metrics show it.
 async fn wait_for_lease(metrics: SocketAddr) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    loop {
+    let has_lease = async || -> std::io::Result<bool> {
         let mut text = String::new();
-        if let Ok(mut stream) = TcpStream::connect(metrics).await {
-            let request = "GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n";
-            stream.write_all(request.as_bytes()).await.unwrap();
-            stream.read_to_string(&mut text).await.unwrap();
+        let mut stream = TcpStream::connect(metrics).await?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").await?;
+        stream.read_to_string(&mut text).await?;
+        Ok(text.lines().any(|line| line == "weir_agent_lease 1.0"))
+    };
+    let held = async {
+        while !has_lease().await.unwrap_or(false) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        if text.lines().any(|line| line == "weir_agent_lease 1.0") {
-            return;
-        }
-        assert!(Instant::now() < limit, "no word of the coordinator within 20 s; metrics say {text:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    };
+    tokio::time::timeout(Duration::from_secs(20), held).await.expect("a word of the coordinator within 20 s");
 }
 
 /// Gets the block; how long that took, from when the way grew worse if it did.
