@@ -2,6 +2,8 @@
 
 mod peers;
 mod silence;
+#[cfg(test)]
+mod tests;
 mod writing;
 
 use super::link::Link;
@@ -56,24 +58,12 @@ impl DataPlane {
 
     /// Runs until told to stop.
     pub(super) fn run(self) -> io::Result<()> {
-        Running {
-            edge: self.edge,
-            relay: Relay::new(self.config),
-            inbox: self.inbox,
-            pool: PipePool::default(),
-            peers: BTreeMap::new(),
-            neighbours: Neighbours::default(),
-            readable: BTreeSet::new(),
-            writable: BTreeSet::new(),
-            session: None,
-            next_token: LISTENER + 1,
-            accept_again: false,
-            not_accepted: 0,
-            most_connections: weir_net::connections_within_limit(limits::MAX_RELAY_CONNECTIONS),
-            next_sweep: Time::ZERO,
-            counters: RelayCounters::default(),
+        let mut running = Running::new(self);
+        let mut events = Vec::new();
+        while let Some(timeout) = running.turn(events.drain(..)) {
+            running.edge.poller.wait(Some(timeout), &mut events)?;
         }
-        .run()
+        Ok(())
     }
 }
 
@@ -101,34 +91,51 @@ struct Running {
 }
 
 impl Running {
-    fn run(mut self) -> io::Result<()> {
-        let mut events = Vec::new();
-        loop {
-            if !self.take_commands() {
-                return Ok(());
-            }
-            for event in events.drain(..) {
-                self.handle_event(event);
-            }
-            if std::mem::take(&mut self.accept_again) {
-                self.accept();
-            }
-            self.read_turn();
-            self.pass_time();
-            self.act();
-            let more = self.write_turn();
-            self.act();
-            let timeout = if more || !self.readable.is_empty() || !self.writable.is_empty() {
-                Span::ZERO
-            } else if self.accept_again {
-                Span::from_millis(5)
-            } else {
-                let next = self.relay.next_timeout().unwrap_or(Time::MAX);
-                let next = next.min(self.neighbours.next_late().unwrap_or(Time::MAX)).min(self.next_sweep);
-                next.since(self.edge.clock.now()).max(Span::from_nanos(100_000))
-            };
-            self.edge.poller.wait(Some(timeout), &mut events)?;
+    fn new(DataPlane { edge, config, inbox }: DataPlane) -> Running {
+        Running {
+            edge,
+            relay: Relay::new(config),
+            inbox,
+            pool: PipePool::default(),
+            peers: BTreeMap::new(),
+            neighbours: Neighbours::default(),
+            readable: BTreeSet::new(),
+            writable: BTreeSet::new(),
+            session: None,
+            next_token: LISTENER + 1,
+            accept_again: false,
+            not_accepted: 0,
+            most_connections: weir_net::connections_within_limit(limits::MAX_RELAY_CONNECTIONS),
+            next_sweep: Time::ZERO,
+            counters: RelayCounters::default(),
         }
+    }
+
+    /// Does what there is to do after these events. How long to wait for the next; `None` once the thread is to end.
+    fn turn(&mut self, events: impl Iterator<Item = Event>) -> Option<Span> {
+        if !self.take_commands() {
+            return None;
+        }
+        for event in events {
+            self.handle_event(event);
+        }
+        if std::mem::take(&mut self.accept_again) {
+            self.accept();
+        }
+        self.read_turn();
+        self.pass_time();
+        self.act();
+        let more = self.write_turn();
+        self.act();
+        Some(if more || !self.readable.is_empty() || !self.writable.is_empty() {
+            Span::ZERO
+        } else if self.accept_again {
+            Span::from_millis(5)
+        } else {
+            let next = self.relay.next_timeout().unwrap_or(Time::MAX);
+            let next = next.min(self.neighbours.next_late().unwrap_or(Time::MAX)).min(self.next_sweep);
+            next.since(self.edge.clock.now()).max(Span::from_nanos(100_000))
+        })
     }
 
     /// False once the thread is to end.

@@ -14,16 +14,12 @@ impl Running {
     /// Writes to all connections that can take something. True if some of them may take more at once.
     pub(super) fn write_turn(&mut self) -> bool {
         let mut more = false;
+        // Those of a held neighbour too: what a connection has begun to send counts as under way, and the neighbour may be held for
+        // just that.
         for token in std::mem::take(&mut self.writable) {
-            match self.peers.get(&token).map(|peer| peer.contact.role()) {
-                // All links of a hop that is ready are written to below, this one too.
-                Some(Role::Hop(hop)) if self.relay.is_ready(hop) => {}
-                Some(_) if self.write_to(token) => {
-                    self.writable.insert(token);
-                    more = true;
-                }
-                Some(_) => {}
-                None => {}
+            if self.write_to(token) {
+                self.writable.insert(token);
+                more = true;
             }
         }
         for hop in self.neighbours.hops().collect::<Vec<_>>() {
