@@ -47,6 +47,10 @@ fn files_and_interfaces_that_cannot_be_are_refused_in_a_line() {
     }
 }
 
+/// Held by a test that has congestion controls: their names are the machine's.
+#[cfg(feature = "ebpf")]
+static CONTROLS: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[cfg(feature = "ebpf")]
 fn on_a_bed(test: fn(&weir_testbed::Bed)) {
     use weir_testbed::{Bed, BedError, BedLinks};
@@ -81,6 +85,7 @@ fn what_a_command_sends_has_the_class_that_was_said_of_it() {
 #[test]
 #[cfg(feature = "ebpf")]
 fn sockets_may_have_the_controls_while_the_tagger_runs() {
+    let _alone = CONTROLS.lock();
     on_a_bed(programs::controlled);
 }
 
@@ -93,6 +98,7 @@ fn a_port_marks_what_meets_a_long_queue_until_it_is_ended() {
 #[test]
 #[cfg(feature = "ebpf")]
 fn programs_that_are_ended_or_killed_leave_nothing_and_their_cost_is_told() {
+    let _alone = CONTROLS.lock();
     programs::measured();
 }
 
@@ -112,6 +118,18 @@ fn a_killed_run_leaves_its_command_and_the_next_removes_its_group() {
 #[cfg(feature = "ebpf")]
 fn coflows_go_by_order_alone_one_after_the_other() {
     ordered::one_after_the_other();
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn flows_of_a_scenario_move_on_a_bed_as_in_the_simulator() {
+    let _alone = CONTROLS.lock();
+    flows::moved();
+}
+
+#[test]
+fn what_no_host_can_do_is_refused_before_anything_runs() {
+    flows::refused();
 }
 
 #[test]
@@ -140,6 +158,9 @@ fn classes_need_a_build_that_tags() {
     assert_eq!(output.status.code(), Some(2));
     assert!(complaint(&output).contains("--features weir-cli/ebpf"), "{}", complaint(&output));
 }
+
+#[path = "tag/flows.rs"]
+mod flows;
 
 #[cfg(feature = "ebpf")]
 #[path = "tag/ordered.rs"]

@@ -187,6 +187,8 @@ pub struct TcpPath {
     pub segment_bytes: u32,
     /// How long, in all, there was something to send and the receiver had no room for it.
     pub receiver_limited: Span,
+    /// Segments that were sent again so far.
+    pub retransmitted: u32,
 }
 
 /// Asks the kernel for the path of a connection.
@@ -211,7 +213,8 @@ pub fn tcp_path(socket: impl AsFd) -> io::Result<TcpPath> {
     let micros = if info.tcpi_min_rtt == u32::MAX { 0 } else { info.tcpi_min_rtt };
     let round_trip = Span::from_nanos(u64::from(micros) * 1000);
     let receiver_limited = Span::from_nanos(info.tcpi_rwnd_limited.saturating_mul(1000));
-    Ok(TcpPath { round_trip, segment_bytes: info.tcpi_snd_mss, receiver_limited })
+    let (segment_bytes, retransmitted) = (info.tcpi_snd_mss, info.tcpi_total_retrans);
+    Ok(TcpPath { round_trip, segment_bytes, receiver_limited, retransmitted })
 }
 
 #[cfg(test)]

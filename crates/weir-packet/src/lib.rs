@@ -39,7 +39,7 @@ pub use record::{FlowRecord, RunCounts, Unfinished};
 pub use recorder::Recorder;
 pub use scenario::{Scenario, ScenarioError};
 pub use sender::{HEADER_BYTES, SEGMENT_BYTES};
-pub use simulation::Simulation;
+pub use simulation::{Simulation, ideal};
 pub use summary::{Completion, Deadlines, Gathered, LARGE, Open, SIZE_CLASSES, Summary, Used};
 pub use tagging::Tagging;
 pub use time::Picos;

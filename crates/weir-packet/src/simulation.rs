@@ -13,7 +13,7 @@ mod links;
 mod spans;
 
 pub(crate) use asking::Requests;
-pub(crate) use spans::ideal;
+pub use spans::ideal;
 
 use crate::event::{Event, What, Wheel};
 use crate::flow::Flows;

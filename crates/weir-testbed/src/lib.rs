@@ -17,12 +17,14 @@
 //! files of the owner and by the processes inside, so the kernel removes them when both are gone, however
 //! the owner ended.
 //!
-//! What this crate does not do (yet): it reads no traces or scenarios ([`live`] is given coflows), chooses no
-//! congestion control (sockets do, one by one), adds no delay or loss, and shapes no traffic between two
+//! [`move_flows`] moves single flows over one, by a congestion control.
+//!
+//! What this crate does not do (yet): it reads no traces or scenarios ([`live`] is given coflows), adds no delay or loss, and shapes no traffic between two
 //! programs of the same host (that goes over the host's loopback).
 
 mod bed;
 mod error;
+mod flows;
 mod links;
 pub mod live;
 mod namespace;
@@ -38,6 +40,7 @@ mod topology;
 
 pub use bed::{Bed, LinkCounters};
 pub use error::{BedError, RightsError};
+pub use flows::{BedFlow, MoveOptions, Moved, busy_seconds, most_flows, move_flows};
 pub use links::{BedLinks, HostLinks, MAX_RACKS, RackLinks, Rates, SEGMENT_BYTES};
 pub use places::Place;
 pub use ports::free_address;

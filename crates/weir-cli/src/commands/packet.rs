@@ -1,6 +1,7 @@
 //! `weir packet`: a scenario through the packet-level simulator, under one or more transports.
 
 mod csv;
+mod live;
 mod page;
 
 use super::sim::thread_cpu_secs;
@@ -35,6 +36,9 @@ pub(crate) struct PacketArgs {
     /// Transports (see `weir policies`), with settings behind them: dctcp:init=70
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     transport: Vec<String>,
+    /// Also move the flows on a test bed of this machine, as root: by cubic, tcp (Reno), dctcp, pias, karuna
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    live: Vec<String>,
     /// Load of the scenario's traffic
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     load: Option<f64>,
@@ -68,9 +72,17 @@ pub(crate) struct PacketArgs {
     pcap_port: Vec<u32>,
 }
 
+/// Where flows moved.
+#[derive(Clone, Copy, Debug)]
+enum On {
+    Simulator,
+    Bed(live::Machine),
+}
+
 /// What one transport made of the flows.
 struct Run {
     transport: String,
+    on: On,
     summary: Summary,
     counts: RunCounts,
     timeouts: u64,
@@ -100,7 +112,8 @@ struct FlowRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     met: Option<bool>,
     retransmitted: u32,
-    timeouts: u32,
+    /// None of live runs, which do not count them.
+    timeouts: Option<u32>,
 }
 
 struct Outputs {
@@ -123,6 +136,7 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
     let scenario = scenario(args)?;
     let outputs = outputs(args, &scenario)?;
     let topology = scenario.topology().map_err(|error| in_file(&args.scenario, &error))?;
+    live::check(&args.live, &scenario, &topology)?;
     if let Some(port) = args.pcap_port.iter().find(|&&port| port as usize >= topology.ports().len()) {
         let reason = format!("--pcap-port {port}: ports are 0 to {}", topology.ports().len() - 1);
         return Err(Failure::Input(reason));
@@ -131,7 +145,7 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
         return Err(Failure::Input("--every 0: an interval has a length".to_owned()));
     }
     println!("{}", setting(&scenario));
-    let runs = if transports.len() == 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
+    let mut runs = if transports.len() == 1 && (outputs.series.is_some() || outputs.pcap.is_some()) {
         vec![watched(&scenario, &topology, &transports[0], args, &outputs)?]
     } else {
         let keep = outputs.has_flows();
@@ -139,8 +153,13 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
         let run = |name: &String| plain(&scenario, &topology, name, keep, every);
         transports.par_iter().map(run).collect::<Result<_, Failure>>()?
     };
+    for name in &args.live {
+        runs.push(live::run(&scenario, &topology, name, outputs.has_flows())?);
+    }
     println!("\n{}", times_table(&runs));
-    println!("\n{}", work_table(&runs));
+    for table in [live::ratio_table(&runs), Some(work_table(&runs)), live::work_table(&runs)] {
+        table.into_iter().for_each(|table| println!("\n{table}"));
+    }
     if let Some(report) = &outputs.report {
         let page = render_packets(&page(&scenario, &runs, args.every.into()));
         report.write(|output| Ok(output.write_all(page.as_bytes())?))?;
@@ -263,6 +282,7 @@ impl Sink {
         self.bar.finish_and_clear();
         Run {
             transport: transport.to_owned(),
+            on: On::Simulator,
             summary: self.gathered.summary(),
             counts,
             timeouts: self.timeouts,
@@ -295,7 +315,7 @@ fn row(record: &FlowRecord) -> FlowRow {
         deadline_s,
         met: record.met(),
         retransmitted: record.retransmitted,
-        timeouts: record.timeouts,
+        timeouts: Some(record.timeouts),
     }
 }
 
@@ -436,7 +456,7 @@ fn work_table(runs: &[Run]) -> String {
         "M events/CPU s",
     ];
     let mut table = table(&header, 1);
-    for run in runs {
+    for run in runs.iter().filter(|run| matches!(run.on, On::Simulator)) {
         let counts = &run.counts;
         let per_s = |value: u64| format!("{:.2}", value as f64 / run.cpu_s / 1e6);
         table.add_row([
@@ -488,6 +508,7 @@ fn results(scenario: &Scenario, runs: &[Run]) -> serde_json::Value {
         .iter()
         .map(|run| {
             let (summary, counts) = (&run.summary, &run.counts);
+            let counted = |value: u64| matches!(run.on, On::Simulator).then_some(value);
             let names = SIZE_CLASSES.map(|(name, _)| name).into_iter().chain([LARGE]);
             let by_size: serde_json::Map<_, _> = names
                 .zip(&summary.by_size)
@@ -502,12 +523,13 @@ fn results(scenario: &Scenario, runs: &[Run]) -> serde_json::Value {
                     "deadlines_feasible": summary.deadlines.feasible,
                     "deadlines_infeasible": summary.deadlines.infeasible,
                     "deadlines_missed": summary.deadlines.missed,
-                    "begun": counts.begun, "finished": counts.finished, "dropped": counts.dropped,
-                    "marked": counts.marked, "retransmitted": run.retransmitted, "timeouts": run.timeouts,
-                    "packet_hops": counts.hops, "events": counts.events,
-                    "most_live_flows": counts.most_flows, "most_live_packets": counts.most_packets,
+                    "begun": counts.begun, "finished": counts.finished, "dropped": counted(counts.dropped),
+                    "marked": counts.marked, "retransmitted": run.retransmitted, "timeouts": counted(run.timeouts),
+                    "packet_hops": counted(counts.hops), "events": counted(counts.events),
+                    "most_live_flows": counted(counts.most_flows), "most_live_packets": counted(counts.most_packets),
                     "makespan_s": counts.end.as_secs(), "cpu_s": run.cpu_s,
                 },
+                "live": match &run.on { On::Simulator => None, On::Bed(machine) => Some(machine) },
                 "flows": run.flows,
                 "ports": ports(&run.ports),
             })

@@ -28,7 +28,7 @@ pub(super) fn spacing(topology: &Topology, in_line: bool) -> Picos {
 }
 
 /// The time that a flow needs in an empty network: all its bits at the rate of its host, and the way of the last segment.
-pub(crate) fn ideal(flow: &FlowArrival, topology: &Topology, network: &Network) -> Picos {
+pub fn ideal(flow: &FlowArrival, topology: &Topology, network: &Network) -> Picos {
     let segments = u64::from(crate::sender::segments_of(flow.size.0));
     let wire = flow.size.0.max(1) + segments * u64::from(HEADER_BYTES);
     let last = flow.size.0.max(1) - (segments - 1) * u64::from(SEGMENT_BYTES);

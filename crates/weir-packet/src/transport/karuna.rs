@@ -4,6 +4,7 @@
 //! those of known size (type 2) by size, those of unknown size (type 3) by bytes sent. Both age: after
 //! [`AGES_AFTER`] timeouts in a row a flow of type 3 is put first again, one of type 2 rises by a class.
 
+use super::hosts::{HostClasses, HostControl, OnHosts};
 use super::settings::{Settings, SettingsError};
 use super::windowed::{Marked, few_enough, kept, service, thresholds_for};
 use super::{Network, Sending, Setup, Transport, deadline_of};
@@ -14,7 +15,7 @@ use crate::time::Picos;
 use std::sync::Arc;
 use weir_endhost::mcp::{Params, Variant};
 use weir_endhost::tagging::{CLASSES, ClassLaw};
-use weir_endhost::thresholds::Service;
+use weir_endhost::thresholds::{Service, Thresholds};
 use weir_model::{Bytes, Span};
 use weir_trace::{FlowArrival, FlowKind};
 
@@ -150,5 +151,14 @@ impl Transport for Karuna {
             _ => (Box::new(dctcp), self.by_size(flow)),
         };
         self.marked.common.sending(control, tagging, network)
+    }
+
+    fn on_hosts(&self, network: &Network) -> Option<OnHosts> {
+        let marking = [self.first_marking(network), self.marked.threshold(network)];
+        let (demotion, splitting) = (self.demotion.as_deref()?.to_vec(), self.splitting.as_deref()?.to_vec());
+        let thresholds = Thresholds::new(demotion, splitting).ok()?;
+        let classes = HostClasses { thresholds, best: OTHERS, told: true, ages_after: self.ages_after };
+        let control = HostControl::Karuna(self.params(network));
+        Some(OnHosts { control, classes: Some(classes), marking: Some(marking) })
     }
 }

@@ -3,12 +3,14 @@
 //! A transport is a [`Transport`] in the registry [`named`]; the simulator knows no other way to treat a flow.
 
 mod d3;
+mod hosts;
 mod karuna;
 mod known;
 mod planned;
 mod settings;
 mod windowed;
 
+pub use hosts::{HostClasses, HostControl, OnHosts};
 pub use known::{SETTINGS, SettingInfo};
 pub use planned::{Planned, RatePlan};
 pub use settings::SettingsError;
@@ -125,6 +127,10 @@ pub trait Transport: Send + Sync {
     fn last_class(&self) -> u8;
     /// How it sends a flow.
     fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending;
+    /// The same for real hosts and switches; none where these cannot do it.
+    fn on_hosts(&self, _network: &Network) -> Option<OnHosts> {
+        None
+    }
 }
 
 /// Why there is no such transport.

@@ -1,5 +1,6 @@
 //! Transports of windows in the manner of TCP: NewReno, DCTCP, D2TCP, PIAS, pFabric.
 
+use super::hosts::{HostClasses, HostControl, OnHosts};
 use super::settings::{Settings, SettingsError};
 use super::{Network, Recovery, Sending, Setup, Timeouts, TrafficFacts, Transport, deadline_of};
 use crate::control::{Dctcp, LineRate, Reno, Urgency};
@@ -117,6 +118,9 @@ impl Transport for Tcp {
     fn sending(&self, _: &FlowArrival, network: &Network) -> Sending {
         self.0.sending(Box::new(Reno::new(self.0.initial(network))), ClassLaw::Fixed(0), network)
     }
+    fn on_hosts(&self, _: &Network) -> Option<OnHosts> {
+        Some(OnHosts { control: HostControl::Reno, classes: None, marking: None })
+    }
 }
 
 /// What transports that are marked can be told beside.
@@ -181,6 +185,11 @@ impl Transport for DctcpTransport {
         let urgency = deadline_of(flow).filter(|_| self.heeds_deadlines).map(|deadline| Urgency { deadline });
         let control = Box::new(self.marked.control(network, urgency));
         self.marked.common.sending(control, ClassLaw::Fixed(0), network)
+    }
+    fn on_hosts(&self, network: &Network) -> Option<OnHosts> {
+        let marking = self.marked.threshold(network);
+        let rules = OnHosts { control: HostControl::Dctcp, classes: None, marking: Some([marking; 2]) };
+        (!self.heeds_deadlines).then_some(rules)
     }
 }
 
@@ -278,6 +287,12 @@ impl Transport for Pias {
             None => ClassLaw::Fixed(0),
         };
         self.marked.common.sending(Box::new(self.marked.control(network, None)), tagging, network)
+    }
+    fn on_hosts(&self, network: &Network) -> Option<OnHosts> {
+        let marking = self.marked.threshold(network);
+        let thresholds = Thresholds::same(self.thresholds.as_deref()?.to_vec());
+        let classes = HostClasses { thresholds, best: 0, told: false, ages_after: None };
+        Some(OnHosts { control: HostControl::Dctcp, classes: Some(classes), marking: Some([marking; 2]) })
     }
 }
 

@@ -4,7 +4,6 @@ use super::TagsArgs;
 use crate::Failure;
 use crate::output::{mean, table, text};
 use anyhow::Result;
-use rustix::param::clock_ticks_per_second;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +12,7 @@ use weir_ebpf::{Config, DEFAULT_DSCP, Dctcp, Marker, Marking, Tagger, Unhinted};
 use weir_endhost::thresholds::{Thresholds, pias};
 use weir_experiment::half_width;
 use weir_model::Bytes;
-use weir_testbed::{Bed, BedLinks, HOST_LINK, Place, Queues};
+use weir_testbed::{Bed, BedLinks, HOST_LINK, Place, Queues, busy_seconds};
 
 const SENDER: Place = Place::Host(0);
 const RECEIVER: Place = Place::Host(1);
@@ -168,9 +167,9 @@ fn stream(bed: &Bed, control: &[u8], lasts: Duration) -> Result<Seen> {
             Ok(bytes)
         };
         let counted = receive(Instant::now() + WARM_UP).and_then(|_| {
-            let (begun, before) = (Instant::now(), busy()?);
+            let (begun, before) = (Instant::now(), busy_seconds()?);
             let bytes = receive(begun + lasts)?;
-            Ok((bytes as f64, begun.elapsed().as_secs_f64(), busy()? - before))
+            Ok((bytes as f64, begun.elapsed().as_secs_f64(), busy_seconds()? - before))
         });
         is_over.store(true, Ordering::Relaxed);
         // A sender that waits for room is woken by the end of the connection.
@@ -181,17 +180,4 @@ fn stream(bed: &Bed, control: &[u8], lasts: Duration) -> Result<Seen> {
             Err(_) => anyhow::bail!("the sender panicked"),
         }
     })
-}
-
-/// Seconds that all processors of the machine were busy so far.
-fn busy() -> std::io::Result<f64> {
-    let text = std::fs::read_to_string("/proc/stat")?;
-    let ticks = || -> Option<u64> {
-        let line = text.lines().next()?.strip_prefix("cpu ")?;
-        let all: Vec<u64> = line.split_whitespace().map(|field| field.parse().ok()).collect::<Option<_>>()?;
-        // user, nice, system, idle, iowait, irq, softirq.
-        Some([0, 1, 2, 5, 6].iter().filter_map(|&at| all.get(at)).sum())
-    };
-    let ticks = ticks().ok_or_else(|| std::io::Error::other("/proc/stat has no line of all processors"))?;
-    Ok(ticks as f64 / clock_ticks_per_second() as f64)
 }

@@ -1,0 +1,242 @@
+//! `weir packet --live`: the same flows on a bed of this machine, with the kernel's TCP and Weir's programs.
+
+#[cfg_attr(not(feature = "ebpf"), path = "live/no_programs.rs")]
+mod programs;
+
+use super::{On, Run, Sink, named};
+use crate::Failure;
+use crate::output::{number, table, text};
+use programs::Programs;
+use serde::Serialize;
+use std::net::TcpStream;
+use std::time::Duration;
+use weir_model::{Span, Time};
+use weir_packet::scenario::{ENDLESS, Shape};
+use weir_packet::transport::{HostControl, OnHosts};
+use weir_packet::{FlowRecord, Picos, RunCounts, Scenario, Topology, ideal};
+use weir_testbed::{
+    Bed, BedFlow, BedLinks, MoveOptions, Queues, SEGMENT_BYTES, busy_seconds, has_rights, most_flows,
+    move_flows,
+};
+use weir_trace::FlowArrival;
+
+/// What the name of a live run ends in.
+const LIVE: &str = " live";
+/// Linux's usual congestion control, which the simulator does not have.
+const CUBIC: &str = "cubic";
+/// What a file without an end waits for after its last flow has begun.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A host hands down pieces of so small a share of the queue that marks: a piece is in the queue all at once.
+const PIECES_PER_THRESHOLD: u64 = 20;
+
+/// What a run took of the machine.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Machine {
+    /// How much later than it was to be a flow's first byte was given to the kernel, on average and at most, in seconds.
+    begun_late_avg_s: f64,
+    begun_late_max_s: f64,
+    /// Share of the time that the machine's processors were busy.
+    processors_busy: f64,
+}
+
+/// What moves flows on real hosts.
+#[derive(Clone, Debug)]
+struct Way {
+    /// The kernel's name of the congestion control.
+    control: &'static str,
+    /// None of Linux's own controls, without classes and marks.
+    rules: Option<OnHosts>,
+}
+
+/// Refuses what cannot be done, before anything is.
+pub(super) fn check(names: &[String], scenario: &Scenario, topology: &Topology) -> Result<(), Failure> {
+    let refused = |reason: String| Err(Failure::Input(reason));
+    for name in names {
+        if name.contains(':') {
+            return refused(format!("--live {name}: settings are the simulator's alone; give the bare name"));
+        }
+        way(name, scenario, topology)?;
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    if !matches!(scenario.shape, Shape::SingleSwitch(_)) {
+        return refused(
+            "--live: hosts of a bed are around one switch: `topology = \"single-switch\"`".to_owned(),
+        );
+    }
+    let flows = scenario.flows.len() as u64 + scenario.traffic.as_ref().map_or(0, |traffic| traffic.flows);
+    let most = most_flows();
+    if flows > most {
+        return refused(format!(
+            "--live: {flows} flows have two sockets each, and this process may have those of {most} (`ulimit -n`); \
+             fewer with --flows"
+        ));
+    }
+    if !has_rights() {
+        return refused("--live takes root, or a machine that lets users make network namespaces".to_owned());
+    }
+    Ok(())
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::Input(format!("--live {name}: there are {CUBIC}, tcp (Reno), dctcp, pias and karuna"))
+}
+
+fn way(name: &str, scenario: &Scenario, topology: &Topology) -> Result<Way, Failure> {
+    if name == CUBIC {
+        return Ok(Way { control: CUBIC, rules: None });
+    }
+    let mut transport = named(name).map_err(|_| unknown(name))?;
+    let network = scenario.network(topology);
+    transport.prepare(&network);
+    let rules = transport.on_hosts(&network).ok_or_else(|| unknown(name))?;
+    Ok(match rules.control {
+        HostControl::Reno => Way { control: "reno", rules: None },
+        control => Way { control: programs::name(name, control)?, rules: Some(rules) },
+    })
+}
+
+fn links(scenario: &Scenario, way: &Way) -> BedLinks {
+    let equal = BedLinks::equal(scenario.hosts() as usize, scenario.host_rate().bits_per_sec() as u64);
+    // Also where nothing marks: all are to have the same pieces.
+    let piece = u32::try_from(scenario.marking.0 / PIECES_PER_THRESHOLD).unwrap_or(u32::MAX);
+    let segment_bytes = Some(piece.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end()));
+    let queues = way.rules.as_ref().map_or(Queues::One, |_| programs::QUEUES);
+    // As in the simulator, hosts have what switches have; but nothing is marked there.
+    BedLinks { queues, host_queues: queues, segment_bytes, ..equal }
+}
+
+fn flow_of(flow: &FlowArrival) -> BedFlow {
+    BedFlow {
+        source: flow.source.0 as usize,
+        destination: flow.destination.0 as usize,
+        bytes: (flow.size != ENDLESS).then_some(flow.size.0),
+        at: Duration::from_nanos(flow.arrival.since(Time::ZERO).nanos()),
+    }
+}
+
+/// Moves the scenario's flows on a bed that is made for it.
+pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bool) -> Result<Run, Failure> {
+    let way = way(name, scenario, topology)?;
+    let numbered: Vec<(u64, FlowArrival)> = scenario.numbered()?.collect();
+    let flows: Vec<BedFlow> = numbered.iter().map(|(_, flow)| flow_of(flow)).collect();
+    let bed = Bed::create(&links(scenario, &way)).map_err(|error| Failure::Run(error.into()))?;
+    let programs = way.rules.as_ref().map(|rules| Programs::load(&bed, rules, scenario)).transpose()?;
+    let connected = |_: usize, near: &TcpStream, far: &TcpStream| {
+        programs.as_ref().map_or(Ok(()), |programs| programs.connected(near, far))
+    };
+    let begins = |index: usize, near: &TcpStream| {
+        programs.as_ref().map_or(Ok(()), |programs| programs.begins(&numbered[index].1, near))
+    };
+    let last = flows.iter().map(|flow| flow.at).max().unwrap_or_default();
+    let until = scenario.until.map(|until| Duration::from_secs_f64(until.as_secs()));
+    let lasts = until.unwrap_or(last + PATIENCE);
+    let options = MoveOptions { congestion: way.control, lasts, connected: &connected, begins: &begins };
+    let (clock, busy) = (std::time::Instant::now(), busy_seconds()?);
+    let moved = move_flows(&bed, &flows, &options).map_err(|error| Failure::Run(error.into()))?;
+    let (took, busy) = (clock.elapsed().as_secs_f64(), busy_seconds()? - busy);
+
+    let network = scenario.network(topology);
+    let mut sink = Sink::new(scenario, name, keep);
+    let mut counts = RunCounts::default();
+    let mut late: Vec<f64> = Vec::new();
+    for ((number, flow), moved) in numbered.iter().zip(&moved) {
+        let Some(began) = moved.began else { continue };
+        counts.begun += 1;
+        let planned = Duration::from_nanos(flow.arrival.since(Time::ZERO).nanos());
+        late.push(began.saturating_sub(planned).as_secs_f64());
+        let ideal = ideal(flow, topology, &network);
+        match moved.ended {
+            Some(ended) => {
+                counts.finished += 1;
+                // A flow's time is that since its first byte was given to the kernel: so late is the machine, not the transport.
+                let finish = Picos::from(flow.arrival) + picos(ended.saturating_sub(began));
+                counts.end = counts.end.max(finish);
+                let retransmitted = moved.retransmitted;
+                let record =
+                    FlowRecord { number: *number, flow: *flow, finish, retransmitted, timeouts: 0, ideal };
+                sink.add(&record);
+            }
+            None => {
+                let received = weir_model::Bytes(moved.received);
+                sink.gathered.add_unfinished(
+                    &weir_packet::Unfinished { number: *number, flow: *flow, ideal, received },
+                    picos(lasts),
+                );
+            }
+        }
+    }
+    if let Some(programs) = &programs {
+        counts.marked = programs.marked()?;
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let machine = Machine {
+        begun_late_avg_s: late.iter().sum::<f64>() / late.len().max(1) as f64,
+        begun_late_max_s: late.iter().copied().fold(0.0, f64::max),
+        processors_busy: busy / took / processors,
+    };
+    let mut run = Run { on: On::Bed(machine), ..sink.end(&format!("{name}{LIVE}"), counts, busy) };
+    run.flows.iter_mut().for_each(|flow| flow.timeouts = None);
+    Ok(run)
+}
+
+fn picos(time: Duration) -> Picos {
+    Picos::from(Span::from_secs_ceil(time.as_secs_f64()))
+}
+
+/// What live runs did, and what they took of the machine.
+pub(super) fn work_table(runs: &[Run]) -> Option<String> {
+    let header = [
+        "transport",
+        "complete",
+        "segments sent again",
+        "pieces marked",
+        "begun late, avg ms",
+        "at most ms",
+        "processors busy %",
+    ];
+    let mut rows = table(&header, 1);
+    let live = runs.iter().filter_map(|run| match run.on {
+        On::Bed(machine) => Some((run, machine)),
+        On::Simulator => None,
+    });
+    for (run, machine) in live {
+        rows.add_row([
+            run.transport.clone(),
+            format!("{}/{}", run.counts.finished, run.counts.begun),
+            run.retransmitted.to_string(),
+            run.counts.marked.to_string(),
+            number(machine.begun_late_avg_s * 1e3),
+            number(machine.begun_late_max_s * 1e3),
+            format!("{:.0}", machine.processors_busy * 100.0),
+        ]);
+    }
+    runs.iter().any(|run| matches!(run.on, On::Bed(_))).then(|| text(&rows))
+}
+
+/// Average completion times of live runs over those of the same transport simulated, by size.
+pub(super) fn ratio_table(runs: &[Run]) -> Option<String> {
+    let mut rows =
+        table(&["live over simulated, averages", "all", "small", "middle", "large", "deadlines"], 1);
+    let mut any = false;
+    for run in runs {
+        let Some(name) = run.transport.strip_suffix(LIVE) else { continue };
+        // The first of those simulated, whatever its settings.
+        let bare = |run: &&Run| run.transport.split(':').next() == Some(name);
+        let Some(twin) = runs.iter().find(bare) else { continue };
+        let groups = |run: &Run| {
+            let [small, middle, large] = run.summary.by_size;
+            [run.summary.others, small, middle, large, run.summary.with_deadline]
+        };
+        let ratios = groups(run).into_iter().zip(groups(twin)).map(|(live, simulated)| {
+            if live.flows == 0 || simulated.flows == 0 {
+                return "-".to_owned();
+            }
+            format!("{:.2}", live.average_s / simulated.average_s)
+        });
+        rows.add_row(std::iter::once(twin.transport.clone()).chain(ratios));
+        any = true;
+    }
+    any.then(|| text(&rows))
+}

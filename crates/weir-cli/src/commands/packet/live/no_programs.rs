@@ -1,0 +1,41 @@
+//! In place of the programs in the kernel, in builds that have none.
+
+use crate::Failure;
+use std::io;
+use std::net::TcpStream;
+use weir_packet::Scenario;
+use weir_packet::transport::{HostControl, OnHosts};
+use weir_testbed::{Bed, Queues};
+use weir_trace::FlowArrival;
+
+/// Of the switch's ports.
+pub(super) const QUEUES: Queues = Queues::One;
+
+/// There is none.
+pub(super) enum Programs {}
+
+/// The kernel's name of a control: these builds have none of Weir's.
+pub(super) fn name(transport: &str, _: HostControl) -> Result<&'static str, Failure> {
+    Err(Failure::Input(format!(
+        "--live {transport}: this build has no programs for the kernel, which are made with clang. Build with \
+         `cargo build --release --features weir-cli/ebpf` where clang, libelf and zlib are"
+    )))
+}
+
+impl Programs {
+    pub(super) fn load(_: &Bed, _: &OnHosts, _: &Scenario) -> Result<Programs, Failure> {
+        Err(Failure::Run(anyhow::anyhow!("this build has no programs for the kernel")))
+    }
+
+    pub(super) fn connected(&self, _near: &TcpStream, _far: &TcpStream) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn begins(&self, _flow: &FlowArrival, _near: &TcpStream) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn marked(&self) -> Result<u64, Failure> {
+        match *self {}
+    }
+}
