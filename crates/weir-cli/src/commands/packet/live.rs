@@ -27,7 +27,7 @@ const CUBIC: &str = "cubic";
 /// What a file without an end waits for after its last flow has begun.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A host hands down pieces of so small a share of the queue that marks: a piece is in the queue all at once.
-const PIECES_PER_THRESHOLD: u64 = 20;
+const PIECES_PER_THRESHOLD: u64 = 10;
 
 /// What a run took of the machine.
 #[derive(Clone, Copy, Debug, Serialize)]
