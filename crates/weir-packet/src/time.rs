@@ -106,6 +106,11 @@ impl PerByte {
     pub(crate) fn of(self, bytes: u32) -> Picos {
         Picos((u64::from(bytes) * self.0) >> FRACTION_BITS)
     }
+    /// The same of more than a packet has; the longest time there is where they take longer.
+    pub(crate) fn of_many(self, bytes: u64) -> Picos {
+        let picos = (u128::from(bytes) * u128::from(self.0)) >> FRACTION_BITS;
+        u64::try_from(picos).map_or(Picos::MAX, Picos)
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +125,11 @@ mod tests {
         }
         // 30 Gbit/s: 266 2/3 ps a byte.
         assert_eq!(PerByte::at(Rate::from_bits_per_sec(30e9)).of(1500), Picos(400_000));
+        // 1 kbit/s: 8 ms a byte.
+        let slow = PerByte::at(Rate::from_bits_per_sec(1e3));
+        assert_eq!(slow.of_many(1500), slow.of(1500));
+        assert_eq!(slow.of_many(360_000), Picos::from_secs(2880.0));
+        assert_eq!(slow.of_many(u64::MAX), Picos::MAX);
     }
 
     #[test]

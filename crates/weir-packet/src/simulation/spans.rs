@@ -11,9 +11,8 @@ use weir_trace::FlowArrival;
 /// How long it is from what a port is told of a packet until that is at the next, at most: the way, and in a line, of which
 /// this is known before, what goes before it.
 pub(super) fn reach(topology: &Topology, most_waiting: Bytes) -> Picos {
-    let bytes = u64::from(SEGMENT_BYTES + HEADER_BYTES) + most_waiting.0;
-    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let hop = |port: &PortSpec| PerByte::at(port.rate).of(bytes) + port.delay;
+    let bytes = u64::from(SEGMENT_BYTES + HEADER_BYTES).saturating_add(most_waiting.0);
+    let hop = |port: &PortSpec| PerByte::at(port.rate).of_many(bytes) + port.delay;
     topology.ports().iter().map(hop).max().unwrap_or_default()
 }
 
@@ -37,6 +36,6 @@ pub fn ideal(flow: &FlowArrival, topology: &Topology, network: &Network) -> Pico
     let per_byte = PerByte::at(network.host_rate);
     let full = u64::from(SEGMENT_BYTES + HEADER_BYTES);
     // All segments but the last are full. Each is rounded by itself, as ports do it.
-    Picos(per_byte.of(full as u32).0 * (before / full))
+    Picos(per_byte.of(full as u32).0.saturating_mul(before / full))
         + topology.empty_delay(flow.source.0, flow.destination.0, last_bytes)
 }
