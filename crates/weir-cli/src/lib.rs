@@ -184,10 +184,10 @@ pub fn main() -> ExitCode {
         Command::Live(_)
             | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
             | Command::Bench(commands::bench::BenchCommand::Sites(_))
-    );
+    ) || matches!(&command, Command::Packet(args) if args.is_live());
     if needs_bed {
         // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
-        // `weir live` then says what it does instead.
+        // the command then says so, or what it does instead.
         let _ = weir_testbed::enter_user_namespace();
     }
     // Daemons end on signals by themselves.

@@ -36,7 +36,7 @@ pub(crate) struct PacketArgs {
     /// Transports (see `weir policies`), with settings behind them: dctcp:init=70
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     transport: Vec<String>,
-    /// Also move the flows on a test bed of this machine, as root: by cubic, tcp (Reno), dctcp, pias, karuna
+    /// Also move the flows on a test bed of this machine: by cubic or tcp (Reno), and as root by dctcp, pias, karuna
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     live: Vec<String>,
     /// Load of the scenario's traffic
@@ -122,6 +122,13 @@ struct Outputs {
     csv: Option<OutputFile>,
     series: Option<OutputFile>,
     pcap: Option<OutputFile>,
+}
+
+impl PacketArgs {
+    /// Whether it takes a test bed.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.live.is_empty()
+    }
 }
 
 pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {

@@ -15,8 +15,8 @@ use weir_packet::scenario::{ENDLESS, Shape};
 use weir_packet::transport::{HostControl, OnHosts};
 use weir_packet::{FlowRecord, Picos, RunCounts, Scenario, Topology, ideal};
 use weir_testbed::{
-    Bed, BedFlow, BedLinks, MoveOptions, Queues, SEGMENT_BYTES, busy_seconds, has_rights, most_flows,
-    move_flows,
+    Bed, BedError, BedFlow, BedLinks, MoveOptions, Queues, SEGMENT_BYTES, busy_seconds, has_rights,
+    most_flows, move_flows,
 };
 use weir_trace::FlowArrival;
 
@@ -107,6 +107,14 @@ fn links(scenario: &Scenario, way: &Way) -> BedLinks {
     BedLinks { queues, host_queues: queues, segment_bytes, ..equal }
 }
 
+/// What a scenario asks of a bed that there cannot be is the user's to mend.
+fn of_bed(error: BedError) -> Failure {
+    match error {
+        BedError::Config(reason) => Failure::Input(format!("--live: {reason}")),
+        error => Failure::Run(error.into()),
+    }
+}
+
 fn flow_of(flow: &FlowArrival) -> BedFlow {
     BedFlow {
         source: flow.source.0 as usize,
@@ -121,7 +129,7 @@ pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bo
     let way = way(name, scenario, topology)?;
     let numbered: Vec<(u64, FlowArrival)> = scenario.numbered()?.collect();
     let flows: Vec<BedFlow> = numbered.iter().map(|(_, flow)| flow_of(flow)).collect();
-    let bed = Bed::create(&links(scenario, &way)).map_err(|error| Failure::Run(error.into()))?;
+    let bed = Bed::create(&links(scenario, &way)).map_err(of_bed)?;
     let programs = way.rules.as_ref().map(|rules| Programs::load(&bed, rules, scenario)).transpose()?;
     let connected = |_: usize, near: &TcpStream, far: &TcpStream| {
         programs.as_ref().map_or(Ok(()), |programs| programs.connected(near, far))
@@ -134,7 +142,7 @@ pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bo
     let lasts = until.unwrap_or(last + PATIENCE);
     let options = MoveOptions { congestion: way.control, lasts, connected: &connected, begins: &begins };
     let (clock, busy) = (std::time::Instant::now(), busy_seconds()?);
-    let moved = move_flows(&bed, &flows, &options).map_err(|error| Failure::Run(error.into()))?;
+    let moved = move_flows(&bed, &flows, &options).map_err(of_bed)?;
     let (took, busy) = (clock.elapsed().as_secs_f64(), busy_seconds()? - busy);
 
     let network = scenario.network(topology);
