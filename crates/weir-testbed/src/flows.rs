@@ -59,6 +59,17 @@ pub struct Moved {
     pub retransmitted: u32,
 }
 
+/// What a run was.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Moves {
+    /// What became of each flow, in the order of the list.
+    pub flows: Vec<Moved>,
+    /// How long flows moved; connections were made before.
+    pub lasted: Duration,
+    /// Seconds that all processors of the machine were busy meanwhile.
+    pub busy_s: f64,
+}
+
 /// How flows are moved.
 pub struct MoveOptions<'a> {
     /// The congestion control of both ends, by the kernel's name for it.
@@ -77,12 +88,12 @@ pub fn most_flows() -> u64 {
     weir_net::raise_descriptor_limit().saturating_sub(OTHER_DESCRIPTORS) / 2
 }
 
-/// Moves flows; what became of each, in their order. Returns once all ended, or the run's time is over.
+/// Moves flows. Returns once all ended, or the run's time is over.
 ///
 /// # Errors
 /// [`BedError::NoSuchHost`]; [`BedError::Config`] for more flows than the process may have connections; [`BedError::Os`] if a
 /// connection cannot be made or breaks.
-pub fn move_flows(bed: &Bed, flows: &[BedFlow], options: &MoveOptions<'_>) -> Result<Vec<Moved>, BedError> {
+pub fn move_flows(bed: &Bed, flows: &[BedFlow], options: &MoveOptions<'_>) -> Result<Moves, BedError> {
     let most = most_flows();
     if flows.len() as u64 > most {
         let reason = format!("{} flows, and this process may have the sockets of {most}", flows.len());
@@ -94,7 +105,9 @@ pub fn move_flows(bed: &Bed, flows: &[BedFlow], options: &MoveOptions<'_>) -> Re
     }
     let mut order: Vec<usize> = (0..flows.len()).collect();
     order.sort_by_key(|&index| flows[index].at);
-    let run = Run { begin: Instant::now() + SETTLING, over: AtomicBool::new(false), options };
+    let busy = || busy_seconds().map_err(BedError::os("read /proc/stat"));
+    let (started_at, busy_before) = (Instant::now(), busy()?);
+    let run = Run { begin: started_at + SETTLING, over: AtomicBool::new(false), options };
     let mut moved = vec![Moved::default(); flows.len()];
     thread::scope(|scope| -> Result<(), BedError> {
         let (say, said) = mpsc::channel();
@@ -147,10 +160,11 @@ pub fn move_flows(bed: &Bed, flows: &[BedFlow], options: &MoveOptions<'_>) -> Re
         }
         result
     })?;
+    let (lasted, busy_s) = (started_at.elapsed(), busy()? - busy_before);
     for (moved, (near, _)) in moved.iter_mut().zip(&pairs) {
         moved.retransmitted = weir_net::tcp_path(near).map_or(0, |path| path.retransmitted);
     }
-    Ok(moved)
+    Ok(Moves { flows: moved, lasted, busy_s })
 }
 
 fn of_flow(what: &str, flows: &[BedFlow], index: usize) -> impl FnOnce(io::Error) -> BedError {

@@ -40,7 +40,7 @@ mod topology;
 
 pub use bed::{Bed, LinkCounters};
 pub use error::{BedError, RightsError};
-pub use flows::{BedFlow, MoveOptions, Moved, busy_seconds, most_flows, move_flows};
+pub use flows::{BedFlow, MoveOptions, Moved, Moves, busy_seconds, most_flows, move_flows};
 pub use links::{BedLinks, HostLinks, MAX_RACKS, RackLinks, Rates, SEGMENT_BYTES};
 pub use places::Place;
 pub use ports::free_address;

@@ -10,13 +10,12 @@ use programs::Programs;
 use serde::Serialize;
 use std::net::TcpStream;
 use std::time::Duration;
-use weir_model::{Span, Time};
+use weir_model::{Bytes, Span, Time};
 use weir_packet::scenario::{ENDLESS, Shape};
 use weir_packet::transport::{HostControl, OnHosts};
-use weir_packet::{FlowRecord, Picos, RunCounts, Scenario, Topology, ideal};
+use weir_packet::{FlowRecord, Picos, RunCounts, Scenario, Topology, Unfinished, ideal};
 use weir_testbed::{
-    Bed, BedError, BedFlow, BedLinks, MoveOptions, Queues, SEGMENT_BYTES, busy_seconds, has_rights,
-    most_flows, move_flows,
+    Bed, BedError, BedFlow, BedLinks, MoveOptions, Queues, SEGMENT_BYTES, has_rights, most_flows, move_flows,
 };
 use weir_trace::FlowArrival;
 
@@ -141,15 +140,13 @@ pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bo
     let until = scenario.until.map(|until| Duration::from_secs_f64(until.as_secs()));
     let lasts = until.unwrap_or(last + PATIENCE);
     let options = MoveOptions { congestion: way.control, lasts, connected: &connected, begins: &begins };
-    let (clock, busy) = (std::time::Instant::now(), busy_seconds()?);
-    let moved = move_flows(&bed, &flows, &options).map_err(of_bed)?;
-    let (took, busy) = (clock.elapsed().as_secs_f64(), busy_seconds()? - busy);
+    let moves = move_flows(&bed, &flows, &options).map_err(of_bed)?;
 
     let network = scenario.network(topology);
     let mut sink = Sink::new(scenario, name, keep);
     let mut counts = RunCounts::default();
     let mut late: Vec<f64> = Vec::new();
-    for ((number, flow), moved) in numbered.iter().zip(&moved) {
+    for ((number, flow), moved) in numbered.iter().zip(&moves.flows) {
         let Some(began) = moved.began else { continue };
         counts.begun += 1;
         let planned = Duration::from_nanos(flow.arrival.since(Time::ZERO).nanos());
@@ -167,11 +164,9 @@ pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bo
                 sink.add(&record);
             }
             None => {
-                let received = weir_model::Bytes(moved.received);
-                sink.gathered.add_unfinished(
-                    &weir_packet::Unfinished { number: *number, flow: *flow, ideal, received },
-                    picos(lasts),
-                );
+                let open =
+                    Unfinished { number: *number, flow: *flow, ideal, received: Bytes(moved.received) };
+                sink.gathered.add_unfinished(&open, picos(lasts));
             }
         }
     }
@@ -182,9 +177,9 @@ pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bo
     let machine = Machine {
         begun_late_avg_s: late.iter().sum::<f64>() / late.len().max(1) as f64,
         begun_late_max_s: late.iter().copied().fold(0.0, f64::max),
-        processors_busy: busy / took / processors,
+        processors_busy: moves.busy_s / moves.lasted.as_secs_f64() / processors,
     };
-    let mut run = Run { on: On::Bed(machine), ..sink.end(&format!("{name}{LIVE}"), counts, busy) };
+    let mut run = Run { on: On::Bed(machine), ..sink.end(&format!("{name}{LIVE}"), counts, moves.busy_s) };
     run.flows.iter_mut().for_each(|flow| flow.timeouts = None);
     Ok(run)
 }
