@@ -27,7 +27,7 @@ const STACK_BYTES: usize = 128 << 10;
 const AHEAD: Duration = Duration::from_millis(5);
 /// From the last connection to the beginning of the run.
 const SETTLING: Duration = Duration::from_millis(100);
-/// How long making one connection may take.
+/// How long making one connection may take, at either end.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Descriptors of this process that are not flows'.
 const OTHER_DESCRIPTORS: u64 = 256;
@@ -256,7 +256,8 @@ fn connect(bed: &Bed, flows: &[BedFlow], congestion: &str) -> Result<Vec<(TcpStr
                     let (listener, target) = &listeners[&flows[index].destination];
                     // One after the other: the next that is accepted is the one that has just been made.
                     let near = dial(*target, congestion);
-                    near.and_then(|near| Ok((near, listener.accept()?.0))).map_err(|error| (index, error))
+                    let pair = near.and_then(|near| Ok((near, accept(listener)?)));
+                    pair.map_err(|error| (index, error))
                 })
                 .collect::<Result<Vec<_>, _>>()
         })?;
@@ -278,9 +279,17 @@ fn listen(congestion: &str) -> io::Result<(TcpListener, u16)> {
     let socket = socket(congestion)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
     socket.listen(16)?;
+    socket.set_read_timeout(Some(CONNECT_LIMIT))?;
     let listener = TcpListener::from(socket);
     let port = listener.local_addr()?.port();
     Ok((listener, port))
+}
+
+fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
+    let (far, _) = listener.accept()?;
+    // It has the listener's limit. Reading lasts as long as the run.
+    far.set_read_timeout(None)?;
+    Ok(far)
 }
 
 fn dial(target: SocketAddr, congestion: &str) -> io::Result<TcpStream> {

@@ -109,11 +109,35 @@ pub(super) fn moved() {
     assert!(["dctcp", "pias", "karuna"].map(marked).iter().all(|&marked| marked > 0), "{said}");
     assert_eq!(["tcp", "cubic"].map(marked), [0, 0]);
     assert!(said.contains("live over simulated"), "{said}");
-    // The controls went with the process.
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    assert!(
-        ["weir_dctcp", "weir_karuna"].iter().all(|name| socket.set_tcp_congestion(name.as_bytes()).is_err())
-    );
+    killed(&scenario);
+}
+
+/// A run that is killed while its flows move.
+#[cfg(feature = "ebpf")]
+fn killed(scenario: &Path) {
+    use std::time::{Duration, Instant};
+    let has = |name: &str| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        socket.set_tcp_congestion(name.as_bytes()).is_ok()
+    };
+    let wait = |there: bool| {
+        let limit = Instant::now() + Duration::from_secs(20);
+        while has("weir_karuna") != there {
+            assert!(Instant::now() < limit, "20 s, and a control is there: {}", !there);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // Also those of the run before went with its process.
+    wait(false);
+    assert!(!has("weir_dctcp"));
+    let words = ["packet", "--transport", "tcp", "--live", "karuna", "--scenario"];
+    let mut command = std::process::Command::new(super::WEIR);
+    let mut run = command.args(words).arg(scenario).stdout(std::process::Stdio::null()).spawn().unwrap();
+    wait(true);
+    // SIGKILL.
+    run.kill().unwrap();
+    run.wait().unwrap();
+    wait(false);
 }
 
 pub(super) fn refused() {
