@@ -11,6 +11,7 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * A TCP connection. Reads and writes wait, each for a time of its own. A blocking channel of Java has no limit for that, so the
@@ -23,6 +24,7 @@ final class SocketConnection implements Connection {
     private final SocketChannel channel;
     private final Selector selector;
     private final SelectionKey key;
+    private final Lull lull = new Lull();
     private volatile boolean closed;
 
     private SocketConnection(SocketChannel channel, Selector selector) throws IOException {
@@ -97,17 +99,30 @@ final class SocketConnection implements Connection {
 
     @Override
     public int read(ByteBuffer into, long limit) throws IOException {
+        leaveAlone(into.remaining(), limit);
         while (true) {
+            int asked = into.remaining();
             int count = channel.read(into);
             if (count != 0) {
+                lull.read(count, asked, System.nanoTime());
                 return count;
             }
             await(SelectionKey.OP_READ, limit, "nothing came for too long");
         }
     }
 
+    /** Lets more come before a read. An interrupt ends it, and a limit. */
+    private void leaveAlone(int asked, long limit) {
+        long now = System.nanoTime();
+        long nanos = Math.min(lull.nanos(asked, now), limit - now);
+        if (nanos > 0) {
+            LockSupport.parkNanos(this, nanos);
+        }
+    }
+
     @Override
     public void write(ByteBuffer from, long limit) throws IOException {
+        lull.forget();
         while (from.hasRemaining()) {
             if (channel.write(from) == 0) {
                 await(SelectionKey.OP_WRITE, limit, "the peer takes nothing for too long");
