@@ -8,7 +8,7 @@ import java.util.concurrent.TimeUnit;
  * asked for. What is read late by this is late by {@link #LONGEST_NANOS} at most.
  */
 final class Lull {
-    /** Half of what a socket of Linux takes before it has grown: its sender is not held up. */
+    /** Half of what a socket of Linux takes before it has grown. Only a sender that becomes faster meanwhile is held up, for one lull. */
     static final int WORTH_BYTES = 32 << 10;
     /** A sleep of less than this costs what it saves. */
     static final long SHORTEST_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
@@ -53,7 +53,7 @@ final class Lull {
         at = now;
     }
 
-    /** How long to wait from {@code now} before the next read, if {@code asked} bytes are still wanted; 0: not at all. */
+    /** Nanoseconds to wait from {@code now} before the next read, if {@code asked} bytes are still wanted; 0: not at all. */
     long nanos(int asked, long now) {
         if (!empty || bytes == 0) {
             return 0;

@@ -34,6 +34,14 @@ class LullTest {
         return now - (first + (pieces - 1) * gap);
     }
 
+    /** Five pieces are read, so many milliseconds after each other; it is the time of the last one then. */
+    private void pieces(int milliseconds) {
+        for (int at = 0; at < 5; at++) {
+            now += TimeUnit.MILLISECONDS.toNanos(milliseconds);
+            lull.read(PIECE, 1 << 20, now);
+        }
+    }
+
     @Test
     void aRateOfSmallPiecesIsReadSeldom() {
         // 3 MB/s, 22 pieces a frame.
@@ -68,12 +76,9 @@ class LullTest {
 
     @Test
     void afterAPauseNothingIsKnown() {
-        for (int at = 0; at < 5; at++) {
-            lull.read(PIECE, 1 << 20, now);
-            now += TimeUnit.MILLISECONDS.toNanos(20);
-        }
-        assertTrue(lull.nanos(1 << 20, now - TimeUnit.MILLISECONDS.toNanos(20)) > 0);
-        now += Lull.PAUSE_NANOS;
+        pieces(20);
+        assertTrue(lull.nanos(1 << 20, now) > 0);
+        now += Lull.PAUSE_NANOS + 1;
         lull.read(PIECE, 1 << 20, now);
         assertEquals(0, lull.nanos(1 << 20, now));
     }
@@ -90,21 +95,15 @@ class LullTest {
 
     @Test
     void aFewBytesThatAreLeftAreNotWaitedForLong() {
-        for (int at = 0; at < 5; at++) {
-            lull.read(PIECE, 1 << 20, now);
-            now += TimeUnit.MILLISECONDS.toNanos(10);
-        }
-        now -= TimeUnit.MILLISECONDS.toNanos(10);
+        pieces(10);
         assertTrue(lull.nanos(1 << 20, now) >= TimeUnit.MILLISECONDS.toNanos(25));
         assertEquals(0, lull.nanos(8, now));
     }
 
     @Test
     void whatWasReadBeforeAQuestionSaysNothingOfItsAnswer() {
-        for (int at = 0; at < 5; at++) {
-            lull.read(PIECE, 1 << 20, now);
-            now += TimeUnit.MILLISECONDS.toNanos(10);
-        }
+        pieces(10);
+        assertTrue(lull.nanos(1 << 20, now) > 0);
         lull.forget();
         assertEquals(0, lull.nanos(1 << 20, now));
     }
