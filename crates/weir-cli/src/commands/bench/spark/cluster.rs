@@ -1,6 +1,7 @@
 //! A standalone cluster of Spark on hosts in network namespaces, with Weir's daemons beside it.
 
 use super::application::{Application, Running};
+use super::processor::{Processor, executors_of};
 use crate::Failure;
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -178,25 +179,6 @@ pub(super) struct Sites {
 pub(super) struct Carried {
     pub(super) gathers: f64,
     pub(super) bytes: f64,
-}
-
-/// Processor time so far, in seconds.
-#[derive(Clone, Copy)]
-pub(super) struct Processor {
-    pub(super) executors: f64,
-    pub(super) agents: f64,
-}
-
-/// The executors that run under a worker, by their numbers. A worker has other children for a moment: when an application has
-/// ended, it has `rm` remove its files.
-fn executors_of(worker: &Child) -> Vec<String> {
-    let threads = std::fs::read_dir(format!("/proc/{}/task", worker.id())).into_iter().flatten().flatten();
-    let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
-    let is_java = |process: &String| {
-        std::fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|name| name.trim() == "java")
-    };
-    let processes = children.flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
-    processes.filter(is_java).collect()
 }
 
 /// What runs in a cluster and may fail.
@@ -539,16 +521,9 @@ impl<'a> Cluster<'a> {
         Running::of(child, log)
     }
 
-    /// Of executors, one on each host, and agents; none where there are fewer.
+    /// None where not every worker has one executor.
     pub(super) fn processor(&self) -> Option<Processor> {
-        let executors: Vec<String> = self.workers.iter().flat_map(executors_of).collect();
-        let seconds = |processes: &[String]| -> Option<f64> {
-            processes.iter().map(|process| weir_metrics::cpu_seconds(process)).sum()
-        };
-        let agents: Vec<String> = self.agents.iter().map(|agent| agent.id().to_string()).collect();
-        (executors.len() == self.workers.len())
-            .then(|| Some(Processor { executors: seconds(&executors)?, agents: seconds(&agents)? }))
-            .flatten()
+        Processor::of(&self.workers, &self.agents)
     }
 
     /// What agents served so far.

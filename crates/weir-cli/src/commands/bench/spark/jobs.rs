@@ -10,8 +10,10 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
+use std::ops::AddAssign;
+use std::time::{Duration, Instant};
 use weir_model::Rate;
+use weir_testbed::busy_seconds;
 
 const CLASS: &str = "io.weir.bench.Jobs";
 
@@ -23,6 +25,9 @@ const CLASS: &str = "io.weir.bench.Jobs";
 /// All begin at the same moment, when each has run its job once on a small input, so that classes are there and compiled: the
 /// processors here are fewer than those of a cluster. A job's time is counted from then to its result. Ratios are of one round,
 /// vanilla's time to the mode's, and averaged over rounds; +- is twice the standard error.
+///
+/// CPU: processor seconds of the whole machine in a round, until the last application has ended; busy: its processors' share of
+/// that time. Where it is near 100 %, jobs wait for processors and not for the network.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct JobsArgs {
@@ -143,7 +148,25 @@ pub(super) fn said(running: Running) -> anyhow::Result<Said> {
     Err(anyhow!("the application did not say what it found"))
 }
 
-/// All jobs at the same time: what each said, and megabytes that Weir carried.
+/// What a round of all jobs took, or several together.
+#[derive(Default)]
+struct Work {
+    /// That Weir carried.
+    megabytes: f64,
+    /// Processor time of the machine, from the jobs' beginning to the end of all.
+    busy_seconds: f64,
+    seconds: f64,
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, more: Work) {
+        self.megabytes += more.megabytes;
+        self.busy_seconds += more.busy_seconds;
+        self.seconds += more.seconds;
+    }
+}
+
+/// All jobs at the same time: what each said, and what it took.
 fn round(
     setup: &Setup,
     shape: &Shape,
@@ -151,7 +174,7 @@ fn round(
     args: &JobsArgs,
     name: &str,
     mode: &str,
-) -> anyhow::Result<(Vec<Said>, f64)> {
+) -> anyhow::Result<(Vec<Said>, Work)> {
     let cluster = Cluster::start(setup, shape, name, mode)?;
     let (mut running, go) = (Vec::new(), cluster.dir().join("go"));
     for (number, job) in jobs.iter().enumerate() {
@@ -172,17 +195,19 @@ fn round(
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    let (began, busy_before) = (Instant::now(), busy_seconds()?);
     std::fs::write(&go, "")?;
     let said =
         jobs.iter().zip(running).map(|(job, one)| said(one).with_context(|| format!("{job} by {mode}")));
     let said: Vec<Said> = said.collect::<anyhow::Result<_>>()?;
+    let (seconds, busy_seconds) = (began.elapsed().as_secs_f64(), busy_seconds()? - busy_before);
     let carried = cluster.carried()?;
     anyhow::ensure!(
         carried.gathers > 0.0 || !cluster.is_weir(),
         "Weir carried nothing; logs are in {}",
         cluster.dir().display()
     );
-    Ok((said, carried.bytes / 1e6))
+    Ok((said, Work { megabytes: carried.bytes / 1e6, busy_seconds, seconds }))
 }
 
 /// Writes the input of all jobs.
@@ -232,27 +257,32 @@ pub(super) fn jobs(args: &JobsArgs) -> Result<(), Failure> {
     prepare(&setup, &shape, &jobs, args.partitions).map_err(Failure::Run)?;
     // By mode, then by round, then by job.
     let mut times: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
-    let mut carried: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut works: BTreeMap<&str, Work> = BTreeMap::new();
     let mut digests: Option<Vec<String>> = None;
     for number in 0..args.rounds {
         for mode in &args.mode {
             let name = format!("{mode}-{number}");
-            let (said, megabytes) = round(&setup, &shape, &jobs, args, &name, mode).map_err(Failure::Run)?;
+            let (said, work) = round(&setup, &shape, &jobs, args, &name, mode).map_err(Failure::Run)?;
             let (seconds, found): (Vec<f64>, Vec<String>) =
                 said.into_iter().map(|said| (said.seconds, said.digest)).unzip();
             let first = digests.get_or_insert_with(|| found.clone());
             if *first != found {
                 return Err(Failure::Run(anyhow!("{mode}: other results: {found:?} and not {first:?}")));
             }
-            println!("round {number}, {mode}: average {:.1} s, {megabytes:.0} MB by Weir", mean(&seconds));
-            *carried.entry(mode).or_default() += megabytes / f64::from(args.rounds);
+            println!(
+                "round {number}, {mode}: average {:.1} s, {:.0} MB by Weir",
+                mean(&seconds),
+                work.megabytes
+            );
+            *works.entry(mode).or_default() += work;
             times.entry(mode).or_default().push(seconds);
         }
     }
     let names: Vec<String> = jobs.iter().map(|job| format!("{job}, s")).collect();
     let mut heads = vec!["mode", "average, s", "+-", "faster", "+-", "last, s"];
     heads.extend(names.iter().map(String::as_str));
-    heads.extend(["MB by Weir", "slowest to first mode"]);
+    heads.extend(["MB by Weir", "slowest to first mode", "CPU, s", "busy, %"]);
+    let processors = std::thread::available_parallelism()?.get() as f64;
     let mut rows = table(&heads, 1);
     let first = &times[args.mode[0].as_str()];
     for mode in &args.mode {
@@ -273,7 +303,13 @@ pub(super) fn jobs(args: &JobsArgs) -> Result<(), Failure> {
             fixed(mean(&lasts), 2, ""),
         ];
         row.extend((0..jobs.len()).map(|job| fixed(of(own, job), 2, "")));
-        row.extend([fixed(carried[mode.as_str()], 0, ""), fixed(slowest, 2, "")]);
+        let (work, rounds) = (&works[mode.as_str()], f64::from(args.rounds));
+        row.extend([
+            fixed(work.megabytes / rounds, 0, ""),
+            fixed(slowest, 2, ""),
+            fixed(work.busy_seconds / rounds, 1, ""),
+            fixed(100.0 * work.busy_seconds / (work.seconds * processors), 0, ""),
+        ]);
         rows.add_row(row);
     }
     println!("\n{}", text(&rows));

@@ -4,6 +4,7 @@ mod application;
 mod cluster;
 mod faults;
 mod jobs;
+mod processor;
 mod shuffles;
 mod sites;
 mod suite;

@@ -1,8 +1,9 @@
 //! `weir bench spark shuffles`: prepared shuffles, read at the same time.
 
 use super::application::Application;
-use super::cluster::{Carried, Cluster, ClusterArgs, Processor, Setup, Shape, TCP, VANILLA};
+use super::cluster::{Carried, Cluster, ClusterArgs, Setup, Shape, TCP, VANILLA};
 use super::faults::{Faults, Victims};
+use super::processor::Processor;
 use super::sites::{self, MULTI_PATH, NAIVE};
 use super::{check_modes, mean, spread};
 use crate::Failure;
@@ -24,7 +25,8 @@ use weir_model::Rate;
 /// average: of the times at which shuffles were read, over all rounds but the first. makespan: of the last ones; worst: the
 /// longest of them. N MB: of each shuffle. late: rounds whose makespan is more than 5 s above that of the first mode.
 ///
-/// CPU: processor seconds of executors, and of agents, for each GB that was read from other hosts after the warm-up.
+/// CPU: processor seconds for each GB that was read from other hosts after the warm-up: of executors, of agents, and of the whole
+/// machine, with what else runs on it and what its kernel does for no process.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ShufflesArgs {
@@ -106,17 +108,15 @@ fn measure(args: &ShufflesArgs, setup: &Setup, shape: &Shape, mode: &str) -> any
         conf: Vec::new(),
     })?;
     let mut faults = Faults::new(&args.faults, args.seed);
-    let (mut warm, mut last) = (None, None);
+    // After the warm-up, and after all: executors are there for a moment longer.
+    let marks = [args.megabytes.len(), args.megabytes.len() * args.rounds as usize];
+    let mut at_marks = Vec::new();
     while !running.is_over()? {
         faults.go_on(&mut cluster)?;
-        // Executors are there for a moment after the last round.
-        if let Some(now) = cluster.processor() {
-            last = Some(now);
-            if warm.is_none() && running.heard() >= args.megabytes.len() {
-                warm = Some(now);
-            }
+        if marks.get(at_marks.len()).is_some_and(|&mark| running.heard() >= mark) {
+            at_marks.extend(cluster.processor());
         }
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(10));
     }
     let lines = running.said()?;
     let mut rounds: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
@@ -140,10 +140,10 @@ fn measure(args: &ShufflesArgs, setup: &Setup, shape: &Shape, mode: &str) -> any
         "Weir carried nothing; logs are in {}",
         cluster.dir().display()
     );
-    let processor = warm.zip(last).map(|(warm, last)| Processor {
-        executors: last.executors - warm.executors,
-        agents: last.agents - warm.agents,
-    });
+    let processor = match at_marks[..] {
+        [warm, over] => Some(over - warm),
+        _ => None,
+    };
     Ok(Measured { rounds, carried, processor, faults: faults.count })
 }
 
@@ -188,7 +188,17 @@ pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
     let sizes: Vec<String> = args.megabytes.iter().map(|megabytes| format!("{megabytes} MB, s")).collect();
     let mut heads = vec!["mode", "average s", "+-", "faster"];
     heads.extend(sizes.iter().map(String::as_str));
-    heads.extend(["makespan s", "worst", "late", "CPU s/GB", "agents'", "gathers", "MB by Weir", "faults"]);
+    heads.extend([
+        "makespan s",
+        "worst",
+        "late",
+        "CPU s/GB",
+        "agents'",
+        "machine's",
+        "gathers",
+        "MB by Weir",
+        "faults",
+    ]);
     let megabytes = args.megabytes.iter().sum::<u32>() * (args.rounds - 1);
     let remote = f64::from(megabytes) / 1e3 * f64::from(args.hosts - 1) / f64::from(args.hosts);
     let mut rows = table(&heads, 1);
@@ -213,6 +223,7 @@ pub(super) fn shuffles(args: &ShufflesArgs) -> Result<(), Failure> {
             late.to_string(),
             of_processor(|processor| processor.executors),
             of_processor(|processor| processor.agents),
+            of_processor(|processor| processor.machine),
             format!("{:.0}", measured.carried.gathers),
             fixed(measured.carried.bytes / 1e6, 0, ""),
             measured.faults.to_string(),
