@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::ops::Bound;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio::runtime::Handle;
@@ -112,7 +113,37 @@ impl Drop for Open {
     }
 }
 
+/// What a job comes to, or `failed` where it panics: what waits for a job would wait for ever, and its place be taken for good.
+fn done_or(failed: Done, run: impl FnOnce() -> Done) -> Done {
+    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        tracing::error!("work on a file panicked, and counts as failed: this is a bug of Weir");
+        failed
+    })
+}
+
 impl Job {
+    /// What came of it if it fails without a word.
+    fn failed(&self) -> Done {
+        let error = || io::Error::other("work on the file panicked");
+        match self {
+            Job::Open { connection, flow, path } => {
+                let result = Err(error());
+                Done::Opened { connection: *connection, flow: *flow, path: path.clone(), result }
+            }
+            Job::Read { block, place, frame, .. } => {
+                Done::Read { block: block.clone(), place: place.clone(), frame: *frame, result: Err(error()) }
+            }
+            Job::Gather { connection, number, .. } => {
+                Done::Gathered { connection: *connection, number: *number, result: Err(Status::Unreadable) }
+            }
+            Job::Store(_) => Done::StoreSeen(None),
+            Job::Close(..) => Done::Nothing,
+            Job::Remove(_) => Done::Removed,
+            Job::Sweep(_) => Done::Swept(Vec::new()),
+            Job::Mounts => Done::Mounts(Err(error())),
+        }
+    }
+
     fn run(self, closing: &mpsc::Sender<Job>) -> Done {
         match self {
             Job::Open { connection, flow, path } => {
@@ -277,7 +308,7 @@ impl Jobs {
         let on = self.mounts.of(&path);
         self.running.insert(id, Running { path, on, began: now });
         self.runtime.spawn_blocking(move || {
-            let _ = done.send((id, job.run(&closing)));
+            let _ = done.send((id, done_or(job.failed(), || job.run(&closing))));
             waker.wake();
         });
     }
@@ -318,5 +349,31 @@ impl Jobs {
     /// Whether jobs wait for others.
     pub(super) fn wait(&self) -> bool {
         !self.waiting.is_empty() || !self.doomed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_panics_is_over_as_one_that_failed() {
+        let remove = Job::Remove(Vec::new());
+        let done = done_or(remove.failed(), || unreachable!("a bug"));
+        assert!(matches!(done, Done::Removed));
+        let open = Job::Open { connection: 7, flow: FlowNumber(3), path: PathBuf::from("/a") };
+        let Done::Opened { connection: 7, flow: FlowNumber(3), path, result: Err(error) } =
+            done_or(open.failed(), || unreachable!("a bug"))
+        else {
+            unreachable!("the connection that waits hears of it")
+        };
+        assert_eq!(path, Path::new("/a"));
+        assert_eq!(error.to_string(), "work on the file panicked");
+    }
+
+    #[test]
+    fn a_job_that_does_not_panic_says_what_it_found() {
+        let done = done_or(Done::Removed, || Done::Swept(vec![PathBuf::from("/a")]));
+        assert!(matches!(done, Done::Swept(paths) if paths == [PathBuf::from("/a")]));
     }
 }
