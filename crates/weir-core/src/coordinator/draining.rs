@@ -75,7 +75,7 @@ impl Coordinator {
                 let result = Ok(v1::DrainReply { name, blocks, flows });
                 self.drains.answers.push_back(Drained { token, result });
             } else {
-                self.drains.refuse(token, format!("somebody else asked the opposite of host {name}"));
+                self.drains.refuse(token, format!("another call asked the opposite for host {name}"));
             }
         }
     }

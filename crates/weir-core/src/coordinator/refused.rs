@@ -53,7 +53,7 @@ pub enum HelloError {
     Label(String),
     /// Its links have no rate.
     #[error(
-        "nobody says how fast the links of host {0} are; give its agent --link-rate, or the coordinator one for all"
+        "the rate of the links of host {0} is not known; give its agent --link-rate, or the coordinator one for all"
     )]
     LinkRate(String),
     /// The network has no place for one more host.

@@ -126,7 +126,7 @@ impl Receiver {
         // A list from before the change may leave out an agent at which the block was put meanwhile.
         let is_latest = self.looked_again || !self.config.holders.is_empty();
         match (holds.is_empty(), self.changed_at.is_empty()) {
-            (true, true) => self.obstacle(now, "nobody has put it yet".to_owned()),
+            (true, true) => self.obstacle(now, "no host has put it yet".to_owned()),
             (true, false) if is_latest => self.end(ReceiverError::Gone),
             (true, false) => self.obstacle(now, "its file was changed or removed".to_owned()),
             (false, _) => self.obstacle(now, "no holder sends it".to_owned()),

@@ -408,7 +408,7 @@ impl Receiver {
             texts.push(format!("{holder} accepted the request and sent {sent} of {size} bytes so far"));
         }
         if texts.is_empty() {
-            texts.push("nobody answered yet".to_owned());
+            texts.push("neither a coordinator nor a holder has answered yet".to_owned());
         }
         texts.join("; ")
     }

@@ -14,7 +14,7 @@ const AGENTS: Metric = Metric::gauge(
 .by(&["state"]);
 const COFLOWS: Metric = Metric::gauge(
     "weir_coordinator_coflows",
-    "Live coflows: nobody asked for a block yet (idle), left to TCP (bypassed), waiting for announced flows (gathering), planned \
+    "Live coflows: no receiver asked for a block yet (idle), left to TCP (bypassed), waiting for announced flows (gathering), planned \
      for (scheduled), refused, and complete ones that were not unregistered",
 )
 .by(&["stage"]);

@@ -390,7 +390,7 @@ impl Owner {
             Output::Expired(coflow) => {
                 tracing::warn!(
                     coflow = coflow.0,
-                    "ended: nobody cared for the coflow for as long as its lease"
+                    "ended: the coflow's lease ran out, as it had no put, no get, no byte and no renewal"
                 );
             }
             Output::Unregistered(unregistered) => {

@@ -34,7 +34,7 @@ pub(crate) struct RegisterArgs {
     #[arg(long, value_name = "COFLOW")]
     parent: Vec<u64>,
     /// How long the coflow is kept without a put, a get or a moving flow; the coordinator's (10 min) unless said. This command
-    /// ends, so nobody renews the lease
+    /// ends and does not renew the lease
     #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true)]
     lease: u64,
 }

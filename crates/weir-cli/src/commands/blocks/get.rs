@@ -25,7 +25,7 @@ pub(crate) struct GetArgs {
     /// File to write, or `-` for standard output; a file here with the last part of the block's name unless said
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Longest time until the last byte, waiting for somebody to put the block included
+    /// Longest time until the last byte, the wait until the block is put included
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     time_limit: u64,
     /// Data address of an agent that holds the block; may be repeated. The coordinator is not asked then

@@ -212,10 +212,19 @@ fn a_host_that_says_what_cannot_be_is_refused_with_a_reason_and_changes_nothing(
             "a rack has at most 255 bytes, not 1048576",
         ),
         (hello(1, "a\u{1b}[2J"), "no control characters"),
-        (v1::Hello { up_bytes_per_s: 0.0, ..hello(1, "a") }, "how fast the links of host a are"),
-        (v1::Hello { down_bytes_per_s: f64::NAN, ..hello(1, "a") }, "how fast the links of host a are"),
-        (v1::Hello { down_bytes_per_s: -1.0, ..hello(1, "") }, "how fast the links of host 1 are"),
-        (v1::Hello { up_bytes_per_s: f64::INFINITY, ..hello(1, "a") }, "how fast the links of host a are"),
+        (v1::Hello { up_bytes_per_s: 0.0, ..hello(1, "a") }, "the rate of the links of host a is not known"),
+        (
+            v1::Hello { down_bytes_per_s: f64::NAN, ..hello(1, "a") },
+            "the rate of the links of host a is not known",
+        ),
+        (
+            v1::Hello { down_bytes_per_s: -1.0, ..hello(1, "") },
+            "the rate of the links of host 1 is not known",
+        ),
+        (
+            v1::Hello { up_bytes_per_s: f64::INFINITY, ..hello(1, "a") },
+            "the rate of the links of host a is not known",
+        ),
     ] {
         let said = come(&mut coordinator, hello).unwrap_err();
         assert!(said.contains(reason) && !said.contains('\u{1b}') && said.len() < 300, "{said}");

@@ -51,7 +51,10 @@ fn without_anybody_to_ask_the_time_limit_says_so() {
     let asked: Vec<_> = asked.map(|(at, _)| *at).collect();
     assert_eq!(asked, [after(0), after(17_005), after(34_015), after(51_035)]);
     let short = ReceiverConfig { end: after(100), ..config(0) };
-    assert_eq!(time_limit(Scene::of(short, Vec::new()).run()), "nobody answered yet");
+    assert_eq!(
+        time_limit(Scene::of(short, Vec::new()).run()),
+        "neither a coordinator nor a holder has answered yet"
+    );
 }
 
 /// Bytes that are there when the caller looks again are handed out, though the limit has passed.
@@ -201,7 +204,7 @@ fn holders_that_an_earlier_get_avoided_are_asked_last_for_a_while() {
 fn a_put_is_waited_for_as_long_as_there_is_time() {
     let mut scene = Scene::of(ReceiverConfig { end: after(7_000), ..config(0) }, Vec::new());
     scene.located = vec![Located::Unavailable("coordinator: away".to_owned()), Located::Holders(Vec::new())];
-    assert_eq!(time_limit(scene.run()), "nobody has put it yet");
+    assert_eq!(time_limit(scene.run()), "no host has put it yet");
     let waits = scene.log.iter().filter_map(|(_, output)| match output {
         Output::Locate { wait } => Some(wait.nanos() / 1_000_000),
         _ => None,
