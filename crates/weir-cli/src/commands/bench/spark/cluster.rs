@@ -521,7 +521,7 @@ impl<'a> Cluster<'a> {
         Running::of(child, log)
     }
 
-    /// None where not every worker has one executor.
+    /// Processor time so far; none where not every worker has one executor.
     pub(super) fn processor(&self) -> Option<Processor> {
         Processor::of(&self.workers, &self.agents)
     }

@@ -155,6 +155,7 @@ struct Work {
     megabytes: f64,
     /// Processor time of the machine, from the jobs' beginning to the end of all.
     busy_seconds: f64,
+    /// From the jobs' beginning to the end of all.
     seconds: f64,
 }
 
@@ -303,7 +304,7 @@ pub(super) fn jobs(args: &JobsArgs) -> Result<(), Failure> {
             fixed(mean(&lasts), 2, ""),
         ];
         row.extend((0..jobs.len()).map(|job| fixed(of(own, job), 2, "")));
-        let (work, rounds) = (&works[mode.as_str()], f64::from(args.rounds));
+        let (work, rounds) = (&works[mode.as_str()], own.len() as f64);
         row.extend([
             fixed(work.megabytes / rounds, 0, ""),
             fixed(slowest, 2, ""),

@@ -13,7 +13,7 @@ pub(super) struct Processor {
 }
 
 impl Processor {
-    /// None where not every worker has one executor.
+    /// As it is now; none where not every worker has one executor.
     pub(super) fn of(workers: &[Child], agents: &[Child]) -> Option<Processor> {
         let executors: Vec<String> = workers.iter().flat_map(executors_of).collect();
         let agents: Vec<String> = agents.iter().map(|agent| agent.id().to_string()).collect();
