@@ -2,33 +2,19 @@
 //! policies of its own has all of it (`examples/policy`).
 #![forbid(unsafe_code)]
 
-// Before all modules, so that in each of them these stand for those of std, which panic when a pipe is closed or a
-// disk is full.
-macro_rules! println {
-    () => { $crate::terminal::say(format_args!("\n")) };
-    ($($text:tt)*) => { $crate::terminal::say(format_args!("{}\n", format_args!($($text)*))) };
-}
-macro_rules! print {
-    ($($text:tt)*) => { $crate::terminal::say(format_args!($($text)*)) };
-}
-macro_rules! eprintln {
-    ($($text:tt)*) => { $crate::terminal::complain(format_args!("{}\n", format_args!($($text)*))) };
-}
+// In every module these stand for those of std, which panic when a pipe is closed or a disk is full.
+#[macro_use(eprintln, print, println)]
+extern crate weir_console;
 
 mod arguments;
 mod commands;
 mod logging;
-mod output;
-mod progress;
-mod report;
 mod settings;
-mod terminal;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-
-/// What `--version` says: of several builds of one version the commit tells which.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WEIR_COMMIT"), ")");
+use weir_console::{Failure, terminal};
+use weir_results::VERSION;
 
 /// Schedules the network for data-parallel jobs: simulated, live, and side by side.
 #[derive(Parser)]
@@ -100,8 +86,7 @@ enum Command {
     /// Have a host listed no longer that was taken away for good
     Forget(commands::hosts::ForgetArgs),
     /// Measure on this machine
-    #[command(subcommand)]
-    Bench(commands::bench::BenchCommand),
+    Bench(weir_bench::BenchArgs),
     /// Put and get blocks as a driver says on standard input (used by `weir live`)
     #[command(hide = true)]
     Task(commands::daemons::TaskArgs),
@@ -118,37 +103,6 @@ impl Command {
             _ => return None,
         };
         log.lines.as_deref()
-    }
-}
-
-/// What went wrong, and whether it was the user's input.
-pub(crate) enum Failure {
-    /// A bad file, name or value: one line, exit 2, nothing written.
-    Input(String),
-    /// A peer did not answer, or no task put the block, within the time limit; it may later: exit 3.
-    Unanswered(anyhow::Error),
-    /// A peer refused, or what was asked for has ended; it will not come: exit 4.
-    Refused(anyhow::Error),
-    /// Anything else: exit 1.
-    Run(anyhow::Error),
-    /// A command that was run for the user ended with this code, and has said why: the same exit.
-    #[cfg_attr(not(feature = "ebpf"), expect(dead_code, reason = "it takes the program of `weir run`"))]
-    Ended(u8),
-}
-
-impl Failure {
-    /// The same with what it is about, unless it says so itself.
-    pub(crate) fn about(self, what: String) -> Failure {
-        match self {
-            Failure::Run(error) => Failure::Run(error.context(what)),
-            failure => failure,
-        }
-    }
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Failure {
-        Failure::Run(error.into())
     }
 }
 
@@ -181,10 +135,9 @@ pub fn main() -> ExitCode {
     }
     let needs_bed = matches!(
         command,
-        Command::Live(_)
-            | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
-            | Command::Bench(commands::bench::BenchCommand::Sites(_))
-    ) || matches!(&command, Command::Packet(args) if args.is_live());
+        Command::Live(_) | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
+    ) || matches!(&command, Command::Packet(args) if args.is_live())
+        || matches!(&command, Command::Bench(args) if args.needs_bed());
     if needs_bed {
         // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
         // the command then says so, or what it does instead.
@@ -235,7 +188,7 @@ pub fn main() -> ExitCode {
         Command::Hosts(args) => commands::hosts::hosts(args),
         Command::Drain(args) => commands::hosts::drain(args),
         Command::Forget(args) => commands::hosts::forget(args),
-        Command::Bench(command) => commands::bench::bench(command),
+        Command::Bench(command) => weir_bench::bench(command),
         Command::Task(args) => commands::daemons::task(args),
     };
     result.map_or_else(failed, |()| ExitCode::SUCCESS)

@@ -1,12 +1,12 @@
 //! The log, on standard error: which lines (`WEIR_LOG`, and of a daemon its setting `log`, which may change while it runs), and in which form (`WEIR_LOG_FORMAT`). A setting that would silence
 //! everything by a slip is refused.
 
-use crate::Failure;
 use clap::Args;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing_subscriber::EnvFilter;
+use weir_console::Failure;
 
 const FILTER: &str = "WEIR_LOG";
 const FORMAT: &str = "WEIR_LOG_FORMAT";

@@ -1,7 +1,6 @@
 //! `weir config`: what daemons are set to, and from where.
 
 use super::blocks::{Peers, print_json, run, said};
-use crate::output::printable;
 use crate::settings::{Daemon, Origin, SettingsFile, compose, key};
 use crate::{Cli, Failure};
 use clap::parser::ValueSource;
@@ -11,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use weir_client::Changed;
+use weir_results::printable;
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {

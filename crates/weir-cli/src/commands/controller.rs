@@ -1,21 +1,16 @@
 //! `weir controller`: orders and paths for relays between sites.
 
 use super::daemons::{begins, ends, listening, obey_hangups, run, stop_signal};
-use super::policies::find_between_sites;
-use crate::Failure;
 use crate::logging::LogArgs;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_console::{DeciderArgs, Failure};
 use weir_controller::decider::{self, DeciderSettings};
-use weir_controller::maker::MakerSettings;
 use weir_controller::server::{self, ServerSettings};
 use weir_controller::store::{EmbeddedStore, RedisStore, Store};
 use weir_model::Span;
-use weir_policy::order::branches::Reach;
-use weir_policy::order::tally::Decide;
-use weir_policy::route::Rule;
 
 /// Server and decision maker in one process, which keeps everything to itself. As several processes:
 /// `weir controller serve` and `weir controller decide`, each as often as wanted, around a Redis.
@@ -100,60 +95,6 @@ struct MetricsArgs {
     metrics: Option<SocketAddr>,
 }
 
-#[derive(Args)]
-pub(crate) struct DeciderArgs {
-    /// Seed of this decision maker's draws; each has its own
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Rounds per decision, of all decision makers together
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) rounds: u32,
-    /// Coflows whose order is looked at. As breadth, the same for all decision makers
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=5))]
-    pub(crate) depth: u8,
-    /// Coflows that they are taken from, first by remaining time
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=16))]
-    pub(crate) breadth: u8,
-    /// What decides: the order that was best most often, or the one that was best on average
-    #[arg(long, value_name = "HOW", default_value = "wins")]
-    pub(crate) decide: DecideBy,
-    /// How far traffic is divided over detours by water-filling. As groups, the same for all decision makers
-    #[arg(long, value_name = "HOW", default_value = "converged")]
-    pub(crate) routes: Routes,
-    /// Another policy for links between sites, such as sebf-routed: its plans decide, without rounds, on order and detours
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["rounds", "depth", "breadth", "decide", "routes"])]
-    pub(crate) policy: Option<String>,
-    /// How the flow groups of a coflow go: one after the other, or in turn
-    #[arg(long, value_name = "HOW", default_value = "largest-first")]
-    pub(crate) groups: Groups,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Routes {
-    /// No detours
-    Direct,
-    /// One detour, for the slowest link
-    OneIteration,
-    /// Until the slowest link's traffic cannot be moved (Siphon)
-    Published,
-    /// Until no link's can
-    Converged,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Groups {
-    /// The largest first (LFGF)
-    LargestFirst,
-    /// All share
-    Together,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum DecideBy {
-    Wins,
-    Mean,
-}
-
 impl ControllerArgs {
     /// Which lines of the log to show.
     pub(crate) fn log(&self) -> &LogArgs {
@@ -162,33 +103,6 @@ impl ControllerArgs {
             Some(Part::Decide(args)) => &args.log,
             None => &self.log,
         }
-    }
-}
-
-impl DeciderArgs {
-    pub(crate) fn maker(&self) -> MakerSettings {
-        MakerSettings {
-            reach: Reach { depth: self.depth.into(), breadth: self.breadth.into() },
-            rounds: self.rounds,
-            decide: match self.decide {
-                DecideBy::Wins => Decide::Wins,
-                DecideBy::Mean => Decide::Mean,
-            },
-            early: true,
-            routes: match self.routes {
-                Routes::Direct => Rule::Direct,
-                Routes::OneIteration => Rule::OneIteration,
-                Routes::Published => Rule::Published,
-                Routes::Converged => Rule::Converged,
-            },
-            largest_group_first: matches!(self.groups, Groups::LargestFirst),
-        }
-    }
-
-    fn settings(&self) -> Result<DeciderSettings, Failure> {
-        self.policy.as_deref().map(find_between_sites).transpose()?;
-        let (name, seed, maker) = (unique("decider"), self.seed, self.maker());
-        Ok(DeciderSettings { name, seed, maker, policy: self.policy.clone(), metrics: None })
     }
 }
 
@@ -224,7 +138,10 @@ pub(crate) fn controller(args: ControllerArgs) -> Result<(), Failure> {
         }
         Some(Part::Decide(args)) => {
             let store = redis(&args.store)?;
-            let settings = DeciderSettings { metrics: args.watched.metrics, ..args.decider.settings()? };
+            let settings = DeciderSettings {
+                metrics: args.watched.metrics,
+                ..args.decider.settings(unique("decider"))?
+            };
             run(async move {
                 let stop = stop_signal();
                 obey_hangups("decision maker")?;
@@ -236,7 +153,11 @@ pub(crate) fn controller(args: ControllerArgs) -> Result<(), Failure> {
         }
         None => {
             let store: Arc<dyn Store> = Arc::new(EmbeddedStore::new());
-            let deciding = decider::decide(args.decider.settings()?, store.clone(), std::future::pending());
+            let deciding = decider::decide(
+                args.decider.settings(unique("decider"))?,
+                store.clone(),
+                std::future::pending(),
+            );
             // Rounds of simulation must not hold up relays.
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

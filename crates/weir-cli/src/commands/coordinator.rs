@@ -1,7 +1,6 @@
 //! `weir coordinator`: what it is set to, at its start and while it runs.
 
 use super::daemons::{begins, ends, listening, run, stop_signal};
-use super::policies::find_for_hosts;
 use crate::logging::{LogArgs, PROCESS};
 use crate::settings::{Again, Changed, Running};
 use crate::{Cli, Command, Failure};
@@ -12,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use weir_console::find_for_hosts;
 use weir_daemon::coordinator::{
     Change, ChangeCall, Control, CoordinatorOptions, DeadlineMargin, Joining, KnownHost, KnownRack, Tuning,
     Wire,

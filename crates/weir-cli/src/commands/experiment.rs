@@ -4,14 +4,13 @@ mod check;
 mod live;
 mod written;
 
-pub(super) use live::controller;
-
 use super::workload;
-use crate::output::{Files, Provenance, table, text};
-use crate::{Failure, progress};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
+use weir_console::Files;
+use weir_console::{Failure, progress};
 use weir_experiment::{Experiment, PACKETS, RUNS, Results, RunError, Runs, Source};
+use weir_results::{Provenance, table, text};
 use weir_trace::SYNTHETIC;
 use written::ResultFiles;
 

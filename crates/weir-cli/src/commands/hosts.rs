@@ -4,14 +4,14 @@
 use super::blocks::{Peers, print_json, run, said};
 use super::daemons::label;
 use super::status::plain_table;
-use crate::Failure;
-use crate::output::printable;
 use anyhow::anyhow;
 use clap::Args;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use weir_client::{Client, Error, Host, StatusReply};
+use weir_console::Failure;
 use weir_model::Rate;
+use weir_results::printable;
 
 /// How often it is looked whether a host is empty.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,6 +1,5 @@
 //! One module per group of commands.
 
-pub(crate) mod bench;
 pub(crate) mod blocks;
 pub(crate) mod config;
 pub(crate) mod controller;

@@ -1,9 +1,9 @@
 //! Options that say where results go besides the terminal, shared by `weir sim` and `weir live`.
 
-use crate::Failure;
-use crate::output::{CsvFiles, Files, OutputFile, Results};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use weir_console::{Failure, Files, OutputFile};
+use weir_results::Results;
 
 #[derive(Args)]
 pub(crate) struct OutputArgs {
@@ -66,5 +66,53 @@ impl Outputs {
             file.write(|output| Ok(output.write_all(page.as_bytes())?))?;
         }
         Ok(())
+    }
+}
+
+/// The file of coflows that `--csv` names, and those beside it.
+struct CsvFiles {
+    coflows: OutputFile,
+    beside: Option<Beside>,
+}
+
+/// None of these where `--csv` names a pipe or a device: nothing is beside one.
+struct Beside {
+    jobs: OutputFile,
+    flows: Option<OutputFile>,
+    made_by: OutputFile,
+}
+
+impl CsvFiles {
+    /// Checks all files that may be written; `flows`: whether flows are asked for.
+    fn check(files: &mut Files, path: &Path, flows: bool) -> Result<CsvFiles, Failure> {
+        const OPTION: &str = "--csv";
+        let coflows = files.writes(OPTION, path)?;
+        if coflows.is_stream() {
+            if flows {
+                let reason = "is no plain file: --flows needs a place beside it for the table of flows";
+                return Err(Failure::Input(format!("{OPTION} {}: {reason}", path.display())));
+            }
+            return Ok(CsvFiles { coflows, beside: None });
+        }
+        let mut other = |ending: &str| files.writes(OPTION, &path.with_extension(ending));
+        let beside = Beside {
+            jobs: other("jobs.csv")?,
+            flows: flows.then(|| other("flows.csv")).transpose()?,
+            made_by: other("made_by.json")?,
+        };
+        Ok(CsvFiles { coflows, beside: Some(beside) })
+    }
+
+    /// Writes them. There is a table of jobs where any run has jobs.
+    fn write(&self, results: &Results) -> Result<(), Failure> {
+        self.coflows.write(|output| Ok(results.write_coflows(output)?))?;
+        let Some(beside) = &self.beside else { return Ok(()) };
+        if results.has_jobs() {
+            beside.jobs.write(|output| Ok(results.write_jobs(output)?))?;
+        }
+        if let Some(flows) = &beside.flows {
+            flows.write(|output| Ok(results.write_flows(output)?))?;
+        }
+        beside.made_by.write(|output| Ok(results.write_made_by(output)?))
     }
 }

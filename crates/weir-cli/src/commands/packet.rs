@@ -4,10 +4,6 @@ mod csv;
 mod live;
 mod page;
 
-use super::sim::thread_cpu_secs;
-use crate::output::{Files, OutputFile, Provenance, number, table, text};
-use crate::report::render_packets;
-use crate::{Failure, progress};
 use clap::Args;
 use indicatif::ProgressBar;
 use page::{Received, few, page};
@@ -16,6 +12,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use weir_console::{Failure, progress};
+use weir_console::{Files, OutputFile};
 use weir_model::Span;
 use weir_packet::capture::Capture;
 use weir_packet::transport::{self, Transport};
@@ -23,6 +21,8 @@ use weir_packet::{
     Completion, FlowRecord, Gathered, LARGE, Picos, PortCounts, Recorder, RunCounts, SIZE_CLASSES, Scenario,
     Simulation, Summary, Topology,
 };
+use weir_results::report::render_packets;
+use weir_results::{Provenance, number, table, text, thread_cpu_secs};
 use weir_trace::{FlowArrival, FlowKind, Poisson};
 
 /// A bar moves once in so many flows.

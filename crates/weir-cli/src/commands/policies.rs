@@ -1,45 +1,7 @@
 //! `weir policies`: names, one line each, and the paper; then what can be set.
 
-use crate::Failure;
-use crate::output::{table, text};
-use weir_policy::Chosen;
-
-/// The policy that `--policy` names, for links of any kind.
-pub(crate) fn find(name: &str) -> Result<Chosen, Failure> {
-    weir_policy::find(name).map_err(|error| Failure::Input(format!("--policy: {error}")))
-}
-
-/// As [`find`], for hosts that send to each other: those for links between sites need relays.
-pub(crate) fn find_for_hosts(name: &str) -> Result<Chosen, Failure> {
-    let chosen = find(name)?;
-    if chosen.info.between_sites {
-        return Err(Failure::Input(format!(
-            "--policy {name} is for links between sites, whose relays follow `weir controller --policy`; hosts that send \
-             to each other need another one (see `weir policies`)"
-        )));
-    }
-    let most = weir_endhost::tagging::CLASSES as u32;
-    if let Some(classes) = chosen.create().classes().filter(|classes| *classes > most) {
-        return Err(Failure::Input(format!(
-            "--policy {name} has {classes} classes, and switches have {most} at most; `weir sim` takes more"
-        )));
-    }
-    Ok(chosen)
-}
-
-/// As [`find`], for relays between sites.
-pub(crate) fn find_between_sites(name: &str) -> Result<Chosen, Failure> {
-    let chosen = find(name)?;
-    if !chosen.info.between_sites {
-        let of_sites = weir_policy::registry().iter().filter(|info| info.between_sites);
-        let names: Vec<&str> = of_sites.map(|info| info.name).collect();
-        return Err(Failure::Input(format!(
-            "--policy {name} is not for links between sites; {} are",
-            names.join(", ")
-        )));
-    }
-    Ok(chosen)
-}
+use weir_console::Failure;
+use weir_results::{table, text};
 
 pub(crate) fn policies() -> Result<(), Failure> {
     let mut policies = table(&["policy", "what it does", "paper"], 3);

@@ -1,11 +1,11 @@
 //! `weir relay`: the relay of a site.
 
 use super::daemons::{begins, ends, listening, obey_hangups, run, stop_signal};
-use crate::Failure;
 use crate::logging::LogArgs;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use weir_console::Failure;
 use weir_daemon::relay::{RelayOptions, StaticRules};
 use weir_model::Rate;
 

@@ -1,11 +1,11 @@
 //! Scenario files: what they run, and whether completion times are what they expect.
 
 use super::sim::{Simulation, find_policies};
-use crate::Failure;
-use crate::output::{Results, Run, table, text};
 use std::collections::BTreeMap;
 use std::path::Path;
+use weir_console::Failure;
 use weir_model::{CoflowId, Rate};
+use weir_results::{Results, Run, table, text};
 use weir_sim::Options;
 use weir_trace::{Expected, Scenario};
 

@@ -1,15 +1,16 @@
 //! `weir sim`: a workload through the fluid simulator under one or more policies.
 
 use super::outputs::{OutputArgs, Outputs};
-use super::policies;
 use super::workload::{self, SliceArgs};
-use crate::output::{CoflowRow, Cut, FlowRecorder, Mode, Results, Run, bins_table, summary_table};
-use crate::report::{self, LinkRecorder, LinkUse, ReportInput, ReportRun};
-use crate::{Failure, progress};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
+use weir_console::{Failure, progress};
 use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
 use weir_policy::{Chosen, CoflowTable, Plan, Slot};
+use weir_results::report::{self, LinkRecorder, LinkUse, ReportInput, ReportRun};
+use weir_results::{
+    CoflowRow, Cut, FlowRecorder, Mode, Results, Run, bins_table, summary_table, thread_cpu_secs,
+};
 use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError, Window};
 use weir_trace::{SYNTHETIC, Topology};
 
@@ -121,7 +122,7 @@ pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
 
 /// The policies of these names, or the first that is none.
 pub(crate) fn find_policies(names: &[String]) -> Result<Vec<Chosen>, Failure> {
-    names.iter().map(|name| policies::find(name)).collect()
+    names.iter().map(|name| weir_console::find(name)).collect()
 }
 
 fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
@@ -337,10 +338,4 @@ pub(crate) fn simulated_rows(records: &[CoflowRecord], coflows: &[CoflowSpec]) -
     let stated = coflows.iter().filter_map(|coflow| coflow.deadline.map(|deadline| (coflow.id, deadline)));
     let deadlines: std::collections::BTreeMap<_, _> = stated.collect();
     records.iter().map(|record| CoflowRow::new(record, deadlines.get(&record.id).copied())).collect()
-}
-
-/// Processor time of this thread; the simulator runs on it alone.
-pub(crate) fn thread_cpu_secs() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -6,12 +6,12 @@ mod sites;
 pub(crate) use rows::{CoflowStatusRow, RecordRow, plain_table};
 
 use super::blocks::Peers;
-use crate::Failure;
 use clap::Args;
 use rows::Status;
 use std::io::IsTerminal;
 use std::time::Duration;
 use weir_client::{Address, Client, ClientConfig};
+use weir_console::Failure;
 
 #[derive(Args)]
 pub(crate) struct StatusArgs {

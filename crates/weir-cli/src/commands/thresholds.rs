@@ -1,18 +1,18 @@
 //! `weir thresholds`: which flows share a priority level of a switch, and what completion times theory forecasts then.
 
-use super::sim::thread_cpu_secs;
-use crate::Failure;
-use crate::output::{Files, Provenance, number, ratio, table, text};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
+use weir_console::Failure;
+use weir_console::Files;
 use weir_endhost::thresholds::{
     Forecast, MAX_LEVELS, Optimum, PIAS_LOADS, Robustness, Service, Thresholds, Traffic, Urgent, even_split,
     optimise, pias,
 };
 use weir_model::{Bytes, Rate};
+use weir_results::{Provenance, number, ratio, table, text, thread_cpu_secs};
 use weir_trace::{FlowSizes, Mix};
 
 #[derive(Args)]

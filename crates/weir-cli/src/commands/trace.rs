@@ -1,11 +1,12 @@
 //! `weir trace`: what is in a workload, and workloads from one form to another.
 
 use super::workload;
-use crate::output::{Files, OutputFile, table, text};
-use crate::{Failure, progress};
 use clap::{Args, Subcommand, ValueEnum};
 use std::io::Write;
 use std::path::PathBuf;
+use weir_console::{Failure, progress};
+use weir_console::{Files, OutputFile};
+use weir_results::{table, text};
 use weir_trace::statistics::{Share, Statistics, WIDTH_CLASSES, published};
 use weir_trace::{LoadError, SYNTHETIC, Source, coflow_benchmark, weir_format};
 
@@ -228,7 +229,7 @@ fn stats_table(columns: &[Column]) -> String {
     row("flows of the widest coflow".into(), "millions".into(), &|found| found.widest().to_string());
     row("bytes".into(), none(), &|found| found.bytes().to_string());
     row("last arrival".into(), none(), &|found| format!("{:.0} s", found.last_arrival_s()));
-    for (bin, name) in (1..).zip(crate::output::BINS) {
+    for (bin, name) in (1..).zip(weir_results::BINS) {
         let paper = published::BINS[usize::from(bin) - 1];
         row(format!("bin {name}: coflows / bytes"), share(paper), &|found| share(found.bin(bin)));
     }

@@ -3,9 +3,7 @@
 //! All of it runs in this one process: when it ends, nothing is left but what was written elsewhere. Links are Weir's own
 //! pacing: loopback is faster, and traffic that is not Weir's is not held back.
 
-use crate::Failure;
 use crate::commands::daemons::listening;
-use crate::commands::policies::find_for_hosts;
 use anyhow::Context;
 use clap::Args;
 use std::net::SocketAddr;
@@ -14,6 +12,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use weir_client::{Client, ClientConfig, CoflowOptions, CoflowRecord, GetOptions};
+use weir_console::Failure;
+use weir_console::find_for_hosts;
 use weir_daemon::agent::AgentOptions;
 use weir_daemon::coordinator::CoordinatorOptions;
 use weir_model::{Bytes, Fabric, Rate, Span};

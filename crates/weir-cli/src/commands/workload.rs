@@ -1,10 +1,11 @@
 //! Options that say which workload to run, shared by `weir sim` and `weir live`.
 
-use crate::output::{Cut, Files};
-use crate::{Failure, progress};
 use clap::Args;
 use std::path::Path;
+use weir_console::Files;
+use weir_console::{Failure, progress};
 use weir_model::{CoflowSpec, Fabric, Rate, Span};
+use weir_results::Cut;
 use weir_testbed::{BedLinks, HostLinks, MAX_HOSTS, Queues, RackLinks, Rates};
 use weir_trace::{Rack, SYNTHETIC, Slice, Topology, TopologyHost, Workload};
 

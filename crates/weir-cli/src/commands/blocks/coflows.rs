@@ -2,11 +2,11 @@
 
 use super::peers::{Peers, coflow_or_refuse, run, said};
 use super::{id_as_text, print_json};
-use crate::Failure;
 use crate::commands::status::RecordRow;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use weir_client::{CoflowOptions, Pattern};
+use weir_console::Failure;
 
 #[derive(Args)]
 pub(crate) struct RegisterArgs {

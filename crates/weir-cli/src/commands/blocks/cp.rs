@@ -5,13 +5,13 @@
 use super::get::{Got, receive, say_got};
 use super::peers::{Peers, said};
 use super::print_json;
-use crate::Failure;
-use crate::output::{Files, OutputFile};
 use clap::Args;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use weir_client::{Address, Client, ClientConfig, CoflowOptions, GetOptions, Host};
+use weir_console::Failure;
+use weir_console::{Files, OutputFile};
 
 /// This command renews the lease; what it leaves if it is killed ends so soon after.
 const LEASE_MS: u64 = 10_000;
@@ -82,7 +82,7 @@ pub(crate) fn cp(args: CpArgs) -> Result<(), Failure> {
     if let Err(error) = ended {
         tracing::warn!("coflow {coflow} ends with its lease: {error}");
     }
-    if args.peers.json { print_json(&got) } else { say_got(&got, &crate::output::printable(&args.from.path)) }
+    if args.peers.json { print_json(&got) } else { say_got(&got, &weir_results::printable(&args.from.path)) }
 }
 
 /// Ends the coflow of a copy that a signal ends, if the coordinator answers soon.

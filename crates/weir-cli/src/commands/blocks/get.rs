@@ -2,8 +2,6 @@
 
 use super::peers::{Peers, check_name, coflow_or_refuse, said_of_get};
 use super::{id_as_text, print_json};
-use crate::output::{Files, printable};
-use crate::{Failure, progress};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write;
@@ -11,7 +9,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use weir_client::{Client, GetOptions};
+use weir_console::Files;
+use weir_console::{Failure, progress};
 use weir_model::{Bytes, Rate};
+use weir_results::printable;
 
 #[derive(Args)]
 pub(crate) struct GetArgs {

@@ -3,13 +3,13 @@
 use super::coflows::CoflowArgs;
 use super::peers::{Peers, coflow_of, coflow_or_refuse, run, said};
 use super::{id_as_text, print_json};
-use crate::Failure;
 use crate::commands::status::{CoflowStatusRow, RecordRow, plain_table};
-use crate::output::printable;
 use clap::Args;
 use serde::Serialize;
 use weir_client::BlockHolders;
+use weir_console::Failure;
 use weir_model::Bytes;
+use weir_results::printable;
 
 #[derive(Args)]
 pub(crate) struct ListArgs {

@@ -14,8 +14,8 @@ pub(crate) use listing::{ListArgs, list, why};
 pub(crate) use peers::{Peers, run, said};
 pub(crate) use put::{PutArgs, put};
 
-use crate::Failure;
 use serde::Serialize;
+use weir_console::Failure;
 
 /// Prints one JSON document on standard output.
 pub(crate) fn print_json(document: &impl Serialize) -> Result<(), Failure> {

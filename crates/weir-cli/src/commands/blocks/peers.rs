@@ -1,6 +1,5 @@
 //! Who a command talks to: the agent of this host by its socket, and the coordinator.
 
-use crate::Failure;
 use crate::commands::status::reach;
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -9,6 +8,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use weir_client::{Address, Client, ClientConfig, DescribeReply, Error, GetError};
+use weir_console::Failure;
 use weir_proto::limits::MAX_BLOCK_NAME_BYTES;
 
 /// Where an agent that runs as a service of the system has its socket.

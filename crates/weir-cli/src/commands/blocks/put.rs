@@ -5,8 +5,6 @@
 
 use super::peers::{Peers, check_name, coflow_or_refuse, said};
 use super::{id_as_text, print_json};
-use crate::output::printable;
-use crate::{Failure, progress};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -15,8 +13,10 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use weir_client::{Client, Error};
+use weir_console::{Failure, progress};
 use weir_model::Bytes;
 use weir_proto::limits::MAX_BLOCK_BYTES;
+use weir_results::printable;
 
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 1 << 20;

@@ -1,8 +1,8 @@
 //! `weir experiment run --check` and `weir experiment probe`: whether stored results are what the code gives.
 
 use super::{ProbeArgs, chosen, failed, held, results_of};
-use crate::Failure;
 use std::path::Path;
+use weir_console::Failure;
 use weir_experiment::{Experiment, Results, probe_difference};
 
 /// Numbers of one experiment that are named one by one; of more, the number.

@@ -3,13 +3,13 @@
 use super::written::{write_numbers, write_text};
 use super::{LiveArgs, check_policies, chosen, failed, load_trace};
 use crate::commands::workload;
-use crate::output::{Provenance, mean, percentile};
-use crate::{Failure, progress};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use weir_console::{Failure, controller_options, progress};
 use weir_experiment::{Experiment, Live, LiveWork, MadeBy};
 use weir_model::{Bytes, CoflowId, CoflowSpec, HostId, Rate, Span};
+use weir_results::{Provenance, mean, percentile};
 use weir_sim::{FlowRecord, Observer};
 use weir_testbed::live::{LiveOptions, LiveOutcome, Network, RateChange, RelaySetup};
 use weir_testbed::{BedLinks, MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS, SiteBed, SiteBedConfig};
@@ -128,28 +128,6 @@ fn line(run: &LiveRun) -> String {
     )
 }
 
-/// What `weir controller` is told so that relays follow a policy; none: there is no controller.
-pub(crate) fn controller(policy: &str) -> Result<Option<Vec<String>>, Failure> {
-    let (name, settings) = policy.split_once(':').unwrap_or((policy, ""));
-    let mut options = Vec::new();
-    match name {
-        "fair" => return Ok(None),
-        "siphon" => {}
-        "monte-carlo" => options.extend(["--routes", "direct"].map(str::to_owned)),
-        _ => return Ok(Some(vec!["--policy".to_owned(), policy.to_owned()])),
-    }
-    for (key, value) in settings.split(':').filter_map(|setting| setting.split_once('=')) {
-        let value = match (key, value) {
-            ("groups", "largest") => "largest-first",
-            ("groups", "off") => "together",
-            ("depth" | "breadth" | "rounds" | "decide" | "seed" | "routes", value) => value,
-            _ => return Err(Failure::Input(format!("live: {policy}: relays cannot follow {key}={value}"))),
-        };
-        options.extend([format!("--{key}"), value.to_owned()]);
-    }
-    Ok(Some(options))
-}
-
 fn bits(rate: Rate) -> u64 {
     (rate.bits_per_sec() as u64).clamp(MIN_LINK_RATE_BPS, MAX_LINK_RATE_BPS)
 }
@@ -166,7 +144,7 @@ fn run(live: &Live, policy: &str, seed: u64, work: &LiveWork, label: &str) -> Re
     let relays = RelaySetup {
         connections: CONNECTIONS,
         connection_rates: None,
-        controller: controller(policy)?,
+        controller: controller_options(policy)?,
         warm_up: Bytes(live.warm_up as u64),
         changes: work.changes.iter().map(change).collect(),
     };

@@ -1,8 +1,8 @@
 //! The files of an experiment's results, beside its `experiment.toml`.
 
-use crate::Failure;
-use crate::output::{Files, OutputFile};
 use std::path::Path;
+use weir_console::Failure;
+use weir_console::{Files, OutputFile};
 use weir_experiment::{Experiment, Results};
 
 /// Numbers, table and plot of one workload, of which it is known that they can be written.

@@ -1,9 +1,9 @@
 //! `--csv`: a row for each complete flow of each run, with the fields that it has in JSON.
 
 use super::Run;
-use crate::Failure;
-use crate::output::cell;
 use std::io::Write;
+use weir_console::Failure;
+use weir_results::cell;
 
 /// Fields of a flow, in this order.
 const COLUMNS: [&str; 12] = [

@@ -4,16 +4,16 @@
 mod programs;
 
 use super::{On, Run, Sink, named};
-use crate::Failure;
-use crate::output::{number, table, text};
 use programs::Programs;
 use serde::Serialize;
 use std::net::TcpStream;
 use std::time::Duration;
+use weir_console::Failure;
 use weir_model::{Bytes, Span, Time};
 use weir_packet::scenario::{ENDLESS, Shape};
 use weir_packet::transport::{HostControl, OnHosts};
 use weir_packet::{FlowRecord, Picos, RunCounts, Scenario, Topology, Unfinished, ideal};
+use weir_results::{number, table, text};
 use weir_testbed::{
     Bed, BedError, BedFlow, BedLinks, MoveOptions, Queues, SEGMENT_BYTES, has_rights, most_flows, move_flows,
 };

@@ -1,10 +1,10 @@
 //! `weir packet --report`: from runs to what the page shows.
 
 use super::{Run, made_by, ms, setting};
-use crate::report::{FlowRate, PacketReport, PacketRun};
 use std::collections::BTreeMap;
 use weir_packet::scenario::ENDLESS;
 use weir_packet::{Completion, Observer, Picos, Scenario};
+use weir_results::report::{FlowRate, PacketReport, PacketRun};
 use weir_trace::FlowKind;
 
 /// Flows that a chart can have a line each for.

@@ -1,11 +1,11 @@
 //! What a coordinator knows, as text and as JSON.
 
 use crate::commands::blocks::id_as_text;
-use crate::output::printable;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use weir_client::{AdmissionState, CoflowRecord, CoflowStatus, StatusReply};
 use weir_model::{Bytes, Rate};
+use weir_results::printable;
 
 #[derive(Serialize)]
 pub(super) struct Status {

@@ -1,12 +1,12 @@
 //! What the controller of relays knows, as text.
 
 use super::other;
-use crate::Failure;
-use crate::output::{percentile, table, text};
 use serde_json::json;
 use std::collections::BTreeMap;
 use weir_client::{Address, ControllerStatus, LinkState};
+use weir_console::Failure;
 use weir_model::{Bytes, Rate};
+use weir_results::{percentile, table, text};
 
 pub(super) async fn ask(controller: &Address) -> Result<ControllerStatus, Failure> {
     weir_client::controller_status(controller.clone())

@@ -1,14 +1,14 @@
 //! `weir mark`: ECN marks at a port of this machine, while it runs.
 
 use super::MarkArgs;
-use crate::Failure;
 use crate::commands::daemons::{run, stop_signal};
-use crate::output::{table, text};
-use crate::terminal::say;
 use std::pin::pin;
 use std::time::Duration;
+use weir_console::Failure;
+use weir_console::terminal::say;
 use weir_ebpf::{ClassMarks, MarkError, Marker, Marking, Marks};
 use weir_endhost::tagging::CLASSES;
+use weir_results::{table, text};
 
 fn failure(error: MarkError) -> Failure {
     match error {

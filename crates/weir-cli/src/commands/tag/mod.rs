@@ -9,23 +9,20 @@ mod running;
 #[cfg(feature = "ebpf")]
 mod settings;
 
-use crate::Failure;
 use clap::Args;
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weir_console::Failure;
+#[cfg(not(feature = "ebpf"))]
+use weir_console::LACKING;
 use weir_daemon::agent::Tags;
 use weir_model::{Bytes, Rate, Span};
 
 /// How long nothing is printed where nothing is to be.
 #[cfg(feature = "ebpf")]
 const SELDOM: std::time::Duration = std::time::Duration::from_secs(u32::MAX as u64);
-
-/// What a build without the feature says.
-#[cfg(not(feature = "ebpf"))]
-const LACKING: &str = "this build tags no packets: the program for the kernel is made with clang. Build with \
-                       `cargo build --release --features weir-cli/ebpf` where clang, libelf and zlib are";
 
 /// Sets the DSCP of what TCP connections send through an interface, by the bytes that each has sent so far.
 ///
@@ -122,18 +119,6 @@ pub(crate) fn of_agent(interface: &str, tags: Option<&Path>) -> Result<Arc<dyn T
 #[cfg(not(feature = "ebpf"))]
 pub(crate) fn of_agent(interface: &str, _: Option<&Path>) -> Result<Arc<dyn Tags>, Failure> {
     Err(Failure::Input(format!("--tag {interface}: {LACKING}")))
-}
-
-/// Whether this build has the tagger; `what` is what asks for it.
-#[cfg(feature = "ebpf")]
-pub(crate) fn check_built(what: &str) -> Result<(), Failure> {
-    let _ = what;
-    Ok(())
-}
-
-#[cfg(not(feature = "ebpf"))]
-pub(crate) fn check_built(what: &str) -> Result<(), Failure> {
-    Err(Failure::Input(format!("{what}: {LACKING}")))
 }
 
 #[cfg(feature = "ebpf")]

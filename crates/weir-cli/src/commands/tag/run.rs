@@ -2,13 +2,13 @@
 
 use super::RunArgs;
 use super::running::failure;
-use crate::Failure;
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
+use weir_console::Failure;
 use weir_ebpf::HintedGroup;
 use weir_model::Hint;
 

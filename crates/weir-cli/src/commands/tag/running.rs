@@ -2,10 +2,7 @@
 
 use super::settings::read;
 use super::{SELDOM, TagArgs};
-use crate::Failure;
 use crate::commands::daemons::{run, stop_signal};
-use crate::output::{table, text};
-use crate::terminal::{complain, say};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -13,11 +10,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use weir_console::Failure;
+use weir_console::terminal::{complain, say};
 use weir_daemon::agent::Tags;
 use weir_ebpf::{
     ClassCounters, Config, ControlError, Counters, Dctcp, Karuna, McpConfig, TagError, Tagger, Unhinted,
 };
 use weir_model::{Bytes, Hint};
+use weir_results::{table, text};
 
 /// Whether the user's input was wrong, or something else.
 pub(super) fn failure(error: TagError) -> Failure {

@@ -1,9 +1,9 @@
 //! The file of tags.
 
-use crate::Failure;
 use serde::Deserialize;
 use std::path::Path;
 use std::str::FromStr;
+use weir_console::Failure;
 use weir_ebpf::{Config, DEFAULT_DSCP, Unhinted};
 use weir_endhost::tagging::CLASSES;
 use weir_endhost::thresholds::{Thresholds, pias};

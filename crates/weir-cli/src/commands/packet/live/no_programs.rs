@@ -1,8 +1,8 @@
 //! In place of the programs in the kernel, in builds that have none.
 
-use crate::Failure;
 use std::io;
 use std::net::TcpStream;
+use weir_console::Failure;
 use weir_packet::Scenario;
 use weir_packet::transport::{HostControl, OnHosts};
 use weir_testbed::{Bed, Queues};

@@ -1,8 +1,8 @@
 //! The programs in the kernel that a transport takes, loaded for one bed.
 
-use crate::Failure;
 use std::io;
 use std::net::TcpStream;
+use weir_console::Failure;
 use weir_ebpf::{Config, DEFAULT_DSCP, Dctcp, Karuna, Marker, Marking, McpConfig, Tagger};
 use weir_model::Hint;
 use weir_packet::Scenario;

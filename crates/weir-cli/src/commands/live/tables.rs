@@ -1,0 +1,171 @@
+//! What `weir live` prints of its runs.
+
+use super::{LiveArgs, Pair};
+use weir_results::{Run, fixed, mean, number, percentile, table, text};
+
+/// Simulated completion times below this are compared by difference, others by ratio.
+const SHORT_S: f64 = 0.1;
+
+/// What became of the deadlines of a run, if it had any.
+pub(super) fn deadlines(run: &Run) -> Option<String> {
+    let (met, late) = (run.summary.deadlines_met?, run.summary.admitted_late?);
+    let admitted = met + late;
+    let stated = run.coflows.iter().filter(|row| row.met.is_some()).count();
+    let percent = |of: usize| 100.0 * met as f64 / of.max(1) as f64;
+    Some(format!(
+        "deadlines {}: {admitted} of {stated} let in; met by {met}, {:.1} % of those and {:.1} % of all",
+        run.mode,
+        percent(admitted),
+        percent(stated)
+    ))
+}
+
+/// Completion times of jobs, where they are more than bare coflows.
+pub(super) fn jobs(pair: &Pair) -> Option<String> {
+    let (live, simulated) = (pair.live.summary.jobs?, pair.simulated.summary.jobs?);
+    let (measured, exact) = (live.avg_jct_s, simulated.avg_jct_s);
+    let ratio = measured / exact;
+    let ([measured, exact], ratio) = ([measured, exact].map(seconds_of), fixed(ratio, 3, "x"));
+    Some(format!("{} jobs: average JCT {measured} s live, {exact} s simulated, {ratio}", live.jobs))
+}
+
+/// Ratios of simulated completion times that are not short, and differences (ms) of those that are.
+fn deviations(pair: &Pair) -> (Vec<f64>, Vec<f64>) {
+    let (mut ratios, mut extra_ms) = (Vec::new(), Vec::new());
+    let simulated: std::collections::BTreeMap<u64, f64> =
+        pair.simulated.completed().map(|row| (row.id, row.cct_s)).collect();
+    for row in pair.live.completed() {
+        let Some(&expected) = simulated.get(&row.id) else { continue };
+        if expected > SHORT_S {
+            ratios.push(row.cct_s / expected);
+        } else {
+            extra_ms.push((row.cct_s - expected) * 1e3);
+        }
+    }
+    ratios.sort_by(f64::total_cmp);
+    extra_ms.sort_by(f64::total_cmp);
+    (ratios, extra_ms)
+}
+
+pub(super) fn line(label: &str, pair: &Pair) -> String {
+    let (live, simulated) = (pair.live.summary.avg_cct_s, pair.simulated.summary.avg_cct_s);
+    format!(
+        "{label}: average CCT {} live, {} simulated ({}), {}",
+        seconds_of(live) + " s",
+        seconds_of(simulated) + " s",
+        pair.simulated.policy,
+        fixed(live / simulated, 3, "x")
+    ) + &format!(
+        "; CPU s: coordinator {:.1}, agents {:.1}, tasks {:.1}",
+        pair.cpu_secs[0], pair.cpu_secs[1], pair.cpu_secs[2]
+    )
+}
+
+pub(super) fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
+    let mut rows = Vec::new();
+    let mut baseline: Option<(f64, f64)> = None;
+    for policy in &args.policy {
+        let of = |value: fn(&Pair) -> f64| -> Vec<f64> {
+            pairs.iter().filter(|pair| pair.policy == *policy).map(value).collect()
+        };
+        let live = of(|pair| pair.live.summary.avg_cct_s);
+        let simulated = of(|pair| pair.simulated.summary.avg_cct_s)[0];
+        let average = mean(&live);
+        let (base_live, base_simulated) = *baseline.get_or_insert((average, simulated));
+        let p95 = mean(&of(|pair| pair.live.summary.p95_cct_s));
+        let (mut ratios, mut extra) = (Vec::new(), Vec::new());
+        for pair in pairs.iter().filter(|pair| pair.policy == *policy) {
+            let (more_ratios, more_extra) = deviations(pair);
+            ratios.extend(more_ratios);
+            extra.extend(more_extra);
+        }
+        ratios.sort_by(f64::total_cmp);
+        extra.sort_by(f64::total_cmp);
+        rows.push(vec![
+            policy.clone(),
+            interval(&live),
+            seconds_of(simulated),
+            fixed(average / simulated, 3, ""),
+            seconds_of(p95),
+            fixed(base_live / average, 2, "x"),
+            fixed(base_simulated / simulated, 2, "x"),
+            two_percentiles(&ratios, 2),
+            two_percentiles(&extra, 1),
+        ]);
+    }
+    let header = [
+        "policy",
+        "live avg CCT s",
+        "simulated s",
+        "live/sim",
+        "live p95 s",
+        "live gain",
+        "sim gain",
+        "per coflow > 0.1 s: p50 / p95",
+        "below: extra ms p50 / p95",
+    ];
+    let mut shown = table(&header, 1);
+    for row in rows {
+        shown.add_row(row);
+    }
+    println!("\n{}", text(&shown));
+    println!("gain: average CCT of {} / average CCT of the policy", args.policy[0]);
+    print_latencies(pairs);
+}
+
+/// Seconds to the millisecond, and of less than a tenth of a second four digits; `-` of nothing.
+pub(super) fn seconds_of(value: f64) -> String {
+    if value.abs() < SHORT_S { number(value) } else { fixed(value, 3, "") }
+}
+
+/// Median and 95th percentile; `-` of nothing.
+fn two_percentiles(sorted: &[f64], digits: usize) -> String {
+    if sorted.is_empty() {
+        return "-".to_owned();
+    }
+    format!("{:.digits$} / {:.digits$}", percentile(sorted, 0.5), percentile(sorted, 0.95))
+}
+
+/// Mean, with the 95 % confidence interval of several runs (Student's t).
+fn interval(values: &[f64]) -> String {
+    let average = mean(values);
+    match weir_experiment::half_width(values) {
+        Some(half) => format!("{average:.3} ± {half:.3}"),
+        None => seconds_of(average),
+    }
+}
+
+fn print_latencies(pairs: &[Pair]) {
+    let all = |of: fn(&Pair) -> &Vec<u32>| -> Vec<f64> {
+        let mut values: Vec<f64> =
+            pairs.iter().flat_map(|pair| of(pair).iter().map(|&us| f64::from(us) / 1e3)).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    for (what, values) in [
+        ("a coflow's last get to its first paced byte", all(|pair| &pair.first_byte_us)),
+        ("completion to next plan in force", all(|pair| &pair.replan_us)),
+    ] {
+        if !values.is_empty() {
+            println!(
+                "{what}: {:.2} ms median, {:.2} ms p95 ({} samples)",
+                percentile(&values, 0.5),
+                percentile(&values, 0.95),
+                values.len()
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_times_keep_their_digits() {
+        assert_eq!(
+            [1.23456, 0.0123456, 2e-6, f64::NAN].map(seconds_of),
+            ["1.235", "0.01235", "2.000e-6", "-"]
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! Policies that the command line names.
+
+use crate::Failure;
+use weir_policy::Chosen;
+
+/// The policy that `--policy` names, for links of any kind.
+pub fn find(name: &str) -> Result<Chosen, Failure> {
+    weir_policy::find(name).map_err(|error| Failure::Input(format!("--policy: {error}")))
+}
+
+/// As [`find`], for hosts that send to each other: those for links between sites need relays.
+pub fn find_for_hosts(name: &str) -> Result<Chosen, Failure> {
+    let chosen = find(name)?;
+    if chosen.info.between_sites {
+        return Err(Failure::Input(format!(
+            "--policy {name} is for links between sites, whose relays follow `weir controller --policy`; hosts that send \
+             to each other need another one (see `weir policies`)"
+        )));
+    }
+    let most = weir_endhost::tagging::CLASSES as u32;
+    if let Some(classes) = chosen.create().classes().filter(|classes| *classes > most) {
+        return Err(Failure::Input(format!(
+            "--policy {name} has {classes} classes, and switches have {most} at most; `weir sim` takes more"
+        )));
+    }
+    Ok(chosen)
+}
+
+/// As [`find`], for relays between sites.
+pub fn find_between_sites(name: &str) -> Result<Chosen, Failure> {
+    let chosen = find(name)?;
+    if !chosen.info.between_sites {
+        let of_sites = weir_policy::registry().iter().filter(|info| info.between_sites);
+        let names: Vec<&str> = of_sites.map(|info| info.name).collect();
+        return Err(Failure::Input(format!(
+            "--policy {name} is not for links between sites; {} are",
+            names.join(", ")
+        )));
+    }
+    Ok(chosen)
+}
+
+/// What `weir controller` is told so that relays follow a policy; none: there is no controller.
+pub fn controller_options(policy: &str) -> Result<Option<Vec<String>>, Failure> {
+    let (name, settings) = policy.split_once(':').unwrap_or((policy, ""));
+    let mut options = Vec::new();
+    match name {
+        "fair" => return Ok(None),
+        "siphon" => {}
+        "monte-carlo" => options.extend(["--routes", "direct"].map(str::to_owned)),
+        _ => return Ok(Some(vec!["--policy".to_owned(), policy.to_owned()])),
+    }
+    for (key, value) in settings.split(':').filter_map(|setting| setting.split_once('=')) {
+        let value = match (key, value) {
+            ("groups", "largest") => "largest-first",
+            ("groups", "off") => "together",
+            ("depth" | "breadth" | "rounds" | "decide" | "seed" | "routes", value) => value,
+            _ => return Err(Failure::Input(format!("live: {policy}: relays cannot follow {key}={value}"))),
+        };
+        options.extend([format!("--{key}"), value.to_owned()]);
+    }
+    Ok(Some(options))
+}
