@@ -1,10 +1,12 @@
 //! What `weir live` prints of its runs.
 
 use super::{LiveArgs, Pair};
-use weir_results::{Run, fixed, mean, number, percentile, table, text};
+use weir_results::{CoflowRow, Run, fixed, mean, number, percentile, table, text};
 
 /// Simulated completion times below this are compared by difference, others by ratio.
 const SHORT_S: f64 = 0.1;
+/// Coflows of fewer bytes are small: for them the coordinator's round trip counts, and queues behind large ones.
+const SMALL_BYTES: u64 = 1_000_000;
 
 /// What became of the deadlines of a run, if it had any.
 pub(super) fn deadlines(run: &Run) -> Option<String> {
@@ -110,7 +112,53 @@ pub(super) fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
     }
     println!("\n{}", text(&shown));
     println!("gain: average CCT of {} / average CCT of the policy", args.policy[0]);
+    if let Some(table) = small_table(&args.policy, pairs) {
+        println!("\n{table}");
+    }
     print_latencies(pairs);
+}
+
+/// Completion times in milliseconds of coflows of less than a megabyte, if there are both these and larger ones: an average over all of
+/// them says little of those.
+fn small_table(policies: &[String], pairs: &[Pair]) -> Option<String> {
+    let first = pairs.first()?;
+    let small = first.simulated.coflows.iter().filter(|row| is_small(row)).count();
+    if small == 0 || small == first.simulated.coflows.len() {
+        return None;
+    }
+    let title = format!("{small} coflows of less than 1 MB");
+    let mut shown =
+        table(&[&title, "live avg CCT ms", "live p95 ms", "simulated ms", "live gain", "sim gain"], 1);
+    let mut baseline: Option<(f64, f64)> = None;
+    for policy in policies {
+        let (mut means, mut all, mut simulated) = (Vec::new(), Vec::new(), f64::NAN);
+        for pair in pairs.iter().filter(|pair| pair.policy == *policy) {
+            let live = small_ccts_ms(&pair.live);
+            means.push(mean(&live));
+            all.extend(live);
+            simulated = mean(&small_ccts_ms(&pair.simulated));
+        }
+        all.sort_by(f64::total_cmp);
+        let average = mean(&means);
+        let (base_live, base_simulated) = *baseline.get_or_insert((average, simulated));
+        shown.add_row([
+            policy.clone(),
+            interval(&means),
+            number(percentile(&all, 0.95)),
+            number(simulated),
+            fixed(base_live / average, 2, "x"),
+            fixed(base_simulated / simulated, 2, "x"),
+        ]);
+    }
+    Some(text(&shown))
+}
+
+fn is_small(row: &CoflowRow) -> bool {
+    row.bytes < SMALL_BYTES
+}
+
+fn small_ccts_ms(run: &Run) -> Vec<f64> {
+    run.completed().filter(|row| is_small(row)).map(|row| row.cct_s * 1e3).collect()
 }
 
 /// Seconds to the millisecond, and of less than a tenth of a second four digits; `-` of nothing.
