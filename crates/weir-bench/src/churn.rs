@@ -40,7 +40,7 @@ pub(crate) struct ChurnArgs {
     /// Hosts, each a process
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(6..=1000))]
     agents: u32,
-    /// How long
+    /// How long hosts come and go, in seconds
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
     /// Time between two things that happen to hosts

@@ -41,7 +41,7 @@ const MEAN_BANDWIDTH: (f64, f64) = (5e6, 1e8);
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DecidingArgs {
-    /// Live coflows
+    /// Number of live coflows that are decided on
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     coflows: u32,
     /// Sites, each with a link to each other

@@ -30,7 +30,7 @@ const LEAST_BYTES: f64 = 4e6;
 /// steady: as many coflows are live all the time, they move as planned, and agents report how far they came.
 #[derive(Args)]
 pub(crate) struct PlanningArgs {
-    /// Live coflows
+    /// Number of live coflows in the table
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     coflows: u32,
     /// Hosts, each with a port in and a port out

@@ -24,7 +24,7 @@ pub(crate) struct ReceiveArgs {
     /// The block to begin with
     #[arg(long)]
     pub(crate) start: u64,
-    /// Gets at once
+    /// Number of gets that wait at once
     #[arg(long)]
     pub(crate) streams: u64,
     #[arg(long)]

@@ -51,7 +51,7 @@ const MOVING_BYTES: u64 = 1 << 42;
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct RestartArgs {
-    /// Processes of agents
+    /// Number of agents, each a process
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=1000))]
     agents: u32,
     /// Unfinished coflows
@@ -69,10 +69,10 @@ pub(crate) struct RestartArgs {
     /// Flows that move all the time, each of a coflow of its own, from every agent in turn, the last first, to the next
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=1000))]
     flows: u64,
-    /// What is killed
+    /// What is killed and started again under load
     #[arg(long, value_enum, default_value_t = Killed::Coordinator)]
     kill: Killed,
-    /// How often
+    /// How often it is killed, one time after the other
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Policy of the coordinator; with --kill nobody several, which take turns

@@ -39,7 +39,7 @@ pub(crate) struct SitesArgs {
     /// Seconds between changes
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
-    /// Number of changes
+    /// Number of changes of the links' rates
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     changes: u64,
     /// Seed of the draws

@@ -114,36 +114,7 @@ pub fn main() -> ExitCode {
         return failed(failure);
     }
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    // A daemon, and a command with processes to end, goes on when its standard output is closed.
-    let goes_on = matches!(
-        command,
-        Command::Live(_)
-            | Command::Controller(_)
-            | Command::Coordinator(_)
-            | Command::Agent(_)
-            | Command::Relay(_)
-            | Command::Tag(_)
-            | Command::Mark(_)
-            | Command::Run(_)
-            | Command::Up(_)
-            | Command::Bench(_)
-            | Command::Task(_)
-            | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
-    );
-    if goes_on {
-        terminal::go_on_unread();
-    }
-    let needs_bed = matches!(
-        command,
-        Command::Live(_) | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
-    ) || matches!(&command, Command::Packet(args) if args.is_live())
-        || matches!(&command, Command::Bench(args) if args.needs_bed());
-    if needs_bed {
-        // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
-        // the command then says so, or what it does instead.
-        let _ = weir_testbed::enter_user_namespace();
-    }
-    // Daemons end on signals by themselves.
+    // These end on signals by themselves.
     let is_daemon = matches!(
         command,
         Command::Controller(_)
@@ -156,6 +127,26 @@ pub fn main() -> ExitCode {
             | Command::Up(_)
             | Command::Task(_)
     );
+    let has_processes = matches!(
+        command,
+        Command::Live(_)
+            | Command::Bench(_)
+            | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
+    );
+    // Whoever reads what a daemon says may stop, and processes that were started have to be ended.
+    if is_daemon || has_processes {
+        terminal::go_on_unread();
+    }
+    let needs_bed = matches!(
+        command,
+        Command::Live(_) | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
+    ) || matches!(&command, Command::Packet(args) if args.is_live())
+        || matches!(&command, Command::Bench(args) if args.needs_bed());
+    if needs_bed {
+        // Before any thread exists: a normal user gets the rights for namespaces here or not at all, and
+        // the command then says so, or what it does instead.
+        let _ = weir_testbed::enter_user_namespace();
+    }
     if !is_daemon && let Err(error) = weir_testbed::live::end_on_signals() {
         eprintln!("weir: signals would leave processes and unfinished files behind: {error}");
     }

@@ -41,7 +41,7 @@ fn wait_until(what: &str, done: &dyn Fn() -> bool) {
     }
 }
 
-/// Folders of runs.
+/// How many folders of runs are left in a folder.
 fn left(folder: &Path) -> usize {
     std::fs::read_dir(folder).expect("a folder").count()
 }

@@ -41,7 +41,7 @@ pub struct DeciderArgs {
 /// How far traffic is divided over detours.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Routes {
-    /// No detours
+    /// No detours: the link between the two sites alone
     Direct,
     /// One detour, for the slowest link
     OneIteration,
@@ -56,7 +56,7 @@ pub enum Routes {
 pub enum Groups {
     /// The largest first (LFGF)
     LargestFirst,
-    /// All share
+    /// All groups of a coflow share its links
     Together,
 }
 

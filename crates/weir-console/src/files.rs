@@ -32,6 +32,9 @@ impl Files {
     }
 
     /// A file that the command will write when all else has succeeded; writes nothing yet.
+    ///
+    /// # Errors
+    /// It is a folder, a file of the same command, or in a folder that cannot be written.
     pub fn writes(&mut self, option: &str, path: &Path) -> Result<OutputFile, Failure> {
         let refuse = |reason: String| Failure::Input(format!("{option} {}: {reason}", path.display()));
         let (place, identity) = place::find(path).map_err(refuse)?;
@@ -46,6 +49,9 @@ impl Files {
     }
 
     /// As [`Files::writes`], of an option that may not be given.
+    ///
+    /// # Errors
+    /// As of [`Files::writes`].
     pub fn may_write(&mut self, option: &str, path: Option<&PathBuf>) -> Result<Option<OutputFile>, Failure> {
         path.map(|path| self.writes(option, path)).transpose()
     }
@@ -65,6 +71,9 @@ impl OutputFile {
     }
 
     /// Writes the file through `fill`. A plain file has what it had until all of it is written.
+    ///
+    /// # Errors
+    /// `fill` fails, or what the output is takes no more.
     pub fn write(&self, fill: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
         match &self.place {
             Place::File(path) => {

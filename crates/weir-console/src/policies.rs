@@ -4,11 +4,17 @@ use crate::Failure;
 use weir_policy::Chosen;
 
 /// The policy that `--policy` names, for links of any kind.
+///
+/// # Errors
+/// There is no such policy, or it has no such setting.
 pub fn find(name: &str) -> Result<Chosen, Failure> {
     weir_policy::find(name).map_err(|error| Failure::Input(format!("--policy: {error}")))
 }
 
 /// As [`find`], for hosts that send to each other: those for links between sites need relays.
+///
+/// # Errors
+/// As of [`find`], and where it is for links between sites, or has more classes than switches.
 pub fn find_for_hosts(name: &str) -> Result<Chosen, Failure> {
     let chosen = find(name)?;
     if chosen.info.between_sites {
@@ -27,6 +33,9 @@ pub fn find_for_hosts(name: &str) -> Result<Chosen, Failure> {
 }
 
 /// As [`find`], for relays between sites.
+///
+/// # Errors
+/// As of [`find`], and where it is not for links between sites.
 pub fn find_between_sites(name: &str) -> Result<Chosen, Failure> {
     let chosen = find(name)?;
     if !chosen.info.between_sites {
@@ -41,6 +50,9 @@ pub fn find_between_sites(name: &str) -> Result<Chosen, Failure> {
 }
 
 /// What `weir controller` is told so that relays follow a policy; none: there is no controller.
+///
+/// # Errors
+/// The policy has a setting that relays cannot follow.
 pub fn controller_options(policy: &str) -> Result<Option<Vec<String>>, Failure> {
     let (name, settings) = policy.split_once(':').unwrap_or((policy, ""));
     let mut options = Vec::new();

@@ -132,7 +132,7 @@ fn connect(bed: &Bed, options: &Options) -> Result<Vec<(TcpStream, TcpStream)>> 
 
 /// What was seen of one run.
 struct Run {
-    /// Payload by flow.
+    /// Payload bytes that each flow has received.
     bytes: Vec<u64>,
     elapsed: Duration,
     /// What the kernel says of each sender at the end.

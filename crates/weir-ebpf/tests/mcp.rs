@@ -49,7 +49,7 @@ fn load() -> Result<Option<Object>> {
 }
 
 impl Kernel {
-    /// Another flow.
+    /// Another flow begins, with a state of its own.
     fn begin(&mut self, config: &McpConfig) {
         self.window = config.to_bytes();
         self.window.resize(BEGINS + 4, 0);

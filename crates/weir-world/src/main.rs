@@ -14,13 +14,13 @@ use weir_world::{Failing, MAX_BLOCK_BYTES, Settings, run_seeds, shrink};
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The first seed
+    /// The seed of the first run; those that follow have the next ones
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// How many seeds
+    /// How many runs, each with a seed of its own
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Hosts
+    /// Number of hosts, each with an agent
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hosts: Option<u32>,
     /// Relays at each of two sites; without it, none in two seeds of eleven
@@ -29,7 +29,7 @@ struct Arguments {
     /// Servers of the controller; 0: what relays are told is drawn
     #[arg(long)]
     controllers: Option<u32>,
-    /// Coflows
+    /// Number of coflows that are drawn
     #[arg(long)]
     coflows: Option<u32>,
     /// A policy; without one, each seed takes the next of several
@@ -53,10 +53,10 @@ struct Arguments {
     /// Faults that do not happen, by their numbers
     #[arg(long, value_delimiter = ',')]
     skip_faults: Vec<u64>,
-    /// Nothing fails
+    /// Draw no faults: nothing fails and nothing is slow
     #[arg(long)]
     no_faults: bool,
-    /// Print every event
+    /// Print every event with its virtual time
     #[arg(long)]
     trace: bool,
     /// Plant each of the known defects in turn, or one by its name, and say how many seeds it takes to find it

@@ -28,7 +28,7 @@ pub(crate) struct ScaleArguments {
     /// Coflows of the trace to leave out before the first
     #[arg(long, default_value_t = 0)]
     first: usize,
-    /// Policies
+    /// Policies to run, one after the other
     #[arg(long, value_delimiter = ',', default_value = "varys,dclas-strict")]
     policy: Vec<String>,
     /// How long a message takes, in milliseconds
@@ -46,7 +46,7 @@ pub(crate) struct ScaleArguments {
     /// How often agents report progress, in milliseconds
     #[arg(long, default_value_t = 20.0)]
     report_ms: f64,
-    /// Print JSON
+    /// Print JSON in place of a table
     #[arg(long)]
     json: bool,
     /// Print each coflow: id, bytes, flows, both completion times in seconds

@@ -51,7 +51,7 @@ pub(crate) struct JobsArgs {
     /// Tasks that an executor runs at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     slots: u32,
-    /// Rounds
+    /// Rounds that are counted, each with all modes in turn
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
 }
@@ -151,7 +151,7 @@ pub(super) fn said(running: Running) -> anyhow::Result<Said> {
 /// What a round of all jobs took, or several together.
 #[derive(Default)]
 struct Work {
-    /// That Weir carried.
+    /// Megabytes of shuffles that Weir carried; Spark carried the rest.
     megabytes: f64,
     /// Processor time of the machine, from the jobs' beginning to the end of all.
     busy_seconds: f64,

@@ -49,7 +49,7 @@ pub(crate) struct SitesArgs {
     /// Tasks that an executor runs at once
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     slots: u32,
-    /// Rounds
+    /// Rounds that are counted, each with all modes in turn
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: u32,
 }

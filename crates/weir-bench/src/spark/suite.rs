@@ -26,7 +26,7 @@ pub(crate) struct SuiteArgs {
     /// Cases to run instead of all
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     case: Vec<String>,
-    /// The policy
+    /// The policy under which Weir moves the shuffles
     #[arg(long, value_name = "NAME", default_value = "dclas")]
     policy: String,
     /// Number of hosts, each with a worker

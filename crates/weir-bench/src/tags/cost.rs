@@ -22,7 +22,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// No queue becomes as long as this.
 const NEVER: Bytes = Bytes(u32::MAX as u64);
 
-/// What is loaded.
+/// Which programs are loaded while bytes move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Nothing,
@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// Of one stream.
+/// What one stream took with one set of programs.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     gbit_per_s: f64,

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Settings that a program could have changed.
 const SETTINGS: [&str; 2] = ["/proc/sys/net/ipv4", "/proc/sys/net/core"];
 
-/// Who loads programs.
+/// Which command loads the programs of a round.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Tag,

@@ -1,6 +1,6 @@
 //! `weir controller`: orders and paths for relays between sites.
 
-use super::daemons::{begins, ends, listening, obey_hangups, run, stop_signal};
+use super::process::{begins, ends, listening, obey_hangups, run, stop_signal};
 use crate::logging::LogArgs;
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;

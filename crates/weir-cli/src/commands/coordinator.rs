@@ -1,6 +1,7 @@
 //! `weir coordinator`: what it is set to, at its start and while it runs.
 
-use super::daemons::{begins, ends, listening, run, stop_signal};
+use super::process::{READ_LIMIT, begins, ends, listening, run, stop_signal};
+use super::values::{millis, minute_of_millis, plan_share, seconds, sync_millis};
 use crate::logging::{LogArgs, PROCESS};
 use crate::settings::{Again, Changed, Running};
 use crate::{Cli, Command, Failure};
@@ -8,7 +9,6 @@ use clap::{Args, CommandFactory, Parser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use weir_console::find_for_hosts;
@@ -85,11 +85,6 @@ pub(crate) struct MarginArgs {
     pub(crate) deadline_margin_ms: Span,
 }
 
-fn plan_share(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if value > 0.0 && value <= 1.0 { Ok(value) } else { Err("not above 0 and at most 1".to_owned()) }
-}
-
 /// The name of a policy for hosts, with its settings.
 pub(crate) fn policy_name(text: &str) -> Result<String, String> {
     match find_for_hosts(text) {
@@ -121,27 +116,6 @@ pub(crate) struct ControlArgs {
     pub(crate) sync_interval: Span,
 }
 
-/// A time in milliseconds, a second at most.
-pub(crate) fn millis(text: &str) -> Result<Span, String> {
-    span(text, 1e-3, 1e3)
-}
-
-/// A time in milliseconds, from one to a thousand.
-fn sync_millis(text: &str) -> Result<Span, String> {
-    let span = millis(text)?;
-    if span < Span::from_millis(1) { Err("below 1".to_owned()) } else { Ok(span) }
-}
-
-/// A time in milliseconds, a minute at most.
-fn minute_of_millis(text: &str) -> Result<Span, String> {
-    span(text, 1e-3, 60e3)
-}
-
-/// A time in seconds, an hour at most.
-pub(crate) fn seconds(text: &str) -> Result<Span, String> {
-    span(text, 1.0, 3600.0)
-}
-
 /// Seconds of a coflow's lease.
 fn coflow_lease(text: &str) -> Result<u64, String> {
     let (least, most) = (MIN_COFLOW_LEASE_MS.div_ceil(1000), MAX_COFLOW_LEASE_MS / 1000);
@@ -154,18 +128,8 @@ fn coflow_lease(text: &str) -> Result<u64, String> {
     Ok(seconds)
 }
 
-fn span(text: &str, unit_secs: f64, most: f64) -> Result<Span, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if !(0.0..=most).contains(&value) {
-        return Err(format!("not between 0 and {most}"));
-    }
-    Ok(Span::from_secs_ceil(value * unit_secs))
-}
-
 /// Calls to change settings that may wait.
 const MAX_CHANGE_CALLS: usize = 16;
-/// Files of settings, and the topology, are read within this time, or count as unreadable.
-pub(crate) const READ_LIMIT: Duration = Duration::from_secs(5);
 /// Settings that say what an open network is like.
 const OF_NETWORK: [&str; 3] = ["link-rate", "topology", "known-hosts-only"];
 /// Most hosts of one coordinator.

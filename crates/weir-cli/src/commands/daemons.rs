@@ -1,14 +1,13 @@
-//! `weir agent`, the task that `weir live` drives, and what all daemons do.
+//! `weir agent`, and the task that `weir live` drives.
 
-use super::coordinator::{READ_LIMIT, millis};
-use crate::logging::{LogArgs, PROCESS};
-use crate::settings::Running;
-use crate::{Cli, Failure};
-use clap::{Args, CommandFactory, ValueEnum};
+use super::process::{begins, ends, listening, obey_hangups, run, stop_signal};
+use super::values::millis;
+use crate::Failure;
+use crate::logging::LogArgs;
+use clap::{Args, ValueEnum};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use tokio::signal::unix::{SignalKind, signal};
 use weir_daemon::agent::{AgentOptions, Durability, InterfaceChoice, SiteRelays};
 use weir_model::{Rate, Span};
 use weir_net::Address;
@@ -242,77 +241,6 @@ fn check_spool(spool: &Path) -> Result<(), Failure> {
 
 pub(crate) fn task(args: TaskArgs) -> Result<(), Failure> {
     Ok(weir_testbed::live::run_task(args.host, args.coordinator, args.agent, &args.data)?)
-}
-
-/// Says in the log that a daemon listens. With port 0 only this says where.
-pub(crate) fn begins(what: &str) {
-    tracing::info!(target: PROCESS, "{what}");
-}
-
-/// Says in the log that a daemon ends as it was told to.
-pub(crate) fn ends(who: &str) {
-    tracing::info!(target: PROCESS, "{who}: ends, as it was told to");
-}
-
-pub(crate) fn listening(address: SocketAddr, error: std::io::Error) -> Failure {
-    Failure::Run(anyhow::Error::new(error).context(format!("cannot listen on {address}")))
-}
-
-/// One thread suffices: data moves on a thread of its own, and plans are made one at a time.
-pub(crate) fn run(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    weir_net::raise_descriptor_limit();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(work);
-    // A thread that hangs on a file is given up after a second: the process ends without it.
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    result
-}
-
-/// On SIGHUP reads the settings of this process again. Of them only which lines of the log are shown may change.
-pub(crate) fn obey_hangups(who: &'static str) -> Result<(), Failure> {
-    let running = Running::start(Cli::command(), std::env::args_os().collect(), vec!["log"]);
-    let mut running = running.map_err(Failure::Input)?;
-    let mut hangups = signal(SignalKind::hangup())?;
-    tokio::spawn(async move {
-        while hangups.recv().await.is_some() {
-            let reading = running.clone();
-            let read = move || {
-                let again = reading.again()?;
-                Ok((crate::logging::showing(again.value("log"))?, again))
-            };
-            // Files may be on a disk that does not answer: they are as before then.
-            let read = tokio::time::timeout(READ_LIMIT, tokio::task::spawn_blocking(read)).await;
-            let late = || Ok(Err(format!("the files were not read within {} s", READ_LIMIT.as_secs())));
-            match read.unwrap_or_else(|_| late()) {
-                Ok(Ok((show, again))) => {
-                    show();
-                    again.changed.iter().for_each(|one| begins(&format!("{who}: {one}")));
-                    if again.changed.is_empty() {
-                        begins(&format!("{who}: settings were read again, and are as they were"));
-                    }
-                    running.adopt(again);
-                }
-                Ok(Err::<_, String>(reason)) => {
-                    let reason = crate::logging::shortened(&reason);
-                    tracing::error!(target: PROCESS, "{who}: {reason}; nothing was changed");
-                }
-                Err(_) => {}
-            }
-        }
-    });
-    Ok(())
-}
-
-/// Resolves on SIGINT or SIGTERM, from this call on: one that comes before it is waited for counts too.
-pub(crate) fn stop_signal() -> impl Future<Output = ()> + Send + 'static {
-    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
-    async move {
-        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    }
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub(crate) struct ProbeArgs {
 
 #[derive(Args)]
 pub(crate) struct LiveArgs {
-    /// Its name
+    /// The name of its folder, as `weir experiment list` has it
     name: String,
     /// The folder of experiments
     #[arg(long, value_name = "DIR", default_value = "experiments")]

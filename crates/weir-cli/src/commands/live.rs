@@ -2,9 +2,10 @@
 
 mod tables;
 
-use super::coordinator::{ControlArgs, MarginArgs, seconds};
+use super::coordinator::{ControlArgs, MarginArgs};
 use super::outputs::OutputArgs;
 use super::sim::{simulated_rows, with_cut};
+use super::values::{plan_share, seconds};
 use super::workload::{self, SliceArgs};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -50,7 +51,7 @@ pub(crate) struct LiveArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["hosts", "scenario"])]
     topology: Option<PathBuf>,
     /// Share of the links' payload rate the coordinator plans with
-    #[arg(long, value_name = "SHARE", default_value_t = 0.985, allow_negative_numbers = true, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.985, allow_negative_numbers = true, value_parser = plan_share)]
     plan_share: f64,
     /// Coflows whose bottleneck alone takes less than this are left to TCP, as by `weir coordinator`; 0: none
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
@@ -185,12 +186,6 @@ impl Work {
             }
         }
     }
-}
-
-/// A share above 0, at most 1.
-fn share(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if value > 0.0 && value <= 1.0 { Ok(value) } else { Err("not a share above 0 and at most 1".to_owned()) }
 }
 
 /// A number of at least 0.

@@ -72,7 +72,7 @@ pub(crate) struct PacketArgs {
     pcap_port: Vec<u32>,
 }
 
-/// Where flows moved.
+/// Where flows moved: simulated, or on a test bed.
 #[derive(Clone, Copy, Debug)]
 enum On {
     Simulator,

@@ -1,6 +1,6 @@
 //! `weir relay`: the relay of a site.
 
-use super::daemons::{begins, ends, listening, obey_hangups, run, stop_signal};
+use super::process::{begins, ends, listening, obey_hangups, run, stop_signal};
 use crate::logging::LogArgs;
 use clap::Args;
 use std::net::SocketAddr;

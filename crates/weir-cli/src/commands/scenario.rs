@@ -1,6 +1,6 @@
 //! Scenario files: what they run, and whether completion times are what they expect.
 
-use super::sim::{Simulation, find_policies};
+use super::simulation::{Simulation, find_policies};
 use std::collections::BTreeMap;
 use std::path::Path;
 use weir_console::Failure;

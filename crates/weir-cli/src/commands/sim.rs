@@ -1,11 +1,12 @@
 //! `weir sim`: a workload through the fluid simulator under one or more policies.
 
 use super::outputs::{OutputArgs, Outputs};
+use super::simulation::{Simulation, find_policies};
 use super::workload::{self, SliceArgs};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use weir_console::{Failure, progress};
-use weir_model::{Bytes, CapacityChange, CoflowSpec, Fabric, Rate, Time};
+use weir_model::{Bytes, CoflowSpec, Fabric, Rate, Time};
 use weir_policy::{Chosen, CoflowTable, Plan, Slot};
 use weir_results::report::{self, LinkRecorder, LinkUse, ReportInput, ReportRun};
 use weir_results::{
@@ -78,23 +79,6 @@ enum ReplanAt {
     Coflow,
 }
 
-/// Everything a simulation needs, checked.
-pub(crate) struct Simulation {
-    pub(crate) name: String,
-    /// Of what was drawn; none where nothing was.
-    pub(crate) seed: Option<u64>,
-    /// What was cut out of the workload; none where it is as it was.
-    pub(crate) cut: Option<Cut>,
-    pub(crate) fabric: Fabric,
-    pub(crate) link_rate: Rate,
-    /// The file that the network is of; none where all links are alike.
-    pub(crate) topology: Option<PathBuf>,
-    pub(crate) coflows: Vec<CoflowSpec>,
-    pub(crate) changes: Vec<CapacityChange>,
-    pub(crate) policies: Vec<Chosen>,
-    pub(crate) options: Options,
-}
-
 pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
     let mut files = workload::inputs("--trace", args.trace.as_deref().unwrap_or(SYNTHETIC));
     args.scenario.iter().for_each(|path| files.reads("--scenario", path));
@@ -118,11 +102,6 @@ pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
     println!("\n{}", summary_table(&results));
     println!("\n{}", bins_table(&results));
     Ok(())
-}
-
-/// The policies of these names, or the first that is none.
-pub(crate) fn find_policies(names: &[String]) -> Result<Vec<Chosen>, Failure> {
-    names.iter().map(|name| weir_console::find(name)).collect()
 }
 
 fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {

@@ -37,10 +37,10 @@ pub(crate) struct GenerateArgs {
     /// Seed; the same one gives the same file
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of hosts
+    /// Number of hosts, where that of the workload is not wanted
     #[arg(long, value_name = "N")]
     hosts: Option<u32>,
-    /// Number of coflows
+    /// Number of coflows, where that of the workload is not wanted
     #[arg(long, value_name = "N")]
     coflows: Option<u64>,
     /// Time within which all coflows arrive

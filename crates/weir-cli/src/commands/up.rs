@@ -3,7 +3,7 @@
 //! All of it runs in this one process: when it ends, nothing is left but what was written elsewhere. Links are Weir's own
 //! pacing: loopback is faster, and traffic that is not Weir's is not held back.
 
-use crate::commands::daemons::listening;
+use crate::commands::process::listening;
 use anyhow::Context;
 use clap::Args;
 use std::net::SocketAddr;

@@ -1,28 +1,13 @@
 //! Files of settings.
 
-use super::table::{DAEMONS, Origin, close};
+use super::entry::{Entry, Origin, Value};
+use super::table::{DAEMONS, close};
 use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 /// Bytes of a file of settings, at most.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-
-/// What a file or a variable says of one setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) value: Value,
-    pub(crate) origin: Origin,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
-    /// Text or a number, as on the command line.
-    Word(String),
-    Words(Vec<String>),
-    Switch(bool),
-}
 
 /// A file of settings.
 #[derive(Debug)]

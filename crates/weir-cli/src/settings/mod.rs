@@ -13,15 +13,17 @@
 //! A file may have sections for all daemons. A daemon reads its own, and refuses a section that no daemon has.
 
 mod again;
+mod entry;
 mod file;
 mod table;
 
 pub(crate) use again::{Again, Changed, Running};
+pub(crate) use entry::Origin;
 pub(crate) use file::SettingsFile;
-pub(crate) use table::{Daemon, Origin, key};
+pub(crate) use table::{Daemon, key};
 
 use clap::Command;
-use file::{Entry, Value};
+use entry::{Entry, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The table of settings: what the parser of the command line knows of a daemon's options.
 
-use super::file::{Entry, Value};
+use super::entry::{Entry, Origin, Value};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,27 +10,6 @@ use std::ffi::OsString;
 pub(super) const DAEMONS: [&str; 4] = ["coordinator", "agent", "relay", "controller"];
 /// Options that are no settings.
 const NONE: [&str; 3] = ["config", "help", "version"];
-
-/// Where the value of a setting is from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A line of a file.
-    File { path: String, line: usize },
-    /// Name of an environment variable.
-    Variable(String),
-    /// A call to the daemon that runs.
-    Call,
-}
-
-impl std::fmt::Display for Origin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Origin::File { path, line } => write!(f, "{path}:{line}"),
-            Origin::Variable(name) => write!(f, "{name}"),
-            Origin::Call => write!(f, "as asked"),
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Daemon {

@@ -1,4 +1,5 @@
-use super::file::{SettingsFile, Value};
+use super::entry::Value;
+use super::file::SettingsFile;
 use super::*;
 use clap::CommandFactory;
 use std::ffi::OsString;

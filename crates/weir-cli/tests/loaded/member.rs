@@ -71,7 +71,7 @@ pub(crate) fn send(program: &Path, orders: &Orders) -> Result<Report, String> {
     report.ok_or_else(|| format!("a member ended early: {said}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Serves the orders.
+/// Serves the orders that come on standard input.
 pub(crate) fn run(orders: &str) {
     let orders: Orders = serde_json::from_str(orders).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

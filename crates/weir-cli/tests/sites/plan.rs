@@ -15,7 +15,7 @@ pub(crate) struct Plan {
     /// What each relay's link carries.
     pub(crate) bytes_per_sec: f64,
     pub(crate) flows: Vec<Flow>,
-    /// The last first.
+    /// The faults of a round, the last one first.
     pub(crate) faults: Vec<Fault>,
     /// From where to where a coflow goes afterwards.
     pub(crate) afterwards: (u32, u32),
@@ -45,7 +45,7 @@ pub(crate) struct Fault {
     pub(crate) pause_ms: u64,
 }
 
-/// What can fail.
+/// What can be killed, stopped or cut between sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Victim {
     Redis,
@@ -92,7 +92,7 @@ impl Plan {
     }
 }
 
-/// Two sites.
+/// Two different sites, drawn with equal chance.
 fn pair(chance: &mut Chance) -> (u32, u32) {
     let from = chance.below(SITES);
     (from as u32, ((from + chance.between(1, SITES - 1)) % SITES) as u32)

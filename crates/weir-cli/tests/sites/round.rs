@@ -18,7 +18,7 @@ const FLOWS_LIMIT: Duration = Duration::from_secs(60);
 const GET_LIMIT: Duration = Duration::from_secs(55);
 /// How long it may take until what failed is forgotten.
 const STATE_LIMIT: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// How long to wait before looking again.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Of the coflow that shows whether decisions go on. At its first frame most of it has yet to enter a relay.
 const AFTERWARDS_BYTES: u64 = 30_000_000;

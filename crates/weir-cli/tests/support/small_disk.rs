@@ -27,7 +27,7 @@ impl SmallDisk {
         &self.0
     }
 
-    /// Leaves no room.
+    /// Writes until the disk has no room left.
     pub(crate) fn fill(&self) {
         let mut file = File::create(self.filler()).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}

@@ -10,7 +10,7 @@ use std::time::Instant;
 pub(crate) struct Tally {
     /// What went wrong on purpose, and how often.
     pub(crate) events: BTreeMap<&'static str, u64>,
-    /// Gets that returned.
+    /// How many gets returned, whatever they returned.
     pub(crate) gets: u64,
     /// Bytes of gets, each of them compared.
     pub(crate) bytes: u64,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, SiteSpec, Time};
 use weir_policy::{Chosen, CoflowTable, FlowRef, Plan};
 
-/// A policy.
+/// A policy for links between sites, as it was chosen by name.
 pub(super) struct Planner {
     chosen: Chosen,
 }

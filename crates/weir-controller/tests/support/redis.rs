@@ -33,7 +33,7 @@ impl RedisServer {
         Some(server)
     }
 
-    /// Where it is.
+    /// Its address as `weir controller --store` takes it.
     pub(crate) fn url(&self) -> String {
         format!("redis://{}/", self.address)
     }

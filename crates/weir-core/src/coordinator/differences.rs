@@ -231,7 +231,7 @@ impl Coordinator {
         }
     }
 
-    /// Drains of coflows.
+    /// Has agents told of drains that differ from what they do anyway.
     fn tell_drains(&mut self, now: Time, out: &mut Outgoing) {
         for (slot, coflow) in self.table.coflows() {
             let (id, drain) = (coflow.id(), self.table.drain(slot));

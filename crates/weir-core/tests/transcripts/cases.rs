@@ -33,7 +33,7 @@ pub(crate) struct AgentOf {
     pub(crate) fault: Fault,
 }
 
-/// One transcript.
+/// A transcript: who takes part, what is got, and how that ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -41,7 +41,7 @@ pub(crate) struct Case {
     pub(crate) agents: Vec<AgentOf>,
     /// The blocks that are got, one after the other; each get may use connections that the one before left.
     pub(crate) gets: Vec<&'static str>,
-    /// How each ends.
+    /// How each of the gets has to end.
     pub(crate) ends: Vec<&'static str>,
     pub(crate) relays: bool,
 }

@@ -87,7 +87,7 @@ impl RelaySide {
         }
     }
 
-    /// Closes a connection.
+    /// The peer of a connection closes it.
     fn close(&mut self, now: Time, number: u32) {
         self.acts.push_back(Line::Closes(number, self.who()));
         self.forget(now, number);

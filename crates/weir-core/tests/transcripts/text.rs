@@ -71,7 +71,7 @@ pub(crate) enum Line {
     Get(String),
     /// A gather begins: what is asked for.
     Gather(String),
-    /// It ends so.
+    /// The get or gather that began ends, with these words.
     Ends(String),
     /// A connection is made, or one that an earlier get left is used again.
     Connects(u32, Who, SocketAddr),
@@ -86,7 +86,7 @@ pub(crate) enum Line {
     Message(u32, Who, String, Vec<u8>),
     /// A call ends with this status.
     Refuses(u32, Who, String),
-    /// Time passes.
+    /// So much virtual time passes before the next line.
     After(Span),
     /// Something happens to somebody that no message tells.
     Happens(Who, Event),

@@ -50,7 +50,7 @@ pub enum RulesError {
     SameFlows {
         /// The later rule, counted from 1.
         rule: usize,
-        /// The earlier one.
+        /// The earlier rule of the same flows, counted from 1.
         earlier: usize,
     },
     /// A rule has a reducer without a coflow, or a mapper without a reducer.

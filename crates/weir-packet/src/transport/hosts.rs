@@ -9,7 +9,7 @@ use weir_model::Bytes;
 pub enum HostControl {
     /// Reno, which hears of losses alone.
     Reno,
-    /// DCTCP.
+    /// DCTCP (SIGCOMM 2010): the share of marked bytes cuts the window.
     Dctcp,
     /// MCP for flows with deadlines, by these numbers, and DCTCP for others.
     Karuna(Params),
@@ -31,7 +31,7 @@ pub struct HostClasses {
 /// What hosts and switches do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OnHosts {
-    /// How windows change.
+    /// How windows of flows change with acknowledgements and marks.
     pub control: HostControl,
     /// None where all packets are in one queue.
     pub classes: Option<HostClasses>,

@@ -91,7 +91,7 @@ impl Queues {
         Queues { thresholds: Thresholds::new(&settings), settings, known: Vec::new() }
     }
 
-    /// Number of queues.
+    /// How many queues there are, the first counted.
     pub fn count(&self) -> u32 {
         self.thresholds.count()
     }

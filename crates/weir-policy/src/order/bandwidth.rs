@@ -17,7 +17,7 @@ pub enum Estimate {
     Mean,
     /// The median of the samples that are kept.
     Median,
-    /// The last sample.
+    /// The last sample of a link, and no earlier one.
     Last,
 }
 

@@ -1,7 +1,7 @@
 //! `weir mark`: ECN marks at a port of this machine, while it runs.
 
 use super::MarkArgs;
-use crate::commands::daemons::{run, stop_signal};
+use crate::commands::process::{run, stop_signal};
 use std::pin::pin;
 use std::time::Duration;
 use weir_console::Failure;

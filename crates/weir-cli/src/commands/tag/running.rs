@@ -2,7 +2,7 @@
 
 use super::settings::read;
 use super::{SELDOM, TagArgs};
-use crate::commands::daemons::{run, stop_signal};
+use crate::commands::process::{run, stop_signal};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;

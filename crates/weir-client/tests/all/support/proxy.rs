@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Carried at once.
+/// Most bytes that the proxy carries at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Copy, Debug)]

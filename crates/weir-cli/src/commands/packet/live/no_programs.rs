@@ -11,7 +11,7 @@ use weir_trace::FlowArrival;
 /// Of the switch's ports.
 pub(super) const QUEUES: Queues = Queues::One;
 
-/// There is none.
+/// Programs of the kernel, of which this build has none.
 pub(super) enum Programs {}
 
 /// The kernel's name of a control: these builds have none of Weir's.
