@@ -122,6 +122,12 @@ fn coflows_go_by_order_alone_one_after_the_other() {
 
 #[test]
 #[cfg(feature = "ebpf")]
+fn small_coflows_that_are_left_to_tcp_pass_large_ones_where_agents_tag() {
+    ordered::small_before_large();
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
 fn flows_of_a_scenario_move_on_a_bed_as_in_the_simulator() {
     let _alone = CONTROLS.lock();
     flows::moved();
@@ -135,9 +141,13 @@ fn what_no_host_can_do_is_refused_before_anything_runs() {
 #[test]
 #[cfg(feature = "ebpf")]
 fn classes_need_switches_that_have_some() {
-    let output = weir(&["live", "--loopback", "--policy", "by-class"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(complaint(&output).contains("--policy by-class needs switches"), "{}", complaint(&output));
+    for option in ["--policy by-class", "--tags"] {
+        let mut words = vec!["live", "--loopback"];
+        words.extend(option.split(' '));
+        let output = weir(&words);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(complaint(&output).contains(&format!("{option} needs switches")), "{}", complaint(&output));
+    }
 }
 
 #[test]
@@ -154,9 +164,11 @@ fn more_classes_than_switches_have_are_for_simulations_alone() {
 #[test]
 #[cfg(not(feature = "ebpf"))]
 fn classes_need_a_build_that_tags() {
-    let output = weir(&["live", "--policy", "by-class"]);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(complaint(&output).contains("--features weir-cli/ebpf"), "{}", complaint(&output));
+    for option in [&["--policy", "by-class"][..], &["--tags"]] {
+        let output = weir(&[&["live"], option].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(complaint(&output).contains("--features weir-cli/ebpf"), "{}", complaint(&output));
+    }
 }
 
 #[path = "tag/flows.rs"]

@@ -13,6 +13,7 @@ pub const POLICIES: &[PolicyInfo] = &[PolicyInfo {
     paper: "You, Chowdhury, Terra: Scalable Cross-Layer GDA Optimizations, 2019; with one relay at most",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: true,
+    local: None,
     parameters: &[],
     make: |_| Box::new(Routed::together(Arc::new(LinearProgram), GroupOrder::LargestFirst)),
 }];

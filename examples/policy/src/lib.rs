@@ -10,6 +10,7 @@ pub static POLICIES: [PolicyInfo; 1] = [PolicyInfo {
     paper: "none",
     claims: Claims { work_conserving: false, starvation_free: true },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(EqualParts),
 }];

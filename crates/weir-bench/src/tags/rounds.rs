@@ -185,7 +185,7 @@ impl Drop for Owned {
     }
 }
 
-/// What is left once the kernel had time to free what nobody uses.
+/// What is left once the kernel had time to free what nothing uses.
 fn settled(bed: &Bed, before: &State) -> Result<Option<String>> {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -248,7 +248,7 @@ decide by (`dclas`, `dclas-strict`) their sessions end and begin again, as if th
 agent is back its flows go on at the rates that they have, a tenth of a second or so; then at TCP's share. `weir bench restart --kill
 nobody --policy varys,dclas` measures that. What was let in or refused for its deadline stays so. A coflow that is planned for already is not left to TCP
 when `bypass` grows; one that waits for flows waits as long as it would under the new `ready-wait`. Hosts that are of the network
-stay in it, with the links that they have, where nobody names them or says a rate any more.
+stay in it, with the links that they have, where no file and no option names them or says a rate any more.
 
 This page is printed by `weir config page`; a test holds it to the code.
 ";

@@ -221,7 +221,7 @@ async fn wait_until_empty(client: &Client, name: &str, limit: Duration) -> Resul
             Ok(status) => match status.agents.iter().find(|agent| agent.name == name) {
                 Some(agent) if !agent.draining => {
                     let undone =
-                        anyhow!("host {name_shown} takes blocks again: somebody took the drain back");
+                        anyhow!("host {name_shown} takes blocks again: another call took the drain back");
                     return Err(Failure::Refused(undone));
                 }
                 Some(agent) if agent.blocks == 0 && agent.flows == 0 => return Ok((0, 0)),

@@ -56,6 +56,10 @@ pub(crate) struct LiveArgs {
     /// Coflows whose bottleneck alone takes less than this are left to TCP, as by `weir coordinator`; 0: none
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     bypass: Span,
+    /// Agents tag packets by the size of their flow, and the links of the bed serve eight classes one after the other: small coflows
+    /// pass large ones. Not under tcp
+    #[arg(long)]
+    tags: bool,
     #[command(flatten)]
     control: ControlArgs,
     /// Give every coflow a deadline: isolation time * (1 + U(0, X)), at least 200 ms, drawn by the seed. Coflows
@@ -226,12 +230,13 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     // Before anything is simulated, which takes long for a run that is too large.
     live::check_room(&work.coflows).map_err(|error| Failure::Input(error.to_string()))?;
     let loopback = args.loopback || !rights();
-    if let Some(chosen) = by_class {
-        weir_console::check_built(&format!("--policy {}", chosen.name))?;
+    let with_classes = by_class.map(|chosen| format!("--policy {}", chosen.name));
+    if let Some(option) = with_classes.or(args.tags.then(|| "--tags".to_owned())) {
+        weir_console::check_built(&option)?;
         if loopback {
             let reason =
                 "needs switches with classes of priority, as those of a test bed have, and loopback has none";
-            return Err(Failure::Input(format!("--policy {} {reason}", chosen.name)));
+            return Err(Failure::Input(format!("{option} {reason}")));
         }
     }
     let setting = setting(args, &work, loopback);
@@ -304,8 +309,8 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let mut simulated = Run::new(twin, Mode::Simulated, rows, 0.0).with_jobs(&simulated.jobs);
 
     let mut links = work.links.clone();
-    let by_class = instance.classes().is_some();
-    if by_class {
+    let tags = policy != TCP && (args.tags || instance.classes().is_some());
+    if tags {
         let queues = weir_testbed::Queues::ByDscp(weir_endhost::tagging::DEFAULT_DSCP);
         (links.queues, links.host_queues) = (queues, queues);
     }
@@ -326,7 +331,7 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
         sync_interval: args.control.sync_interval,
         deadline_margin: (args.margin.deadline_margin, args.margin.deadline_margin_ms),
         foreign_traffic: args.foreign_traffic,
-        tags: by_class,
+        tags,
         relays: None,
     };
     let total: u64 = coflows.iter().map(|coflow| coflow.bytes().0).sum();

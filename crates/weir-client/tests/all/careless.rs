@@ -113,7 +113,6 @@ async fn a_record_has_every_flow_that_was_got_before_unregister() {
     }
 }
 
-// Findings 1 and 20.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_was_rewritten_is_told_at_once_and_may_be_put_again() {
     let cluster = Cluster::start(2);
@@ -157,7 +156,6 @@ async fn a_file_that_was_rewritten_while_it_was_read_is_told_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(20), "at once, and not at the limit of the get");
 }
 
-// Findings 7 and 9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_became_a_fifo_or_a_link_is_not_served_and_holds_up_nobody() {
     let cluster = Cluster::start(2);
@@ -219,7 +217,6 @@ async fn nothing_outside_the_allowed_directories_and_none_of_the_agents_own_file
     assert!(secret.exists() && cluster.spool().join("own/journal.jsonl").exists());
 }
 
-// Findings 4 and 13.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sizes_and_names_beyond_the_bounds_are_refused_with_the_bound() {
     let cluster = Cluster::start(2);

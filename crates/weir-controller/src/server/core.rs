@@ -444,12 +444,12 @@ impl ServerCore {
     }
 
     fn tell_rules(&mut self, now: Time, number: u64) {
-        let nobody = BTreeSet::new();
+        let none = BTreeSet::new();
         for (&id, session) in &mut self.sessions {
             let site = self.known.relays().find(|(name, _)| **name == session.relay).map(|of| of.1.site);
             let rules = match (&self.decision, site) {
                 (Some(decision), Some(site)) => {
-                    let down = self.known.down(&session.relay).unwrap_or(&nobody);
+                    let down = self.known.down(&session.relay).unwrap_or(&none);
                     rules_for(At { site, down }, &self.state, &decision.proposal)
                 }
                 _ => RuleTable::new(),

@@ -301,7 +301,7 @@ impl Agent {
         }
     }
 
-    /// Nobody says any more which coflow is first: TCP shares this host's link. Packets keep their classes.
+    /// No coordinator says any more which coflow is first: TCP shares this host's link. Packets keep their classes.
     pub(super) fn forget_order(&mut self) {
         self.flows.keys().for_each(|&flow| self.pacer.place(flow, None));
     }

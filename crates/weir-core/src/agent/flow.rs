@@ -25,8 +25,9 @@ pub(super) struct Flow {
     pub(super) wait_until: Time,
 }
 
-/// A flow that fell behind its plan may go this much faster to end in time with its coflow.
-const CATCH_UP: f64 = 1.25;
+/// A flow that fell behind what it was given may go faster by this share of it: under a plan, to end in time with its coflow; by a
+/// sender's own rule, until it is where it would be.
+pub(super) const CATCH_UP: f64 = 0.25;
 /// Falling behind by less than this share is left alone.
 const BEHIND: f64 = 0.03;
 
@@ -57,7 +58,8 @@ impl Flow {
         }
         let needed = self.left() as f64 / self.due.since(now).as_secs();
         let total = self.rate();
-        (needed > total * (1.0 + BEHIND)).then(|| Rate::from_bytes_per_sec(needed.min(total * CATCH_UP)))
+        (needed > total * (1.0 + BEHIND))
+            .then(|| Rate::from_bytes_per_sec(needed.min(total * (1.0 + CATCH_UP))))
     }
 
     /// Bytes not yet handed to its socket.

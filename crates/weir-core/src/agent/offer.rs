@@ -5,6 +5,7 @@
 //! they do so with their own uplink at once. The flow itself goes no faster meanwhile than it has shown it can. It is
 //! offered a little more than it takes, and twice as much again and again once it takes that.
 
+use super::flow::CATCH_UP;
 use super::pacer::Pacing;
 use super::state::Agent;
 use crate::ids::FlowNumber;
@@ -23,9 +24,7 @@ const TAKEN: f64 = 0.7;
 const HEADROOM: f64 = 1.25;
 /// The least that a flow is offered, as a share of the uplink: it must be able to show that it can use more.
 const LEAST_OFFER: f64 = 1.0 / 64.0;
-/// A flow that fell behind what it was given may go this much faster until it is there again,
-const CATCH_UP: f64 = 0.25;
-/// as soon as it is so many bytes behind: less may be a chunk that is due.
+/// A flow catches up as soon as it is so many bytes behind: less may be a chunk that is due.
 const BEHIND_BYTES: f64 = 8_192.0;
 /// No flow has to catch up more than it earns in this time.
 const LONGEST_BEHIND_S: f64 = 0.25;

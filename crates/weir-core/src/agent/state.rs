@@ -328,7 +328,7 @@ impl Agent {
         let coflow = self.coflows.entry(coflow).or_default();
         coflow.first_opened.get_or_insert(now);
         coflow.flows.insert(id);
-        // Where nobody says an order any more there is none.
+        // Where no coordinator says an order any more there is none.
         self.pacer.place(id, coflow.class.filter(|_| self.lease_end.is_some()));
         coflow.opened_bytes = coflow.opened_bytes.saturating_add(left);
         self.flows.insert(id, flow);

@@ -39,11 +39,11 @@ use weir_model::{Rate, Time};
 
 /// Serves queue before queue: a later one has what earlier ones leave.
 #[derive(Debug)]
-pub(super) struct Strict(Thresholds);
+pub(crate) struct Strict(Thresholds);
 
 /// Divides the uplink among queues by weight: each has a part of its own.
 #[derive(Debug)]
-pub(super) struct Weighted(Thresholds);
+pub(crate) struct Weighted(Thresholds);
 
 /// Flows of coflows in the order in which they are served, and what each was given.
 struct Portions<'a> {
@@ -91,7 +91,7 @@ impl<'a> Portions<'a> {
 }
 
 impl Strict {
-    pub(super) fn new(settings: QueueSettings) -> Strict {
+    pub(crate) fn new(settings: QueueSettings) -> Strict {
         Strict(Thresholds::new(&settings))
     }
 }
@@ -106,7 +106,7 @@ impl LocalRule for Strict {
 }
 
 impl Weighted {
-    pub(super) fn new(settings: QueueSettings) -> Weighted {
+    pub(crate) fn new(settings: QueueSettings) -> Weighted {
         Weighted(Thresholds::new(&settings))
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! A [`crate::Policy`] decides for all from one place. Some need not: the paper has every sender apply a rule to what
 //! it knows itself and what it last heard, so that nothing waits for a coordinator. [`LocalRule`] is that rule,
-//! [`local_rule`] knows the policies that have one.
+//! the registry says which policy has one.
 
 mod dclas;
 
+pub(crate) use dclas::{Strict, Weighted};
+
 use crate::order::attained::QueueSettings;
+use crate::registry;
 use weir_model::{Bytes, Rate, Time};
 
 /// A flow that leaves a sender.
@@ -37,11 +40,12 @@ pub trait LocalRule: std::fmt::Debug + Send {
     fn share(&self, now: Time, uplink: Rate, coflows: &[LocalCoflow], rates: &mut Vec<Rate>);
 }
 
-/// A sender's rule under the policy of that name (without settings); `None` where the coordinator decides.
+/// Makes the rule of a policy, of the queues that it is set to.
+pub type MakeLocal = fn(QueueSettings) -> Box<dyn LocalRule>;
+
+/// A sender's rule under the policy of that name (without settings), as the registry has it; `None` where the coordinator decides, and
+/// where there is no such policy.
 pub fn local_rule(policy: &str, queues: QueueSettings) -> Option<Box<dyn LocalRule>> {
-    match policy {
-        "dclas" => Some(Box::new(dclas::Weighted::new(queues))),
-        "dclas-strict" => Some(Box::new(dclas::Strict::new(queues))),
-        _ => None,
-    }
+    let info = registry().iter().find(|info| info.name == policy)?;
+    info.local.map(|make| make(queues))
 }

@@ -15,6 +15,7 @@ pub(super) const MADD: PolicyInfo = PolicyInfo {
     paper: PAPER,
     claims: Claims { work_conserving: false, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(Ablation::default()),
 };
@@ -25,6 +26,7 @@ pub(super) const PAPER_BACKFILL: PolicyInfo = PolicyInfo {
     paper: PAPER,
     claims: Claims { work_conserving: false, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(Ablation { backfill: Some(PortBackfill::default()), ..Ablation::default() }),
 };

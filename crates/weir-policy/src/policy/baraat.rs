@@ -20,6 +20,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Dogar, Karagiannis, Ballani, Rowstron, Decentralized Task-Aware Scheduling for Data Center Networks, SIGCOMM 2014, section 4",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[HEAVY],
     make: |from| {
         Box::new(Tiered::new(LimitedMultiplexing { heavy_bytes: from.bytes("heavy") }, Weigh::Equally))

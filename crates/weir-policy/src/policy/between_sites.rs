@@ -35,6 +35,7 @@ pub(super) const MRTF: PolicyInfo = PolicyInfo {
     paper: SIPHON,
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: true,
+    local: None,
     parameters: &[ESTIMATE, GROUPS],
     make: |from| {
         let estimate = match from.choice("estimate") {
@@ -79,6 +80,7 @@ pub(super) const LOOKAHEAD: PolicyInfo = PolicyInfo {
     paper: SIPHON,
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: true,
+    local: None,
     parameters: &[DEPTH, BREADTH, GROUPS],
     make: |from| Box::new(BetweenSites::new(Box::new(Lookahead::new(reach(from), Draw::Mean)), from)),
 };
@@ -89,6 +91,7 @@ pub(super) const MONTE_CARLO: PolicyInfo = PolicyInfo {
     paper: SIPHON,
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: true,
+    local: None,
     parameters: &[DEPTH, BREADTH, ROUNDS, DECIDE, SEED, GROUPS],
     make: |from| Box::new(BetweenSites::new(Box::new(monte_carlo(from)), from)),
 };

@@ -31,6 +31,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Agarwal, Rajakrishnan, Narayan, Agarwal, Shmoys, Vahdat, Sincronia: Near-Optimal Network Design for Coflows, SIGCOMM 2018",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[ORDER, CLASSES],
     make: |from| Box::new(ByClass::new(order(from.choice("order")), from.count("classes"))),
 };

@@ -2,6 +2,7 @@
 
 use super::tiered::{TierList, TierOrder, Tiered};
 use super::{Claims, Parameter, ParameterKind, Policy, PolicyInfo, Settings};
+use crate::local;
 use crate::order::attained::{QueueSettings, Queues};
 use crate::share::{Residual, Tiers, Weigh};
 use crate::{CoflowTable, Plan, Slot};
@@ -59,6 +60,7 @@ pub(super) const WEIGHTED: PolicyInfo = PolicyInfo {
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: Some(|queues| Box::new(local::Weighted::new(queues))),
     parameters: &[QUEUES, EXPONENT, FIRST, SYNC],
     make: |from| Box::new(Weighted::new(settings(from))),
 };
@@ -69,6 +71,7 @@ pub(super) const STRICT: PolicyInfo = PolicyInfo {
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: Some(|queues| Box::new(local::Strict::new(queues))),
     parameters: &[QUEUES, EXPONENT, FIRST, SYNC],
     make: |from| by_queues(from, Equals::InTurn),
 };
@@ -79,6 +82,7 @@ pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
     paper: AALO,
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[MANY, NARROW, FIRST, SYNC],
     make: |from| by_queues(from, Equals::SideBySide),
 };

@@ -11,6 +11,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Bertsekas and Gallager, Data Networks, section 6.5.2; the per-flow fairness of Varys section 7",
     claims: Claims { work_conserving: true, starvation_free: true },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(Fair::default()),
 };

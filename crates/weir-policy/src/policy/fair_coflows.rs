@@ -11,6 +11,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Ghodsi et al., Dominant Resource Fairness, NSDI 2011; Chowdhury et al., HUG, NSDI 2016",
     claims: Claims { work_conserving: true, starvation_free: true },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(FairCoflows::default()),
 };

@@ -9,6 +9,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Chowdhury et al., Orchestra, SIGCOMM 2011, section 4 (FIFO between transfers); sharing of Varys",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(CoflowByCoflow::new(Box::new(ByArrival))),
 };

@@ -17,6 +17,7 @@ const fn info(
         paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 5.3.2",
         claims: Claims { work_conserving: true, starvation_free: false },
         between_sites: false,
+        local: None,
         parameters: &[],
         make,
     }

@@ -20,6 +20,7 @@ mod varys;
 mod varys_deadline;
 mod virtual_cluster;
 
+use crate::local::MakeLocal;
 use crate::{CoflowTable, Plan, Slot};
 use std::sync::OnceLock;
 use weir_model::{Fabric, Time};
@@ -88,6 +89,8 @@ pub struct PolicyInfo {
     /// Whether it is for links between sites, with relays that may pass flows on: a coordinator, whose hosts send to each
     /// other, cannot have its plans followed.
     pub between_sites: bool,
+    /// What senders decide alone, where the coordinator does not decide. Its queues are the parameters `queues`, `exponent`, `first` and `sync`.
+    pub local: Option<MakeLocal>,
     /// Parameters that a user can set.
     pub parameters: &'static [Parameter],
     /// Makes a fresh instance.

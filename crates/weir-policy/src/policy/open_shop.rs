@@ -9,6 +9,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Mastrolilli et al., Minimizing the sum of weighted completion times in a concurrent open shop, ORL 2010",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(CoflowByCoflow::new(Box::<OpenShop>::default())),
 };

@@ -12,6 +12,7 @@ pub(super) const ORCHESTRA: PolicyInfo = PolicyInfo {
     paper: "Chowdhury et al., Managing Data Transfers in Computer Clusters with Orchestra, SIGCOMM 2011, sections 4-5",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(Tiered::new(InTurn, Weigh::BySize)),
 };
@@ -22,6 +23,7 @@ pub(super) const WSS: PolicyInfo = PolicyInfo {
     paper: "Chowdhury et al., Managing Data Transfers in Computer Clusters with Orchestra, SIGCOMM 2011, section 5.3",
     claims: Claims { work_conserving: true, starvation_free: true },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(Tiered::new(Together, Weigh::BySize)),
 };

@@ -12,6 +12,7 @@ pub(super) const SMALLEST_FLOW: PolicyInfo = PolicyInfo {
     paper: "Alizadeh et al., pFabric, SIGCOMM 2013; the per-flow prioritization of Varys section 7",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(PerFlow(FlowByFlow::new(FlowOrder::SmallestFirst))),
 };
@@ -22,6 +23,7 @@ pub(super) const FLOW_EDF: PolicyInfo = PolicyInfo {
     paper: "Hong, Caesar, Godfrey, PDQ, SIGCOMM 2012; the per-flow prioritization of Varys section 7.3",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(PerFlow(FlowByFlow::new(FlowOrder::EarliestDeadlineFirst))),
 };
@@ -38,6 +40,7 @@ pub(super) const LOCAL_SMALLEST: PolicyInfo = PolicyInfo {
     paper: "Chowdhury, Zhong, Stoica, Varys, SIGCOMM 2014, and its talk, the need for coordination; rule ours",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| Box::new(PerFlow(FlowByFlow::new(FlowOrder::SmallestPartFirst))),
 };

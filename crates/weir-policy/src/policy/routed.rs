@@ -32,6 +32,7 @@ pub(super) const SIPHON: PolicyInfo = PolicyInfo {
     paper: between_sites::SIPHON,
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: true,
+    local: None,
     parameters: &[
         between_sites::DEPTH,
         between_sites::BREADTH,
@@ -55,6 +56,7 @@ pub(super) const SEBF_ROUTED: PolicyInfo = PolicyInfo {
     paper: "Ours; after Varys (Chowdhury, Zhong, Stoica, SIGCOMM 2014), Siphon's water-filling, and Terra (You, Chowdhury, 2019), which solves linear programs",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: true,
+    local: None,
     parameters: &[GROUPS, ROUTES],
     make: |from| Box::new(Routed::together(router(from), between_sites::group_order(from))),
 };

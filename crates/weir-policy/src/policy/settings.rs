@@ -1,7 +1,6 @@
 //! Settings of policies, as in `dclas:first=250kB:sync=10ms`.
 
 use super::{Policy, PolicyInfo, known_names, registry};
-use crate::local::local_rule;
 use crate::order::attained::{MAX_QUEUES, QueueSettings};
 use weir_model::{Bytes, Span, meant};
 
@@ -205,8 +204,7 @@ impl Chosen {
 
     /// The queues of a policy that senders decide by them; `None` where the coordinator decides.
     pub fn sender_queues(&self) -> Option<QueueSettings> {
-        let queues = super::dclas::settings(&self.settings);
-        local_rule(self.info.name, queues).map(|_| queues)
+        self.info.local.map(|_| super::dclas::settings(&self.settings))
     }
 
     /// Reads `NAME` or `NAME:SETTING=VALUE[:...]`.

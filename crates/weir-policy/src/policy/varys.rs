@@ -12,6 +12,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 5.3",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[ANCESTRY, DELTA, INTERVAL],
     make: |from| {
         let order: Box<dyn Order> = match from.switch("ancestry") {
@@ -32,6 +33,7 @@ pub(super) const CRITICAL_PATH: PolicyInfo = PolicyInfo {
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 8 (named, not given)",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[],
     make: |_| {
         let order = AncestorsFirst::new(Box::<CriticalPath>::default());

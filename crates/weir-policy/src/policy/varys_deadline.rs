@@ -14,6 +14,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Chowdhury, Zhong, Stoica, Efficient Coflow Scheduling with Varys, SIGCOMM 2014, section 5.4",
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[Parameter {
         name: "admission",
         kind: ParameterKind::Choice { of: &["time", "rates"], expected: "`time` or `rates`" },

@@ -49,6 +49,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     paper: "Ballani et al., Oktopus, SIGCOMM 2011, as the reservations of Varys section 7.3",
     claims: Claims { work_conserving: false, starvation_free: false },
     between_sites: false,
+    local: None,
     parameters: &[Parameter {
         name: "reserve",
         kind: ParameterKind::Choice { of: &["hosts", "links"], expected: "`hosts` or `links`" },

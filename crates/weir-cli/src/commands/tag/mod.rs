@@ -26,7 +26,7 @@ const SELDOM: std::time::Duration = std::time::Duration::from_secs(u32::MAX as u
 
 /// Sets the DSCP of what TCP connections send through an interface, by the bytes that each has sent so far.
 ///
-/// Switches with a priority for each DSCP then serve small flows before large ones, though nobody says how large a flow
+/// Switches with a priority for each DSCP then serve small flows before large ones, though no application says how large a flow
 /// is (PIAS). It goes on until it is ended (SIGINT, SIGTERM), and leaves nothing behind; then it prints what it tagged.
 /// It needs Linux 6.6 and root. Connections of other network namespaces are left alone. docs/tags.md has the classes.
 ///

@@ -28,7 +28,7 @@ use crate::{CoflowTable, FlowRef, Grant, Plan};
 use weir_model::Fabric;
 
 /// Says that a port serves no class.
-const NOBODY: u32 = u32::MAX;
+const NO_CLASS: u32 = u32::MAX;
 
 /// Which class each port serves.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Matching {
         let equal = links.iter().all(|link| link.capacity == first);
         (fabric.is_switch() && equal).then(|| Matching {
             bytes_per_sec: first.bytes_per_sec(),
-            serving: vec![NOBODY; links.len()],
+            serving: vec![NO_CLASS; links.len()],
             ends: Vec::new(),
             classes: vec![Vec::new(); links.len()],
             freed: Vec::new(),
@@ -69,14 +69,15 @@ impl Matching {
             ends.iter().for_each(|&link| self.classes[link as usize].push(class));
             self.ends.push(ends);
         }
-        self.serving.fill(NOBODY);
+        self.serving.fill(NO_CLASS);
         for class in (0..queues.classes()).filter(|&class| queues.served_of(class).is_some()) {
             self.ends[class].iter().for_each(|&link| self.serving[link as usize] = class as u32);
         }
         self.touched.clear();
         self.freed.clear();
-        self.freed
-            .extend((0u32..).zip(&self.serving).filter(|(_, class)| **class == NOBODY).map(|(link, _)| link));
+        self.freed.extend(
+            (0u32..).zip(&self.serving).filter(|(_, class)| **class == NO_CLASS).map(|(link, _)| link),
+        );
     }
 
     /// Frees the ports of flows that have ended.
@@ -92,7 +93,7 @@ impl Matching {
     /// The ports of a class serve no flow from now on, and are to be looked at.
     fn leave(&mut self, class: usize) {
         for link in self.ends[class] {
-            self.serving[link as usize] = NOBODY;
+            self.serving[link as usize] = NO_CLASS;
             self.freed.push(link);
         }
     }
@@ -121,13 +122,13 @@ impl Matching {
     #[inline]
     fn yields(&self, queues: &Queues, view: &CoflowTable, link: u32, key: FlowKey) -> bool {
         let serving = self.serving[link as usize];
-        serving == NOBODY || !queues.is_served_before(view, serving as usize, key)
+        serving == NO_CLASS || !queues.is_served_before(view, serving as usize, key)
     }
 
     /// The class of a link whose head comes first of those that block.
     fn first_blocking(&self, queues: &Queues, view: &CoflowTable, link: u32) -> Option<usize> {
         let serving = self.serving[link as usize];
-        let served = if serving == NOBODY { None } else { queues.served_of(serving as usize) };
+        let served = if serving == NO_CLASS { None } else { queues.served_of(serving as usize) };
         let mut first = served.map_or(FlowKey::LAST, |at| queues.key(view, at));
         let mut best = None;
         for &class in &self.classes[link as usize] {
@@ -148,7 +149,7 @@ impl Matching {
     fn serve(&mut self, queues: &mut Queues, view: &CoflowTable, class: usize) {
         for link in self.ends[class] {
             let before = self.serving[link as usize];
-            if before != NOBODY {
+            if before != NO_CLASS {
                 self.leave(before as usize);
                 self.touched.extend(queues.let_wait(before as usize, view));
             }

@@ -215,10 +215,10 @@ impl MaxMin {
             self.update(view.classes(), class);
         }
         // New coflows have no place in the last order.
-        let nobody = self.links as u32;
+        let no_link = self.links as u32;
         let has_place = |class: &ClassId| {
             let known = &self.known[class.index()];
-            known.live == 0 || known.limit != nobody
+            known.live == 0 || known.limit != no_link
         };
         expected &= changes.arrived.is_empty() && changes.classes.iter().all(has_place);
         plan.form = Form::Levels;
@@ -325,8 +325,8 @@ impl MaxMin {
 
     /// Takes over the number of live flows of a class.
     fn update(&mut self, classes: &[Class], class: ClassId) {
-        let nobody = self.links as u32;
-        self.known.resize(classes.len(), Known { live: 0, at: [u32::MAX; MAX_PATH_LINKS], limit: nobody });
+        let no_link = self.links as u32;
+        self.known.resize(classes.len(), Known { live: 0, at: [u32::MAX; MAX_PATH_LINKS], limit: no_link });
         let (path, live) = (self.places(classes[class.index()].path()), classes[class.index()].live());
         let before = std::mem::replace(&mut self.known[class.index()].live, live);
         self.long_paths |= path.len() > 2;
@@ -356,7 +356,7 @@ impl MaxMin {
             }
         }
         if live == 0 {
-            self.known[class.index()].limit = nobody;
+            self.known[class.index()].limit = no_link;
         }
     }
 
