@@ -135,7 +135,8 @@ impl Cluster {
 }
 
 /// By hand: at a tenth of the rates the rack takes 50 Mbit/s to the core, 95.6 % of it payload, so 5 MB need 0.836 s. The
-/// host at the core takes them in half of that.
+/// host at the core takes them in half of that. Buckets of the bed's links hold up to 76 kB, which is 12 ms, if they were full
+/// when the first byte came.
 #[test]
 fn a_topology_is_shaped_on_a_bed_and_nothing_beats_its_rack() {
     let dir = tempfile::tempdir().unwrap();
@@ -154,7 +155,7 @@ fn a_topology_is_shaped_on_a_bed_and_nothing_beats_its_rack() {
     assert_eq!(runs.len(), 4, "two policies, live and simulated");
     for run in runs {
         let cct = run["coflows"][0]["cct_s"].as_f64().unwrap();
-        assert!(cct > 0.83, "{}, {}: {cct} s", run["policy"], run["mode"]);
+        assert!(cct > 0.82, "{}, {}: {cct} s", run["policy"], run["mode"]);
     }
 }
 
