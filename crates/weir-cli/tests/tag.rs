@@ -151,6 +151,13 @@ fn classes_need_switches_that_have_some() {
 }
 
 #[test]
+fn tags_without_a_policy_are_refused_for_they_would_change_nothing() {
+    let output = weir(&["live", "--policy", "tcp", "--tags"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("--tags changes nothing under tcp"), "{}", complaint(&output));
+}
+
+#[test]
 fn more_classes_than_switches_have_are_for_simulations_alone() {
     for words in
         [["coordinator", "--policy", "by-class:classes=9"], ["live", "--policy", "by-class:classes=9"]]

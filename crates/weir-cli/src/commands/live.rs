@@ -226,6 +226,10 @@ pub(crate) fn live(args: &LiveArgs) -> Result<(), Failure> {
     let scheduled: Vec<String> = args.policy.iter().filter(|name| *name != TCP).cloned().collect();
     let chosen = scheduled.iter().map(|name| find_for_hosts(name)).collect::<Result<Vec<_>, _>>()?;
     let by_class = chosen.iter().find(|chosen| chosen.create().classes().is_some());
+    if args.tags && scheduled.is_empty() {
+        let reason = "--tags changes nothing under tcp: name a policy with --policy, or leave it out";
+        return Err(Failure::Input(reason.to_owned()));
+    }
     let work = Work::prepare(args)?;
     // Before anything is simulated, which takes long for a run that is too large.
     live::check_room(&work.coflows).map_err(|error| Failure::Input(error.to_string()))?;
