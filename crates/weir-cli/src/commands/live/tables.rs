@@ -208,6 +208,45 @@ fn print_latencies(pairs: &[Pair]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_results::Mode;
+    use weir_results::report::LinkUse;
+
+    fn pair(policy: &str, small_s: f64, bytes: [u64; 2]) -> Pair {
+        let row = |(id, bytes, cct_s)| CoflowRow {
+            id,
+            arrival_s: 0.0,
+            cct_s,
+            isolation_s: 0.001,
+            width: 1,
+            bytes,
+            bin: 1,
+            admitted: true,
+            deadline_s: None,
+            met: None,
+        };
+        let rows = |small_s| [(1, bytes[0], small_s), (2, bytes[1], 9.0)].map(row).to_vec();
+        Pair {
+            policy: policy.to_owned(),
+            live: Run::new(policy, Mode::Live, rows(small_s), 0.0),
+            simulated: Run::new(policy, Mode::Simulated, rows(small_s / 2.0), 0.0),
+            cpu_secs: [0.0; 3],
+            first_byte_us: Vec::new(),
+            replan_us: Vec::new(),
+            link_use: LinkUse::default(),
+        }
+    }
+
+    #[test]
+    fn small_coflows_have_averages_of_their_own_where_there_are_larger_ones() {
+        let policies = ["tcp", "varys"].map(str::to_owned);
+        let pairs = [("tcp", 0.02), ("varys", 0.005)];
+        let of = |bytes| small_table(&policies, &pairs.map(|(policy, secs)| pair(policy, secs, bytes)));
+        let shown = of([999_999, 1_000_000]).expect("a table");
+        let row: Vec<&str> = shown.lines().nth(2).expect("two rows").split_whitespace().collect();
+        assert_eq!(row, ["varys", "5.000", "5.000", "2.500", "4.00x", "4.00x"]);
+        assert!(shown.starts_with(" 1 coflows of less than 1 MB"), "{shown}");
+        assert_eq!((of([1_000_000, 1_000_000]), of([1, 1])), (None, None));
+    }
 
     #[test]
     fn short_times_keep_their_digits() {
