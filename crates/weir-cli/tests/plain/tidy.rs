@@ -107,6 +107,17 @@ fn only_crates_that_take_other_compilers_are_left_out_of_a_plain_build() {
     assert_eq!(listed, expected.iter().map(String::as_str).collect(), "default-members of Cargo.toml");
 }
 
+/// It is no member of the workspace, so that nothing brings its lock file up to date when a crate of ours changes what
+/// it uses.
+#[test]
+fn the_lock_file_of_the_example_holds() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--quiet", "--locked", "--offline"]).current_dir(root().join("examples/policy"));
+    let output = cargo.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "`cargo metadata --offline` in examples/policy mends it: {error}");
+}
+
 #[test]
 fn simulator_and_daemons_do_not_know_each_other() {
     let uses = dependencies();
