@@ -13,6 +13,7 @@ mod hint;
 mod ids;
 pub mod label;
 mod names;
+mod settings;
 mod units;
 
 pub use arrivals::Arrivals;
@@ -24,4 +25,5 @@ pub use fabric::{
 pub use hint::Hint;
 pub use ids::{CoflowId, FlowId, HostId, JobId, LinkId};
 pub use names::meant;
+pub use settings::{SettingsForm, settings};
 pub use units::{Bytes, ParseUnitError, Rate, Span, Time};

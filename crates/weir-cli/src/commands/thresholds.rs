@@ -88,15 +88,14 @@ impl FromStr for Shares {
 
     fn from_str(text: &str) -> Result<Shares, String> {
         let mut shares = Shares { known: 0.0, deadline: 0.0 };
-        for part in text.split(',') {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        for (name, value) in weir_model::settings(text.split(',')).map_err(|error| error.to_string())? {
             let share = match name.trim() {
                 "known" => &mut shares.known,
                 "deadline" => &mut shares.deadline,
-                _ => return Err(format!("`{part}` is neither known=X nor deadline=Y")),
+                _ => return Err(format!("`{name}={value}` is neither known=X nor deadline=Y")),
             };
             let parsed = value.trim().parse().ok().filter(|value| (0.0..=1.0).contains(value));
-            *share = parsed.ok_or_else(|| format!("`{part}` has no share from 0 to 1"))?;
+            *share = parsed.ok_or_else(|| format!("`{name}={value}` has no share from 0 to 1"))?;
         }
         Ok(shares)
     }
@@ -406,7 +405,8 @@ mod tests {
         assert_eq!(shares("deadline=0.2,known=0.5"), Ok(Shares { known: 0.5, deadline: 0.2 }));
         assert_eq!(shares("known=1"), Ok(Shares { known: 1.0, deadline: 0.0 }));
         assert_eq!(shares("unknown=1"), Err("`unknown=1` is neither known=X nor deadline=Y".to_owned()));
-        for bad in ["known", "known=", "known=2", "deadline=NaN", "known=-1"] {
+        assert_eq!(shares("known"), Err("`known` has no value; a setting is NAME=VALUE".to_owned()));
+        for bad in ["known=", "known=2", "deadline=NaN", "known=-1"] {
             assert_eq!(shares(bad), Err(format!("`{bad}` has no share from 0 to 1")));
         }
     }

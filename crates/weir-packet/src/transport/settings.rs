@@ -3,17 +3,14 @@
 use std::cell::Cell;
 use std::str::FromStr;
 use thiserror::Error;
-use weir_model::ParseUnitError;
+use weir_model::{ParseUnitError, SettingsForm};
 
 /// Why settings cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SettingsError {
-    /// A part has no `=`.
-    #[error("`{part}` is not a setting such as init=10")]
-    Form {
-        /// The part, as it was given.
-        part: String,
-    },
+    /// What stands behind the name are no settings.
+    #[error(transparent)]
+    Form(#[from] SettingsForm),
     /// The transport has no such setting.
     #[error("there is no setting `{key}`; there are: {known}")]
     Unknown {
@@ -40,16 +37,8 @@ pub(super) struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     pub(super) fn read(parts: impl Iterator<Item = &'a str>) -> Result<Settings<'a>, SettingsError> {
-        let mut given: Vec<(&str, &str, Cell<bool>)> = Vec::new();
-        for part in parts {
-            let (key, value) =
-                part.split_once('=').ok_or_else(|| SettingsError::Form { part: part.to_owned() })?;
-            if given.iter().any(|(other, ..)| *other == key) {
-                let problem = "is set twice".to_owned();
-                return Err(SettingsError::Value { key: key.to_owned(), problem });
-            }
-            given.push((key, value, Cell::new(false)));
-        }
+        let given = weir_model::settings(parts)?.into_iter();
+        let given = given.map(|(key, value)| (key, value, Cell::new(false))).collect();
         Ok(Settings { given, asked: Vec::new() })
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Policy, PolicyInfo, known_names, registry};
 use crate::order::attained::{MAX_QUEUES, QueueSettings};
-use weir_model::{Bytes, Span, meant};
+use weir_model::{Bytes, SettingsForm, Span, meant};
 
 /// Bytes below which a size of a setting is taken for a slip: queues and thresholds are far above.
 const LEAST_SIZE: u64 = 1000;
@@ -85,13 +85,13 @@ pub enum UnknownPolicy {
         /// Names of its parameters.
         known: String,
     },
-    /// A parameter is set twice: which value holds would be a guess.
-    #[error("policy `{policy}`: `{setting}` is set twice")]
-    Twice {
+    /// What stands behind its name are no settings.
+    #[error("policy `{policy}`: {form}")]
+    Form {
         /// Name of the policy that was asked for.
         policy: &'static str,
-        /// Parameter that was set more than once.
-        setting: String,
+        /// What is wrong with them.
+        form: SettingsForm,
     },
     /// Settings that cannot be together.
     #[error("policy `{policy}`: {reason}")]
@@ -216,21 +216,17 @@ impl Chosen {
             .find(|info| info.name == name)
             .ok_or_else(|| UnknownPolicy::Name { name: name.to_owned() })?;
         let mut settings = Settings::defaults(info.parameters);
-        let mut set = vec![false; info.parameters.len()];
-        for part in parts {
-            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let given = weir_model::settings(parts);
+        for (key, value) in given.map_err(|form| UnknownPolicy::Form { policy: info.name, form })? {
             let at = info.parameters.iter().position(|parameter| parameter.name == key).ok_or_else(|| {
                 let known: Vec<&str> = info.parameters.iter().map(|parameter| parameter.name).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 UnknownPolicy::Setting { policy: info.name, setting: key.to_owned(), known }
             })?;
-            if std::mem::replace(&mut set[at], true) {
-                return Err(UnknownPolicy::Twice { policy: info.name, setting: key.to_owned() });
-            }
             let kind = info.parameters[at].kind;
             settings.0[at].1 = kind.read(value).ok_or_else(|| UnknownPolicy::Value {
                 policy: info.name,
-                text: part.to_owned(),
+                text: format!("{key}={value}"),
                 expected: kind.expected(),
             })?;
         }

@@ -10,6 +10,7 @@ pub use draw::Draw;
 pub use fb2010::Fb2010;
 
 use crate::Workload;
+use weir_model::SettingsForm;
 
 /// Names that may follow `synthetic:` where a trace is asked for.
 pub const NAMES: [&str; 1] = ["fb2010"];
@@ -23,7 +24,13 @@ pub enum SyntheticError {
         /// The name asked for.
         name: String,
     },
-    /// A parameter is not `key=value` with a known key and a whole number that makes sense.
+    /// What stands behind the name are no parameters.
+    #[error("in the name of a synthetic workload, {form}")]
+    Form {
+        /// What is wrong with them.
+        form: SettingsForm,
+    },
+    /// A parameter is unknown, or its value is no whole number that makes sense.
     #[error("`{word}` in the name of a synthetic workload is not {expected}")]
     Parameter {
         /// The word at fault, as it was given.
@@ -46,21 +53,16 @@ pub fn generate(name: &str, seed: u64) -> Result<Workload, SyntheticError> {
         return Err(SyntheticError::Unknown { name: plain.to_owned() });
     }
     let mut parameters = Fb2010 { seed, ..Fb2010::default() };
-    let mut said: Vec<&str> = Vec::new();
-    for word in words {
+    let form = |form| SyntheticError::Form { form };
+    for (key, value) in weir_model::settings(words).map_err(form)? {
         let wrong = |expected: &str| SyntheticError::Parameter {
-            word: word.to_owned(),
+            word: format!("{key}={value}"),
             expected: expected.to_owned(),
         };
-        let (key, value) = word.split_once('=').ok_or_else(|| wrong("key=value"))?;
         let whole = |limit: u64| {
             let value = value.parse::<u64>().ok().filter(|value| (1..=limit).contains(value));
             value.ok_or_else(|| wrong(&format!("a whole number from 1 to {limit}")))
         };
-        if said.contains(&key) {
-            return Err(wrong(&format!("needed: {key} is said twice")));
-        }
-        said.push(key);
         match key {
             "hosts" => parameters.hosts = whole(1 << 20)? as u32,
             "coflows" => parameters.coflows = whole(1 << 24)? as usize,
@@ -92,11 +94,11 @@ mod tests {
                 "fb2010,hosts=0",
                 "`hosts=0` in the name of a synthetic workload is not a whole number from 1 to 1048576",
             ),
+            ("fb2010,hosts=4,hosts=5", "in the name of a synthetic workload, `hosts` is set twice"),
             (
-                "fb2010,hosts=4,hosts=5",
-                "`hosts=5` in the name of a synthetic workload is not needed: hosts is said twice",
+                "fb2010,hosts",
+                "in the name of a synthetic workload, `hosts` has no value; a setting is NAME=VALUE",
             ),
-            ("fb2010,hosts", "`hosts` in the name of a synthetic workload is not key=value"),
         ] {
             assert_eq!(generate(name, 1).unwrap_err().to_string(), expected);
         }
