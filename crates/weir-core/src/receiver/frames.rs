@@ -42,7 +42,7 @@ pub(super) struct Probe {
 
 impl Receiver {
     pub(super) fn frame_room(&mut self, link: Link) -> &mut [u8] {
-        let Stage::Receiving(source) = &mut self.stage else { return &mut [] };
+        let (Stage::Receiving(source) | Stage::Probing(source, _)) = &mut self.stage else { return &mut [] };
         let end = self.taken.next_payload().saturating_add(FRAME_AT + FRAME_HEADER_BYTES);
         if self.buffer.len() < end {
             self.buffer.resize(end, 0);
@@ -180,7 +180,7 @@ impl Receiver {
         }
     }
 
-    /// The holder answered: goes on waiting, for longer than before.
+    /// The holder answered, or sent something after all: goes on waiting, for longer than before.
     pub(super) fn is_alive(&mut self, now: Time) {
         if let Stage::Probing(mut source, _) = std::mem::replace(&mut self.stage, Stage::Paused) {
             self.outputs.push_back(Output::Close { link: Link::Probe });

@@ -225,7 +225,7 @@ impl Receiver {
     pub fn handle_closed(&mut self, now: Time, link: Link, why: Option<String>) {
         match (&self.stage, link) {
             (Stage::Asking(_), Link::Holder | Link::Relay) => self.lost_while_asking(now, link, why),
-            (Stage::Receiving(_), Link::Holder | Link::Relay) => {
+            (Stage::Receiving(_) | Stage::Probing(..), Link::Holder | Link::Relay) => {
                 let who = if link == Link::Holder { "holder" } else { "relay" };
                 self.obstacle(now, why.unwrap_or_else(|| format!("the {who} closed the connection")));
             }
@@ -237,9 +237,11 @@ impl Receiver {
     }
 
     /// Whether all of [`Receiver::room`] is about to be filled, so that fewer bytes need not be looked at. Before the first byte
-    /// of a block every byte counts, for it says when the flow began; and an answer may come without a frame.
+    /// of a block every byte counts, for it says when the flow began; an answer may come without a frame; and of a holder that is
+    /// asked whether it is there, each byte is an answer.
     pub fn is_filling(&self, link: Link) -> bool {
-        link == Link::Relay || (self.first_byte.is_some() && !matches!(self.stage, Stage::Asking(_)))
+        let every_byte_counts = matches!(self.stage, Stage::Asking(_) | Stage::Probing(..));
+        !every_byte_counts && (link == Link::Relay || self.first_byte.is_some())
     }
 
     /// Room for bytes that are to be read from a connection now; empty: none are. The driver tells how many it read with
@@ -250,7 +252,7 @@ impl Receiver {
         }
         match (&self.stage, link) {
             (Stage::Asking(_), Link::Holder) => self.answer_room(),
-            (Stage::Receiving(_), Link::Holder | Link::Relay) => self.frame_room(link),
+            (Stage::Receiving(_) | Stage::Probing(..), Link::Holder | Link::Relay) => self.frame_room(link),
             (Stage::Probing(..), Link::Probe) => self.probe_room(),
             _ => &mut [],
         }
@@ -265,7 +267,12 @@ impl Receiver {
         match &self.stage {
             Stage::Asking(_) => self.read_answer(now, count),
             Stage::Receiving(_) => self.read_frame(now, link, count),
-            Stage::Probing(..) => self.is_alive(now),
+            Stage::Probing(..) => {
+                self.is_alive(now);
+                if link != Link::Probe {
+                    self.read_frame(now, link, count);
+                }
+            }
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
 //! Time: limits, silence, pauses.
 
-use super::peers::{FRAME, Holder, content};
+use super::peers::{FRAME, Holder, content, frames};
 use super::scene::{BEGIN, LIMIT, Scene, config, holder};
 use crate::receiver::{FIRST_RETRY, LONGEST_RETRY, Link, Located, Output, ReceiverConfig, ReceiverError};
 use weir_model::{Span, Time};
@@ -76,6 +76,38 @@ fn a_silent_holder_is_left_if_it_does_not_answer_on_another_connection_either() 
     assert_eq!(scene.connects(Link::Probe), [after(4_000)]);
     assert_eq!(scene.connects(Link::Holder), [after(0), after(6_005)]);
     assert_eq!((scene.holder(0).requests.len(), scene.holder(1).requests.len()), (1, 1));
+}
+
+/// Where a path loses packets, a new connection may take longer than the flow does to go on.
+#[test]
+fn a_byte_of_the_flow_shows_that_its_holder_is_there() {
+    let mut scene = Scene::with(vec![silent(false), Holder::of(content(3), 1)]);
+    assert_eq!(scene.next(), None);
+    scene.receiver.handle_wanted(scene.now);
+    scene.wait(after(5_999));
+    assert_eq!(scene.connects(Link::Probe), [after(4_000)]);
+    let unsent = frames(&content(3), 0).split_off(8 + FRAME + 100);
+    let (first, rest) = unsent.split_at(1);
+    scene.send(Link::Holder, first);
+    // It is no more asked by then, and asked after twice as long a silence.
+    scene.wait(after(5_999 + 7_999));
+    assert!(!scene.links.contains_key(&Link::Probe));
+    scene.send(Link::Holder, rest);
+    assert_eq!(scene.run(), Ok(()));
+    assert!(scene.got == content(3));
+    assert_eq!(scene.connects(Link::Holder), [after(0)]);
+}
+
+/// What it sends before it closes is not lost, and nobody waits for an answer that cannot come.
+#[test]
+fn a_holder_that_closes_while_it_is_asked_whether_it_is_there_is_left_at_once() {
+    let mut scene = Scene::with(vec![silent(false), Holder::of(content(3), 1)]);
+    assert_eq!(scene.next(), None);
+    scene.receiver.handle_wanted(scene.now);
+    scene.wait(after(4_500));
+    scene.close(Link::Holder);
+    assert_eq!(scene.run(), Ok(()));
+    assert_eq!(scene.connects(Link::Holder)[..2], [after(0), after(4_505)]);
 }
 
 #[test]

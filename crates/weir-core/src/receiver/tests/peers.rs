@@ -20,7 +20,7 @@ pub(super) fn identity(number: u8) -> Identity {
 }
 
 /// Frames of a block from `offset` on.
-fn frames(block: &[u8], offset: u64) -> Vec<u8> {
+pub(super) fn frames(block: &[u8], offset: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     for frame in block.get(offset as usize..).unwrap_or_default().chunks(FRAME) {
         let header = FrameHeader { length: frame.len() as u32, checksum: checksum(frame) };

@@ -183,33 +183,46 @@ final class BlockReader implements ConnectionPool.Abortable, AutoCloseable {
             buffer.limit(FRAME_AT + whole).position(FRAME_AT + filled);
             long now = System.nanoTime();
             try {
-                int count = asking.link().read(buffer, earlier(now + silence, end));
-                if (count < 0) {
-                    throw new IOException("the holder closed the connection");
-                }
-                filled += count;
+                readSome(earlier(now + silence, end));
             } catch (WaitExpiredException e) {
                 asking.checkTime();
-                askWhetherThere();
+                if (!isThere()) {
+                    takeWhatCame();
+                }
                 silence = Math.min(silence * 2, Limits.LONGEST_SILENCE_NANOS);
             }
             asking.checkTime();
         }
     }
 
+    private void readSome(long limit) throws IOException {
+        int count = asking.link().read(buffer, limit);
+        if (count < 0) {
+            throw new IOException("the holder closed the connection");
+        }
+        filled += count;
+    }
+
+    /** Where a path loses packets, a new connection may take longer than the flow does to go on. */
+    private void takeWhatCame() throws IOException {
+        try {
+            readSome(System.nanoTime());
+        } catch (WaitExpiredException e) {
+            throw new SilentException();
+        }
+    }
+
     /** Asks for a block without a name, which is refused at once. */
-    private void askWhetherThere() throws IOException {
+    private boolean isThere() throws IOException {
         long limit = earlier(System.nanoTime() + Limits.ALIVE_LIMIT_NANOS, end);
         try (Connection probe = dialer.connect(asking.holder(), limit)) {
             probe.write(asking.emptyRequest(), limit);
-            if (probe.read(ByteBuffer.allocate(1), limit) < 0) {
-                throw new SilentException();
-            }
+            return probe.read(ByteBuffer.allocate(1), limit) >= 0;
         } catch (InterruptedIOException e) {
             throw e;
         } catch (IOException e) {
             asking.checkTime();
-            throw new SilentException();
+            return false;
         }
     }
 

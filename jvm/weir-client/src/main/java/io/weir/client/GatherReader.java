@@ -272,8 +272,20 @@ final class GatherReader implements ConnectionPool.Abortable {
             throw e;
         } catch (IOException e) {
             checkTime();
-            silent = true;
-            throw new IOException("it does not answer any more", e);
+            if (!cameMeanwhile()) {
+                silent = true;
+                throw new IOException("it does not answer any more", e);
+            }
+        }
+    }
+
+    /** Where a path loses packets, a new connection may take longer than the flow does to go on. */
+    private boolean cameMeanwhile() throws IOException {
+        try {
+            read(frames, System.nanoTime());
+            return true;
+        } catch (WaitExpiredException e) {
+            return false;
         }
     }
 

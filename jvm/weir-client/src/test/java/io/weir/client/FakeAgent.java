@@ -52,6 +52,8 @@ public final class FakeAgent implements AutoCloseable {
     public final List<Request> requests = new CopyOnWriteArrayList<>();
     private final ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     private final Behaviour behaviour;
+    /** Takes questions whether it is there, and does not answer them. */
+    public volatile boolean mute;
 
     /** One that behaves so on each connection. */
     public FakeAgent(Behaviour behaviour) throws IOException {
@@ -91,6 +93,10 @@ public final class FakeAgent implements AutoCloseable {
                 Request request = head[1] == 'G' ? gather(head, in) : new Request(head, in.readNBytes(head[5] & 0xff));
                 if (request.gather == null && request.block.isEmpty()) {
                     // A question whether it is there.
+                    if (mute) {
+                        in.read();
+                        return;
+                    }
                     socket.getOutputStream().write(answer(HolderStatus.NO_SUCH_BLOCK, 0, Identity.UNKNOWN));
                     return;
                 }

@@ -83,6 +83,31 @@ class GatherPatienceTest extends GatherReading {
         }
     }
 
+    /** Where a path loses packets, a new connection may take longer than the flow does to go on. */
+    @Test
+    void a_byte_of_the_flow_shows_that_its_agent_is_there() throws Exception {
+        byte[][] ranges = {bytes(1, 100)};
+        byte[] sent = FakeAgent.sent(FakeAgent.block(ranges));
+        for (int cut : new int[] {32, 36, sent.length - 1}) {
+            FakeAgent slow = new FakeAgent((request, in, out) -> {
+                out.write(sent, 0, cut);
+                // It is asked after 50 ms, and would be left 2 s later.
+                Thread.sleep(1_000);
+                out.write(sent, cut, 1);
+                Thread.sleep(1_500);
+                out.write(sent, cut + 1, sent.length - cut - 1);
+                in.read();
+            });
+            slow.mute = true;
+            try (slow) {
+                got.clear();
+                run(slow.address(), 1, limits(300, 50, 20_000));
+                assertGot(ranges);
+                assertEquals(1, slow.requests.size());
+            }
+        }
+    }
+
     @Test
     void a_paused_flow_ends_at_the_limit_of_the_whole() throws Exception {
         long start = System.nanoTime();

@@ -179,6 +179,10 @@ class LyingPeerTest {
             GetOptions options = options(Duration.ofSeconds(10), paused).withSilenceLimit(Duration.ofMillis(100));
             assertArrayEquals(SMALL, client.getBytes(7, "b", options, 10));
             assertEquals(1, paused.requests.size());
+            // A byte of the flow is an answer, too.
+            paused.mute = true;
+            assertArrayEquals(SMALL, client.getBytes(7, "b", options, 10));
+            assertEquals(2, paused.requests.size());
         }
         FakeAgent stuck = new FakeAgent((request, in, out) -> {
             out.write(FakeAgent.answer(HolderStatus.ACCEPTED, SMALL.length, ONE));
