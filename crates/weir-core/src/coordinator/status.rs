@@ -225,8 +225,11 @@ impl Coordinator {
             _ => {}
         }
         let Some(slot) = slot else { return "flows to be opened by its receivers".to_owned() };
+        let class = coflow.class.zip(self.policy.classes());
+        let class = class.map(|(class, of)| format!("; its class is {} of {of}", class.saturating_add(1)));
+        let class = class.unwrap_or_default();
         if rate > 0.0 {
-            return "its own bytes: it is moving".to_owned();
+            return format!("its own bytes: it is moving{class}");
         }
         let full = self.table.coflow(slot).links().iter().find_map(|&link| {
             let (sum, by) = used[link.index()];
@@ -235,7 +238,8 @@ impl Coordinator {
         });
         match full {
             Some((link, by)) => {
-                format!("{}, in use by coflow {}", self.network.link_name(link), self.table.coflow(by).id())
+                let link = self.network.link_name(link);
+                format!("{link}, in use by coflow {}{class}", self.table.coflow(by).id())
             }
             None => "the next plan".to_owned(),
         }

@@ -8,7 +8,7 @@ use programs::Programs;
 use serde::Serialize;
 use std::net::TcpStream;
 use std::time::Duration;
-use weir_console::Failure;
+use weir_console::{Failure, progress};
 use weir_model::{Bytes, Span, Time};
 use weir_packet::scenario::{ENDLESS, Shape};
 use weir_packet::transport::{HostControl, OnHosts};
@@ -133,14 +133,18 @@ pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bo
     let connected = |_: usize, near: &TcpStream, far: &TcpStream| {
         programs.as_ref().map_or(Ok(()), |programs| programs.connected(near, far))
     };
+    let bar = progress::bar(flows.len() as u64, format!("{name}{LIVE}"), "flows begun");
     let begins = |index: usize, near: &TcpStream| {
+        bar.inc(1);
         programs.as_ref().map_or(Ok(()), |programs| programs.begins(&numbered[index].1, near))
     };
     let last = flows.iter().map(|flow| flow.at).max().unwrap_or_default();
     let until = scenario.until.map(|until| Duration::from_secs_f64(until.as_secs()));
     let lasts = until.unwrap_or(last + PATIENCE);
     let options = MoveOptions { congestion: way.control, lasts, connected: &connected, begins: &begins };
-    let moves = move_flows(&bed, &flows, &options).map_err(of_bed)?;
+    let moves = move_flows(&bed, &flows, &options);
+    bar.finish_and_clear();
+    let moves = moves.map_err(of_bed)?;
 
     let network = scenario.network(topology);
     let mut sink = Sink::new(scenario, name, keep);

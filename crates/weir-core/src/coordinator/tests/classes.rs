@@ -56,6 +56,20 @@ fn flows_begin_at_once_and_hear_of_their_class_by_order() {
 }
 
 #[test]
+fn status_says_the_class_of_what_moves_and_of_what_comes_after_it() {
+    let mut pair = Pair::under(config(2, 1), "by-class:classes=4");
+    let (large, small) = (pair.register(1), pair.register(1));
+    pair.open(large, "large", 10_000_000, 0, 1);
+    pair.open(small, "small", 100_000, 0, 1);
+    let mut waits_for = |coflow: CoflowId| {
+        let status = pair.coordinator.status(pair.now);
+        status.coflows.into_iter().find(|status| status.coflow == coflow.0).unwrap().waits_for
+    };
+    assert_eq!(waits_for(small), "its own bytes: it is moving; its class is 1 of 4");
+    assert_eq!(waits_for(large), format!("host 0 up, in use by coflow {small}; its class is 2 of 4"));
+}
+
+#[test]
 fn each_host_is_told_a_class_once_and_a_later_flow_has_it_from_the_beginning() {
     let mut pair = by_class(3);
     let coflow = pair.register(4);
