@@ -17,6 +17,8 @@ pub const CONGESTION_CONTROL: &str = "cubic";
 /// Unsent bytes the kernel may hold for a scheduled flow, so that a pause takes effect at once and that
 /// what counts as sent has really left.
 const SCHEDULED_UNSENT_BYTES: u32 = 16 << 10;
+/// A flow whose end others wait for. Gathers of no more do not wait for each other.
+const IN_TURN_UNSENT_BYTES: u32 = 128 << 10;
 /// A peer that leaves bytes unacknowledged, or its window closed, for this long is given up; a receiver that
 /// was only slow comes back and resumes.
 const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(60);
@@ -134,12 +136,28 @@ fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_keepalive(&keepalive)
 }
 
-/// Bounds what the kernel holds unsent for a scheduled flow; unscheduled ones are left to the kernel.
+/// How much of a flow the kernel holds unsent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unsent {
+    /// What it likes.
+    #[default]
+    Free,
+    /// So much that the flow after it can begin before this one has ended.
+    InTurn,
+    /// Little: a new rate counts from the next chunk on.
+    Scheduled,
+}
+
+/// Bounds what the kernel holds unsent of what is written to a connection.
 ///
 /// # Errors
 /// The kernel refuses the option, as where the socket is not of TCP.
-pub fn tune_scheduled<'s>(socket: impl Into<SockRef<'s>>, scheduled: bool) -> io::Result<()> {
-    let bytes = if scheduled { SCHEDULED_UNSENT_BYTES } else { u32::MAX };
+pub fn tune_unsent<'s>(socket: impl Into<SockRef<'s>>, unsent: Unsent) -> io::Result<()> {
+    let bytes = match unsent {
+        Unsent::Free => u32::MAX,
+        Unsent::InTurn => IN_TURN_UNSENT_BYTES,
+        Unsent::Scheduled => SCHEDULED_UNSENT_BYTES,
+    };
     socket.into().set_tcp_notsent_lowat(bytes)
 }
 

@@ -1,10 +1,10 @@
 //! What agent and coordinator say to each other: sessions, plans, progress.
 
+use super::coflow::{FirstByte, Treatment};
 use super::facts::{JournalEntry, Output};
 use super::flow::Flow;
 use super::hello::said;
-use super::pacer::Pacing;
-use super::state::{Agent, FirstByte, Treatment};
+use super::state::Agent;
 use crate::ids::{FlowNumber, HostNumber};
 use std::collections::BTreeSet;
 use weir_model::{CoflowId, Rate, Span, Time};
@@ -272,23 +272,25 @@ impl Agent {
     fn bypass(&mut self, now: Time, id: CoflowId) {
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         coflow.treatment = Treatment::Bypassed;
-        for &id in &coflow.flows {
+        let flows: Vec<FlowNumber> = coflow.flows.iter().copied().collect();
+        for id in flows {
             if let Some(flow) = self.flows.get_mut(&id) {
                 (flow.base, flow.grant, flow.planned) = (0.0, 0.0, false);
                 self.waiting.remove(&(flow.wait_until, id));
-                self.pacer.set(now, id, Pacing::Unscheduled);
             }
+            self.unschedule(now, id);
         }
     }
 
     /// All flows of a coflow that are here, and later ones, go in a class of priority, as fast as TCP has them go.
     fn put_in_class(&mut self, now: Time, id: CoflowId, class: u32) {
-        self.bypass(now, id);
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         let class = u8::try_from(class).unwrap_or(u8::MAX);
         if coflow.class.replace(class) != Some(class) {
             self.outputs.extend(coflow.flows.iter().map(|&flow| Output::Class(flow, class)));
         }
+        self.bypass(now, id);
+        let Some(coflow) = self.coflows.get(&id) else { return };
         coflow.flows.iter().for_each(|&flow| self.pacer.place(flow, Some(class)));
     }
 

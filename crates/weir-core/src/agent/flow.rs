@@ -23,6 +23,8 @@ pub(super) struct Flow {
     pub(super) planned: bool,
     /// When it stops waiting for its first plan.
     pub(super) wait_until: Time,
+    /// Whether it takes turns while it has no rate.
+    pub(super) takes_turns: bool,
 }
 
 /// A flow that fell behind what it was given may go faster by this share of it: under a plan, to end in time with its coflow; by a

@@ -4,7 +4,8 @@
 //! memory. Coflows, flows and ended ids are taken down when the session begins; blocks are read off as messages go out.
 //! Whatever happens meanwhile waits and is told afterwards: a block that was put then may be told twice.
 
-use super::state::{Agent, CoflowEntry};
+use super::coflow::CoflowEntry;
+use super::state::Agent;
 use crate::ids::BlockKey;
 use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;

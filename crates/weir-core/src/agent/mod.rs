@@ -1,6 +1,7 @@
 //! A host's agent: the blocks it holds, the flows it serves, and when each may send.
 
 mod batches;
+mod coflow;
 mod control;
 mod facts;
 mod flow;
@@ -19,6 +20,7 @@ mod sender;
 mod settling;
 mod state;
 mod stores;
+mod turns;
 
 pub use batches::{Answers, Batch, Batches, DROPPED_BEYOND, GATHER, MAX_WAITING, WaitingPut};
 pub use facts::{

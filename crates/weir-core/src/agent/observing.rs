@@ -92,6 +92,9 @@ impl Agent {
     pub fn observe(&self, now: Time) -> Observed {
         let account = &self.account;
         let [unscheduled, paused, rated] = self.pacer.kinds();
+        // Who waits for its turn waits for no plan.
+        let turns = self.turns.waiting();
+        let (unscheduled, paused) = (unscheduled.saturating_add(turns), paused.saturating_sub(turns));
         let open = account.open_since.map_or(Span::ZERO, |since| now.since(since));
         Observed {
             session: self.session,

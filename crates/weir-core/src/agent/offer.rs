@@ -194,6 +194,7 @@ impl Agent {
 
     /// Gives a planned flow its rate, or what it can use of it.
     pub(super) fn pace(&mut self, now: Time, flow: FlowNumber, planned: f64) {
+        self.leave_turns(flow);
         // No plan is meant to ask more of the host than its link has.
         let planned = planned.min(self.planned_uplink);
         let offer = self.offers.entry(flow).or_insert_with(|| Offer::new(now));

@@ -23,10 +23,11 @@
 //! * Nothing that this module says to a coordinator has a size in it: it tells bytes once they were sent.
 //! * Without a lease nothing is decided here: flows share as TCP has them share, until the next message.
 
+use super::coflow::Treatment;
 use super::flow::Flow;
 use super::offer::{Judge, LOOK_INTERVAL, Offer};
 use super::pacer::Pacing;
-use super::state::{Agent, Treatment};
+use super::state::Agent;
 use crate::ids::{FlowNumber, HostNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Bytes, CoflowId, Rate, Span, Time};
@@ -252,6 +253,7 @@ impl Agent {
         }
         sender.offers.retain(|flow, _| self.flows.contains_key(flow));
         for (flow, rate) in flows.into_iter().zip(rates) {
+            self.leave_turns(flow);
             let offer = sender.offers.entry(flow).or_insert_with(|| Offer::new(now));
             self.pacer.set(now, flow, Pacing::Rated(offer.take_rate(now, rate)));
         }

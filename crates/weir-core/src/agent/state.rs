@@ -1,5 +1,6 @@
 //! The agent's state machine.
 
+use super::coflow::{CoflowEntry, FirstByte, Treatment};
 use super::control::{FULL_REPORT_INTERVAL, Standing};
 use super::facts::{AgentConfig, BlockEntry, Crowd, JournalEntry, OpenedFlow, Output, StoreEntry, Transmit};
 use super::flow::Flow;
@@ -10,6 +11,7 @@ use super::observing::Account;
 use super::offer::Offer;
 use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
+use super::turns::Turns;
 use crate::id_set::IdSet;
 use crate::ids::{BlockKey, FlowNumber, HostNumber};
 use crate::marks::receiver_mark;
@@ -23,57 +25,6 @@ use weir_proto::{limits, v1};
 /// Ends of flows remembered for the plan that counts them; only measurements need them.
 const MAX_SENT_WHOLE: usize = 4096;
 
-#[derive(Debug, Default)]
-pub(super) struct CoflowEntry {
-    pub(super) note: v1::CoflowNote,
-    pub(super) noted: Time,
-    pub(super) first_opened: Option<Time>,
-    pub(super) flows: BTreeSet<FlowNumber>,
-    pub(super) first_byte: FirstByte,
-    pub(super) treatment: Treatment,
-    /// The class of priority in which its flows are sent, if the coordinator said one.
-    pub(super) class: Option<u8>,
-    /// What its flows here had to move when they were opened, all together.
-    pub(super) opened_bytes: u64,
-    /// What was sent of it from here, of flows that ended too.
-    pub(super) sent_bytes: u64,
-    /// Which receivers have which blocks, by [`receiver_mark`].
-    pub(super) done: BTreeSet<u64>,
-    /// It is about to end: when that is settled at the latest.
-    pub(super) settles: Option<Time>,
-}
-
-impl CoflowEntry {
-    /// Whether it was refused, and its driver wants it to stop then.
-    pub(super) fn is_stopped(&self) -> bool {
-        let stops = self.note.options.as_ref().is_some_and(|options| options.stop_if_refused);
-        stops && !self.note.refused.is_empty()
-    }
-}
-
-/// What the coordinator said of a coflow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Treatment {
-    /// The coordinator said nothing that still holds.
-    #[default]
-    Unknown,
-    /// It is left to TCP.
-    Bypassed,
-    Scheduled,
-}
-
-/// Where a coflow stands between its last get and its first byte here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum FirstByte {
-    /// No plan counts all its announced flows yet.
-    #[default]
-    NotWhole,
-    /// A plan that counts all announced flows lets it move.
-    Due,
-    /// It was sent, or that plan had it wait for others.
-    Past,
-}
-
 /// What a receiver is to get.
 pub(super) struct Wanted<'r> {
     pub(super) coflow: CoflowId,
@@ -82,6 +33,7 @@ pub(super) struct Wanted<'r> {
     pub(super) receiver: (HostNumber, u32),
     pub(super) size: u64,
     pub(super) offset: u64,
+    pub(super) takes_turns: bool,
 }
 
 /// An agent. Call order: see the crate's documentation.
@@ -108,6 +60,7 @@ pub struct Agent {
     pub(super) flows: BTreeMap<FlowNumber, Flow>,
     pub(super) waiting: BTreeSet<(Time, FlowNumber)>,
     pub(super) pacer: Pacer,
+    pub(super) turns: Turns,
     next_flow: FlowNumber,
     pub(super) session: bool,
     pub(super) standing: Standing,
@@ -171,6 +124,7 @@ impl Agent {
             flows: BTreeMap::new(),
             waiting: BTreeSet::new(),
             pacer: Pacer::new(config.host.0.into()),
+            turns: Turns::default(),
             config,
             next_flow: FlowNumber(1),
             session: false,
@@ -275,6 +229,7 @@ impl Agent {
             receiver: (HostNumber(request.destination), request.group),
             size: block.size,
             offset,
+            takes_turns: false,
         };
         let flow = self.open_flow(now, &wanted)?;
         let offset = if is_planted(Defect::OffsetForgotten) { 0 } else { offset };
@@ -294,7 +249,7 @@ impl Agent {
 
     /// Begins to serve a block, from a frame on.
     pub(super) fn open_flow(&mut self, now: Time, wanted: &Wanted<'_>) -> Result<FlowNumber, Status> {
-        let Wanted { coflow, block, receiver: (destination, group), size, offset } = *wanted;
+        let Wanted { coflow, block, receiver: (destination, group), size, offset, takes_turns } = *wanted;
         let inside = offset < size || (offset, size) == (0, 0);
         if !inside || !offset.is_multiple_of(FRAME_BYTES) {
             return Err(Status::BadRequest);
@@ -317,10 +272,10 @@ impl Agent {
             due: Time::MAX,
             planned: false,
             wait_until: now + self.config.first_plan_wait + self.ready_wait,
+            takes_turns,
         };
         self.send(v1::agent_event::Kind::FlowOpened(flow.opened(id, self.told_size(flow.size))));
-        let pacing = if scheduled { Pacing::Paused } else { Pacing::Unscheduled };
-        self.pacer.insert(now, id, flow.left(), pacing);
+        self.pacer.insert(now, id, flow.left(), Pacing::Paused);
         if planned {
             self.waiting.insert((flow.wait_until, id));
         }
@@ -332,6 +287,9 @@ impl Agent {
         self.pacer.place(id, coflow.class.filter(|_| self.lease_end.is_some()));
         coflow.opened_bytes = coflow.opened_bytes.saturating_add(left);
         self.flows.insert(id, flow);
+        if !scheduled {
+            self.unschedule(now, id);
+        }
         self.expect_report(now + FULL_REPORT_INTERVAL);
         Ok(id)
     }
@@ -353,6 +311,7 @@ impl Agent {
         let (whole, behind) = (entry.sent == entry.size, entry.catch_up(now).filter(|_| entry.planned));
         self.account.send(bytes, self.pacer.pacing(flow));
         self.pacer.sent(now, flow, bytes);
+        self.note_turn(now, flow);
         if let Some(rate) = behind {
             self.pace(now, flow, rate.bytes_per_sec());
         }
@@ -395,6 +354,7 @@ impl Agent {
     /// The receiver acknowledged the last byte (`done`), or the connection ended before.
     pub fn handle_closed(&mut self, flow: FlowNumber, done: bool) {
         let Some(entry) = self.flows.remove(&flow) else { return };
+        self.end_turn(flow, &entry);
         self.pacer.remove(flow);
         self.account.close(done);
         self.offers.remove(&flow);
@@ -429,18 +389,18 @@ impl Agent {
             self.waiting.clear();
             self.forget_limits();
             self.forget_order();
-            for (&id, flow) in &mut self.flows {
-                flow.planned = false;
-                if !is_planted(Defect::PausedForGood) {
-                    self.pacer.set(now, id, Pacing::Unscheduled);
-                }
+            self.flows.values_mut().for_each(|flow| flow.planned = false);
+            if !is_planted(Defect::PausedForGood) {
+                let flows: Vec<FlowNumber> = self.flows.keys().copied().collect();
+                flows.into_iter().for_each(|flow| self.unschedule(now, flow));
             }
             self.offers.clear();
         }
         while let Some(&(until, flow)) = self.waiting.first().filter(|&&(until, _)| until <= now) {
             self.waiting.remove(&(until, flow));
-            self.pacer.set(now, flow, Pacing::Unscheduled);
+            self.unschedule(now, flow);
         }
+        self.look_at_turns(now);
         if self.next_report <= now {
             self.report(now);
         }
@@ -527,6 +487,7 @@ impl Agent {
             settles,
             self.interface_due(),
             self.next_look(),
+            self.turns.due(),
             self.message_due(),
         ];
         times.into_iter().flatten().min()

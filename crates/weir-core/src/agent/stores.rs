@@ -5,8 +5,9 @@
 
 use super::facts::{Gathered, JournalEntry, OpenedGather, StoreEntry, StoreError};
 use super::state::{Agent, Wanted};
+use super::turns::NEAR;
 use crate::ids::HostNumber;
-use weir_model::{CoflowId, Time};
+use weir_model::{CoflowId, Span, Time};
 use weir_proto::data::Status;
 use weir_proto::gather::{GatherRequest, Token};
 use weir_proto::limits;
@@ -102,7 +103,8 @@ impl Agent {
         if is_token(store, &request.token) { Ok(store) } else { Err(Status::Forbidden) }
     }
 
-    /// The ranges of a gather were found: a flow begins.
+    /// The ranges of a gather were found: a flow begins. `round_trip`: of an empty path to its receiver, the least that was
+    /// seen; 0 where none was.
     ///
     /// # Errors
     /// What the receiver is told.
@@ -111,6 +113,7 @@ impl Agent {
         now: Time,
         request: &GatherRequest,
         found: Gathered,
+        round_trip: Span,
     ) -> Result<OpenedGather, Status> {
         let coflow = CoflowId(request.coflow);
         self.may_move(coflow)?;
@@ -125,6 +128,7 @@ impl Agent {
             receiver: (HostNumber(request.destination), request.group),
             size: found.size,
             offset: request.offset,
+            takes_turns: round_trip <= NEAR,
         };
         let flow = self.open_flow(now, &wanted)?;
         Ok(OpenedGather { flow, block })
@@ -243,7 +247,7 @@ mod tests {
     fn no_put_has_the_name_of_a_gather_and_no_get_asks_for_one() {
         let mut agent = Agent::new(AgentConfig::default());
         let found = Gathered { size: 600_000, identity: Identity([1; 16]) };
-        let opened = agent.handle_gather(Time::ZERO, &gather("1"), found).unwrap();
+        let opened = agent.handle_gather(Time::ZERO, &gather("1"), found, Span::ZERO).unwrap();
         let put = BlockEntry {
             coflow: CoflowId(9),
             block: opened.block.clone(),
@@ -274,15 +278,15 @@ mod tests {
     fn a_gather_is_a_flow_of_its_coflow() {
         let mut agent = Agent::new(AgentConfig::default());
         let found = Gathered { size: 600_000, identity: Identity([1; 16]) };
-        let opened = agent.handle_gather(Time::ZERO, &gather("1"), found).unwrap();
+        let opened = agent.handle_gather(Time::ZERO, &gather("1"), found, Span::ZERO).unwrap();
         let other = GatherRequest { identity: Identity([2; 16]), ..gather("1") };
-        assert_eq!(agent.handle_gather(Time::ZERO, &other, found), Err(Status::OtherBytes));
+        assert_eq!(agent.handle_gather(Time::ZERO, &other, found, Span::ZERO), Err(Status::OtherBytes));
         for offset in [1, 600_000, 786_432] {
             let beyond = GatherRequest { offset, ..gather("1") };
-            assert_eq!(agent.handle_gather(Time::ZERO, &beyond, found), Err(Status::BadRequest));
+            assert_eq!(agent.handle_gather(Time::ZERO, &beyond, found, Span::ZERO), Err(Status::BadRequest));
         }
         let resumed = GatherRequest { offset: 262_144, identity: Identity([1; 16]), ..gather("1") };
-        let again = agent.handle_gather(Time::ZERO, &resumed, found).unwrap();
+        let again = agent.handle_gather(Time::ZERO, &resumed, found, Span::ZERO).unwrap();
         assert_eq!((again.block == opened.block, again.flow > opened.flow), (true, true));
         for flow in [opened.flow, again.flow] {
             agent.handle_sent(Time::ZERO, flow, 600_000);
@@ -292,6 +296,9 @@ mod tests {
         assert_eq!(done.count(), 1);
         agent.restore(JournalEntry::Ended(CoflowId(9)));
         assert_eq!(agent.store_of(&gather("1")), Err(Status::CoflowEnded));
-        assert_eq!(agent.handle_gather(Time::ZERO, &gather("1"), found), Err(Status::CoflowEnded));
+        assert_eq!(
+            agent.handle_gather(Time::ZERO, &gather("1"), found, Span::ZERO),
+            Err(Status::CoflowEnded)
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weir_core::agent::Agent;
 use weir_core::ids::FlowNumber;
 use weir_core::serving::{Conversation, Input, Outlet, Range, Relays, Write};
-use weir_model::Time;
+use weir_model::{Span, Time};
 use weir_proto::data::{Status, checksum, frame_length};
 use weir_proto::gather::GatherRequest;
 use weir_proto::relay::{FlowKey, RelayPath};
@@ -171,10 +171,9 @@ impl StoreSide {
         }
         let number = served.talk.gather(request, path);
         let (request, path) = served.talk.take_gather(Some(number)).unwrap();
-        let begun = self
-            .outputs
-            .find(&request)
-            .and_then(|(found, block)| Ok((found, block, agent.handle_gather(now, &request, found)?.flow)));
+        let begun = self.outputs.find(&request).and_then(|(found, block)| {
+            Ok((found, block, agent.handle_gather(now, &request, found, Span::ZERO)?.flow))
+        });
         match begun {
             Ok((found, block, flow)) => {
                 let range = Range { offset: request.offset, size: found.size };

@@ -10,7 +10,7 @@ use weir_core::agent::Crowd;
 use weir_core::ids::{BlockKey, FlowNumber};
 use weir_core::serving::{Conversation, Input, Outlet, Range, Write};
 use weir_model::{Span, Time};
-use weir_net::{SendOutcome, TcpPath};
+use weir_net::{SendOutcome, TcpPath, Unsent};
 use weir_proto::data::{FRAME_BYTES, Identity, Status};
 use weir_proto::relay::{FlowKey, Open};
 
@@ -26,7 +26,7 @@ pub(super) struct Connection {
     copy: Option<Rc<Vec<u8>>>,
     /// Where frames go, if not to the receiver.
     upload: Option<Upload>,
-    scheduled: bool,
+    unsent: Unsent,
     /// The last read took all that was there; what comes later is another event.
     is_dry: bool,
     /// Its peer writes no more.
@@ -51,7 +51,7 @@ impl Connection {
             block: None,
             copy: None,
             upload: None,
-            scheduled: false,
+            unsent: Unsent::Free,
             is_dry: false,
             has_ended: false,
         }
@@ -81,10 +81,10 @@ impl Connection {
     }
 
     /// Sets how much the kernel may hold unsent, if that changed. A relay holds so much that it makes no difference.
-    pub(super) fn set_scheduled(&mut self, scheduled: bool) {
-        if self.upload.is_none() && self.scheduled != scheduled {
-            self.scheduled = scheduled;
-            let _ = weir_net::tune_scheduled(self.frame_stream(), scheduled);
+    pub(super) fn set_unsent(&mut self, unsent: Unsent) {
+        if self.upload.is_none() && self.unsent != unsent {
+            self.unsent = unsent;
+            let _ = weir_net::tune_unsent(self.frame_stream(), unsent);
         }
     }
 

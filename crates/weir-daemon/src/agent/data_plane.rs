@@ -12,7 +12,7 @@ use super::spool::{Spool, Strays};
 use super::stores::OpenFiles;
 use super::tags::Tags;
 use super::uploads::Uploads;
-use super::{Command, Durability, SiteRelays};
+use super::{Command, Durability, SiteRelays, round_trips::RoundTrips};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -149,6 +149,7 @@ impl DataPlane {
             looks_at_store: false,
             gathering: OpenFiles::default(),
             gathers: Gathers::default(),
+            round_trips: RoundTrips::default(),
         }
         .run()
     }
@@ -199,6 +200,7 @@ pub(super) struct Running {
     pub(super) looks_at_store: bool,
     pub(super) gathering: OpenFiles,
     pub(super) gathers: Gathers,
+    pub(super) round_trips: RoundTrips,
 }
 
 impl Running {

@@ -15,6 +15,7 @@ mod log;
 mod metrics;
 mod naming;
 mod places;
+mod round_trips;
 mod scribe;
 mod service;
 mod serving;

@@ -15,7 +15,7 @@ use weir_core::agent::{OpenedGather, Pacing, Place};
 use weir_core::ids::{BlockKey, FlowNumber};
 use weir_core::serving::Opening;
 use weir_model::CoflowId;
-use weir_net::FrameRead;
+use weir_net::{FrameRead, Unsent};
 use weir_proto::data::{Request, Status};
 use weir_proto::gather::GatherRequest;
 use weir_proto::relay::{FlowKey, Open as RelayOpen, RelayPath};
@@ -223,7 +223,8 @@ impl Running {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some((request, path)) = connection.talk.take_gather(Some(number)) else { return };
         let opened = result.and_then(|found| {
-            let opened = self.agent.handle_gather(now, &request, found.gathered)?;
+            let round_trip = self.round_trips.least(connection.stream());
+            let opened = self.agent.handle_gather(now, &request, found.gathered, round_trip)?;
             Ok((found, opened))
         });
         match opened {
@@ -362,7 +363,11 @@ impl Running {
                 self.agent.handle_closed(flow, false);
                 continue;
             };
-            connection.set_scheduled(self.agent.pacing(flow) != Some(Pacing::Unscheduled));
+            connection.set_unsent(match self.agent.pacing(flow) {
+                Some(Pacing::Unscheduled) if self.agent.others_wait(flow) => Unsent::InTurn,
+                Some(Pacing::Unscheduled) => Unsent::Free,
+                _ => Unsent::Scheduled,
+            });
             if let Some(crowd) = connection.crowd(transmit.in_flight_limit) {
                 self.agent.handle_crowded(now, flow, crowd);
                 continue;

@@ -1,0 +1,399 @@
+//! Whose turn it is where TCP shares the network: gathers of one coflow to one host go one after the other.
+//!
+//! # Problem
+//! Spark has one connection between two executors of an application, on which one fetch comes after the other. Here a fetch is a
+//! flow with a connection of its own, and tasks that run at once ask for as many. Side by side all of them end late: no task has all
+//! of its blocks before nearly all have. And the more connections share a queue, the more they lose there.
+//!
+//! # Approach
+//! Of the gathers from this host to one other, for one coflow and without a planned rate, one may write at a time, in the order in which
+//! they were asked for. The next begins once the last byte of the one before is handed to the kernel, which holds little of it unsent
+//! meanwhile. A receiver that does not read keeps no other waiting for long: where those that may write do not for a while, twice
+//! as many may.
+//!
+//! Two are let off. A new connection finds its rate in a few round trips; where these are long, turns would cost more than they gain. And
+//! whoever gets several blocks at once had a connection for each without Weir, so that blocks take no turns.
+//!
+//! # Terminology
+//! * lane: the gathers of one coflow to one host that take turns.
+//!
+//! # Properties
+//! * In each lane at least one flow may write.
+//! * Behind flows that do not move, the last of n that wait may write after at most log2(n) + 1 times [`PATIENCE`] and [`LOOK`].
+
+use super::flow::Flow;
+use super::pacer::Pacing;
+use super::state::Agent;
+use crate::ids::{FlowNumber, HostNumber};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_model::{CoflowId, Span, Time};
+
+/// Longest round trip of an empty path on which turns are taken: a network within one place has less, and gathers of a
+/// megabyte still fill 100 MB/s one after the other.
+pub(super) const NEAR: Span = Span::from_millis(2);
+/// How long flows of a lane may write nothing before more of it may.
+const PATIENCE: Span = Span::from_millis(500);
+/// How often that is looked at.
+const LOOK: Span = Span::from_millis(250);
+
+type LaneKey = (CoflowId, HostNumber);
+
+#[derive(Debug)]
+struct Lane {
+    /// Those that may write,
+    moving: BTreeSet<FlowNumber>,
+    /// how many may at once,
+    abreast: usize,
+    /// and when one of them last did, or began to be let.
+    moved: Time,
+    waiting: BTreeSet<FlowNumber>,
+}
+
+impl Lane {
+    /// Lets as many flows write as may; gives those that did not before.
+    fn fill(&mut self, now: Time) -> Vec<FlowNumber> {
+        let room = self.abreast.saturating_sub(self.moving.len());
+        let begin: Vec<FlowNumber> = std::iter::from_fn(|| self.waiting.pop_first()).take(room).collect();
+        if !begin.is_empty() {
+            self.moving.extend(&begin);
+            self.moved = now;
+        }
+        begin
+    }
+}
+
+/// The lanes of a host.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    lanes: BTreeMap<LaneKey, Lane>,
+    /// Lanes in which flows wait.
+    contended: BTreeSet<LaneKey>,
+    last_look: Time,
+    /// The last time that it was told.
+    now: Time,
+}
+
+impl Turns {
+    /// How many flows wait for their turn.
+    pub(super) fn waiting(&self) -> u64 {
+        self.contended
+            .iter()
+            .filter_map(|key| self.lanes.get(key))
+            .map(|lane| lane.waiting.len() as u64)
+            .sum()
+    }
+
+    /// A flow takes turns, if it did not before; says whether it may write.
+    fn join(&mut self, now: Time, key: LaneKey, id: FlowNumber) -> bool {
+        self.now = now.max(self.now);
+        let new = || Lane { moving: BTreeSet::new(), abreast: 1, moved: now, waiting: BTreeSet::new() };
+        let lane = self.lanes.entry(key).or_insert_with(new);
+        if !lane.moving.contains(&id) {
+            lane.waiting.insert(id);
+            lane.fill(self.now);
+        }
+        let begins = lane.moving.contains(&id);
+        if !begins {
+            self.contended.insert(key);
+        }
+        begins
+    }
+
+    /// A flow takes turns no more; gives those that may write now.
+    fn leave(&mut self, key: LaneKey, id: FlowNumber) -> Vec<FlowNumber> {
+        let Some(lane) = self.lanes.get_mut(&key) else { return Vec::new() };
+        lane.waiting.remove(&id);
+        let next = if lane.moving.remove(&id) { lane.fill(self.now) } else { Vec::new() };
+        if lane.waiting.is_empty() {
+            self.contended.remove(&key);
+        }
+        if lane.moving.is_empty() {
+            self.lanes.remove(&key);
+        }
+        next
+    }
+
+    /// A flow wrote.
+    fn note_moved(&mut self, now: Time, key: LaneKey) {
+        self.now = now.max(self.now);
+        if let Some(lane) = self.lanes.get_mut(&key) {
+            lane.moved = self.now;
+        }
+    }
+
+    /// When it is to be looked at whether flows write that may.
+    pub(super) fn due(&self) -> Option<Time> {
+        (!self.contended.is_empty()).then(|| self.last_look + LOOK)
+    }
+
+    /// Flows that may write now, as those before them do not.
+    fn look(&mut self, now: Time) -> Vec<FlowNumber> {
+        self.now = now.max(self.now);
+        if self.due().is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        self.last_look = now;
+        let (lanes, mut begin) = (&mut self.lanes, Vec::new());
+        self.contended.retain(|key| {
+            let Some(lane) = lanes.get_mut(key) else { return false };
+            if now.since(lane.moved) >= PATIENCE {
+                lane.abreast = lane.abreast.saturating_mul(2);
+                begin.extend(lane.fill(now));
+            }
+            !lane.waiting.is_empty()
+        });
+        begin
+    }
+
+    fn others_wait(&self, key: LaneKey) -> bool {
+        self.contended.contains(&key)
+    }
+}
+
+impl Flow {
+    fn lane(&self) -> LaneKey {
+        (self.coflow, self.destination)
+    }
+}
+
+impl Agent {
+    /// A flow goes as TCP has it: at once, or when it is its turn.
+    pub(super) fn unschedule(&mut self, now: Time, id: FlowNumber) {
+        let Some(flow) = self.flows.get(&id) else { return };
+        // What is in a class goes class after class, whatever the receiver.
+        let in_class = self.coflows.get(&flow.coflow).is_some_and(|coflow| coflow.class.is_some());
+        let begins = if flow.takes_turns && flow.left() > 0 && !in_class {
+            self.turns.join(now, flow.lane(), id)
+        } else {
+            self.leave_turns(id);
+            true
+        };
+        self.pacer.set(now, id, if begins { Pacing::Unscheduled } else { Pacing::Paused });
+    }
+
+    /// A flow has all of its bytes handed over, or a rate.
+    pub(super) fn leave_turns(&mut self, id: FlowNumber) {
+        if let Some(flow) = self.flows.get(&id) {
+            let lane = flow.lane();
+            self.leave_lane(id, lane);
+        }
+    }
+
+    fn leave_lane(&mut self, id: FlowNumber, lane: LaneKey) {
+        for next in self.turns.leave(lane, id) {
+            self.pacer.set(self.turns.now, next, Pacing::Unscheduled);
+        }
+    }
+
+    /// A flow is over.
+    pub(super) fn end_turn(&mut self, id: FlowNumber, flow: &Flow) {
+        self.leave_lane(id, flow.lane());
+    }
+
+    /// A flow wrote.
+    pub(super) fn note_turn(&mut self, now: Time, id: FlowNumber) {
+        let Some(flow) = self.flows.get(&id).filter(|flow| flow.takes_turns) else { return };
+        self.turns.note_moved(now, flow.lane());
+        if flow.left() == 0 {
+            self.leave_turns(id);
+        }
+    }
+
+    /// Lets more flows write where those that may do not.
+    pub(super) fn look_at_turns(&mut self, now: Time) {
+        for flow in self.turns.look(now) {
+            self.pacer.set(now, flow, Pacing::Unscheduled);
+        }
+    }
+
+    /// Whether flows wait for this one to be handed over, so that the kernel should hold little of it.
+    pub fn others_wait(&self, flow: FlowNumber) -> bool {
+        self.flows.get(&flow).is_some_and(|flow| flow.takes_turns && self.turns.others_wait(flow.lane()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AgentConfig, BlockEntry, Gathered};
+    use super::*;
+    use weir_proto::data::{Identity, Request};
+    use weir_proto::gather::{GatherRange, GatherRequest};
+    use weir_proto::v1::{self, coordinator_message::Kind};
+
+    const SIZE: u64 = 1_000_000;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn gather(agent: &mut Agent, now: Time, coflow: u64, receiver: u32, round_trip: Span) -> FlowNumber {
+        let request = GatherRequest {
+            coflow,
+            offset: 0,
+            destination: receiver,
+            group: 0,
+            identity: Identity::UNKNOWN,
+            token: [7; 16],
+            shuffle: 0,
+            application: "app".to_owned(),
+            executor: "1".to_owned(),
+            ranges: vec![GatherRange { map: 0, first: 0, end: 1 }],
+        };
+        let found = Gathered { size: SIZE, identity: Identity([1; 16]) };
+        agent.handle_gather(now, &request, found, round_trip).unwrap().flow
+    }
+
+    fn near(agent: &mut Agent, count: usize) -> Vec<FlowNumber> {
+        (0..count).map(|_| gather(agent, ms(1), 1, 2, Span::ZERO)).collect()
+    }
+
+    /// Which of some flows may write.
+    fn move_now<const N: usize>(agent: &Agent, flows: [FlowNumber; N]) -> [bool; N] {
+        flows.map(|flow| agent.pacing(flow) == Some(Pacing::Unscheduled))
+    }
+
+    fn moving(agent: &Agent, flows: &[FlowNumber]) -> usize {
+        flows.iter().filter(|&&flow| agent.pacing(flow) == Some(Pacing::Unscheduled)).count()
+    }
+
+    fn agent() -> Agent {
+        Agent::new(AgentConfig { first_plan_wait: Span::from_millis(100), ..AgentConfig::default() })
+    }
+
+    fn say(agent: &mut Agent, now: Time, epoch: u64, plan: v1::Plan) {
+        let kind = Some(Kind::Plan(plan));
+        agent.handle_coordinator(
+            now,
+            v1::CoordinatorMessage { epoch, lease_ms: 1_000, kind, ..v1::CoordinatorMessage::default() },
+        );
+    }
+
+    #[test]
+    fn the_next_begins_once_the_one_before_is_handed_over_or_has_ended() {
+        let mut agent = agent();
+        let flows @ [first, second, third] = near(&mut agent, 3).try_into().unwrap();
+        assert_eq!(move_now(&agent, flows), [true, false, false]);
+        assert!(agent.others_wait(first));
+        let observed = agent.observe(ms(1));
+        assert_eq!((observed.unscheduled, observed.paused), (3, 0), "none waits for a plan");
+        assert_eq!(agent.poll_transmit(ms(1)).map(|transmit| transmit.flow), Some(first));
+        agent.handle_sent(ms(1), first, SIZE - 1);
+        assert_eq!(move_now(&agent, flows), [true, false, false]);
+        assert_eq!(agent.poll_transmit(ms(2)).map(|transmit| transmit.flow), Some(first));
+        agent.handle_sent(ms(2), first, 1);
+        assert!(move_now(&agent, flows)[1]);
+        assert_eq!(agent.poll_transmit(ms(2)).map(|transmit| transmit.flow), Some(second));
+        agent.handle_closed(third, false);
+        assert!(!agent.others_wait(second));
+        let fourth = gather(&mut agent, ms(3), 1, 2, Span::ZERO);
+        agent.handle_closed(second, false);
+        agent.handle_closed(first, true);
+        assert_eq!(move_now(&agent, [fourth]), [true]);
+        agent.handle_closed(fourth, true);
+        assert!(agent.turns.lanes.is_empty() && agent.turns.contended.is_empty(), "{:?}", agent.turns);
+    }
+
+    #[test]
+    fn other_coflows_other_receivers_far_ones_and_blocks_wait_for_nobody() {
+        let mut agent = agent();
+        let first = gather(&mut agent, ms(1), 1, 2, Span::ZERO);
+        let others = [
+            gather(&mut agent, ms(1), 2, 2, Span::ZERO),
+            gather(&mut agent, ms(1), 1, 3, NEAR),
+            gather(&mut agent, ms(1), 1, 2, NEAR + Span::from_nanos(1)),
+        ];
+        let (block, path) = ("b".to_owned(), "/data".to_owned());
+        let coflow = CoflowId(1);
+        let (stamp, frame_checksums, identity) = (None, Vec::new(), Identity::drawn([1; 16]));
+        let (offset, size, spooled, durable) = (0, 10, false, false);
+        let entry = BlockEntry {
+            coflow,
+            block,
+            path,
+            offset,
+            size,
+            spooled,
+            frame_checksums,
+            stamp,
+            identity,
+            durable,
+        };
+        agent.handle_put(entry).unwrap();
+        let request =
+            Request { coflow: 1, offset: 0, destination: 2, group: 0, identity, block: "b".to_owned() };
+        let block = agent.handle_request(ms(1), &request).unwrap().flow;
+        assert_eq!(move_now(&agent, others), [true; 3]);
+        assert_eq!(move_now(&agent, [first, block]), [true; 2]);
+    }
+
+    /// Each of them has a receiver that does not read. All move in the time that the module's documentation promises.
+    #[test]
+    fn nobody_waits_for_long_behind_receivers_that_do_not_read() {
+        let mut agent = agent();
+        let flows = near(&mut agent, 1_000);
+        let mut counts = Vec::new();
+        let mut now = ms(1);
+        while moving(&agent, &flows) < flows.len() {
+            counts.push(moving(&agent, &flows));
+            while let Some(transmit) = agent.poll_transmit(now) {
+                agent.handle_blocked(now, transmit.flow);
+            }
+            now = agent.next_timeout().unwrap();
+            agent.handle_timeout(now);
+            assert!(now < ms(60_000));
+        }
+        counts.dedup();
+        assert_eq!(counts, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
+        assert!(now.since(ms(1)) <= Span::from_millis(11 * 750), "{now:?}");
+        // Those that come later find as many abreast as there were.
+        let late = gather(&mut agent, now, 1, 2, Span::ZERO);
+        assert_eq!(move_now(&agent, [late]), [true]);
+    }
+
+    #[test]
+    fn who_waits_for_a_slow_one_that_moves_waits_on() {
+        let mut agent = agent();
+        let [first, second] = near(&mut agent, 2).try_into().unwrap();
+        for round in 1..100 {
+            agent.handle_timeout(ms(round * 400));
+            agent.handle_sent(ms(round * 400), first, 1_000);
+        }
+        assert_eq!(move_now(&agent, [first, second]), [true, false]);
+    }
+
+    #[test]
+    fn a_plan_gives_rates_to_all_and_where_it_lapses_they_take_turns_again() {
+        let mut agent = agent();
+        agent.handle_session_up(ms(1));
+        let flows @ [first, second] = near(&mut agent, 2).try_into().unwrap();
+        let rate = v1::CoflowRate { coflow: 1, drain_per_s: 1.0, ..v1::CoflowRate::default() };
+        let plan =
+            v1::Plan { complete: true, coflows: vec![rate], latest_flow: second.0, ..v1::Plan::default() };
+        say(&mut agent, ms(2), 1, plan);
+        for flow in flows {
+            assert!(matches!(agent.pacing(flow), Some(Pacing::Rated(_))), "{:?}", agent.pacing(flow));
+        }
+        assert!(!agent.others_wait(first) && agent.turns.lanes.is_empty());
+        // One that no plan knows yet waits for a plan, and then for its turn.
+        let third = gather(&mut agent, ms(3), 1, 2, Span::ZERO);
+        assert_eq!((agent.observe(ms(3)).paused, agent.pacing(third)), (1, Some(Pacing::Paused)));
+        agent.handle_timeout(ms(200));
+        assert_eq!(move_now(&agent, [first, second, third]), [false, false, true]);
+        agent.handle_sent(ms(900), third, 1_000);
+        agent.handle_timeout(ms(1_100));
+        assert_eq!(move_now(&agent, [first, second, third]), [false, false, true], "it writes already");
+        agent.handle_sent(ms(1_101), third, SIZE);
+        assert_eq!(move_now(&agent, [first, second, third]), [true, false, true]);
+    }
+
+    #[test]
+    fn in_classes_of_priority_they_take_no_turns() {
+        let mut agent = agent();
+        agent.handle_session_up(ms(1));
+        let flows = near(&mut agent, 3).try_into().unwrap();
+        assert_eq!(move_now(&agent, flows), [true, false, false]);
+        let classes = vec![v1::CoflowClass { coflow: 1, class: 1 }];
+        say(&mut agent, ms(2), 1, v1::Plan { complete: true, classes, ..v1::Plan::default() });
+        assert_eq!((move_now(&agent, flows), agent.turns.waiting()), ([true; 3], 0));
+    }
+}
