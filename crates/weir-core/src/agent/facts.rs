@@ -295,7 +295,7 @@ pub enum Output {
     Discard(String),
     /// The agent's operator should know this.
     Notice(String),
-    /// A flow takes less than it is offered: answer with [`Agent::handle_waited`](super::Agent::handle_waited).
+    /// A flow takes less than it is offered, or others wait for it: answer with [`Agent::handle_waited`](super::Agent::handle_waited).
     Suspect(FlowNumber),
     /// The coordinator asks for a file of this host: answer with [`Agent::handle_offered`](super::Agent::handle_offered).
     Offer(v1::Offer),

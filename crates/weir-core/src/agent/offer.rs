@@ -30,9 +30,9 @@ const BEHIND_BYTES: f64 = 8_192.0;
 const LONGEST_BEHIND_S: f64 = 0.25;
 /// A limit that differs by less than this share from the one told is not told again.
 const TOLD: f64 = 0.2;
-/// Under plans a flow is limited if its receiver had no room for at least this share of the time: what the path holds up
+/// Under plans, and in turns, a flow is limited if its receiver had no room for at least this share of the time: what the path holds up
 /// is a disturbance that its coflow catches up with.
-const LIMITED: f64 = 0.5;
+pub(super) const LIMITED: f64 = 0.5;
 
 /// Facts by which [`Offer::look`] judges a flow.
 #[derive(Clone, Copy, Debug)]
@@ -231,6 +231,7 @@ impl Agent {
 
     /// The answer to [`Output::Suspect`](super::Output::Suspect): a flow's receiver had no room for so long, since the connection began.
     pub fn handle_waited(&mut self, now: Time, flow: FlowNumber, waited: Span) {
+        self.note_turn_waited(now, flow, waited);
         let Some(offer) = self.offers.get_mut(&flow) else { return };
         if offer.note_waited(now, waited) {
             let news = offer.take_news().map(|usable| (flow, usable));

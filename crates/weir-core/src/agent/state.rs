@@ -400,12 +400,12 @@ impl Agent {
             self.waiting.remove(&(until, flow));
             self.unschedule(now, flow);
         }
-        self.look_at_turns(now);
         if self.next_report <= now {
             self.report(now);
         }
         self.end_settling(now);
         self.look_at_offers(now);
+        self.look_at_turns(now);
         self.decide(now);
     }
 

@@ -8,8 +8,8 @@
 //! # Approach
 //! Of the gathers from this host to one other, for one coflow and without a planned rate, one may write at a time, in the order in which
 //! they were asked for. The next begins once the last byte of the one before is handed to the kernel, which holds little of it unsent
-//! meanwhile. A receiver that does not read keeps no other waiting for long: where those that may write do not for a while, twice
-//! as many may.
+//! meanwhile. A receiver that does not read, or slowly, keeps no other waiting for long: where those that may write do not for a while, or
+//! one's receiver has had no room for most of it, twice as many may.
 //!
 //! Two are let off. A new connection finds its rate in a few round trips; where these are long, turns would cost more than they gain. And
 //! whoever gets several blocks at once had a connection for each without Weir, so that blocks take no turns.
@@ -19,9 +19,10 @@
 //!
 //! # Properties
 //! * In each lane at least one flow may write.
-//! * Behind flows that do not move, the last of n that wait may write after at most log2(n) + 1 times [`PATIENCE`] and [`LOOK`].
+//! * Behind flows whose receivers do not read, the last of n that wait may write after at most log2(n) + 1 times [`PATIENCE`] and [`LOOK`].
 
 use super::flow::Flow;
+use super::offer::LIMITED;
 use super::pacer::Pacing;
 use super::state::Agent;
 use crate::ids::{FlowNumber, HostNumber};
@@ -40,22 +41,36 @@ type LaneKey = (CoflowId, HostNumber);
 
 #[derive(Debug)]
 struct Lane {
-    /// Those that may write,
-    moving: BTreeSet<FlowNumber>,
-    /// how many may at once,
+    /// Those that may write, and for how long, in all, each one's receiver had no room when that was last looked at;
+    moving: BTreeMap<FlowNumber, Option<(Time, Span)>>,
+    /// how many may at once, since when,
     abreast: usize,
+    widened: Time,
     /// and when one of them last did, or began to be let.
     moved: Time,
     waiting: BTreeSet<FlowNumber>,
 }
 
 impl Lane {
+    fn new(now: Time) -> Lane {
+        Lane { moving: BTreeMap::new(), abreast: 1, widened: now, moved: now, waiting: BTreeSet::new() }
+    }
+
+    /// Lets twice as many write, if it did not just now.
+    fn widen(&mut self, now: Time) -> Vec<FlowNumber> {
+        if now.since(self.widened) < LOOK {
+            return Vec::new();
+        }
+        (self.abreast, self.widened) = (self.abreast.saturating_mul(2), now);
+        self.fill(now)
+    }
+
     /// Lets as many flows write as may; gives those that did not before.
     fn fill(&mut self, now: Time) -> Vec<FlowNumber> {
         let room = self.abreast.saturating_sub(self.moving.len());
         let begin: Vec<FlowNumber> = std::iter::from_fn(|| self.waiting.pop_first()).take(room).collect();
         if !begin.is_empty() {
-            self.moving.extend(&begin);
+            self.moving.extend(begin.iter().map(|&flow| (flow, None)));
             self.moved = now;
         }
         begin
@@ -86,13 +101,12 @@ impl Turns {
     /// A flow takes turns, if it did not before; says whether it may write.
     fn join(&mut self, now: Time, key: LaneKey, id: FlowNumber) -> bool {
         self.now = now.max(self.now);
-        let new = || Lane { moving: BTreeSet::new(), abreast: 1, moved: now, waiting: BTreeSet::new() };
-        let lane = self.lanes.entry(key).or_insert_with(new);
-        if !lane.moving.contains(&id) {
+        let lane = self.lanes.entry(key).or_insert_with(|| Lane::new(now));
+        if !lane.moving.contains_key(&id) {
             lane.waiting.insert(id);
             lane.fill(self.now);
         }
-        let begins = lane.moving.contains(&id);
+        let begins = lane.moving.contains_key(&id);
         if !begins {
             self.contended.insert(key);
         }
@@ -103,7 +117,7 @@ impl Turns {
     fn leave(&mut self, key: LaneKey, id: FlowNumber) -> Vec<FlowNumber> {
         let Some(lane) = self.lanes.get_mut(&key) else { return Vec::new() };
         lane.waiting.remove(&id);
-        let next = if lane.moving.remove(&id) { lane.fill(self.now) } else { Vec::new() };
+        let next = if lane.moving.remove(&id).is_some() { lane.fill(self.now) } else { Vec::new() };
         if lane.waiting.is_empty() {
             self.contended.remove(&key);
         }
@@ -126,22 +140,37 @@ impl Turns {
         (!self.contended.is_empty()).then(|| self.last_look + LOOK)
     }
 
-    /// Flows that may write now, as those before them do not.
-    fn look(&mut self, now: Time) -> Vec<FlowNumber> {
+    /// Flows that may write now, as those before them do not; and those of which it is to be found out whether their
+    /// receivers have room.
+    fn look(&mut self, now: Time) -> [Vec<FlowNumber>; 2] {
         self.now = now.max(self.now);
-        if self.due().is_none_or(|due| due > now) {
-            return Vec::new();
+        let (mut begin, mut suspects) = (Vec::new(), Vec::new());
+        if self.due().is_some_and(|due| due <= now) {
+            self.last_look = now;
+            let lanes = &mut self.lanes;
+            self.contended.retain(|key| {
+                let Some(lane) = lanes.get_mut(key) else { return false };
+                suspects.extend(lane.moving.keys());
+                if now.since(lane.moved) >= PATIENCE {
+                    begin.extend(lane.widen(now));
+                }
+                !lane.waiting.is_empty()
+            });
         }
-        self.last_look = now;
-        let (lanes, mut begin) = (&mut self.lanes, Vec::new());
-        self.contended.retain(|key| {
-            let Some(lane) = lanes.get_mut(key) else { return false };
-            if now.since(lane.moved) >= PATIENCE {
-                lane.abreast = lane.abreast.saturating_mul(2);
-                begin.extend(lane.fill(now));
-            }
-            !lane.waiting.is_empty()
+        [begin, suspects]
+    }
+
+    /// A flow's receiver had no room for so long, in all. Gives flows that need not wait for it any longer.
+    fn note_waited(&mut self, now: Time, key: LaneKey, id: FlowNumber, waited: Span) -> Vec<FlowNumber> {
+        let Some(lane) = self.lanes.get_mut(&key) else { return Vec::new() };
+        let before = lane.moving.get_mut(&id).and_then(|before| before.replace((now, waited)));
+        let is_limited = before.is_some_and(|(at, before)| {
+            waited.as_secs() - before.as_secs() >= LIMITED * now.since(at).as_secs().max(1e-9)
         });
+        let begin = if is_limited { lane.widen(now) } else { Vec::new() };
+        if lane.waiting.is_empty() {
+            self.contended.remove(&key);
+        }
         begin
     }
 
@@ -201,9 +230,16 @@ impl Agent {
 
     /// Lets more flows write where those that may do not.
     pub(super) fn look_at_turns(&mut self, now: Time) {
-        for flow in self.turns.look(now) {
-            self.pacer.set(now, flow, Pacing::Unscheduled);
-        }
+        let [begin, suspects] = self.turns.look(now);
+        begin.into_iter().for_each(|flow| self.pacer.set(now, flow, Pacing::Unscheduled));
+        self.suspects.extend(suspects);
+    }
+
+    /// A flow's receiver had no room for so long, in all.
+    pub(super) fn note_turn_waited(&mut self, now: Time, id: FlowNumber, waited: Span) {
+        let Some(lane) = self.flows.get(&id).filter(|flow| flow.takes_turns).map(Flow::lane) else { return };
+        let begin = self.turns.note_waited(now, lane, id, waited);
+        begin.into_iter().for_each(|flow| self.pacer.set(now, flow, Pacing::Unscheduled));
     }
 
     /// Whether flows wait for this one to be handed over, so that the kernel should hold little of it.
@@ -214,7 +250,7 @@ impl Agent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AgentConfig, BlockEntry, Gathered};
+    use super::super::{AgentConfig, BlockEntry, Gathered, Output};
     use super::*;
     use weir_proto::data::{Identity, Request};
     use weir_proto::gather::{GatherRange, GatherRequest};
@@ -350,15 +386,30 @@ mod tests {
         assert_eq!(move_now(&agent, [late]), [true]);
     }
 
-    #[test]
-    fn who_waits_for_a_slow_one_that_moves_waits_on() {
+    /// Two flows, of which the first writes a little now and then; its receiver has no room for this share of the time. Whether
+    /// the second may write after all.
+    fn behind_a_slow_one(share: f64) -> bool {
         let mut agent = agent();
         let [first, second] = near(&mut agent, 2).try_into().unwrap();
         for round in 1..100 {
-            agent.handle_timeout(ms(round * 400));
-            agent.handle_sent(ms(round * 400), first, 1_000);
+            let now = ms(round * 400);
+            agent.handle_timeout(now);
+            while let Some(output) = agent.poll_output(now) {
+                assert_eq!(output, Output::Suspect(first));
+                agent.handle_waited(
+                    now,
+                    first,
+                    Span::from_secs_ceil(share * now.since(Time::ZERO).as_secs()),
+                );
+            }
+            agent.handle_sent(now, first, 1_000);
         }
-        assert_eq!(move_now(&agent, [first, second]), [true, false]);
+        moving(&agent, &[second]) == 1
+    }
+
+    #[test]
+    fn who_waits_for_a_slow_path_waits_on_and_who_waits_for_a_slow_receiver_does_not() {
+        assert_eq!([0.0, 0.45, 0.55, 1.0].map(behind_a_slow_one), [false, false, true, true]);
     }
 
     #[test]
