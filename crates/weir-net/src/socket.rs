@@ -17,8 +17,8 @@ pub const CONGESTION_CONTROL: &str = "cubic";
 /// Unsent bytes the kernel may hold for a scheduled flow, so that a pause takes effect at once and that
 /// what counts as sent has really left.
 const SCHEDULED_UNSENT_BYTES: u32 = 16 << 10;
-/// A flow whose end others wait for. Gathers of no more do not wait for each other.
-const IN_TURN_UNSENT_BYTES: u32 = 128 << 10;
+/// Of a flow for whose end others wait. The kernel asks for more once half of it has gone, which on a share of a slow link is to be often.
+const IN_TURN_UNSENT_BYTES: u32 = 64 << 10;
 /// A peer that leaves bytes unacknowledged, or its window closed, for this long is given up; a receiver that
 /// was only slow comes back and resumes.
 const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(60);
