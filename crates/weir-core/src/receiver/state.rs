@@ -252,7 +252,9 @@ impl Receiver {
         }
         match (&self.stage, link) {
             (Stage::Asking(_), Link::Holder) => self.answer_room(),
-            (Stage::Receiving(_) | Stage::Probing(..), Link::Holder | Link::Relay) => self.frame_room(link),
+            (Stage::Receiving(_), Link::Holder | Link::Relay) => self.frame_room(link),
+            // What a relay says shows nothing of the holder.
+            (Stage::Probing(source, _), Link::Holder) if source.relayed.is_none() => self.frame_room(link),
             (Stage::Probing(..), Link::Probe) => self.probe_room(),
             _ => &mut [],
         }

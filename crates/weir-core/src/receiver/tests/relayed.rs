@@ -80,6 +80,25 @@ fn a_relay_that_says_that_the_flow_goes_on_is_waited_for() {
     assert_eq!(scene.connects(Link::Holder), [after(0)]);
 }
 
+/// That a relay is there shows nothing of the holder behind it.
+#[test]
+fn a_holder_that_does_not_answer_is_left_though_its_relay_says_that_the_flow_goes_on() {
+    let mut scene = sites(Relay { sends: 1, then: Then::FallSilent, ..Relay::new() });
+    assert_eq!(scene.next(), None);
+    scene.holders.get_mut(&holder(0)).unwrap().is_alive = false;
+    scene.receiver.handle_wanted(scene.now);
+    let alive = Header::about(relay_of(&scene).subscribed[0], Kind::Alive, 0).encode();
+    for second in 1..=5 {
+        scene.wait(after(second * 1_000));
+        scene.send(Link::Relay, &alive);
+    }
+    assert_eq!(scene.run(), Ok(()));
+    assert!(scene.got == content(3));
+    assert_eq!(scene.connects(Link::Probe), [after(4_000)]);
+    // 2 s after the caller looked again.
+    assert_eq!(scene.connects(Link::Holder), [after(0), after(7_005)]);
+}
+
 #[test]
 fn a_holder_that_gives_a_relayed_flow_up_is_asked_again() {
     let mut scene = sites(Relay { sends: 1, then: Then::FallSilent, ..Relay::new() });
