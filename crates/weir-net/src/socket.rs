@@ -137,10 +137,9 @@ fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {
 }
 
 /// How much of a flow the kernel holds unsent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
     /// What it likes.
-    #[default]
     Free,
     /// So much that the flow after it can begin before this one has ended.
     InTurn,

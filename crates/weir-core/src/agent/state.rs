@@ -311,7 +311,7 @@ impl Agent {
         let (whole, behind) = (entry.sent == entry.size, entry.catch_up(now).filter(|_| entry.planned));
         self.account.send(bytes, self.pacer.pacing(flow));
         self.pacer.sent(now, flow, bytes);
-        self.note_turn(now, flow);
+        self.note_turn(now, flow, bytes);
         if let Some(rate) = behind {
             self.pace(now, flow, rate.bytes_per_sec());
         }

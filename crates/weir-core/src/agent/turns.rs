@@ -128,10 +128,10 @@ impl Turns {
         next
     }
 
-    /// A flow wrote.
-    fn note_moved(&mut self, now: Time, key: LaneKey) {
+    /// A flow wrote. One that has a rate says nothing of those that take turns.
+    fn note_moved(&mut self, now: Time, key: LaneKey, id: FlowNumber) {
         self.now = now.max(self.now);
-        if let Some(lane) = self.lanes.get_mut(&key) {
+        if let Some(lane) = self.lanes.get_mut(&key).filter(|lane| lane.moving.contains_key(&id)) {
             lane.moved = self.now;
         }
     }
@@ -220,10 +220,12 @@ impl Agent {
         self.leave_lane(id, flow.lane());
     }
 
-    /// A flow wrote.
-    pub(super) fn note_turn(&mut self, now: Time, id: FlowNumber) {
+    /// A flow wrote so much.
+    pub(super) fn note_turn(&mut self, now: Time, id: FlowNumber, bytes: u64) {
         let Some(flow) = self.flows.get(&id).filter(|flow| flow.takes_turns) else { return };
-        self.turns.note_moved(now, flow.lane());
+        if bytes > 0 {
+            self.turns.note_moved(now, flow.lane(), id);
+        }
         if flow.left() == 0 {
             self.leave_turns(id);
         }
@@ -374,6 +376,8 @@ mod tests {
             while let Some(transmit) = agent.poll_transmit(now) {
                 agent.handle_blocked(now, transmit.flow);
             }
+            // Its driver tried, and nothing was taken.
+            agent.handle_sent(now, flows[0], 0);
             now = agent.next_timeout().unwrap();
             agent.handle_timeout(now);
             while let Some(output) = agent.poll_output(now) {
