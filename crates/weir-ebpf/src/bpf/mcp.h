@@ -130,23 +130,25 @@ static __always_inline __u64 mcp_next_price_24(const struct mcp_params *params, 
 	return mcp_least(mcp_most(price * (MCP_ONE_20 + rise_20) >> 20, marked), MCP_MAX_PRICE_24);
 }
 
-/* The share of the required window that the flow keeps: 1 / (1 + laxness * price * (rtt / empty rtt)^3). */
-static __always_inline __u64 mcp_kept_27(const struct mcp_params *params, const struct mcp_facts *facts, __u64 price)
+/* What the required window is divided by: 1 + laxness * price * (rtt / empty rtt)^3; at least 2^27. */
+static __always_inline __u64 mcp_yielding_27(const struct mcp_params *params, const struct mcp_facts *facts, __u64 price)
 {
 	__u64 base = params->base_rtt_ns, rtt = mcp_rtt(params, facts);
 	__u64 horizon = base * MCP_YIELD_HORIZON_RTTS; /* 2^41 */
-	__u64 share_20 = (mcp_least(facts->left_ns, horizon) << 20) / horizon;
-	__u64 laxness_24 = share_20 * share_20 >> 16;
+	/* A flow that has not given up has a 500th of the horizon left: its square needs bits that are left over there. */
+	__u64 share_22 = (mcp_least(facts->left_ns, horizon) << 22) / horizon; /* 2^41 * 2^22 */
+	__u64 laxness_32 = share_22 * share_22 >> 12;
 	/* Below 2^20, so its cube is below 2^60: a path is no fuller than 256 times as long as the empty one. */
 	__u64 fullness_12 = mcp_least(mcp_most((rtt << 12) / base, 1 << 12), (1 << 20) - 1);
 	__u64 cube_12 = fullness_12 * fullness_12 * fullness_12 >> 24;
-	__u64 yields_24 = laxness_24 * (price >> 4) >> 20; /* 2^24 * 2^38 */
+	/* Times the price, in halves of 21 bits: 2^32 * 2^21 each. The sum is below 2^43. */
+	__u64 whole = laxness_32 * (price >> 21), part = laxness_32 * (price & ((1 << 21) - 1));
+	__u64 yields_24 = (whole + (part >> 21) + (1 << 10)) >> 11;
 
-	/* Before the product below could overflow; the share would be below 2^-26 then. */
+	/* Before the product could overflow. */
 	if (yields_24 > (1ULL << 62) / cube_12)
-		return 0;
-	/* 2^63 / 2^36: 27 bits after the point. */
-	return (1ULL << 63) / ((1ULL << 36) + yields_24 * cube_12);
+		return 1ULL << 53;
+	return ((1ULL << 36) + yields_24 * cube_12) >> 9;
 }
 
 /* Bounds a window by the link, or has the flow give up. */
@@ -177,8 +179,8 @@ static __always_inline void mcp_next(struct mcp *mcp, const struct mcp_params *p
 	__u64 required = mcp_required_16(params, facts, mcp);
 
 	mcp->price_24 = mcp_next_price_24(params, facts, mcp->price_24);
-	__u64 kept = mcp_kept_27(params, facts, mcp->price_24);
-	__u64 window = mcp_most(kept * required >> 27, mcp_least(required, MCP_ASKING_16)); /* 2^27 * 2^36 */
+	__u64 kept = (required << 27) / mcp_yielding_27(params, facts, mcp->price_24); /* 2^36 * 2^27 */
+	__u64 window = mcp_most(kept, mcp_least(required, MCP_ASKING_16));
 	mcp_settle(mcp, params, facts, window);
 }
 
