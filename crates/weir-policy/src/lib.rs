@@ -13,6 +13,7 @@ pub mod order;
 mod plan;
 mod policy;
 pub mod route;
+pub mod rules;
 pub mod share;
 pub mod view;
 

@@ -1,7 +1,8 @@
 //! A flow that an agent serves, and what its plan says.
 
 use crate::ids::{FlowNumber, HostNumber};
-use weir_model::{CoflowId, Rate, Time};
+use weir_model::{Bytes, CoflowId, Rate, Time};
+use weir_policy::rules::catch_up;
 use weir_proto::v1;
 
 /// One transfer from a block here to a receiver.
@@ -27,12 +28,6 @@ pub(super) struct Flow {
     pub(super) takes_turns: bool,
 }
 
-/// A flow that fell behind what it was given may go faster by this share of it: under a plan, to end in time with its coflow; by a
-/// sender's own rule, until it is where it would be.
-pub(super) const CATCH_UP: f64 = 0.25;
-/// Falling behind by less than this share is left alone.
-const BEHIND: f64 = 0.03;
-
 impl Flow {
     /// A flow as a coordinator is told of it.
     pub(super) fn opened(&self, id: FlowNumber, size: u64) -> v1::FlowOpened {
@@ -52,16 +47,12 @@ impl Flow {
         self.base + self.grant
     }
 
-    /// The rate at which it still ends when its coflow should, if it fell behind the one it has. All flows
-    /// of a coflow are needed, so one that lost time to its host or its transport holds up the others.
+    /// The rate at which it still ends when its coflow should, if it fell behind the one it has.
     pub(super) fn catch_up(&self, now: Time) -> Option<Rate> {
-        if self.base <= 0.0 || self.left() == 0 {
+        if self.base <= 0.0 {
             return None;
         }
-        let needed = self.left() as f64 / self.due.since(now).as_secs();
-        let total = self.rate();
-        (needed > total * (1.0 + BEHIND))
-            .then(|| Rate::from_bytes_per_sec(needed.min(total * (1.0 + CATCH_UP))))
+        catch_up(Bytes(self.left()), self.due.since(now), Rate::from_bytes_per_sec(self.rate()))
     }
 
     /// Bytes not yet handed to its socket.

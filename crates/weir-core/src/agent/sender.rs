@@ -17,7 +17,7 @@
 //! # Properties
 //! * A flow that begins is given its rate at once; it waits for no message.
 //! * Uplink that a flow was offered and does not take goes to others, at the first look after it was offered
-//!   [`JUDGED_BYTES`](super::offer).
+//!   enough to judge by ([`weir_policy::rules::Offer`]).
 //! * A flow that lost time to its host or its transport may go a quarter faster than its rate until it has caught
 //!   up, and no faster: as under plans.
 //! * Nothing that this module says to a coordinator has a size in it: it tells bytes once they were sent.
@@ -25,7 +25,7 @@
 
 use super::coflow::Treatment;
 use super::flow::Flow;
-use super::offer::{Judge, LOOK_INTERVAL, Offer};
+use super::offer::LOOK_INTERVAL;
 use super::pacer::Pacing;
 use super::state::Agent;
 use crate::ids::{FlowNumber, HostNumber};
@@ -33,6 +33,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{Bytes, CoflowId, Rate, Span, Time};
 use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
 use weir_policy::order::attained::QueueSettings;
+use weir_policy::rules::{Judge, Offer};
 use weir_proto::{limits, v1};
 
 /// Reports go no more often than this, whatever interval a coordinator asks for.

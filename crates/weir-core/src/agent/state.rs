@@ -8,7 +8,6 @@ use super::hello::Introduction;
 use super::latencies::Latencies;
 use super::meter::Meter;
 use super::observing::Account;
-use super::offer::Offer;
 use super::pacer::{Pacer, Pacing};
 use super::sender::Sender;
 use super::turns::Turns;
@@ -19,6 +18,7 @@ use crate::planted::{Defect, is_planted};
 use crate::portions::Portion;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use weir_model::{CoflowId, Span, Time};
+use weir_policy::rules::Offer;
 use weir_proto::data::{FRAME_BYTES, Request, Status};
 use weir_proto::{limits, v1};
 

@@ -23,12 +23,12 @@
 //!   not move for another reason, as many times [`PATIENCE`] and a [`LOOK`].
 
 use super::flow::Flow;
-use super::offer::LIMITED;
 use super::pacer::Pacing;
 use super::state::Agent;
 use crate::ids::{FlowNumber, HostNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{CoflowId, Span, Time};
+use weir_policy::rules::LIMITED;
 
 /// Longest round trip of an empty path on which turns are taken: a network within one place has less, and gathers of a
 /// megabyte still fill 100 MB/s one after the other.
