@@ -8,6 +8,7 @@ mod flows;
 mod provenance;
 pub mod report;
 mod results;
+mod simulation;
 mod tables;
 mod text;
 
@@ -16,6 +17,7 @@ pub use cut::Cut;
 pub use flows::{FlowRecorder, FlowRow};
 pub use provenance::{Provenance, VERSION};
 pub use results::{CoflowRow, JobRow, JobSummary, Mode, Results, Run, Summary};
+pub use simulation::{Recorded, Simulated, Spec, coflow_rows, simulate};
 pub use tables::{BINS, bin_average, bins_table, summary_table};
 pub use text::{fixed, number, printable, ratio, table, text};
 

@@ -4,7 +4,7 @@ mod tables;
 
 use super::coordinator::{ControlArgs, MarginArgs};
 use super::outputs::OutputArgs;
-use super::sim::{simulated_rows, with_cut};
+use super::sim::with_cut;
 use super::values::{plan_share, seconds};
 use super::workload::{self, SliceArgs};
 use clap::Args;
@@ -15,7 +15,9 @@ use weir_console::find_for_hosts;
 use weir_console::{Failure, progress};
 use weir_model::{CoflowId, CoflowSpec, Fabric, Rate, Span, Time};
 use weir_results::report::{self, LinkUse, ReportInput, ReportRun, Transfer};
-use weir_results::{Cut, FlowRecorder, Mode, Results, Run, fixed};
+use weir_results::{
+    Cut, FlowRecorder, Mode, Recorded, Results, Run, Simulated, Spec, coflow_rows, fixed, simulate,
+};
 use weir_testbed::live::{self, LiveOptions, LiveOutcome, Network};
 use weir_testbed::{Bed, BedError, BedLinks};
 use weir_trace::{Expected, Scenario};
@@ -304,16 +306,17 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     };
     let twin = if policy == TCP { FAIR } else { policy };
     let info = weir_policy::find(twin)?;
-    let mut simulated_flows = FlowRecorder::new(coflows);
-    let (mut instance, defaults) = (info.create(), weir_sim::Options::default());
-    let given = coflows.clone();
-    let simulated =
-        weir_sim::simulate_observed(fabric, given, instance.as_mut(), &defaults, &mut simulated_flows)?;
-    let rows = simulated_rows(&simulated.coflows, coflows);
-    let mut simulated = Run::new(twin, Mode::Simulated, rows, 0.0).with_jobs(&simulated.jobs);
+    let spec = Spec {
+        fabric: fabric.clone(),
+        coflows: coflows.clone(),
+        changes: Vec::new(),
+        options: weir_sim::Options::default(),
+    };
+    let recorded = Recorded { link_use: false, flows: args.outputs.flows };
+    let Simulated { run: simulated, .. } = simulate(&spec, &info, recorded, &mut |_| {})?;
 
     let mut links = work.links.clone();
-    let tags = policy != TCP && (args.tags || instance.classes().is_some());
+    let tags = policy != TCP && (args.tags || info.create().classes().is_some());
     if tags {
         let queues = weir_testbed::Queues::ByDscp(weir_endhost::tagging::DEFAULT_DSCP);
         (links.queues, links.host_queues) = (queues, queues);
@@ -345,7 +348,7 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let outcome = outcome?;
     let records = live_records(&outcome, coflows, fabric);
     let jobs = weir_sim::Jobs::of(&live::from_start(coflows)).records(&records);
-    let rows = simulated_rows(&records, coflows);
+    let rows = coflow_rows(&records, coflows);
     let transfers: Vec<Transfer> = outcome
         .flows
         .iter()
@@ -369,7 +372,7 @@ fn run(args: &LiveArgs, policy: &str, label: &str, work: &Work, loopback: bool) 
     let LiveOutcome { first_byte_us, replan_us, cpu_secs, .. } = outcome;
     let mut live = Run::new(policy, Mode::Live, rows, cpu_secs.iter().sum()).with_jobs(&jobs);
     if args.outputs.flows {
-        (live.flows, simulated.flows) = (flows.finish(), simulated_flows.finish());
+        live.flows = flows.finish();
     }
     Ok(Pair { policy: policy.to_owned(), live, simulated, cpu_secs, first_byte_us, replan_us, link_use })
 }

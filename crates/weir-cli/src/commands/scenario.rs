@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use weir_console::Failure;
 use weir_model::{CoflowId, Rate};
-use weir_results::{Results, Run, table, text};
+use weir_results::{Results, Run, Spec, table, text};
 use weir_sim::Options;
 use weir_trace::{Expected, Scenario};
 
@@ -37,13 +37,10 @@ pub(crate) fn prepare(
         name: scenario.name.clone(),
         seed: None,
         cut: None,
-        fabric: scaled.fabric,
         link_rate,
         topology: None,
-        coflows: scaled.coflows,
-        changes: scaled.changes,
         policies: find_policies(names)?,
-        options,
+        spec: Spec { fabric: scaled.fabric, coflows: scaled.coflows, changes: scaled.changes, options },
     };
     Ok((scenario, simulation, scaled.unit_secs))
 }

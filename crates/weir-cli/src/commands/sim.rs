@@ -7,12 +7,10 @@ use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use weir_console::{Failure, progress};
 use weir_model::{Bytes, CoflowSpec, Fabric, Rate, Time};
-use weir_policy::{Chosen, CoflowTable, Plan, Slot};
-use weir_results::report::{self, LinkRecorder, LinkUse, ReportInput, ReportRun};
-use weir_results::{
-    CoflowRow, Cut, FlowRecorder, Mode, Results, Run, bins_table, summary_table, thread_cpu_secs,
-};
-use weir_sim::{CoflowRecord, FlowRecord, Observer, Options, Outcome, Replan, SimError, Window};
+use weir_policy::Chosen;
+use weir_results::report::{self, ReportInput, ReportRun};
+use weir_results::{Cut, Recorded, Results, Simulated, Spec, bins_table, simulate, summary_table};
+use weir_sim::{CoflowRecord, Options, Replan, SimError, Window};
 use weir_trace::{SYNTHETIC, Topology};
 
 /// As of synthetic workloads. Every host costs two links of a simulator's tables, whether it sends or not.
@@ -136,11 +134,11 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     if let Some(spread) = args.deadlines {
         weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
     }
-    let changes = Vec::new();
     let seed = workload::draws(trace, args.deadlines).then_some(seed);
     check_window(args, &coflows)?;
     let topology = args.topology.clone();
-    Ok(Simulation { name, seed, cut, fabric, link_rate, topology, coflows, changes, policies, options })
+    let spec = Spec { fabric, coflows, changes: Vec::new(), options };
+    Ok(Simulation { name, seed, cut, link_rate, topology, policies, spec })
 }
 
 /// The network of a file, and the rate of its links that have none of their own.
@@ -151,14 +149,15 @@ fn read_topology(path: &Path) -> Result<(Fabric, Option<Rate>), Failure> {
 }
 
 /// One line on workload and network.
-pub(crate) fn setting(simulation: &Simulation) -> String {
-    let flows: usize = simulation.coflows.iter().map(CoflowSpec::width).sum();
+fn setting(simulation: &Simulation) -> String {
+    let Spec { fabric, coflows, .. } = &simulation.spec;
+    let flows: usize = coflows.iter().map(CoflowSpec::width).sum();
     format!(
         "{}: {} coflows, {flows} flows, {} over {} hosts {}",
         simulation.name,
-        simulation.coflows.len(),
-        simulation.coflows.iter().map(CoflowSpec::bytes).sum::<Bytes>(),
-        simulation.fabric.hosts(),
+        coflows.len(),
+        coflows.iter().map(CoflowSpec::bytes).sum::<Bytes>(),
+        fabric.hosts(),
         match &simulation.topology {
             Some(path) => format!("of {}", path.display()),
             None => format!("at {}", simulation.link_rate),
@@ -206,7 +205,7 @@ fn run_all(simulation: &Simulation, outputs: &Outputs) -> Result<Results, Failur
     let mut link_uses = Vec::new();
     for policy in &simulation.policies {
         let recorded = Recorded { link_use: outputs.has_report(), flows: outputs.flows };
-        let (run, link_use) = simulate(simulation, policy, recorded)?;
+        let Simulated { run, link_use } = run(simulation, policy, recorded)?;
         results.runs.push(run);
         link_uses.push(link_use);
     }
@@ -222,99 +221,20 @@ fn run_all(simulation: &Simulation, outputs: &Outputs) -> Result<Results, Failur
     Ok(results)
 }
 
-/// What is written down while a simulation runs.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Recorded {
-    /// How busy links were.
-    pub(crate) link_use: bool,
-    /// What became of each flow.
-    pub(crate) flows: bool,
-}
-
-/// Moves the bar with every coflow, and hands on to the recorders there are.
-struct Watch<'a> {
-    bar: indicatif::ProgressBar,
-    links: Option<LinkRecorder<'a>>,
-    flows: Option<FlowRecorder>,
-}
-
-impl Watch<'_> {
-    /// A coflow left: one step of the bar, and how far simulated time is.
-    fn went_on(&self, coflow: &CoflowRecord) {
-        self.bar.inc(1);
-        if !self.bar.is_hidden() {
+/// One policy over the workload, with a bar that moves with every coflow.
+fn run(simulation: &Simulation, policy: &Chosen, recorded: Recorded) -> Result<Simulated, Failure> {
+    let bar = progress::bar(simulation.spec.coflows.len() as u64, &policy.name, "coflows");
+    let mut left = |coflow: &CoflowRecord| {
+        bar.inc(1);
+        if !bar.is_hidden() {
             let now = coflow.arrival + coflow.cct;
-            self.bar.set_message(format!(", {:.1} s simulated", now.since(Time::ZERO).as_secs()));
+            bar.set_message(format!(", {:.1} s simulated", now.since(Time::ZERO).as_secs()));
         }
-    }
-}
-
-impl Observer for Watch<'_> {
-    fn planned(&mut self, table: &CoflowTable, plan: &Plan, arrived: &[Slot]) {
-        if let Some(recorder) = &mut self.flows {
-            recorder.planned(table, plan, arrived);
-        }
-    }
-    fn moved(&mut self, from: Time, to: Time, table: &CoflowTable, plan: &Plan) {
-        if let Some(recorder) = &mut self.links {
-            recorder.moved(from, to, table, plan);
-        }
-        if let Some(recorder) = &mut self.flows {
-            recorder.moved(from, to, table, plan);
-        }
-    }
-    fn flow_completed(&mut self, flow: FlowRecord) {
-        if let Some(recorder) = &mut self.links {
-            recorder.flow_completed(flow);
-        }
-        if let Some(recorder) = &mut self.flows {
-            recorder.flow_completed(flow);
-        }
-    }
-    fn coflow_completed(&mut self, coflow: &CoflowRecord) {
-        self.went_on(coflow);
-        if let Some(recorder) = &mut self.flows {
-            recorder.coflow_completed(coflow);
-        }
-    }
-    fn coflow_refused(&mut self, coflow: &CoflowRecord) {
-        self.went_on(coflow);
-        if let Some(recorder) = &mut self.flows {
-            recorder.coflow_refused(coflow);
-        }
-    }
-}
-
-/// One policy over the workload, and how busy its links were if that is recorded.
-pub(crate) fn simulate(
-    simulation: &Simulation,
-    policy: &Chosen,
-    recorded: Recorded,
-) -> Result<(Run, Option<LinkUse>), Failure> {
-    let Simulation { fabric, coflows, changes, options, .. } = simulation;
-    let mut watch = Watch {
-        bar: progress::bar(coflows.len() as u64, &policy.name, "coflows"),
-        links: recorded.link_use.then(|| LinkRecorder::new(fabric, coflows)),
-        flows: recorded.flows.then(|| FlowRecorder::new(coflows)),
     };
-    let (changes, copy, mut instance) = (changes.clone(), coflows.clone(), policy.create());
-    let before = thread_cpu_secs();
-    let outcome = weir_sim::simulate_changing(fabric, changes, copy, instance.as_mut(), options, &mut watch);
-    let cpu_s = thread_cpu_secs() - before;
-    watch.bar.finish_and_clear();
-    let outcome: Outcome = outcome.map_err(|error| match error {
+    let simulated = simulate(&simulation.spec, policy, recorded, &mut left);
+    bar.finish_and_clear();
+    simulated.map_err(|error| match error {
         late @ SimError::TooLate { .. } => Failure::Input(format!("--arrival-scale or --trace: {late}")),
         error => anyhow::anyhow!("{}: {error}", policy.name).into(),
-    })?;
-    let rows = simulated_rows(&outcome.coflows, coflows);
-    let mut run = Run::new(&policy.name, Mode::Simulated, rows, cpu_s).with_jobs(&outcome.jobs);
-    run.flows = watch.flows.map(FlowRecorder::finish).unwrap_or_default();
-    Ok((run, watch.links.map(LinkRecorder::finish)))
-}
-
-/// Rows of a simulated run, with the deadlines of its coflows.
-pub(crate) fn simulated_rows(records: &[CoflowRecord], coflows: &[CoflowSpec]) -> Vec<CoflowRow> {
-    let stated = coflows.iter().filter_map(|coflow| coflow.deadline.map(|deadline| (coflow.id, deadline)));
-    let deadlines: std::collections::BTreeMap<_, _> = stated.collect();
-    records.iter().map(|record| CoflowRow::new(record, deadlines.get(&record.id).copied())).collect()
+    })
 }
