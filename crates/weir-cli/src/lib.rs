@@ -6,15 +6,15 @@
 #[macro_use(eprintln, print, println)]
 extern crate weir_console;
 
-mod arguments;
 mod commands;
-mod logging;
-mod settings;
+#[cfg(test)]
+mod tests;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use weir_console::{Failure, terminal};
 use weir_results::VERSION;
+use weir_settings::{arguments, logging};
 
 /// Schedules the network for data-parallel jobs: simulated, live, and side by side.
 #[derive(Parser)]

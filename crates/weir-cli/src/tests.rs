@@ -1,10 +1,10 @@
-use super::entry::Value;
-use super::file::SettingsFile;
-use super::*;
+//! What files and variables add to command lines of this program.
+
 use clap::CommandFactory;
 use std::ffi::OsString;
+use weir_settings::compose;
 
-fn root() -> Command {
+fn root() -> clap::Command {
     let mut root = crate::Cli::command();
     root.build();
     root
@@ -63,14 +63,4 @@ fn what_starts_no_daemon_is_left_as_it_is() {
     {
         assert_eq!(composed(words, &[("WEIR_RELAY_TRACE", "x")]).unwrap(), words);
     }
-}
-
-#[test]
-fn numbers_of_any_base_are_decimal_words() {
-    let text = "[agent]\na = 0x10\nb = 1_000\nc = 2.5\nd = [1, \"x\"]\ne = true\nf = 0o17\n";
-    let file = SettingsFile::of_text("f".to_owned(), text.to_owned()).unwrap();
-    let values: Vec<Value> = file.section("agent").into_iter().map(|entry| entry.value).collect();
-    let word = |word: &str| Value::Word(word.to_owned());
-    let list = Value::Words(vec!["1".to_owned(), "x".to_owned()]);
-    assert_eq!(values, [word("16"), word("1000"), word("2.5"), list, Value::Switch(true), word("15")]);
 }

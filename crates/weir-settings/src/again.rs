@@ -3,18 +3,20 @@
 //! What a call says holds over all else, until the settings are read again (SIGHUP): then it is forgotten. A setting that cannot
 //! change while the daemon runs, and has another value than at its start, refuses the whole.
 
-use super::table::Daemon;
-use super::{Entry, Origin, Value, arrange, gather};
+use crate::{Daemon, Entry, Origin, Value, arrange, gather};
 use clap::{Arg, Command};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 /// A setting with another value than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Changed {
-    pub(crate) name: String,
-    pub(crate) before: String,
-    pub(crate) now: String,
+pub struct Changed {
+    /// The setting.
+    pub name: String,
+    /// What it was; empty: not set.
+    pub before: String,
+    /// What it is; empty: not set.
+    pub now: String,
 }
 
 impl std::fmt::Display for Changed {
@@ -26,7 +28,7 @@ impl std::fmt::Display for Changed {
 
 /// The settings of this process, as they are in force.
 #[derive(Clone, Debug)]
-pub(crate) struct Running {
+pub struct Running {
     root: Command,
     words: Vec<OsString>,
     may_change: Vec<&'static str>,
@@ -38,11 +40,13 @@ pub(crate) struct Running {
 
 /// What they would be.
 #[derive(Debug)]
-pub(crate) struct Again {
+pub struct Again {
     /// A command line that says all of it.
-    pub(crate) words: Vec<OsString>,
-    pub(crate) changed: Vec<Changed>,
-    pub(crate) warnings: Vec<String>,
+    pub words: Vec<OsString>,
+    /// What would be another than it is.
+    pub changed: Vec<Changed>,
+    /// For the log.
+    pub warnings: Vec<String>,
     said: BTreeMap<String, Entry>,
     values: BTreeMap<String, String>,
     called: BTreeMap<String, String>,
@@ -50,14 +54,17 @@ pub(crate) struct Again {
 
 impl Again {
     /// What a setting would be; empty: not set.
-    pub(crate) fn value(&self, name: &str) -> &str {
+    pub fn value(&self, name: &str) -> &str {
         self.values.get(name).map_or("", String::as_str)
     }
 }
 
 impl Running {
-    /// Of a daemon that these words started.
-    pub(crate) fn start(
+    /// Of a daemon that these words started; of its settings only these may change while it runs.
+    ///
+    /// # Errors
+    /// In one line, as [`compose`](crate::compose).
+    pub fn start(
         mut root: Command,
         words: Vec<OsString>,
         may_change: Vec<&'static str>,
@@ -80,12 +87,15 @@ impl Running {
     ///
     /// # Errors
     /// In one line, as at the start; or which setting cannot change.
-    pub(crate) fn again(&self) -> Result<Again, String> {
+    pub fn again(&self) -> Result<Again, String> {
         self.fit(self.read()?)
     }
 
     /// The settings as they are, with what a call says, after those before it. Nothing is read again for it.
-    pub(crate) fn with(&self, call: &[(String, String)]) -> Result<Again, String> {
+    ///
+    /// # Errors
+    /// In one line: which setting there is not, cannot change, is said twice, or cannot be that.
+    pub fn with(&self, call: &[(String, String)]) -> Result<Again, String> {
         let mut called = self.called.clone();
         let mut named = Vec::new();
         for (name, value) in call {
@@ -106,7 +116,7 @@ impl Running {
     }
 
     /// They are in force.
-    pub(crate) fn adopt(&mut self, again: Again) {
+    pub fn adopt(&mut self, again: Again) {
         (self.said, self.values, self.called) = (again.said, again.values, again.called);
     }
 
@@ -158,8 +168,8 @@ impl Running {
         while let Some((_, deeper)) = leaf.subcommand() {
             leaf = deeper;
         }
-        let values = daemon.settings().into_iter().filter(|arg| daemon.takes(super::key(arg)));
-        let values = values.map(|arg| (super::key(arg).to_owned(), raw(arg, leaf))).collect();
+        let values = daemon.settings().into_iter().filter(|arg| daemon.takes(crate::key(arg)));
+        let values = values.map(|arg| (crate::key(arg).to_owned(), raw(arg, leaf))).collect();
         Ok(Again { words: composed.words, changed: Vec::new(), warnings: Vec::new(), said, values, called })
     }
 }
@@ -167,7 +177,7 @@ impl Running {
 /// A value as it was said; several with commas.
 fn raw(arg: &Arg, matches: &clap::ArgMatches) -> String {
     let id = arg.get_id().as_str();
-    if super::is_switch(arg) {
+    if crate::is_switch(arg) {
         return matches.get_flag(id).to_string();
     }
     let values = matches.get_raw(id).into_iter().flatten();
@@ -176,7 +186,7 @@ fn raw(arg: &Arg, matches: &clap::ArgMatches) -> String {
 
 impl Daemon {
     /// What a text is as the value of a setting.
-    pub(super) fn value(&self, key: &str, text: &str) -> Value {
+    pub(crate) fn value(&self, key: &str, text: &str) -> Value {
         match (text, self.is_switch(key)) {
             ("true" | "1", true) => Value::Switch(true),
             ("false" | "0", true) => Value::Switch(false),

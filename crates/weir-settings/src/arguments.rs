@@ -1,15 +1,15 @@
 //! The command line. Like any other bad input, a bad one gets one line and exit 2.
 
-use crate::{logging, settings};
+use crate::{compose, logging};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
 
 /// Reads the command line, with settings from elsewhere where it starts a daemon, or says in one line what is wrong with it and
 /// exits. Besides, what is to be told in the log.
-pub(crate) fn parse<C: Parser>() -> (C, Vec<String>) {
+pub fn parse<C: Parser>() -> (C, Vec<String>) {
     let mut root = C::command();
     root.build();
-    let composed = settings::compose(&root, std::env::args_os().collect(), std::env::vars_os());
+    let composed = compose(&root, std::env::args_os().collect(), std::env::vars_os());
     let composed = composed.unwrap_or_else(|line| {
         eprintln!("weir: {}", logging::one_line(&line));
         std::process::exit(2);
@@ -29,7 +29,7 @@ pub(crate) fn parse<C: Parser>() -> (C, Vec<String>) {
 }
 
 /// The paragraph of an error that says what is wrong, and what was meant; usage and hints follow it.
-pub(crate) fn one_line(error: &clap::Error) -> String {
+pub fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();

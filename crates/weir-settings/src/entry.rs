@@ -2,9 +2,14 @@
 
 /// Where the value of a setting is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// A line of a file.
-    File { path: String, line: usize },
+    File {
+        /// As it was named.
+        path: String,
+        /// From 1.
+        line: usize,
+    },
     /// Name of an environment variable.
     Variable(String),
     /// A call to the daemon that runs.
@@ -23,16 +28,22 @@ impl std::fmt::Display for Origin {
 
 /// What a file or a variable says of one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) value: Value,
-    pub(crate) origin: Origin,
+pub struct Entry {
+    /// Name of the setting.
+    pub key: String,
+    /// What it is said to be.
+    pub value: Value,
+    /// Where that is said.
+    pub origin: Origin,
 }
 
+/// What a setting is said to be, not yet checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub enum Value {
     /// Text or a number, as on the command line.
     Word(String),
+    /// Several of these.
     Words(Vec<String>),
+    /// True or false.
     Switch(bool),
 }

@@ -1,7 +1,7 @@
 //! Files of settings.
 
-use super::entry::{Entry, Origin, Value};
-use super::table::{DAEMONS, close};
+use crate::table::{DAEMONS, close};
+use crate::{Entry, Origin, Value};
 use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
@@ -11,13 +11,17 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// A file of settings.
 #[derive(Debug)]
-pub(crate) struct SettingsFile {
+pub struct SettingsFile {
     path: String,
     text: String,
 }
 
 impl SettingsFile {
-    pub(crate) fn read(path: &Path) -> Result<SettingsFile, String> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// In one line: it cannot be read, is longer than a MiB, or is no TOML.
+    pub fn read(path: &Path) -> Result<SettingsFile, String> {
         use std::io::Read;
         let shown = path.display().to_string();
         let wrong = |error: std::io::Error| format!("--config {shown}: {error}");
@@ -39,7 +43,7 @@ impl SettingsFile {
         SettingsFile::of_text(shown, text)
     }
 
-    pub(super) fn of_text(path: String, text: String) -> Result<SettingsFile, String> {
+    fn of_text(path: String, text: String) -> Result<SettingsFile, String> {
         let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
         let file = SettingsFile { path, text };
         match DeTable::parse(&file.text) {
@@ -66,7 +70,10 @@ impl SettingsFile {
     }
 
     /// Whether all there is are sections of daemons.
-    pub(crate) fn check_sections(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// In one line, with the place: a section that no daemon has.
+    pub fn check_sections(&self) -> Result<(), String> {
         for (name, value) in &self.table() {
             let (place, word) = (self.place(name.span().start), name.get_ref().as_ref());
             let all = DAEMONS.join("], [");
@@ -82,7 +89,7 @@ impl SettingsFile {
     }
 
     /// What is said in a section, by line.
-    pub(crate) fn section(&self, name: &str) -> Vec<Entry> {
+    pub fn section(&self, name: &str) -> Vec<Entry> {
         let table = self.table();
         let section = table.iter().find(|(key, _)| key.get_ref().as_ref() == name);
         let Some(DeValue::Table(section)) = section.map(|(_, value)| value.get_ref()) else {
@@ -127,5 +134,20 @@ fn word(value: &DeValue<'_>) -> String {
         DeValue::Datetime(time) => time.to_string(),
         DeValue::Array(_) => "[...]".to_owned(),
         DeValue::Table(_) => "{...}".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_base_are_decimal_words() {
+        let text = "[agent]\na = 0x10\nb = 1_000\nc = 2.5\nd = [1, \"x\"]\ne = true\nf = 0o17\n";
+        let file = SettingsFile::of_text("f".to_owned(), text.to_owned()).unwrap();
+        let values: Vec<Value> = file.section("agent").into_iter().map(|entry| entry.value).collect();
+        let word = |word: &str| Value::Word(word.to_owned());
+        let list = Value::Words(vec!["1".to_owned(), "x".to_owned()]);
+        assert_eq!(values, [word("16"), word("1000"), word("2.5"), list, Value::Switch(true), word("15")]);
     }
 }

@@ -1,4 +1,5 @@
-//! Settings of daemons, from the command line, the environment and a file.
+//! What a process of Weir is told: its command line, with settings of daemons from the environment, a file and calls; and the log in which
+//! it answers.
 //!
 //! # Approach
 //! The options of a daemon are the one table of its settings: names, units, defaults, bounds and help. What a file or a variable says
@@ -12,18 +13,25 @@
 //!
 //! A file may have sections for all daemons. A daemon reads its own, and refuses a section that no daemon has.
 
+#![forbid(unsafe_code)]
+
+// In every module it stands for that of std, which panics when a pipe is closed or a disk is full.
+#[macro_use(eprintln)]
+extern crate weir_console;
+
 mod again;
+pub mod arguments;
 mod entry;
 mod file;
+pub mod logging;
 mod table;
 
-pub(crate) use again::{Again, Changed, Running};
-pub(crate) use entry::Origin;
-pub(crate) use file::SettingsFile;
-pub(crate) use table::{Daemon, key};
+pub use again::{Again, Changed, Running};
+pub use entry::{Entry, Origin, Value};
+pub use file::SettingsFile;
+pub use table::{Daemon, key};
 
 use clap::Command;
-use entry::{Entry, Value};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,19 +39,20 @@ use table::is_switch;
 
 /// Words of a command line with what a file and variables add.
 #[derive(Debug, Default)]
-pub(crate) struct Composed {
-    pub(crate) words: Vec<OsString>,
+pub struct Composed {
+    /// The command line that says it all.
+    pub words: Vec<OsString>,
     /// Where settings that were added are from, by name.
-    pub(crate) origins: BTreeMap<String, Origin>,
+    pub origins: BTreeMap<String, Origin>,
     /// Warnings that the daemon logs when it starts.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Adds what a file and variables say to the words of a command line, if they start a daemon.
 ///
 /// # Errors
 /// In one line: file, line, setting, and what would be right.
-pub(crate) fn compose(
+pub fn compose(
     root: &Command,
     words: Vec<OsString>,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
@@ -100,6 +109,3 @@ fn arrange(
     }
     Ok(composed)
 }
-
-#[cfg(test)]
-mod tests;

@@ -11,7 +11,7 @@ use weir_console::Failure;
 const FILTER: &str = "WEIR_LOG";
 const FORMAT: &str = "WEIR_LOG_FORMAT";
 /// Under it daemons say that they begin and end, which is shown unless `WEIR_LOG` says otherwise.
-pub(crate) const PROCESS: &str = "weir::process";
+pub const PROCESS: &str = "weir::process";
 /// What is shown unless `WEIR_LOG` says otherwise.
 const USUAL: &str = "warn,weir::process=info";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -24,19 +24,22 @@ static REPLACE: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new()
 
 /// Which lines of its log a daemon shows.
 #[derive(Args, Clone)]
-pub(crate) struct LogArgs {
+pub struct LogArgs {
     /// Lines of the log to show: off, error, warn, info, debug or trace, or of modules, as in warn,weir_daemon=debug. Without it
     /// as WEIR_LOG says
     #[arg(long = "log", value_name = "LINES", value_parser = lines)]
-    pub(crate) lines: Option<String>,
+    pub lines: Option<String>,
 }
 
 fn lines(text: &str) -> Result<String, String> {
     filter(text).map(|_| text.to_owned())
 }
 
-/// Starts the log. Colours are for terminals.
-pub(crate) fn start(lines: Option<&str>) -> Result<(), Failure> {
+/// Starts the log, with these lines of it or those that `WEIR_LOG` says. Colours are for terminals.
+///
+/// # Errors
+/// `WEIR_LOG`, `WEIR_LOG_FORMAT` or the lines make no sense.
+pub fn start(lines: Option<&str>) -> Result<(), Failure> {
     let (from, said) = match lines {
         Some(lines) => ("--log", lines.to_owned()),
         None => (FILTER, variable(FILTER)?),
@@ -73,7 +76,7 @@ pub(crate) fn start(lines: Option<&str>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// In one line: they cannot be shown.
-pub(crate) fn showing(lines: &str) -> Result<impl FnOnce() + Send + use<>, String> {
+pub fn showing(lines: &str) -> Result<impl FnOnce() + Send + use<>, String> {
     let (from, said) = match lines {
         "" => (FILTER, variable(FILTER).map_err(|_| format!("{FILTER} is no text"))?),
         lines => ("log", lines.to_owned()),
@@ -83,7 +86,7 @@ pub(crate) fn showing(lines: &str) -> Result<impl FnOnce() + Send + use<>, Strin
 }
 
 /// A text for people of which so long a middle is left out that it fits into a message, or a line of the log.
-pub(crate) fn shortened(text: &str) -> String {
+pub fn shortened(text: &str) -> String {
     const HEAD: usize = 400;
     const TAIL: usize = 1_200;
     let count = text.chars().count();
@@ -96,7 +99,7 @@ pub(crate) fn shortened(text: &str) -> String {
 }
 
 /// Text in one line, fit for a terminal: it may have names in it that strangers gave.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for part in text.chars() {
         if part.is_control() { line.extend(part.escape_default()) } else { line.push(part) }
@@ -105,7 +108,7 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// What ends a daemon: an object as all lines of a log in JSON, or a line for people.
-pub(crate) fn complain(message: &str) {
+pub fn complain(message: &str) {
     let message = &one_line(message);
     if IN_JSON.load(Ordering::Relaxed) && tracing::enabled!(target: PROCESS, tracing::Level::ERROR) {
         tracing::error!(target: PROCESS, "{message}");

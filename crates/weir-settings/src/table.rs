@@ -1,19 +1,21 @@
 //! The table of settings: what the parser of the command line knows of a daemon's options.
 
-use super::entry::{Entry, Origin, Value};
+use crate::{Entry, Origin, Value};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 /// Commands that have settings, and sections in files.
-pub(super) const DAEMONS: [&str; 4] = ["coordinator", "agent", "relay", "controller"];
+pub(crate) const DAEMONS: [&str; 4] = ["coordinator", "agent", "relay", "controller"];
 /// Options that are no settings.
 const NONE: [&str; 3] = ["config", "help", "version"];
 
+/// A daemon and what it can be set to.
 #[derive(Debug)]
-pub(crate) struct Daemon {
-    pub(crate) name: &'static str,
+pub struct Daemon {
+    /// Its command, and the name of its section in files.
+    pub name: &'static str,
     /// Its command, or the part of it that is to run.
     command: Command,
     /// Of all parts, by name: one file may have the settings of all.
@@ -24,14 +26,15 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// The daemon that these words start, if they start one.
-    pub(super) fn of_words(root: &Command, words: &[OsString]) -> Option<Daemon> {
+    pub(crate) fn of_words(root: &Command, words: &[OsString]) -> Option<Daemon> {
         let named = words.get(1)?.to_str()?;
         let name = DAEMONS.into_iter().find(|name| *name == named)?;
         let part = words.get(2).and_then(|word| word.to_str());
         Daemon::of_name(root, name, part)
     }
 
-    pub(crate) fn of_name(root: &Command, name: &'static str, part: Option<&str>) -> Option<Daemon> {
+    /// The daemon of that name, or the part of it that is to run (a decision maker of the controller).
+    pub fn of_name(root: &Command, name: &'static str, part: Option<&str>) -> Option<Daemon> {
         let whole = root.find_subcommand(name)?;
         let chosen = part.and_then(|part| whole.find_subcommand(part));
         let (command, head) = chosen.map_or((whole, 2), |part| (part, 3));
@@ -40,18 +43,19 @@ impl Daemon {
         Some(Daemon { name, command: command.clone(), all, head })
     }
 
-    pub(crate) fn all(root: &Command) -> Vec<Daemon> {
+    /// All that have settings.
+    pub fn all(root: &Command) -> Vec<Daemon> {
         DAEMONS.into_iter().filter_map(|name| Daemon::of_name(root, name, None)).collect()
     }
 
     /// Its settings, in the order of its help, then those of its parts alone.
-    pub(crate) fn settings(&self) -> Vec<&Arg> {
+    pub fn settings(&self) -> Vec<&Arg> {
         let own: Vec<&Arg> = settings(&self.command).collect();
         let others = self.all.values().filter(|arg| !own.iter().any(|own| key(own) == key(arg)));
         own.iter().copied().chain(others).collect()
     }
 
-    pub(super) fn asks_for_help(&self, words: &[OsString]) -> bool {
+    pub(crate) fn asks_for_help(&self, words: &[OsString]) -> bool {
         words
             .iter()
             .skip(2)
@@ -59,7 +63,7 @@ impl Daemon {
     }
 
     /// The file of settings that the command line names.
-    pub(super) fn file(&self, words: &[OsString]) -> Option<OsString> {
+    pub(crate) fn file(&self, words: &[OsString]) -> Option<OsString> {
         let mut words = words.iter().skip(self.head);
         while let Some(word) = words.next() {
             if word == "--config" {
@@ -73,7 +77,7 @@ impl Daemon {
     }
 
     /// Settings that the command line gives.
-    pub(super) fn given(&self, words: &[OsString]) -> BTreeSet<String> {
+    pub(crate) fn given(&self, words: &[OsString]) -> BTreeSet<String> {
         let names = words.iter().skip(self.head).filter_map(|word| word.to_str()?.strip_prefix("--"));
         let names: BTreeSet<&str> = names.map(|word| word.split('=').next().unwrap_or(word)).collect();
         let is_given = |arg: &&Arg| {
@@ -84,7 +88,7 @@ impl Daemon {
     }
 
     /// The words of a command line without those that give a setting.
-    pub(super) fn without(&self, words: Vec<OsString>, named: &str) -> Vec<OsString> {
+    pub(crate) fn without(&self, words: Vec<OsString>, named: &str) -> Vec<OsString> {
         let is_meant = |arg: &Arg, name: &str| {
             let aliases = arg.get_all_aliases().unwrap_or_default();
             key(arg) == named && (name == named || aliases.contains(&name))
@@ -108,17 +112,17 @@ impl Daemon {
         left
     }
 
-    pub(super) fn is_switch(&self, named: &str) -> bool {
+    pub(crate) fn is_switch(&self, named: &str) -> bool {
         self.all.get(named).is_some_and(is_switch)
     }
 
     /// Whether the part that is to run has this setting.
-    pub(crate) fn takes(&self, key_: &str) -> bool {
+    pub fn takes(&self, key_: &str) -> bool {
         settings(&self.command).any(|arg| key(arg) == key_)
     }
 
     /// What variables say, by setting.
-    pub(super) fn variables(
+    pub(crate) fn variables(
         &self,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         warnings: &mut Vec<String>,
@@ -145,7 +149,7 @@ impl Daemon {
     }
 
     /// The variable of a setting.
-    pub(crate) fn variable(&self, key: &str) -> String {
+    pub fn variable(&self, key: &str) -> String {
         format!("WEIR_{}_{}", self.name, key.replace('-', "_")).to_uppercase()
     }
 
@@ -153,7 +157,7 @@ impl Daemon {
     ///
     /// # Errors
     /// In one line, with the place.
-    pub(crate) fn check(&self, entry: &Entry) -> Result<(), String> {
+    pub fn check(&self, entry: &Entry) -> Result<(), String> {
         let (place, named) = (&entry.origin, &entry.key);
         let Some(arg) = self.all.get(named) else {
             let meant = close(named, self.all.keys().map(String::as_str));
@@ -197,7 +201,7 @@ impl Daemon {
     }
 
     /// The options of the command line that say the same.
-    pub(super) fn words_of(&self, entry: &Entry) -> Vec<OsString> {
+    pub(crate) fn words_of(&self, entry: &Entry) -> Vec<OsString> {
         let option = |value: &String| OsString::from(format!("--{}={value}", entry.key));
         match &entry.value {
             Value::Switch(true) => vec![OsString::from(format!("--{}", entry.key))],
@@ -209,7 +213,7 @@ impl Daemon {
 }
 
 /// Name of a setting: that of its option.
-pub(crate) fn key(arg: &Arg) -> &str {
+pub fn key(arg: &Arg) -> &str {
     arg.get_long().unwrap_or_default()
 }
 
@@ -219,7 +223,7 @@ fn settings(command: &Command) -> impl Iterator<Item = &Arg> {
     command.get_arguments().filter(is_setting)
 }
 
-pub(super) fn is_switch(arg: &Arg) -> bool {
+pub(crate) fn is_switch(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue)
 }
 
@@ -248,7 +252,7 @@ fn help_of(arg: &Arg) -> String {
 }
 
 /// The word that was most likely meant.
-pub(super) fn close<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn close<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let word = word.replace('_', "-").to_lowercase();
     let known: Vec<&str> = known.collect();
     let exact = known.iter().find(|known| **known == word).map(|known| format!("did you mean `{known}`?"));

@@ -1,7 +1,6 @@
 //! `weir config`: what daemons are set to, and from where.
 
 use super::blocks::{Peers, print_json, run, said};
-use crate::settings::{Daemon, Origin, SettingsFile, compose, key};
 use crate::{Cli, Failure};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Args, CommandFactory, Subcommand, ValueEnum};
@@ -11,6 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use weir_client::Changed;
 use weir_results::printable;
+use weir_settings::{Daemon, Origin, SettingsFile, arguments, compose, key, logging};
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -107,7 +107,7 @@ fn check(root: &clap::Command, path: &std::path::Path) -> Result<(), Failure> {
 fn show(root: &clap::Command, name: &'static str, options: Vec<OsString>) -> Result<(), Failure> {
     let words = ["weir", name].map(OsString::from).into_iter().chain(options).collect();
     let composed = compose(root, words, std::env::vars_os()).map_err(Failure::Input)?;
-    let refused = |error: clap::Error| Failure::Input(crate::arguments::one_line(&error));
+    let refused = |error: clap::Error| Failure::Input(arguments::one_line(&error));
     let matches = root.clone().try_get_matches_from(&composed.words).map_err(refused)?;
     let Some((_, mut matches)) = matches.subcommand() else { return Ok(()) };
     let mut part = None;
@@ -119,7 +119,7 @@ fn show(root: &clap::Command, name: &'static str, options: Vec<OsString>) -> Res
     for arg in daemon.settings().into_iter().filter(|arg| daemon.takes(key(arg))) {
         println!("{}", line(arg, matches, &composed.origins));
     }
-    composed.warnings.iter().for_each(|warning| crate::logging::complain(warning));
+    composed.warnings.iter().for_each(|warning| logging::complain(warning));
     Ok(())
 }
 

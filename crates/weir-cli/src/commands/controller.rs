@@ -1,7 +1,6 @@
 //! `weir controller`: orders and paths for relays between sites.
 
 use super::process::{begins, ends, listening, obey_hangups, run, stop_signal};
-use crate::logging::LogArgs;
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +10,7 @@ use weir_controller::decider::{self, DeciderSettings};
 use weir_controller::server::{self, ServerSettings};
 use weir_controller::store::{EmbeddedStore, RedisStore, Store};
 use weir_model::Span;
+use weir_settings::logging::LogArgs;
 
 /// Server and decision maker in one process, which keeps everything to itself. As several processes:
 /// `weir controller serve` and `weir controller decide`, each as often as wanted, around a Redis.

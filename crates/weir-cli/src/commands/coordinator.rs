@@ -2,8 +2,6 @@
 
 use super::process::{READ_LIMIT, begins, ends, listening, run, stop_signal};
 use super::values::{millis, minute_of_millis, plan_share, seconds, sync_millis};
-use crate::logging::{LogArgs, PROCESS};
-use crate::settings::{Again, Changed, Running};
 use crate::{Cli, Command, Failure};
 use clap::{Args, CommandFactory, Parser};
 use std::net::SocketAddr;
@@ -19,6 +17,8 @@ use weir_daemon::coordinator::{
 use weir_model::{Fabric, Rate, Span};
 use weir_proto::limits::{MAX_COFLOW_LEASE_MS, MIN_COFLOW_LEASE_MS};
 use weir_proto::v1;
+use weir_settings::logging::{LogArgs, PROCESS};
+use weir_settings::{Again, Changed, Running, arguments, logging};
 use weir_trace::{Rack, Topology, TopologyHost};
 
 #[derive(Args, Clone)]
@@ -243,7 +243,7 @@ impl InForce {
             Some(call) => self.running.with(call)?,
             None => self.running.again()?,
         };
-        let parsed = Cli::try_parse_from(&again.words).map_err(|error| crate::arguments::one_line(&error))?;
+        let parsed = Cli::try_parse_from(&again.words).map_err(|error| arguments::one_line(&error))?;
         let Command::Coordinator(args) = parsed.command else { return Err("no coordinator".to_owned()) };
         let said = |failure| match failure {
             Failure::Input(reason) => reason,
@@ -255,7 +255,7 @@ impl InForce {
             false => self.topology.clone(),
         };
         let options = coordinator_options(&args, &topology).map_err(said)?;
-        let show = Box::new(crate::logging::showing(again.value("log"))?);
+        let show = Box::new(logging::showing(again.value("log"))?);
         let is_told = again.changed.iter().any(|one| OF_NETWORK.contains(&one.name.as_str()));
         if options.joining != self.joining && !is_told {
             let path = again.value("topology").to_owned();
@@ -323,7 +323,7 @@ impl Changing {
                         Ok(changed) if changed.is_empty() => begins("coordinator: settings were read again, and are as they were"),
                         Ok(_) => {}
                         Err(reason) => {
-                            let reason = crate::logging::shortened(&reason);
+                            let reason = logging::shortened(&reason);
                             tracing::error!(target: PROCESS, "coordinator: {reason}; nothing was changed");
                         }
                     }
@@ -332,7 +332,7 @@ impl Changing {
                     let Some(ChangeCall { settings, reply }) = call else { return };
                     if !reply.is_closed() {
                         let changed = self.change(Some(settings)).await;
-                        let changed = changed.map_err(|reason| crate::logging::shortened(&reason));
+                        let changed = changed.map_err(|reason| logging::shortened(&reason));
                         let of = |one: Changed| v1::Changed { name: one.name, before: one.before, now: one.now };
                         let _ = reply.send(changed.map(|changed| changed.into_iter().map(of).collect()));
                     }

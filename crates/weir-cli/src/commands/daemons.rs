@@ -3,7 +3,6 @@
 use super::process::{begins, ends, listening, obey_hangups, run, stop_signal};
 use super::values::millis;
 use crate::Failure;
-use crate::logging::LogArgs;
 use clap::{Args, ValueEnum};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -13,6 +12,7 @@ use weir_model::{Rate, Span};
 use weir_net::Address;
 use weir_proto::host::{FIRST_MADE, Host};
 use weir_proto::limits::MAX_LABELS;
+use weir_settings::logging::LogArgs;
 use weir_testbed::live::UnfinishedFile;
 
 /// Bytes of a Unix socket's path (`sun_path`), without the zero at its end.

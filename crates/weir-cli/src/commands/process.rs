@@ -1,12 +1,12 @@
 //! What all daemons do as processes: they say when they begin and end, end on signals, and read their settings again.
 
-use crate::logging::PROCESS;
-use crate::settings::Running;
 use crate::{Cli, Failure};
 use clap::CommandFactory;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use weir_settings::logging::PROCESS;
+use weir_settings::{Running, logging};
 
 /// Files of settings, and the topology, are read within this time, or count as unreadable.
 pub(crate) const READ_LIMIT: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ pub(crate) fn obey_hangups(who: &'static str) -> Result<(), Failure> {
             let reading = running.clone();
             let read = move || {
                 let again = reading.again()?;
-                Ok((crate::logging::showing(again.value("log"))?, again))
+                Ok((logging::showing(again.value("log"))?, again))
             };
             // Files may be on a disk that does not answer: they are as before then.
             let read = tokio::time::timeout(READ_LIMIT, tokio::task::spawn_blocking(read)).await;
@@ -60,7 +60,7 @@ pub(crate) fn obey_hangups(who: &'static str) -> Result<(), Failure> {
                     running.adopt(again);
                 }
                 Ok(Err::<_, String>(reason)) => {
-                    let reason = crate::logging::shortened(&reason);
+                    let reason = logging::shortened(&reason);
                     tracing::error!(target: PROCESS, "{who}: {reason}; nothing was changed");
                 }
                 Err(_) => {}

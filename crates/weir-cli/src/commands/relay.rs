@@ -1,13 +1,13 @@
 //! `weir relay`: the relay of a site.
 
 use super::process::{begins, ends, listening, obey_hangups, run, stop_signal};
-use crate::logging::LogArgs;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use weir_console::Failure;
 use weir_daemon::relay::{RelayOptions, StaticRules};
 use weir_model::Rate;
+use weir_settings::logging::LogArgs;
 
 /// Takes flows of the hosts of its site to other sites, and those of other sites to their receivers.
 ///
