@@ -2,7 +2,7 @@
 //!
 //! One copy of every policy serves simulator and coordinator. A [`Policy`] reads a [`CoflowTable`] and
 //! writes a compact [`Plan`]; [`registry`] names the policies. What a sender decides alone is a
-//! [`local::LocalRule`]. The crate does no I/O, reads no clock and
+//! [`local::LocalRule`]; what happens where flows do not take what a plan gives them is in [`rules`]. The crate does no I/O, reads no clock and
 //! moves no bytes: time passes when the host of the table says so ([`CoflowTable::advance`]).
 #![forbid(unsafe_code)]
 

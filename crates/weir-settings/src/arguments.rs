@@ -28,12 +28,17 @@ pub fn parse<C: Parser>() -> (C, Vec<String>) {
     (parsed, composed.warnings)
 }
 
-/// The paragraph of an error that says what is wrong, and what was meant; usage and hints follow it.
+/// What is wrong and what was meant, in one line.
 pub fn one_line(error: &clap::Error) -> String {
+    paragraph(error) + &meant(error)
+}
+
+/// The paragraph of an error that says what is wrong; usage and hints follow it.
+pub(crate) fn paragraph(error: &clap::Error) -> String {
     let text = error.to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();
-    words.join(" ") + &meant(error)
+    words.join(" ")
 }
 
 /// What the parser takes for what was meant, if anything is close.

@@ -12,7 +12,6 @@
 //! A daemon that runs reads them again on SIGHUP, and some may be changed by a call (`again`).
 //!
 //! A file may have sections for all daemons. A daemon reads its own, and refuses a section that no daemon has.
-
 #![forbid(unsafe_code)]
 
 // In every module it stands for that of std, which panics when a pipe is closed or a disk is full.

@@ -1,5 +1,6 @@
 //! The table of settings: what the parser of the command line knows of a daemon's options.
 
+use crate::arguments::paragraph;
 use crate::{Entry, Origin, Value};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
@@ -183,7 +184,7 @@ impl Daemon {
         let alone = holder.mut_args(|arg| arg.required(false)).try_get_matches_from(words);
         match alone {
             Err(error) if is_of_value(error.kind()) => {
-                Err(format!("{place}: {}{}", reason(&error), help_of(arg)))
+                Err(format!("{place}: {}{}", paragraph(&error), help_of(arg)))
             }
             _ => Ok(()),
         }
@@ -237,13 +238,6 @@ fn is_of_value(kind: ErrorKind) -> bool {
     };
     [InvalidValue, NoEquals, TooFewValues, TooManyValues, ValueValidation, WrongNumberOfValues]
         .contains(&kind)
-}
-
-/// The paragraph of an error that says what is wrong, in one line.
-fn reason(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let first = text.split("\n\n").next().unwrap_or_default();
-    first.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// What a setting is for, behind an error.

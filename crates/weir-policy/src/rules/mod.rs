@@ -8,7 +8,7 @@
 //! * [`catch_up`]: a flow that fell behind goes up to [`CATCH_UP`] faster, so that its coflow does not end late for it.
 //!
 //! The coordinator runs [`gifts`], agents the other two. Where all flows take their rates, as in the fluid simulator, no rule changes a
-//! rate: `gifts` has nothing to give, an offer no limit, and nobody is behind.
+//! rate: `gifts` has nothing to give, an offer no limit, and no flow is behind.
 
 mod catch_up;
 mod gifts;

@@ -181,7 +181,7 @@ impl Offer {
         })
     }
 
-    /// Whoever was told what it can use has forgotten it.
+    /// The coordinator that was told what it can use does not know it any more.
     pub fn forget_told(&mut self) {
         self.told = f64::INFINITY;
     }

@@ -32,7 +32,7 @@ import org.apache.spark.sql.SparkSession;
  * {@code spark.bench.again} true it also runs on its own input first, and with {@code spark.bench.go} it then says {@code ready}, and begins when there is a file of that name.
  */
 public final class Jobs {
-    private static final long EXECUTOR_WAIT_MS = 120_000;
+    private static final long LONGEST_MS = 120_000;
 
     private Jobs() {}
 
@@ -82,7 +82,7 @@ public final class Jobs {
             conf.set("spark.sql.shuffle.partitions", String.valueOf(partitions));
         }
         try (SparkSession spark = SparkSession.builder().config(conf).getOrCreate()) {
-            awaitExecutors(spark);
+            Present.await(spark.sparkContext());
             String warm = conf.get("spark.bench.warm", "");
             if (!warm.isEmpty()) {
                 job.run(spark, warm, partitions);
@@ -120,20 +120,6 @@ public final class Jobs {
         return jobs;
     }
 
-    private static void awaitExecutors(SparkSession spark) throws InterruptedException {
-        SparkConf conf = spark.sparkContext().getConf();
-        int allowed = conf.getInt("spark.cores.max", 0) / conf.getInt("spark.executor.cores", Integer.MAX_VALUE);
-        int wanted = conf.getInt("spark.bench.executors", allowed);
-        long until = System.nanoTime() + EXECUTOR_WAIT_MS * 1_000_000;
-        // The driver is among them.
-        while (spark.sparkContext().statusTracker().getExecutorInfos().length - 1 < wanted) {
-            if (System.nanoTime() > until) {
-                throw new IllegalStateException("not all of " + wanted + " executors came");
-            }
-            Thread.sleep(20);
-        }
-    }
-
     /** Others begin at the same time. */
     private static void awaitOthers(SparkSession spark) throws InterruptedException {
         String go = spark.sparkContext().getConf().get("spark.bench.go", "");
@@ -141,7 +127,7 @@ public final class Jobs {
             return;
         }
         System.out.println("ready");
-        long until = System.nanoTime() + EXECUTOR_WAIT_MS * 1_000_000;
+        long until = System.nanoTime() + LONGEST_MS * 1_000_000;
         while (!Files.exists(Path.of(go))) {
             if (System.nanoTime() > until) {
                 throw new IllegalStateException("nobody says go");

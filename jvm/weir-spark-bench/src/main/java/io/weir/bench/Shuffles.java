@@ -22,7 +22,8 @@ import scala.Tuple2;
  * written, and read once, before anything is measured. A line for each read says which, what it had, and how long it took; what
  * came is compared with what was written.
  *
- * <p>Settings: {@code spark.bench.chain} is how many shuffles more each record goes through when a shuffle is read (0), so that a
+ * <p>Settings: {@code spark.bench.executors} is how many executors must be there first, or the maps of a shuffle would be those of the few
+ * that came first; {@code spark.bench.chain} is how many shuffles more each record goes through when a shuffle is read (0), so that a
  * read is a job of several stages; {@code spark.bench.deadline} is the deadline of the first shuffle's coflows (none);
  * {@code spark.bench.pools} has each shuffle read in a pool of its own, {@code shuffle-0} and so on (false).
  */
@@ -46,6 +47,7 @@ public final class Shuffles {
             sizes.add(Integer.parseInt(args[at]));
         }
         try (JavaSparkContext context = new JavaSparkContext(new SparkConf().setIfMissing("spark.app.name", "shuffles"))) {
+            Present.await(context.sc());
             List<JavaPairRDD<Integer, byte[]>> shuffles = new ArrayList<>();
             List<Long> sums = new ArrayList<>();
             for (int number = 0; number < sizes.size(); number++) {
