@@ -5,6 +5,7 @@
 mod csv;
 mod cut;
 mod flows;
+pub mod packets;
 mod provenance;
 pub mod report;
 mod results;

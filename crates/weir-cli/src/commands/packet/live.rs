@@ -3,9 +3,8 @@
 #[cfg_attr(not(feature = "ebpf"), path = "live/no_programs.rs")]
 mod programs;
 
-use super::{On, Run, Sink, named};
+use super::named;
 use programs::Programs;
-use serde::Serialize;
 use std::net::TcpStream;
 use std::time::Duration;
 use weir_console::{Failure, progress};
@@ -13,30 +12,18 @@ use weir_model::{Bytes, Span, Time};
 use weir_packet::scenario::{ENDLESS, Shape};
 use weir_packet::transport::{HostControl, OnHosts};
 use weir_packet::{FlowRecord, Picos, RunCounts, Scenario, Topology, Unfinished, ideal};
-use weir_results::{number, table, text};
+use weir_results::packets::{LIVE, Machine, On, Run, Sink};
 use weir_testbed::{
     Bed, BedError, BedFlow, BedLinks, MoveOptions, Queues, SEGMENT_BYTES, has_rights, most_flows, move_flows,
 };
 use weir_trace::FlowArrival;
 
-/// What the name of a live run ends in.
-const LIVE: &str = " live";
 /// Linux's usual congestion control, which the simulator does not have.
 const CUBIC: &str = "cubic";
 /// What a file without an end waits for after its last flow has begun.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A host hands down pieces of so small a share of the queue that marks: a piece is in the queue all at once.
 const PIECES_PER_THRESHOLD: u64 = 10;
-
-/// What a run took of the machine.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Machine {
-    /// How much later than it was to be a flow's first byte was given to the kernel, on average and at most, in seconds.
-    begun_late_avg_s: f64,
-    begun_late_max_s: f64,
-    /// Share of the time that the machine's processors were busy.
-    processors_busy: f64,
-}
 
 /// What moves flows on real hosts.
 #[derive(Clone, Debug)]
@@ -147,7 +134,8 @@ pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bo
     let moves = moves.map_err(of_bed)?;
 
     let network = scenario.network(topology);
-    let mut sink = Sink::new(scenario, name, keep);
+    let mut unseen = |_: &FlowRecord| {};
+    let mut sink = Sink::new(keep, &mut unseen);
     let mut counts = RunCounts::default();
     let mut late: Vec<f64> = Vec::new();
     for ((number, flow), moved) in numbered.iter().zip(&moves.flows) {
@@ -170,7 +158,7 @@ pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bo
             None => {
                 let open =
                     Unfinished { number: *number, flow: *flow, ideal, received: Bytes(moved.received) };
-                sink.gathered.add_unfinished(&open, picos(lasts));
+                sink.add_unfinished(&open, picos(lasts));
             }
         }
     }
@@ -183,67 +171,11 @@ pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bo
         begun_late_max_s: late.iter().copied().fold(0.0, f64::max),
         processors_busy: moves.busy_s / moves.lasted.as_secs_f64() / processors,
     };
-    let mut run = Run { on: On::Bed(machine), ..sink.end(&format!("{name}{LIVE}"), counts, moves.busy_s) };
+    let mut run = sink.end(&format!("{name}{LIVE}"), On::Bed(machine), counts, moves.busy_s);
     run.flows.iter_mut().for_each(|flow| flow.timeouts = None);
     Ok(run)
 }
 
 fn picos(time: Duration) -> Picos {
     Picos::from(Span::from_secs_ceil(time.as_secs_f64()))
-}
-
-/// What live runs did, and what they took of the machine.
-pub(super) fn work_table(runs: &[Run]) -> Option<String> {
-    let header = [
-        "transport",
-        "complete",
-        "segments sent again",
-        "pieces marked",
-        "begun late, avg ms",
-        "at most ms",
-        "processors busy %",
-    ];
-    let mut rows = table(&header, 1);
-    let live = runs.iter().filter_map(|run| match run.on {
-        On::Bed(machine) => Some((run, machine)),
-        On::Simulator => None,
-    });
-    for (run, machine) in live {
-        rows.add_row([
-            run.transport.clone(),
-            format!("{}/{}", run.counts.finished, run.counts.begun),
-            run.retransmitted.to_string(),
-            run.counts.marked.to_string(),
-            number(machine.begun_late_avg_s * 1e3),
-            number(machine.begun_late_max_s * 1e3),
-            format!("{:.0}", machine.processors_busy * 100.0),
-        ]);
-    }
-    runs.iter().any(|run| matches!(run.on, On::Bed(_))).then(|| text(&rows))
-}
-
-/// Average completion times of live runs over those of the same transport simulated, by size.
-pub(super) fn ratio_table(runs: &[Run]) -> Option<String> {
-    let mut rows =
-        table(&["live over simulated, averages", "all", "small", "middle", "large", "deadlines"], 1);
-    let mut any = false;
-    for run in runs {
-        let Some(name) = run.transport.strip_suffix(LIVE) else { continue };
-        // The first of those simulated, whatever its settings.
-        let bare = |run: &&Run| run.transport.split(':').next() == Some(name);
-        let Some(twin) = runs.iter().find(bare) else { continue };
-        let groups = |run: &Run| {
-            let [small, middle, large] = run.summary.by_size;
-            [run.summary.others, small, middle, large, run.summary.with_deadline]
-        };
-        let ratios = groups(run).into_iter().zip(groups(twin)).map(|(live, simulated)| {
-            if live.flows == 0 || simulated.flows == 0 {
-                return "-".to_owned();
-            }
-            format!("{:.2}", live.average_s / simulated.average_s)
-        });
-        rows.add_row(std::iter::once(twin.transport.clone()).chain(ratios));
-        any = true;
-    }
-    any.then(|| text(&rows))
 }

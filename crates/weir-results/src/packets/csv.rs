@@ -1,9 +1,8 @@
 //! `--csv`: a row for each complete flow of each run, with the fields that it has in JSON.
 
 use super::Run;
+use crate::cell;
 use std::io::Write;
-use weir_console::Failure;
-use weir_results::cell;
 
 /// Fields of a flow, in this order.
 const COLUMNS: [&str; 12] = [
@@ -21,8 +20,12 @@ const COLUMNS: [&str; 12] = [
     "timeouts",
 ];
 
-pub(super) fn write(output: &mut dyn Write, runs: &[Run]) -> Result<(), Failure> {
-    let mut writer = csv::Writer::from_writer(output);
+/// Writes the table.
+///
+/// # Errors
+/// `output` takes no more.
+pub fn write_csv(output: &mut dyn Write, runs: &[Run]) -> std::io::Result<()> {
+    let mut writer = ::csv::Writer::from_writer(output);
     writer.write_record(["run", "transport"].iter().chain(&COLUMNS))?;
     for (number, run) in (1..).zip(runs) {
         let start = [number.to_string(), run.transport.clone()];
@@ -34,5 +37,5 @@ pub(super) fn write(output: &mut dyn Write, runs: &[Run]) -> Result<(), Failure>
             )?;
         }
     }
-    Ok(writer.flush()?)
+    writer.flush()
 }

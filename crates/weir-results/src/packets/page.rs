@@ -1,20 +1,24 @@
 //! `weir packet --report`: from runs to what the page shows.
 
-use super::{Run, made_by, ms, setting};
+use super::json::made_by;
+use super::tables::ms;
+use super::{Run, setting};
+use crate::report::{FlowRate, PacketReport, PacketRun};
 use std::collections::BTreeMap;
 use weir_packet::scenario::ENDLESS;
 use weir_packet::{Completion, Observer, Picos, Scenario};
-use weir_results::report::{FlowRate, PacketReport, PacketRun};
 use weir_trace::FlowKind;
 
 /// Flows that a chart can have a line each for.
 const MOST_LINES: usize = 12;
 
 /// What flows received, interval by interval.
-#[derive(Default)]
-pub(super) struct Received {
-    pub(super) every: Picos,
-    pub(super) by_flow: BTreeMap<u64, Vec<u64>>,
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    /// Length of an interval.
+    pub every: Picos,
+    /// By the flow's number.
+    pub by_flow: BTreeMap<u64, Vec<u64>>,
 }
 
 impl Observer for Received {
@@ -29,12 +33,12 @@ impl Observer for Received {
 }
 
 /// Whether each flow can have a line of its own.
-pub(super) fn few(scenario: &Scenario) -> bool {
+pub fn has_few(scenario: &Scenario) -> bool {
     scenario.traffic.is_none() && scenario.flows.len() <= MOST_LINES
 }
 
 /// What the report shows.
-pub(super) fn page(scenario: &Scenario, runs: &[Run], every: Picos) -> PacketReport {
+pub fn page(scenario: &Scenario, runs: &[Run], every: Picos) -> PacketReport {
     let of = |run: &Run| {
         let summary = &run.summary;
         let (others, deadlines) = (&summary.others, &summary.deadlines);
