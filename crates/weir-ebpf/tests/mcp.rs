@@ -178,7 +178,7 @@ fn both_laws_decide_alike_for_a_flow_that_yields_just_before_its_deadline() {
     let full = Facts { left_ns: 60_000_000, rtt_ns: 25 * base_rtt, acked: 40, marked: 40, ..begins };
     for more in [0, 100, 1_000, 3_000] {
         let last = Facts { left_ns: base_rtt + more, ..full };
-        // Prices from below one to some thirty.
+        // Prices from 1.25 to 28.
         for marked in 1..16 {
             let windows: Vec<Facts> = [begins].into_iter().chain(vec![full; marked]).chain([last]).collect();
             compare(&mut kernel, &config, &windows).expect("alike");

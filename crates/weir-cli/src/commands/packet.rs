@@ -4,7 +4,6 @@ mod live;
 
 use clap::Args;
 use rayon::prelude::*;
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use weir_console::{Failure, progress};
@@ -117,7 +116,7 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
         table.into_iter().for_each(|table| println!("\n{table}"));
     }
     if let Some(report) = &outputs.report {
-        let page = render_packets(&packets::page(&scenario, &runs, args.every.into()));
+        let page = render_packets(&packets::page(&scenario, &runs));
         report.write(|output| Ok(output.write_all(page.as_bytes())?))?;
     }
     if let Some(json) = &outputs.json {
@@ -185,8 +184,7 @@ fn with_bar<T>(
     transport: &str,
     work: impl FnOnce(&mut dyn FnMut(&FlowRecord)) -> T,
 ) -> T {
-    let all = scenario.flows.len() as u64 + scenario.traffic.as_ref().map_or(0, |traffic| traffic.flows);
-    let bar = progress::bar(all, transport, "flows");
+    let bar = progress::bar(scenario.flow_count(), transport, "flows");
     let done = work(&mut |record| {
         if record.number.is_multiple_of(FLOWS_PER_STEP) {
             bar.inc(FLOWS_PER_STEP);
@@ -203,13 +201,13 @@ fn plain(
     keep: bool,
     every: Option<Picos>,
 ) -> Result<Run, Failure> {
-    let mut received = Received { every: every.unwrap_or(Picos::MAX), by_flow: BTreeMap::new() };
-    let observer = every.is_some().then_some(&mut received as &mut dyn Observer);
+    let mut received = every.map(Received::new);
+    let observer = received.as_mut().map(|received| received as &mut dyn Observer);
     let transport = named(name)?;
     let run = with_bar(scenario, name, |completed| {
         packets::simulate(scenario, topology, name, transport, observer, Sink::new(keep, completed))
     })?;
-    Ok(Run { received, ..run })
+    Ok(Run { received: received.unwrap_or_default(), ..run })
 }
 
 /// As [`plain`], and writes down what happens.

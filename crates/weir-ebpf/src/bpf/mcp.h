@@ -141,7 +141,7 @@ static __always_inline __u64 mcp_yielding_27(const struct mcp_params *params, co
 	/* Below 2^20, so its cube is below 2^60: a path is no fuller than 256 times as long as the empty one. */
 	__u64 fullness_12 = mcp_least(mcp_most((rtt << 12) / base, 1 << 12), (1 << 20) - 1);
 	__u64 cube_12 = fullness_12 * fullness_12 * fullness_12 >> 24;
-	/* Times the price, in halves of 21 bits: 2^32 * 2^21 each. The sum is below 2^43. */
+	/* Times the price, in halves of 21 bits: 2^32 * 2^21 each. */
 	__u64 whole = laxness_32 * (price >> 21), part = laxness_32 * (price & ((1 << 21) - 1));
 	__u64 yields_24 = (whole + (part >> 21) + (1 << 10)) >> 11;
 

@@ -107,6 +107,12 @@ impl Scenario {
         }
     }
 
+    /// Number of flows: those listed, and those of the traffic.
+    pub fn flow_count(&self) -> u64 {
+        let drawn = self.traffic.as_ref().map_or(0, |traffic| traffic.flows);
+        drawn.saturating_add(self.flows.len() as u64)
+    }
+
     /// Number of hosts in the network.
     pub fn hosts(&self) -> u32 {
         match &self.shape {

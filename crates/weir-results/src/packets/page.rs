@@ -12,19 +12,40 @@ use weir_trace::FlowKind;
 /// Flows that a chart can have a line each for.
 const MOST_LINES: usize = 12;
 
+/// Intervals of one flow, at most: more than a page has pixels, and no more memory for a run that is longer than was thought.
+const MOST_INTERVALS: usize = 1 << 16;
+
 /// What flows received, interval by interval.
 #[derive(Clone, Debug, Default)]
 pub struct Received {
-    /// Length of an interval.
-    pub every: Picos,
-    /// By the flow's number.
-    pub by_flow: BTreeMap<u64, Vec<u64>>,
+    /// Length of an interval; none where nothing is observed.
+    every: Picos,
+    /// Bytes by the flow's number.
+    by_flow: BTreeMap<u64, Vec<u64>>,
+}
+
+impl Received {
+    /// Nothing yet. Intervals are of this length, a picosecond at least; twice as long, and again, once there are 65,536 of them.
+    pub fn new(every: Picos) -> Received {
+        Received { every: every.max(Picos(1)), by_flow: BTreeMap::new() }
+    }
+
+    /// Has intervals twice as long.
+    fn coarsen(&mut self) {
+        self.every = Picos(self.every.0.saturating_mul(2));
+        for bins in self.by_flow.values_mut() {
+            *bins = bins.chunks(2).map(|pair| pair.iter().sum()).collect();
+        }
+    }
 }
 
 impl Observer for Received {
     fn delivered(&mut self, flow: u64, bytes: u32, now: Picos) {
+        while now.0 / self.every.0.max(1) >= MOST_INTERVALS as u64 {
+            self.coarsen();
+        }
+        let bin = (now.0 / self.every.0.max(1)) as usize;
         let bins = self.by_flow.entry(flow).or_default();
-        let bin = (now.0 / self.every.0) as usize;
         if bins.len() <= bin {
             bins.resize(bin + 1, 0);
         }
@@ -38,7 +59,7 @@ pub fn has_few(scenario: &Scenario) -> bool {
 }
 
 /// What the report shows.
-pub fn page(scenario: &Scenario, runs: &[Run], every: Picos) -> PacketReport {
+pub fn page(scenario: &Scenario, runs: &[Run]) -> PacketReport {
     let of = |run: &Run| {
         let summary = &run.summary;
         let (others, deadlines) = (&summary.others, &summary.deadlines);
@@ -71,7 +92,7 @@ pub fn page(scenario: &Scenario, runs: &[Run], every: Picos) -> PacketReport {
                 .filter_map(|flow| Some(flow.fct_s / flow.deadline_s.filter(|deadline| *deadline > 0.0)?))
                 .collect(),
             averages_ms: named.map(|(name, group)| (name, average(group))).collect(),
-            rates: rates(scenario, run, every),
+            rates: rates(scenario, run),
         }
     };
     PacketReport {
@@ -92,8 +113,8 @@ fn points(begins_ms: f64, every_s: f64, bins: &[u64]) -> Vec<(f64, f64)> {
     std::iter::once((begins_ms, 0.0)).chain(intervals.filter(|(ends_ms, _)| *ends_ms > begins_ms)).collect()
 }
 
-fn rates(scenario: &Scenario, run: &Run, every: Picos) -> Vec<FlowRate> {
-    let secs = every.as_secs();
+fn rates(scenario: &Scenario, run: &Run) -> Vec<FlowRate> {
+    let secs = run.received.every.as_secs();
     let of = |(flow, bins): (&u64, &Vec<u64>)| {
         let arrival = scenario.flows.get(*flow as usize);
         let deadline_ms = arrival.and_then(|flow| match flow.kind {
@@ -114,6 +135,20 @@ fn rates(scenario: &Scenario, run: &Run, every: Picos) -> Vec<FlowRate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn intervals_grow_where_a_run_is_longer_than_they_were_made_for_and_bytes_stay() {
+        let mut received = Received::new(Picos(0));
+        for at in [0, 1, 65_535, 65_536, 1 << 40] {
+            received.delivered(3, 10, Picos(at));
+        }
+        received.delivered(4, 7, Picos(1 << 40));
+        // 2^40 is the first of what then is half of all intervals.
+        assert_eq!(received.every, Picos(1 << 25));
+        let bins = &received.by_flow[&3];
+        assert_eq!((bins.len(), bins[0], bins[1 << 15]), ((1 << 15) + 1, 40, 10));
+        assert_eq!(received.by_flow[&4].iter().sum::<u64>(), 7);
+    }
 
     #[test]
     fn a_flow_is_drawn_from_its_beginning_on() {

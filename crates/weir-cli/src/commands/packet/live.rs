@@ -51,7 +51,7 @@ pub(super) fn check(names: &[String], scenario: &Scenario, topology: &Topology) 
             "--live: hosts of a bed are around one switch: `topology = \"single-switch\"`".to_owned(),
         );
     }
-    let flows = scenario.flows.len() as u64 + scenario.traffic.as_ref().map_or(0, |traffic| traffic.flows);
+    let flows = scenario.flow_count();
     let most = most_flows();
     if flows > most {
         return refused(format!(
