@@ -87,7 +87,7 @@ fn of_mode(said: &str, mode: &str) -> [f64; 3] {
 fn between_sites_what_is_read_is_right_though_relays_agents_and_executors_fail() {
     let Some(found) = spark() else { return };
     let sites = ["--fastest", "50mbit", "--hosts", "5", "--slots", "2", "--mode", "siphon"];
-    let shuffles = ["--megabytes", "6,12", "--tasks", "10", "--rounds", "6"];
+    let shuffles = ["--megabytes", "6,12", "--tasks", "10", "--rounds", "25"];
     let faults = ["--faults", "relays,agents,executors,coordinator", "--seed", "4"];
     let said = bench("shuffles", found, &[&sites[..], &shuffles[..], &faults[..]].concat());
     let [gathers, _, faults] = of_mode(&said, "siphon");

@@ -7,9 +7,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 use weir_trace::synthetic::Draw;
 
-/// No fault comes sooner: Spark takes some seconds to begin.
-const WARM_UP: Duration = Duration::from_secs(10);
-
 /// What a fault may strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Victims {
@@ -52,19 +49,13 @@ pub(super) struct Faults {
 }
 
 impl Faults {
+    /// The first is due at once.
     pub(super) fn new(victims: &[Victims], seed: u64) -> Faults {
         let kinds = victims.iter().map(|victims| victims.kind()).collect();
-        Faults {
-            kinds,
-            draw: Draw::new(seed),
-            struck: None,
-            due: Instant::now() + WARM_UP,
-            down: false,
-            count: 0,
-        }
+        Faults { kinds, draw: Draw::new(seed), struck: None, due: Instant::now(), down: false, count: 0 }
     }
 
-    /// What is due: to be called every few hundredths of a second.
+    /// What is due: to be called every few hundredths of a second, from when an application has read something by what may fail.
     pub(super) fn go_on(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
         if self.kinds.is_empty() || Instant::now() < self.due {
             return Ok(());

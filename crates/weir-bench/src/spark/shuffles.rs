@@ -53,7 +53,8 @@ pub(crate) struct ShufflesArgs {
     /// Rounds, the first of which warms up
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=1_000))]
     rounds: u32,
-    /// Every few seconds kill one of these and start it again, or stop it for a while. What is read must be right all the same
+    /// From the warm-up on, every few seconds kill one of these and start it again, or stop it for a while. What is read must be
+    /// right all the same
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     faults: Vec<Victims>,
     /// Seed of what is killed and stopped, and when
@@ -112,7 +113,9 @@ fn measure(args: &ShufflesArgs, setup: &Setup, shape: &Shape, mode: &str) -> any
     let marks = [args.megabytes.len(), args.megabytes.len() * args.rounds as usize];
     let mut at_marks = Vec::new();
     while !running.is_over()? {
-        faults.go_on(&mut cluster)?;
+        if running.heard() > 0 {
+            faults.go_on(&mut cluster)?;
+        }
         if marks.get(at_marks.len()).is_some_and(|&mark| running.heard() >= mark) {
             at_marks.extend(cluster.processor());
         }
