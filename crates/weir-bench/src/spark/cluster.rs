@@ -1,12 +1,12 @@
 //! A standalone cluster of Spark on hosts in network namespaces, with Weir's daemons beside it.
 
 use super::application::{Application, Running};
+use super::http::{http_get, value};
 use super::processor::{Processor, executors_of};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use rustix::process::Pid;
 use std::fs::File;
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -54,6 +54,7 @@ pub(super) struct Setup {
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const MASTER_PORT: u16 = 7077;
+const MASTER_UI_PORT: u16 = 8080;
 const COORDINATOR_PORT: u16 = 7070;
 const METRICS_PORT: u16 = 9100;
 /// Spark fetches by itself, without Weir.
@@ -445,8 +446,18 @@ impl<'a> Cluster<'a> {
     fn start_spark(&mut self) -> anyhow::Result<()> {
         let control = self.address(Place::Control);
         let mut command = self.java(Place::Control, 256, &[], "org.apache.spark.deploy.master.Master")?;
-        command.args(["--host", &control, "--port", &MASTER_PORT.to_string(), "--webui-port", "8080"]);
+        command.args([
+            "--host",
+            &control,
+            "--port",
+            &MASTER_PORT.to_string(),
+            "--webui-port",
+            &MASTER_UI_PORT.to_string(),
+        ]);
         self.spawn(Place::Control, "master", command)?;
+        // A worker that a master does not take yet asks again after some seconds, and those of an application that comes
+        // meanwhile have several executors each.
+        self.wait_for_workers(0)?;
         for host in 0..self.hosts() {
             let place = Place::Host(host);
             let conf = &self.shape.worker_conf;
@@ -463,15 +474,36 @@ impl<'a> Cluster<'a> {
                 .env("WEIR_AGENT", self.spool(host).join("agent.sock"));
             self.workers.push(self.spawn(place, &format!("worker-{host}"), command)?);
         }
-        self.wait_for(&format!("{control}:{MASTER_PORT}"))
+        self.wait_for_workers(self.hosts())
+    }
+
+    /// Waits until the master gives out work, and has so many workers for it.
+    fn wait_for_workers(&self, count: usize) -> anyhow::Result<()> {
+        let address: SocketAddr = format!("{}:{MASTER_UI_PORT}", self.address(Place::Control)).parse()?;
+        self.wait_until(address, || {
+            let state: serde_json::Value = serde_json::from_str(&http_get(address, "/json/")?)?;
+            if state["status"] == "ALIVE" && state["aliveworkers"] == count {
+                return Ok(());
+            }
+            let reason = format!("status {}, workers {}", state["status"], state["aliveworkers"]);
+            Err(std::io::Error::other(reason))
+        })
     }
 
     pub(super) fn wait_for(&self, address: &str) -> anyhow::Result<()> {
         let address: SocketAddr = address.parse()?;
+        self.wait_until(address, || TcpStream::connect(address).map(drop))
+    }
+
+    /// Waits until what listens at an address is as it should be.
+    fn wait_until(
+        &self,
+        address: SocketAddr,
+        is_so: impl Fn() -> std::io::Result<()> + Sync,
+    ) -> anyhow::Result<()> {
         let end = Instant::now() + START_LIMIT;
         loop {
-            let connected = self.network.run_at_control(|| TcpStream::connect(address).map(drop))?;
-            match connected {
+            match self.network.run_at_control(&is_so)? {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() > end => {
                     return Err(anyhow!(
@@ -534,7 +566,7 @@ impl<'a> Cluster<'a> {
         }
         for host in 0..self.hosts() {
             let address = SocketAddr::new(self.network.address(host), METRICS_PORT);
-            let text = self.network.run_at_control(|| metrics(address))??;
+            let text = self.network.run_at_control(|| http_get(address, "/metrics"))??;
             sum.gathers += value(&text, "weir_agent_gathers_total{result=\"taken\"}");
             sum.bytes += value(&text, "weir_agent_sent_bytes_total");
         }
@@ -552,18 +584,4 @@ fn network(shape: &Shape) -> anyhow::Result<Network> {
     let hosts_per_site = vec![shape.hosts as usize / count; count];
     let bed = SiteBed::create(&SiteBedConfig { hosts_per_site, rates_bps: sites.rates_bps.clone() })?;
     Ok(Network::Sites(Box::new(bed)))
-}
-
-fn metrics(address: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
-}
-
-fn value(text: &str, metric: &str) -> f64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(metric));
-    line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0)
 }

@@ -3,6 +3,7 @@
 mod application;
 mod cluster;
 mod faults;
+mod http;
 mod jobs;
 mod processor;
 mod shuffles;
