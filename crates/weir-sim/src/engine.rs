@@ -41,6 +41,8 @@ pub struct Window {
     pub bytes: Bytes,
     /// Whether the policy is told what is to come, by source ([`CoflowTable::expect`]).
     pub expected: bool,
+    /// Whether a flow is a block, which is asked for whole.
+    pub blocks: bool,
 }
 
 impl Default for Options {
@@ -50,9 +52,9 @@ impl Default for Options {
 }
 
 impl Window {
-    /// Number of requests that the receivers of a coflow make with windows of so many bytes.
-    pub fn requests(bytes: Bytes, coflow: &CoflowSpec) -> u64 {
-        let request = request_bytes(bytes);
+    /// Number of requests that the receivers of a coflow make.
+    pub fn requests(self, coflow: &CoflowSpec) -> u64 {
+        let request = request_bytes(self.bytes, self.blocks);
         coflow.flows.iter().map(|flow| flow.size.0.div_ceil(request)).fold(0, u64::saturating_add)
     }
 }
@@ -376,7 +378,7 @@ impl<'a> Engine<'a> {
 
     /// Puts in what receivers ask for first.
     fn insert_windowed(&mut self, coflow: &CoflowSpec, window: Window) -> Slot {
-        let mut windows = Windows::new(coflow, &self.fabric, window.bytes);
+        let mut windows = Windows::new(coflow, &self.fabric, window.bytes, window.blocks);
         let crosses = |flow: &FlowSpec| self.fabric.path(flow.source, flow.destination).is_some();
         let linkless = coflow.flows.iter().enumerate().filter(|(_, flow)| !crosses(flow));
         let linkless = linkless.map(|(flow, spec)| Request { flow, spec: *spec });

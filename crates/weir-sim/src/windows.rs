@@ -10,8 +10,12 @@
 //! receiver, so that not all ask the same one first. The rest is what is to come: by uplink of its source, if the policy is
 //! told of it.
 //!
+//! Where a flow is a block ([`crate::Window::blocks`]), a request is one flow, however large: Spark does not cut blocks, so that a
+//! receiver with larger blocks than its window asks one source at a time, and uplinks that nobody asks idle.
+//!
 //! # Departures
-//! Spark draws the order of its requests at random.
+//! Spark draws the order of its requests at random. So it is for blocks, by a hash of their numbers; parts of flows go by turns.
+//! Spark asks for several small blocks of a source at once; here each is a request.
 
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{Bytes, CoflowSpec, Fabric, FlowSpec, HostId, LinkId};
@@ -20,8 +24,14 @@ use weir_model::{Bytes, CoflowSpec, Fabric, FlowSpec, HostId, LinkId};
 const REQUESTS_PER_WINDOW: u64 = 5;
 
 /// Bytes of a request, but for the last one of a flow.
-pub(crate) fn request_bytes(window: Bytes) -> u64 {
-    (window.0 / REQUESTS_PER_WINDOW).max(1)
+pub(crate) fn request_bytes(window: Bytes, blocks: bool) -> u64 {
+    if blocks { u64::MAX } else { (window.0 / REQUESTS_PER_WINDOW).max(1) }
+}
+
+/// A place in the order of a receiver's blocks.
+fn drawn(receiver: usize, flow: usize) -> u64 {
+    let mixed = ((receiver as u64) << 32 | flow as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 /// A receiver: a host, and a task there.
@@ -50,8 +60,8 @@ pub(crate) struct Windows {
 
 impl Windows {
     /// All requests of a coflow whose flows cross links, with windows of so many bytes.
-    pub(crate) fn new(coflow: &CoflowSpec, fabric: &Fabric, window: Bytes) -> Windows {
-        let request = request_bytes(window);
+    pub(crate) fn new(coflow: &CoflowSpec, fabric: &Fabric, window: Bytes, blocks: bool) -> Windows {
+        let request = request_bytes(window, blocks);
         let mut flows: BTreeMap<Receiver, VecDeque<Request>> = BTreeMap::new();
         let mut to_come: BTreeMap<HostId, u64> = BTreeMap::new();
         for (flow, spec) in coflow.flows.iter().enumerate() {
@@ -65,6 +75,9 @@ impl Windows {
             // Each receiver begins at another source, so that not all ask the same one first.
             let first = number % flows.len();
             flows.rotate_left(first);
+            if blocks {
+                flows.make_contiguous().sort_by_key(|request| drawn(number, request.flow));
+            }
             let mut waiting = VecDeque::new();
             while let Some(mut left) = flows.pop_front() {
                 let size = left.spec.size.0.min(request);
@@ -138,7 +151,7 @@ mod tests {
             group: 0,
         };
         let coflow = CoflowSpec::new(CoflowId(1), Time::ZERO, vec![flow(0, 250), flow(1, 120)]);
-        let mut windows = Windows::new(&coflow, &fabric, Bytes(500));
+        let mut windows = Windows::new(&coflow, &fabric, Bytes(500), false);
         windows.bytes = 200;
         let parts = |requests: Vec<Request>| -> Vec<(usize, u64)> {
             requests.iter().map(|r| (r.flow, r.spec.size.0)).collect()
@@ -158,7 +171,7 @@ mod tests {
         let fabric = Fabric::big_switch(2, Rate::from_bytes_per_sec(1.0)).unwrap();
         let flow = FlowSpec { source: HostId(0), destination: HostId(1), size: Bytes(3), group: 7 };
         let coflow = CoflowSpec::new(CoflowId(1), Time::ZERO, vec![flow]);
-        let mut windows = Windows::new(&coflow, &fabric, Bytes(1));
+        let mut windows = Windows::new(&coflow, &fabric, Bytes(1), false);
         let mut opened = 0;
         let mut next = windows.begin();
         while let Some(request) = next.pop() {
@@ -167,5 +180,32 @@ mod tests {
             next = windows.next(&request.spec);
         }
         assert_eq!(opened, 3);
+    }
+
+    #[test]
+    fn blocks_are_asked_for_whole_and_once_in_another_order_by_each_receiver() {
+        let fabric = Fabric::big_switch(8, Rate::from_bytes_per_sec(1.0)).unwrap();
+        let flow = |source, group| FlowSpec {
+            source: HostId(source),
+            destination: HostId(7),
+            size: Bytes(400),
+            group,
+        };
+        let flows = (0..2).flat_map(|group| (0..7).map(move |source| flow(source, group)));
+        let coflow = CoflowSpec::new(CoflowId(1), Time::ZERO, flows.collect());
+        let mut windows = Windows::new(&coflow, &fabric, Bytes(500), true);
+        let mut open = windows.begin();
+        let mut orders = [Vec::new(), Vec::new()];
+        while let Some(request) = open.pop() {
+            assert_eq!(request.spec.size, Bytes(400));
+            orders[request.spec.group as usize].push(request.spec.source.0);
+            open.extend(windows.next(&request.spec));
+            assert!(open.len() <= 2, "one block at a time");
+        }
+        assert_ne!(orders[0], orders[1]);
+        for mut order in orders {
+            order.sort_unstable();
+            assert_eq!(order, [0, 1, 2, 3, 4, 5, 6]);
+        }
     }
 }

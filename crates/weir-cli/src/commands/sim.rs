@@ -55,6 +55,9 @@ pub(crate) struct SimArgs {
     /// Tell the policy what is to come, by source
     #[arg(long, requires = "window")]
     expect: bool,
+    /// A flow is a block, which receivers ask for whole, in an order of their own, as tasks of Spark do
+    #[arg(long, requires = "window")]
+    blocks: bool,
     /// Number of hosts: host h of the trace becomes h modulo N, and flows inside a host are left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_HOSTS))]
     hosts: Option<u32>,
@@ -86,7 +89,7 @@ pub(crate) fn sim(args: SimArgs) -> Result<(), Failure> {
         ReplanAt::Every => Replan::FlowCompletions,
         ReplanAt::Coflow => Replan::CoflowEvents,
     };
-    let window = args.window.map(|bytes| Window { bytes, expected: args.expect });
+    let window = window(&args);
     let options = Options { replan, offline: args.offline, arrival_scale: args.arrival_scale, window };
     if let Some(path) = &args.scenario {
         let (scenario, simulation, unit_secs) =
@@ -168,10 +171,14 @@ fn setting(simulation: &Simulation) -> String {
 /// Most requests of a simulation with windows: each is a flow.
 const MOST_REQUESTS: u64 = 20_000_000;
 
+fn window(args: &SimArgs) -> Option<Window> {
+    Some(Window { bytes: args.window?, expected: args.expect, blocks: args.blocks })
+}
+
 /// Refuses a window that makes more requests than can be simulated.
 fn check_window(args: &SimArgs, coflows: &[CoflowSpec]) -> Result<(), Failure> {
-    let Some(window) = args.window else { return Ok(()) };
-    let refused = |what: &str| Err(Failure::Input(format!("--window {window} {what}")));
+    let Some(window) = window(args) else { return Ok(()) };
+    let refused = |what: &str| Err(Failure::Input(format!("--window {} {what}", window.bytes)));
     if args.replan == ReplanAt::Coflow {
         return refused("does not go with --replan coflow: what receivers ask for has to be planned");
     }
@@ -179,17 +186,18 @@ fn check_window(args: &SimArgs, coflows: &[CoflowSpec]) -> Result<(), Failure> {
         let what = "does not go with deadlines: what is promised is promised to all of a coflow";
         return refused(&format!("{what}; coflow {} has one", coflow.id));
     }
-    if window.0 == 0 {
+    if window.bytes.0 == 0 {
         return Err(Failure::Input("--window 0 asks for nothing; 48MB is that of Spark".to_owned()));
     }
-    let requests = |coflow: &CoflowSpec| Window::requests(window, coflow);
+    let requests = |coflow: &CoflowSpec| window.requests(coflow);
     let all = coflows.iter().map(requests).fold(0u64, u64::saturating_add);
     if all <= MOST_REQUESTS {
         return Ok(());
     }
     Err(Failure::Input(format!(
-        "--window {window} makes {all} requests of these coflows, more than the {MOST_REQUESTS} that can be simulated; take a \
-         larger window, or smaller sizes (--bytes-divisor)"
+        "--window {} makes {all} requests of these coflows, more than the {MOST_REQUESTS} that can be simulated; take a \
+         larger window, or smaller sizes (--bytes-divisor)",
+        window.bytes
     )))
 }
 
