@@ -41,6 +41,6 @@ pub use scenario::{Scenario, ScenarioError};
 pub use sender::{HEADER_BYTES, SEGMENT_BYTES};
 pub use simulation::{Simulation, ideal};
 pub use summary::{Completion, Deadlines, Gathered, LARGE, Open, SIZE_CLASSES, Summary, Used};
-pub use tagging::Tagging;
+pub use tagging::{Tagging, ToldClass};
 pub use time::Picos;
 pub use topology::Topology;

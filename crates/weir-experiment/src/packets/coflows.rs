@@ -2,8 +2,10 @@
 //!
 //! Large coflows are planned by `varys` in the fluid simulator, on a share of every link, and go at those rates in the
 //! last class. Small coflows either begin at once, under the transport that is tried, or wait for the coordinator and are
-//! planned with the large ones. Flows with deadlines always begin at once.
+//! planned with the large ones. Flows with deadlines always begin at once. By order alone nothing has a rate: all coflows are in
+//! classes that a policy gives them anew as they come and flows end, over the classes of the transport ([`super::order`]).
 
+use super::order::{Coordinator, Reports};
 use crate::Measures;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -11,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowSpec, HostId, Rate, Span, Time};
-use weir_packet::transport::{self, Planned, RatePlan, Transport};
+use weir_packet::transport::{self, Ordered, Planned, RatePlan, Transport};
 use weir_packet::{Deadlines, FlowRecord, HEADER_BYTES, Picos, SEGMENT_BYTES, Scenario, Simulation};
 use weir_policy::{CoflowTable, Plan};
 use weir_sim::{Observer, Options, mean, percentile};
@@ -37,8 +39,11 @@ pub struct CoflowTraffic {
     pub deadline_load: f64,
     /// Share of every link that the coordinator plans with.
     pub plan_share: f64,
-    /// How long a small coflow waits for its plan; without it, it begins at once and has none.
+    /// How long a small coflow waits for its plan; without it, it begins at once and has none. By order alone, how long what is
+    /// said of classes is on its way: until then a coflow is in the class of its size.
     pub wait: Option<String>,
+    /// A policy that says classes: coflows go by order alone.
+    pub order: Option<String>,
 }
 
 /// What is to move.
@@ -174,7 +179,9 @@ impl Observer for Plans {
 struct Flows {
     arrivals: Vec<FlowArrival>,
     coflows: Vec<Option<CoflowId>>,
+    /// Of planned flows, by their numbers.
     plans: Vec<RatePlan>,
+    members: Vec<(CoflowId, u32)>,
     /// Planned completion times of coflows, in seconds.
     planned: BTreeMap<CoflowId, f64>,
 }
@@ -190,14 +197,42 @@ pub(super) fn simulate(
     let work = work(traffic, &scenario, seed);
     let flows = flows(traffic, &work, &scenario)?;
     let others = transport::named(transport).map_err(|error| error.to_string())?;
-    let transport: Box<dyn Transport> = Box::new(Planned::new(flows.plans.clone(), others));
+    let coordinator = traffic
+        .order
+        .as_ref()
+        .map(|policy| {
+            let link = payload(scenario.host_rate());
+            let fabric = Fabric::big_switch(scenario.hosts(), link).map_err(|error| error.to_string())?;
+            let coflows = work.large.iter().chain(&work.small).cloned();
+            let delay = traffic.wait()?.unwrap_or_default().into();
+            Coordinator::new(policy, fabric, coflows, &flows.members, others.last_class(), delay)
+        })
+        .transpose()
+        .map_err(|error| format!("packets: coflows: order: {error}"))?;
+    let transport: Box<dyn Transport> = match &coordinator {
+        Some(coordinator) => Box::new(Ordered::new(coordinator.told(), others)),
+        None => Box::new(Planned::new(flows.plans.clone(), others)),
+    };
+    let planned = |flow: &FlowArrival| match flow.kind {
+        FlowKind::Planned(number) => Some(number),
+        _ => None,
+    };
+    let planned: Vec<Option<u32>> = flows.arrivals.iter().map(planned).collect();
+    let mut reports =
+        coordinator.clone().map(|coordinator| Reports { coordinator, planned: planned.clone() });
     let topology = scenario.topology().map_err(|error| error.to_string())?;
     let network = scenario.network(&topology);
     let mut ends: BTreeMap<CoflowId, Picos> = BTreeMap::new();
     let mut moving = flows.coflows.iter().flatten().count();
     let mut deadlines = Deadlines::default();
     let mut simulation = Simulation::new(&topology, transport, network, flows.arrivals.iter().copied());
+    if let Some(reports) = &mut reports {
+        simulation.observe(reports);
+    }
     simulation.run(Picos::MAX, &mut |record: FlowRecord| {
+        if let (Some(coordinator), Some(Some(number))) = (&coordinator, planned.get(record.number as usize)) {
+            coordinator.ended(*number, record.finish);
+        }
         if let Some(Some(coflow)) = flows.coflows.get(record.number as usize) {
             let end = ends.entry(*coflow).or_default();
             *end = (*end).max(record.finish);
@@ -231,6 +266,13 @@ fn work(traffic: &CoflowTraffic, scenario: &Scenario, seed: u64) -> Work {
     Work { large, small, urgent: drawing(2).urgent(traffic.deadline_load, until) }
 }
 
+impl CoflowTraffic {
+    fn wait(&self) -> Result<Option<Span>, String> {
+        let wrong = |error| format!("packets: coflows: wait: {error}");
+        self.wait.as_ref().map(|wait| wait.parse().map_err(wrong)).transpose()
+    }
+}
+
 /// What of a link's rate is payload.
 fn payload(link: Rate) -> Rate {
     link.scaled(f64::from(SEGMENT_BYTES) / f64::from(SEGMENT_BYTES + HEADER_BYTES))
@@ -238,26 +280,28 @@ fn payload(link: Rate) -> Rate {
 
 /// Plans what is to be planned, and puts all flows in the order of their arrivals.
 fn flows(traffic: &CoflowTraffic, work: &Work, scenario: &Scenario) -> Result<Flows, String> {
-    let wait: Option<Span> = traffic
-        .wait
-        .as_ref()
-        .map(|wait| wait.parse().map_err(|error| format!("packets: coflows: wait: {error}")))
-        .transpose()?;
+    let wait = traffic.wait()?;
     let mut coflows = work.large.clone();
-    for coflow in wait.iter().flat_map(|_| &work.small) {
-        let mut later = coflow.clone();
-        later.arrival = later.arrival + wait.unwrap_or_default();
-        coflows.push(later);
+    if traffic.order.is_some() {
+        coflows.extend(work.small.iter().cloned());
+    } else {
+        for coflow in wait.iter().flat_map(|_| &work.small) {
+            let mut later = coflow.clone();
+            later.arrival = later.arrival + wait.unwrap_or_default();
+            coflows.push(later);
+        }
     }
     let share = payload(scenario.host_rate()).scaled(traffic.plan_share);
     let fabric = Fabric::big_switch(scenario.hosts(), share).map_err(|error| error.to_string())?;
-    let mut policy = weir_policy::create("varys").map_err(|error| error.to_string())?;
+    let policy = traffic.order.as_deref().unwrap_or("varys");
+    let mut policy = weir_policy::create(policy).map_err(|error| error.to_string())?;
     let mut plans = Plans::default();
     let outcome =
         weir_sim::simulate_observed(&fabric, coflows, policy.as_mut(), &Options::default(), &mut plans)
             .map_err(|error| error.to_string())?;
     let planned = outcome.coflows.iter().map(|coflow| (coflow.id, coflow.cct.as_secs())).collect();
-    let mut flows = Flows { arrivals: Vec::new(), coflows: Vec::new(), plans: Vec::new(), planned };
+    let mut flows =
+        Flows { arrivals: Vec::new(), coflows: Vec::new(), plans: Vec::new(), members: Vec::new(), planned };
     let mut all: Vec<(FlowArrival, Option<CoflowId>)> =
         work.urgent.iter().map(|flow| (*flow, None)).collect();
     for coflow in work.large.iter().chain(&work.small) {
@@ -265,7 +309,10 @@ fn flows(traffic: &CoflowTraffic, work: &Work, scenario: &Scenario) -> Result<Fl
             let plan = plans.steps.remove(&(coflow.id, index as u32));
             let kind =
                 if plan.is_some() { FlowKind::Planned(flows.plans.len() as u32) } else { FlowKind::Known };
-            flows.plans.extend(plan);
+            if let Some(plan) = plan {
+                flows.plans.push(plan);
+                flows.members.push((coflow.id, index as u32));
+            }
             let FlowSpec { source, destination, size, .. } = *flow;
             all.push((
                 FlowArrival { arrival: coflow.arrival, source, destination, size, kind },

@@ -4,6 +4,7 @@
 //! then. Times are milliseconds, here and in results.
 
 mod coflows;
+mod order;
 
 pub use coflows::CoflowTraffic;
 

@@ -6,12 +6,14 @@ mod d3;
 mod hosts;
 mod karuna;
 mod known;
+mod ordered;
 mod planned;
 mod settings;
 mod windowed;
 
 pub use hosts::{HostClasses, HostControl, OnHosts};
 pub use known::{SETTINGS, SettingInfo};
+pub use ordered::{Ordered, Told};
 pub use planned::{Planned, RatePlan};
 pub use settings::SettingsError;
 
