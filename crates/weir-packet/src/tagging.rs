@@ -23,7 +23,7 @@ impl Default for ToldClass {
 }
 
 impl ToldClass {
-    /// All packets from now on have this class, counted from 0.
+    /// All packets from now on have this class, counted from 0: one that the ports of the transport have.
     pub fn say(&self, class: u8) {
         self.0.store(class, Ordering::Relaxed);
     }
