@@ -90,6 +90,8 @@ const WRONG: &[(&str, &str)] = &[
     ("[coordinator]\npolicy = \"varis\"", "did you mean `varys`"),
     ("[coordinator]\npolicy = \"varys:delta\"", "delta"),
     ("[coordinator]\npolicy = \"siphon\"", "siphon"),
+    ("[coordinator]\npolicy = \"dclas:sync=2s\"", "from 1ms to 1s"),
+    ("[coordinator]\npolicy = \"clas:sync=10ms\"", "`weir sim`"),
     ("[coordinator]\nlease-ms = 49", "50"),
     ("[coordinator]\ncoflow-lease = 2", "between 3 and 604800"),
     ("[coordinator]\nbypass = inf", "3600"),

@@ -14,7 +14,8 @@ pub fn find(name: &str) -> Result<Chosen, Failure> {
 /// As [`find`], for hosts that send to each other: those for links between sites need relays.
 ///
 /// # Errors
-/// As of [`find`], and where it is for links between sites, or has more classes than switches.
+/// As of [`find`], and where it is for links between sites, has more classes than switches, or has a setting that hosts
+/// cannot follow.
 pub fn find_for_hosts(name: &str) -> Result<Chosen, Failure> {
     let chosen = find(name)?;
     if chosen.info.between_sites {
@@ -28,6 +29,20 @@ pub fn find_for_hosts(name: &str) -> Result<Chosen, Failure> {
         return Err(Failure::Input(format!(
             "--policy {name} has {classes} classes, and switches have {most} at most; `weir sim` takes more"
         )));
+    }
+    if let Some(interval) = chosen.sync_interval() {
+        if chosen.info.local.is_none() {
+            return Err(Failure::Input(format!(
+                "--policy {name}: `sync` is of `weir sim`; on hosts the coordinator decides under {}, by all that it has heard",
+                chosen.info.name
+            )));
+        }
+        // As `--sync-interval`.
+        if !(0.001..=1.0).contains(&interval.as_secs()) {
+            return Err(Failure::Input(format!(
+                "--policy {name}: on hosts `sync` is from 1ms to 1s, or 0 for `--sync-interval`; `weir sim` takes others"
+            )));
+        }
     }
     Ok(chosen)
 }

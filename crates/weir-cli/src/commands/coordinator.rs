@@ -111,7 +111,7 @@ pub(crate) struct ControlArgs {
     #[arg(long, value_name = "MS", default_value = "3", value_parser = minute_of_millis)]
     pub(crate) ready_wait: Span,
     /// Under a policy that senders decide (dclas, dclas-strict): how often they report bytes and hear queues;
-    /// 1 to 1000
+    /// 1 to 1000. A `sync` among the policy's settings goes before it
     #[arg(long, value_name = "MS", default_value = "10", value_parser = sync_millis)]
     pub(crate) sync_interval: Span,
 }

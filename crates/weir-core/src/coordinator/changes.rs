@@ -33,7 +33,7 @@ pub struct Tuning {
     pub ready_wait: Span,
     /// What deadlines are shortened by for the policy.
     pub deadline_margin: DeadlineMargin,
-    /// Where senders decide: how often they are told queues.
+    /// Where senders decide: how often they are told queues, unless the policy's own settings say.
     pub sync_interval: Span,
     /// No plan is made sooner after the last one: events of so long share one.
     pub batch: Span,
@@ -86,7 +86,7 @@ impl Coordinator {
             self.senders = senders;
             self.policy_name.clone_from(&change.policy.name);
             self.policy_info = change.policy.info;
-            self.policy = change.policy.create();
+            self.policy = change.policy.create_for_coordinator();
             self.begin_plans_anew();
         }
         if terms == self.terms() {

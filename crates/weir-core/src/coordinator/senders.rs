@@ -78,10 +78,11 @@ pub(super) struct Heard {
 }
 
 impl Senders {
-    /// `None` where the coordinator decides.
+    /// `None` where the coordinator decides. An interval among the settings of the policy goes before the coordinator's own.
     pub(super) fn new(tuning: &Tuning, policy: &Chosen) -> Option<Senders> {
         let settings = policy.sender_queues()?;
-        let (policy, interval) = (policy.info.name, tuning.sync_interval);
+        let own = Some(settings.sync_interval).filter(|interval| *interval > Span::ZERO);
+        let (policy, interval) = (policy.info.name, own.unwrap_or(tuning.sync_interval));
         Some(Senders {
             policy,
             interval,

@@ -292,7 +292,7 @@ impl Coordinator {
             next_coflow: config.first_coflow,
             policy_name: policy.name.clone(),
             policy_info: policy.info,
-            policy: policy.create(),
+            policy: policy.create_for_coordinator(),
             senders: Senders::new(&config.tuning, policy),
             config,
             plan: Plan::default(),

@@ -30,10 +30,10 @@ const FIRST: Parameter = Parameter {
     about: "bytes sent at which a coflow leaves the first queue, A; 10 MB in the released Aalo",
 };
 const SYNC: Parameter = Parameter {
-    name: "sync",
+    name: super::settings::SYNC,
     kind: ParameterKind::Time,
     default: "0",
-    about: "how often senders hear of what a coflow has sent in all; 0: at once; the paper syncs every 10 ms",
+    about: "how often senders hear of what a coflow has sent in all; 0: at once; the paper syncs every 10 ms. On hosts: 1ms to 1s, and 0 leaves it to --sync-interval",
 };
 /// Queues so narrow that coflows in one have got nearly the same: 145 from 10 MB to 10 TB.
 const NARROW: Parameter = Parameter {
@@ -50,7 +50,7 @@ pub(super) fn settings(from: &Settings) -> QueueSettings {
         queues: from.count("queues"),
         exponent: from.factor("exponent"),
         first_bytes: from.bytes("first"),
-        sync_interval: from.span("sync"),
+        sync_interval: from.span(super::settings::SYNC),
     }
 }
 

@@ -6,6 +6,8 @@ use weir_model::{Bytes, SettingsForm, Span, meant};
 
 /// Bytes below which a size of a setting is taken for a slip: queues and thresholds are far above.
 const LEAST_SIZE: u64 = 1000;
+/// The setting of how often senders hear of what a coflow has sent.
+pub(super) const SYNC: &str = "sync";
 
 /// One thing about a policy that can be set.
 #[derive(Clone, Copy, Debug)]
@@ -200,6 +202,24 @@ impl Chosen {
     /// A fresh instance of the policy with these settings.
     pub fn create(&self) -> Box<dyn Policy> {
         (self.info.make)(&self.settings)
+    }
+
+    /// As [`Chosen::create`], for a coordinator of real hosts: it has the policy plan whenever it has heard something, by a clock that stands at
+    /// no multiple of an interval. What it has heard counts at once; how often it hears is its own to say.
+    pub fn create_for_coordinator(&self) -> Box<dyn Policy> {
+        let mut settings = self.settings.clone();
+        settings
+            .0
+            .iter_mut()
+            .filter(|(name, _)| *name == SYNC)
+            .for_each(|(_, value)| *value = Value::Time(Span::ZERO));
+        (self.info.make)(&settings)
+    }
+
+    /// How often senders hear of what a coflow has sent, where the policy has such a setting and it is not at once.
+    pub fn sync_interval(&self) -> Option<Span> {
+        self.settings.value(SYNC)?;
+        Some(self.settings.span(SYNC)).filter(|interval| *interval > Span::ZERO)
     }
 
     /// The queues of a policy that senders decide by them; `None` where the coordinator decides.

@@ -118,6 +118,31 @@ fn what_all_senders_sent_together_moves_a_coflow_down_within_two_syncs() {
     assert_rate(pair.rate(0, flows[0]), 0.0);
 }
 
+/// As [`what_all_senders_sent_together_moves_a_coflow_down_within_two_syncs`], by the clock of a real machine: nothing happens at a whole
+/// number of intervals.
+#[test]
+fn an_interval_of_the_policy_itself_is_how_often_senders_hear() {
+    for (policy, millis) in [("dclas-strict:sync=10ms", 40), ("dclas-strict:sync=200ms", 420)] {
+        let mut pair = senders(policy, 4);
+        pair.now = pair.now + Span::from_nanos(345_679);
+        let (wide, narrow) = (pair.register(0), pair.register(0));
+        let flows = [pair.open(wide, "a", 100_000_000, 0, 2), pair.open(wide, "b", 100_000_000, 1, 3)];
+        let later = pair.open(narrow, "c", 100_000_000, 0, 3);
+        pair.pass(millis);
+        pair.sent(0, flows[0], 600_000);
+        pair.sent(1, flows[1], 600_000);
+        pair.pass(millis / 8);
+        let is_told_soon = pair.rate(0, later) > 0.0;
+        assert!(!is_told_soon || millis < 100, "{policy}: told before the interval was over");
+        pair.pass(millis);
+        let rates = [pair.rate(0, later), pair.rate(0, flows[0])];
+        // More where it has something to catch up with.
+        assert!(rates[0] >= CAPACITY && rates[1] == 0.0, "{policy}: {rates:?}");
+        let terms = pair.coordinator.terms().sender_rule.unwrap();
+        assert_eq!(terms.sync_interval_ns, if millis == 40 { 10_000_000 } else { 200_000_000 }, "{policy}");
+    }
+}
+
 #[test]
 fn queues_share_an_uplink_by_weight() {
     let mut pair = senders("dclas", 3);
