@@ -1,10 +1,11 @@
 //! Processes inside a bed: how they start, and how none outlives its bed.
 //!
-//! Three nets, from the usual to the rare:
+//! Four nets, from the usual to the rare:
 //! 1. the kernel kills a direct child when the thread that started it ends (`PR_SET_PDEATHSIG`);
 //! 2. dropping the bed kills every process in its namespaces, grandchildren too;
-//! 3. [`sweep_stale`] kills what neither reached: grandchildren of an owner that was killed. They carry
-//!    the owner's name in their environment ([`OWNER_VARIABLE`]).
+//! 3. where a signal ends the owner, [`kill_own`] does. They carry the owner's name in their environment
+//!    ([`OWNER_VARIABLE`]);
+//! 4. [`sweep_stale`] kills what none of these reached: grandchildren of an owner that was killed.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
@@ -169,6 +170,13 @@ pub(crate) fn kill_inside(labels: &[Vec<u8>]) -> usize {
 pub(crate) fn sweep_stale() -> usize {
     let own_network = network_label(rustix::process::getpid().as_raw_pid());
     kill_where(|pid| owner_of(pid).is_some_and(|owner| owner.is_dead()) && network_label(pid) != own_network)
+}
+
+/// Kills every process that was started in a bed of this process, and their children; it has no more of them once this returns 0.
+pub(crate) fn kill_own() -> usize {
+    let Ok(own) = ProcessName::of_this_process() else { return 0 };
+    let own_network = network_label(rustix::process::getpid().as_raw_pid());
+    kill_where(|pid| owner_of(pid).as_ref() == Some(&own) && network_label(pid) != own_network)
 }
 
 /// The owner of the bed in which a process was started, if it was started in one and may be asked.

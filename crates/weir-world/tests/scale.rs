@@ -101,7 +101,7 @@ fn every_policy_and_setting() -> Vec<String> {
         ParameterKind::Switch => if parameter.default == "on" { "off" } else { "on" }.to_owned(),
         ParameterKind::Choice { of, .. } => of.last().expect("something to choose").to_string(),
     };
-    let for_hosts = weir_policy::registry().into_iter().filter(|info| !info.between_sites);
+    let for_hosts = weir_policy::registry().iter().filter(|info| !info.between_sites);
     let with_settings = for_hosts.flat_map(|info| {
         let set = info.parameters.iter().map(move |of| format!("{}:{}={}", info.name, of.name, other(of)));
         std::iter::once(info.name.to_owned()).chain(set)

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir_console::Failure;
 use weir_model::Rate;
-use weir_testbed::live::{Network, RelaySetup, relay_address};
+use weir_testbed::live::{Network, RelaySetup, RunFolder, relay_address};
 use weir_testbed::{Bed, BedLinks, Place, SiteBed, SiteBedConfig};
 
 /// Where Spark is, and what its cluster is like.
@@ -49,7 +49,7 @@ pub(super) struct Setup {
     conf: Vec<String>,
     dir: PathBuf,
     /// Removes the folder in the end, unless it is kept.
-    _removed: Option<tempfile::TempDir>,
+    _removed: Option<RunFolder>,
 }
 
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -102,7 +102,7 @@ impl Setup {
                 (absolute(path)?, None)
             }
             None => {
-                let removed = tempfile::tempdir()?;
+                let removed = RunFolder::create()?;
                 (removed.path().canonicalize()?, Some(removed))
             }
         };
@@ -212,6 +212,18 @@ pub(super) struct Cluster<'a> {
     /// Their controller first, where there is one.
     relays: Vec<Child>,
     workers: Vec<Child>,
+    master: Option<Child>,
+}
+
+impl Drop for Cluster<'_> {
+    fn drop(&mut self) {
+        let weir = self.agents.drain(..).chain(self.coordinator.take()).chain(self.relays.drain(..));
+        for mut child in weir.chain(self.workers.drain(..)).chain(self.master.take()) {
+            // What a worker started ends with the network; a process that is not waited for stays listed by the kernel.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 impl<'a> Cluster<'a> {
@@ -237,6 +249,7 @@ impl<'a> Cluster<'a> {
             coordinator: None,
             relays: Vec::new(),
             workers: Vec::new(),
+            master: None,
         };
         for host in 0..cluster.hosts() {
             std::fs::create_dir_all(cluster.local(host))?;
@@ -454,7 +467,7 @@ impl<'a> Cluster<'a> {
             "--webui-port",
             &MASTER_UI_PORT.to_string(),
         ]);
-        self.spawn(Place::Control, "master", command)?;
+        self.master = Some(self.spawn(Place::Control, "master", command)?);
         // A worker that a master does not take yet asks again after some seconds, and those of an application that comes
         // meanwhile have several executors each.
         self.wait_for_workers(0)?;

@@ -76,9 +76,9 @@ impl Leftovers {
         present.children.retain(|&other| Some(other) != pid_of(child));
     }
 
-    /// Ends all processes, then removes folders and files: the other way round they would write into them again.
-    /// While the guard is there, a run, which finds its processes gone, cannot go on to start others.
-    fn end_all(&self) -> MutexGuard<'_, Present> {
+    /// Ends all processes, `others` after those that are noted, then removes folders and files: the other way round they would write into them
+    /// again. While the guard is there, a run, which finds its processes gone, cannot go on to start others.
+    fn end_all(&self, others: impl Fn() -> usize) -> MutexGuard<'_, Present> {
         let mut present = self.present();
         for child in &present.children {
             let _ = rustix::process::kill_process(*child, Signal::KILL);
@@ -89,6 +89,9 @@ impl Leftovers {
             while !has_ended(*child) && Instant::now() < limit {
                 std::thread::sleep(END_STEP);
             }
+        }
+        while others() > 0 && Instant::now() < limit {
+            std::thread::sleep(END_STEP);
         }
         for folder in &present.folders {
             let _ = std::fs::remove_dir_all(folder);
@@ -313,7 +316,7 @@ pub fn end_on_signals() -> io::Result<()> {
     };
     let wait = move || {
         let code = runtime.block_on(signal);
-        let _present = LEFTOVERS.end_all();
+        let _present = LEFTOVERS.end_all(crate::process::kill_own);
         std::process::exit(code);
     };
     std::thread::Builder::new().name("weir-signals".into()).spawn(wait).map(drop)
@@ -413,7 +416,7 @@ mod tests {
                 })
             });
             signal.recv().expect("a process runs");
-            drop(leftovers.end_all());
+            drop(leftovers.end_all(|| 0));
             starting.join().expect("no panic").expect("a process")
         });
         let back = folder.exists();

@@ -2,11 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use anyhow::{Context, Result, bail, ensure};
+use weir_testbed::live::{RunFolder, end_on_signals};
 use weir_testbed::{Bed, BedLinks, Place};
 
 use crate::rights::with_rights;
@@ -88,20 +90,42 @@ fn dropped_bed_takes_links_and_processes_along() {
     });
 }
 
+/// The process of [`owner_to_be_killed`], the family that it started, and its folder of a run.
+fn start_owner() -> Result<(Child, Vec<i32>, PathBuf)> {
+    let mut command = Command::new(env::current_exe()?);
+    command.args(["cleanup::owner_to_be_killed", "--exact", "--nocapture", "--test-threads=1"]);
+    let mut owner = command.env(OWNER, "1").stdout(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(owner.stdout.take().context("piped")?).lines();
+    loop {
+        let line = lines.next().context("the owner ended early")??;
+        // The harness prints the test's name in front, on the same line.
+        if let Some((_, said)) = line.split_once("FAMILY ") {
+            let (family, folder) = said.split_once(" FOLDER ").context("a folder")?;
+            return Ok((owner, numbers(family)?, PathBuf::from(folder)));
+        }
+    }
+}
+
+/// As on SIGTERM to `weir bench spark shuffles`: executors are grandchildren, and write into the folder.
+#[test]
+fn an_owner_that_a_signal_ends_takes_grandchildren_and_its_folder_along() {
+    with_rights("cleanup::an_owner_that_a_signal_ends_takes_grandchildren_and_its_folder_along", || {
+        let (mut owner, family, folder) = start_owner()?;
+        ensure!(folder.is_dir() && family.iter().all(|pid| is_running(*pid)));
+        let pid = rustix::process::Pid::from_child(&owner);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        let status = owner.wait()?;
+        ensure!(status.code() == Some(128 + 15), "{status}");
+        ensure!(!folder.exists(), "{} stays", folder.display());
+        // Without another bed that would look for them.
+        wait_until("all processes are gone", || Ok(!family.iter().any(|pid| is_running(*pid))))
+    });
+}
+
 #[test]
 fn killed_owner_leaves_nothing() {
     with_rights("cleanup::killed_owner_leaves_nothing", || {
-        let mut command = Command::new(env::current_exe()?);
-        command.args(["cleanup::owner_to_be_killed", "--exact", "--nocapture", "--test-threads=1"]);
-        let mut owner = command.env(OWNER, "1").stdout(Stdio::piped()).spawn()?;
-        let mut lines = BufReader::new(owner.stdout.take().context("piped")?).lines();
-        let family = loop {
-            let line = lines.next().context("the owner ended early")??;
-            // The harness prints the test's name in front, on the same line.
-            if let Some((_, family)) = line.split_once("FAMILY ") {
-                break numbers(family)?;
-            }
-        };
+        let (mut owner, family, folder) = start_owner()?;
         let mut host = File::open(format!("/proc/{}/net/dev", family[0]))?;
         ensure!(has_link(&mut host)?);
         ensure!(Bed::sweep_stale() == 0, "the owner is alive: nothing is stale");
@@ -113,19 +137,24 @@ fn killed_owner_leaves_nothing() {
         wait_until("the direct child is gone", || Ok(!is_running(family[0])))?;
         // Its children are nobody's: the next owner of a bed finds them.
         drop(bed()?);
-        wait_until("the grandchildren are gone", || Ok(!family.iter().any(|pid| is_running(*pid))))
+        wait_until("the grandchildren are gone", || Ok(!family.iter().any(|pid| is_running(*pid))))?;
+        // And the next run its folder.
+        drop(RunFolder::create()?);
+        ensure!(!folder.exists(), "{} stays", folder.display());
+        Ok(())
     });
 }
 
-/// Not a test: what [`killed_owner_leaves_nothing`] runs in another process and kills.
+/// Not a test: what [`start_owner`] runs in another process.
 #[test]
 fn owner_to_be_killed() -> Result<()> {
     if env::var_os(OWNER).is_none() {
         return Ok(());
     }
-    let bed = bed()?;
+    end_on_signals()?;
+    let (bed, folder) = (bed()?, RunFolder::create()?);
     let family: Vec<String> = start_family(&bed)?.iter().map(i32::to_string).collect();
-    println!("FAMILY {}", family.join(" "));
+    println!("FAMILY {} FOLDER {}", family.join(" "), folder.path().display());
     thread::sleep(Duration::from_secs(120));
     bail!("nobody killed the owner")
 }
