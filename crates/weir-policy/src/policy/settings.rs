@@ -211,7 +211,7 @@ impl Chosen {
         settings
             .0
             .iter_mut()
-            .filter(|(name, _)| *name == SYNC)
+            .filter(|(name, value)| *name == SYNC && matches!(value, Value::Time(_)))
             .for_each(|(_, value)| *value = Value::Time(Span::ZERO));
         (self.info.make)(&settings)
     }
