@@ -6,11 +6,11 @@ use std::{env, io};
 
 /// What the crate loads, and what its tests do.
 const PROGRAMS: [&str; 6] =
-    ["src/bpf/tag", "src/bpf/mark", "src/bpf/dctcp", "src/bpf/karuna", "src/bpf/group", "tests/mcp_law"];
+    ["src/bpf/tag", "src/bpf/mark", "src/bpf/dctcp", "src/bpf/karuna", "src/bpf/group", "tests/laws"];
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed=src/bpf");
-    println!("cargo:rerun-if-changed=tests/mcp_law.bpf.c");
+    println!("cargo:rerun-if-changed=tests/laws.bpf.c");
     PROGRAMS.into_iter().try_for_each(compile)
 }
 

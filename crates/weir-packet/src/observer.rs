@@ -1,5 +1,6 @@
 //! Looking at a run: packets on links, bytes at receivers, queues and windows from time to time.
 
+use crate::control::WindowEnded;
 use crate::flow::Flow;
 use crate::packet::{Kind, Packet};
 use crate::port::PortCounts;
@@ -89,6 +90,8 @@ pub trait Observer {
     fn dropped(&mut self, _packet: &PacketSeen, _now: Picos) {}
     /// Bytes of a flow have arrived for the first time.
     fn delivered(&mut self, _flow: u64, _bytes: u32, _now: Picos) {}
+    /// A sender's control has ended a window, of those controls that tell.
+    fn window_ended(&mut self, _flow: u64, _window: &WindowEnded, _now: Picos) {}
     /// What waits at a port, and what it did since the beginning.
     fn sampled_port(&mut self, _port: u32, _queued: Bytes, _counts: &PortCounts, _now: Picos) {}
     /// A flow that is not complete.
@@ -118,6 +121,10 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     fn delivered(&mut self, flow: u64, bytes: u32, now: Picos) {
         self.0.delivered(flow, bytes, now);
         self.1.delivered(flow, bytes, now);
+    }
+    fn window_ended(&mut self, flow: u64, window: &WindowEnded, now: Picos) {
+        self.0.window_ended(flow, window, now);
+        self.1.window_ended(flow, window, now);
     }
     fn sampled_port(&mut self, port: u32, queued: Bytes, counts: &PortCounts, now: Picos) {
         self.0.sampled_port(port, queued, counts, now);
@@ -155,6 +162,11 @@ impl<A: Observer> Observer for Option<A> {
     fn delivered(&mut self, flow: u64, bytes: u32, now: Picos) {
         if let Some(observer) = self {
             observer.delivered(flow, bytes, now);
+        }
+    }
+    fn window_ended(&mut self, flow: u64, window: &WindowEnded, now: Picos) {
+        if let Some(observer) = self {
+            observer.window_ended(flow, window, now);
         }
     }
     fn sampled_port(&mut self, port: u32, queued: Bytes, counts: &PortCounts, now: Picos) {

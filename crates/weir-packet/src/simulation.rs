@@ -231,8 +231,20 @@ impl<'a> Simulation<'a> {
         if self.gives_rates() {
             self.flows.get_mut(place).requests = Some(Box::default());
         }
+        self.show_window(place);
         self.follow_plan(place);
         self.send(place);
+    }
+
+    /// Tells the observer of a window that a sender's control has ended.
+    #[inline]
+    fn show_window(&mut self, place: u32) {
+        if let Some(observer) = &mut self.observer {
+            let flow = self.flows.get_mut(place);
+            if let Some(window) = flow.sender.control.take_window() {
+                observer.window_ended(flow.number, &window, self.now);
+            }
+        }
     }
 
     /// Sees to it that an event comes when a flow's plan changes.
@@ -481,6 +493,8 @@ impl<'a> Simulation<'a> {
             flow.sender.timeouts_in_row = 0;
         }
         let lost = flow.sender.on_answer(&answer, self.now);
+        self.show_window(packet.flow);
+        let flow = self.flows.get(packet.flow);
         if let Some(observer) = &mut self.observer
             && flow.sender.is_done()
             && !was_done

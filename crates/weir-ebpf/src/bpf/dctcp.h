@@ -17,13 +17,9 @@
 #ifndef WEIR_DCTCP_H
 #define WEIR_DCTCP_H
 
+#include "alpha.h"
 #include "kernel.h"
 
-/* Alpha has 20 bits after the point: what a 16th of it loses by rounding is below any window's segment. */
-#define ALPHA_BITS 20
-#define ALPHA_ONE (1U << ALPHA_BITS)
-/* A new window has a weight of 1/16 (section 4.2). */
-#define GAIN_BITS 4
 #define LEAST_WINDOW 2U
 /* Segments after a long pause (RFC 6928). */
 #define RESTART_WINDOW 10U
@@ -97,25 +93,14 @@ static __always_inline void dctcp_init(struct sock *sk)
 	is_ready(sk, tcp, state_of(tcp));
 }
 
-/* Equation of section 3.3, once a window: alpha = (1 - g) alpha + g M. */
+/* Once a window. */
 static __always_inline void estimate(struct tcp_sock *tcp, struct state *state)
 {
 	/* Sequence numbers wrap: the sign of their difference says which one is later. */
 	if ((__s32)(tcp->snd_una - state->window_end) < 0)
 		return;
-	__u32 delivered = tcp->delivered - state->delivered;
-	__u32 marked = tcp->delivered_ce - state->delivered_ce;
-	/* The share is 1 at most, whatever the kernel's two counts say. */
-	if (marked > delivered)
-		marked = delivered;
-	if (delivered) {
-		__u32 share = ((__u64)marked << ALPHA_BITS) / delivered;
-		__u32 alpha = state->alpha - (state->alpha >> GAIN_BITS) + (share >> GAIN_BITS);
-		/* Rounding would hold alpha above 0 for good. */
-		if (!marked && state->alpha < 1 << GAIN_BITS)
-			alpha = 0;
-		state->alpha = alpha > ALPHA_ONE ? ALPHA_ONE : alpha;
-	}
+	state->alpha = next_alpha(state->alpha, tcp->delivered - state->delivered,
+				  tcp->delivered_ce - state->delivered_ce);
 	begin_window(tcp, state);
 }
 

@@ -2,7 +2,7 @@
 //! exponent for urgency.
 
 use super::reno::Reno;
-use super::{Acked, Allowance, Control, Loss};
+use super::{Acked, Allowance, Control, Decided, Loss, WindowEnded};
 use crate::time::Picos;
 
 /// What is still assumed of the network before the first window: RFC 8257, section 3.3, begins at 1.
@@ -39,6 +39,7 @@ pub(crate) struct Dctcp {
     /// Segments before this one were sent before the window was last reduced: their marks and losses are no news.
     reduced_at: Option<u32>,
     urgency: Option<Urgency>,
+    ended: Option<WindowEnded>,
 }
 
 impl Dctcp {
@@ -52,6 +53,7 @@ impl Dctcp {
             marked: 0,
             reduced_at: None,
             urgency,
+            ended: None,
         }
     }
 
@@ -75,6 +77,8 @@ impl Control for Dctcp {
             let share = f64::from(self.marked) / f64::from(self.acked.max(1));
             // RFC 8257, section 3.3: alpha = (1 - g) alpha + g M, with M counted in segments and not in bytes.
             self.alpha += self.gain * (share - self.alpha);
+            let (acked, marked) = (self.acked, self.marked);
+            self.ended = Some(WindowEnded { acked, marked, decided: Decided::Alpha(self.alpha) });
             (self.acked, self.marked) = (0, 0);
         }
         let recovers = self.has_reduced(acked.unacked);
@@ -102,5 +106,8 @@ impl Control for Dctcp {
     }
     fn on_spurious_timeout(&mut self) {
         self.reno.undo_restart();
+    }
+    fn take_window(&mut self) -> Option<WindowEnded> {
+        self.ended.take()
     }
 }

@@ -1,7 +1,7 @@
 //! MCP's law in a sender: windows counted, pace kept, and what a flow does that cannot meet its deadline.
 
 use super::dctcp::Dctcp;
-use super::{Acked, Allowance, Control, Loss};
+use super::{Acked, Allowance, Control, Decided, Loss, WindowEnded};
 use crate::sender::SEGMENT_BYTES;
 use crate::time::Picos;
 use weir_endhost::mcp::{Mcp, Params, WindowFacts};
@@ -32,6 +32,7 @@ pub(crate) struct JustInTime {
     marked: u32,
     /// When the window began that is being counted.
     began: Picos,
+    ended: Option<WindowEnded>,
 }
 
 impl JustInTime {
@@ -48,7 +49,27 @@ impl JustInTime {
         let facts = facts(segments, deadline.since(now), Span::ZERO, 0.0, link);
         let mcp = Mcp::new(params, &facts);
         let given_up = mcp.has_given_up();
-        JustInTime { mcp, deadline, link, late, after, given_up, acked: 0, marked: 0, began: now }
+        let mut flow = JustInTime {
+            mcp,
+            deadline,
+            link,
+            late,
+            after,
+            given_up,
+            acked: 0,
+            marked: 0,
+            began: now,
+            ended: None,
+        };
+        flow.end_window(facts);
+        flow
+    }
+
+    /// Notes what was decided by these facts.
+    fn end_window(&mut self, facts: WindowFacts) {
+        let (window, gave_up) = (self.mcp.window(), self.mcp.has_given_up());
+        let decided = Decided::Mcp { facts, window, gave_up };
+        self.ended = Some(WindowEnded { acked: self.acked, marked: self.marked, decided });
     }
 
     fn demoted(&self) -> bool {
@@ -96,7 +117,9 @@ impl Control for JustInTime {
         let left = self.deadline.since(acked.now);
         // With nothing more to send there is nothing to decide.
         if unsent > 0 {
-            self.mcp.on_window(&facts(unsent, left, span(acked.smoothed_rtt), share, self.link));
+            let facts = facts(unsent, left, span(acked.smoothed_rtt), share, self.link);
+            self.mcp.on_window(&facts);
+            self.end_window(facts);
             // Never taken back: a flow that changed to the other control stays there.
             self.given_up |= self.mcp.has_given_up();
         }
@@ -117,6 +140,10 @@ impl Control for JustInTime {
         if self.demoted() {
             self.after.on_spurious_timeout();
         }
+    }
+    fn take_window(&mut self) -> Option<WindowEnded> {
+        // A flow that gave up in this window tells of that before it tells what it goes by now.
+        self.ended.take().or_else(|| self.after.take_window())
     }
     fn has_given_up(&self) -> bool {
         self.demoted()

@@ -15,6 +15,7 @@ pub(crate) use planned::ByPlan;
 pub(crate) use reno::Reno;
 
 use crate::time::Picos;
+use weir_endhost::mcp::WindowFacts;
 use weir_model::{Bytes, Rate};
 
 /// What an acknowledgement brought, and what it says of the path.
@@ -73,6 +74,33 @@ pub enum Ask {
     Leave,
 }
 
+/// What a control decided when a window, a round trip or so of acknowledgements, had ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowEnded {
+    /// Segments that were acknowledged in it.
+    pub acked: u32,
+    /// Those of them that met a queue above its threshold.
+    pub marked: u32,
+    /// What followed from that.
+    pub decided: Decided,
+}
+
+/// By which law a control goes on, and with what.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decided {
+    /// DCTCP's estimate of the share of its segments that is marked, 0 to 1.
+    Alpha(f64),
+    /// MCP's window. A flow's first one is decided when it begins, before anything is acknowledged.
+    Mcp {
+        /// What the law was told.
+        facts: WindowFacts,
+        /// Segments.
+        window: f64,
+        /// The deadline cannot be met.
+        gave_up: bool,
+    },
+}
+
 /// The congestion control of one flow.
 pub trait Control: Send {
     /// What the flow may do now.
@@ -98,6 +126,10 @@ pub trait Control: Send {
     }
     /// When what the flow may do changes next by a plan. Asked when the flow begins and when such a time has come.
     fn next_change(&mut self, _now: Picos) -> Option<Picos> {
+        None
+    }
+    /// The window that ended last, if there was one since this was asked last.
+    fn take_window(&mut self) -> Option<WindowEnded> {
         None
     }
     /// The flow no longer tries to meet its deadline.

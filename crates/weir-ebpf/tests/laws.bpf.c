@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs the law of MCP on facts that a test gives: one call, one window.
+// Runs the laws of MCP and DCTCP on facts that a test gives: one call, one window.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include "../src/bpf/alpha.h"
 #include "../src/bpf/mcp.h"
 
 char LICENSE[] SEC("license") = "Apache-2.0";
@@ -28,5 +29,18 @@ int weir_mcp_law(struct window *window)
 		mcp_next(&now.mcp, &now.params, &now.facts);
 	window->mcp = now.mcp;
 	window->pacing_rate = mcp_pacing_rate(&now.mcp, now.segment);
+	return 0;
+}
+
+struct round {
+	__u32 alpha;
+	__u32 acked;
+	__u32 marked;
+};
+
+SEC("syscall")
+int weir_dctcp_law(struct round *round)
+{
+	round->alpha = next_alpha(round->alpha, round->acked, round->marked);
 	return 0;
 }
