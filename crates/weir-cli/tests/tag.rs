@@ -91,6 +91,20 @@ fn sockets_may_have_the_controls_while_the_tagger_runs() {
 
 #[test]
 #[cfg(feature = "ebpf")]
+fn a_command_has_the_control_that_was_asked_for_and_karunas_with_a_deadline() {
+    let _alone = CONTROLS.lock();
+    on_a_bed(control::chosen);
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn a_coflow_with_a_deadline_goes_no_faster_than_that_takes_where_its_agent_has_mcp() {
+    let _alone = CONTROLS.lock();
+    on_a_bed(just_in_time::ended_just_before_the_deadline);
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
 fn a_port_marks_what_meets_a_long_queue_until_it_is_ended() {
     programs::marked();
 }
@@ -182,8 +196,16 @@ fn classes_need_a_build_that_tags() {
 mod flows;
 
 #[cfg(feature = "ebpf")]
+#[path = "tag/just_in_time.rs"]
+mod just_in_time;
+
+#[cfg(feature = "ebpf")]
 #[path = "tag/ordered.rs"]
 mod ordered;
+
+#[cfg(feature = "ebpf")]
+#[path = "tag/control.rs"]
+mod control;
 
 #[cfg(feature = "ebpf")]
 #[path = "tag/programs.rs"]

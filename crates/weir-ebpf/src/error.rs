@@ -48,6 +48,17 @@ pub enum TagError {
         /// Name of the interface, as it was given.
         name: String,
     },
+    /// No congestion control of the kernel has this name.
+    #[error(
+        "the kernel has no congestion control {name}, but {available}; weir_dctcp and weir_karuna are there while \
+         `weir tag --controls` runs"
+    )]
+    NoControl {
+        /// Name that was asked for.
+        name: String,
+        /// Those that there are.
+        available: String,
+    },
     /// Another program of the same kind is attached to the interface, of this process or of another.
     #[error("{name} has a {kind} already; end the process that holds it first")]
     Taken {

@@ -3,7 +3,7 @@
 use crate::config::monotonic_ns;
 use crate::error::TagError;
 use crate::program::{load, map_of};
-use libbpf_rs::{Link, MapCore, MapFlags};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,7 +12,14 @@ use weir_model::Hint;
 
 /// The program, as clang has compiled it.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/group.bpf.o"));
-const NAME: &str = "weir_group";
+/// What gives sockets the mark.
+const MARKS: &str = "weir_group";
+/// What gives them a congestion control, where one was asked for.
+const CONTROLS: [&str; 3] = ["weir_connect4", "weir_connect6", "weir_listen"];
+/// The kernel's names of congestion controls have so many bytes, the last one zero.
+const NAME_BYTES: usize = 16;
+/// Controls that sockets of this network namespace can have.
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 /// How the folder of a group begins; the number of the process that made it follows, and when it did.
 const PREFIX: &str = "weir-run-";
 /// The file of a group that has its processes, and takes others.
@@ -20,7 +27,7 @@ const PROCESSES: &str = "cgroup.procs";
 
 /// A control group (version 2) below that of this process. Each TCP socket that a process in it makes has the mark of one [`Hint`]
 /// from the first packet on; accepted connections have that of the socket that listens. A tagger that reads marks goes by it
-/// ([`crate::Config::marks`]).
+/// ([`crate::Config::marks`]). They may have a congestion control as well, those that connect and those that listen.
 ///
 /// When this is dropped, or the process ends, new sockets are marked no more; those that are there keep their mark. Dropped, it
 /// also takes its processes back to the group above and removes the group. A group whose maker was killed is removed by the next
@@ -29,34 +36,47 @@ const PROCESSES: &str = "cgroup.procs";
 pub struct HintedGroup {
     above: PathBuf,
     folder: PathBuf,
-    /// Closing it detaches the program.
-    _link: Link,
+    without: MapHandle,
+    /// Closing them detaches the programs.
+    _links: Vec<Link>,
+}
+
+/// Congestion controls that sockets of this network namespace can have now, [`crate::Karuna`] among them where it is registered.
+///
+/// # Errors
+/// The kernel's list of them cannot be read.
+pub fn available_controls() -> Result<Vec<String>, TagError> {
+    let listed = fs::read_to_string(AVAILABLE).map_err(TagError::os(format!("read {AVAILABLE}")))?;
+    Ok(listed.split_whitespace().map(str::to_owned).collect())
 }
 
 impl HintedGroup {
-    /// Makes a group for a hint, without processes.
+    /// Makes a group for a hint, without processes. Its sockets have the system's congestion control unless one is given.
     ///
     /// # Errors
     /// [`TagError`] says what is missing. Nothing remains then.
-    pub fn create(hint: Hint) -> Result<HintedGroup, TagError> {
+    pub fn create(hint: Hint, control: Option<&str>) -> Result<HintedGroup, TagError> {
+        let control = control.map(name_of).transpose()?;
         let above = own_group().map_err(TagError::os("find the own control group of version 2"))?;
         remove_empty(&above);
         let object = load(PROGRAM)?;
         let mark = hint.mark_after(0).to_ne_bytes();
         let written = map_of(&object, "weir_mark")?.update(&0_u32.to_ne_bytes(), &mark, MapFlags::ANY);
         written.map_err(TagError::bpf("write the mark"))?;
-        let program = object.progs_mut().find(|program| program.name() == NAME);
-        let program =
-            program.ok_or_else(|| TagError::os("find the own program")(io::ErrorKind::NotFound.into()))?;
+        if let Some(name) = control {
+            let written = map_of(&object, "weir_control")?.update(&0_u32.to_ne_bytes(), &name, MapFlags::ANY);
+            written.map_err(TagError::bpf("write the name of a control"))?;
+        }
+        let wanted = [MARKS].into_iter().chain(CONTROLS.into_iter().filter(|_| control.is_some()));
+        let without = map_of(&object, "weir_without")?;
         let folder = above.join(format!("{PREFIX}{}-{}", std::process::id(), monotonic_ns()));
         fs::create_dir(&folder)
             .map_err(TagError::os(format!("make the control group {}", folder.display())))?;
-        let attached =
-            File::open(&folder).map_err(TagError::os("open the control group")).and_then(|group| {
-                program.attach_cgroup(group.as_raw_fd()).map_err(TagError::bpf("attach to a group"))
-            });
+        let attached = File::open(&folder)
+            .map_err(TagError::os("open the control group"))
+            .and_then(|group| wanted.map(|name| attach(&object, name, &group)).collect());
         match attached {
-            Ok(link) => Ok(HintedGroup { above, folder, _link: link }),
+            Ok(links) => Ok(HintedGroup { above, folder, without, _links: links }),
             Err(error) => {
                 let _ = fs::remove_dir(&folder);
                 Err(error)
@@ -71,6 +91,34 @@ impl HintedGroup {
     pub fn enter(&self) -> io::Result<()> {
         move_process(std::process::id(), &self.folder)
     }
+
+    /// How many sockets so far did not get the control that was asked for: it was taken away meanwhile.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn without_control(&self) -> Result<u64, TagError> {
+        let counted = self.without.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let counted = counted.map_err(TagError::bpf("read a count"))?.unwrap_or_default();
+        Ok(counted.try_into().map_or(0, u64::from_ne_bytes))
+    }
+}
+
+fn attach(object: &Object, name: &str, group: &File) -> Result<Link, TagError> {
+    let program = object.progs_mut().find(|program| program.name() == name);
+    let program =
+        program.ok_or_else(|| TagError::os("find the own program")(io::ErrorKind::NotFound.into()))?;
+    program.attach_cgroup(group.as_raw_fd()).map_err(TagError::bpf("attach to a group"))
+}
+
+/// The name of a control as the kernel has it, if there is such a control.
+fn name_of(control: &str) -> Result<[u8; NAME_BYTES], TagError> {
+    let available = available_controls()?;
+    let mut bytes = [0; NAME_BYTES];
+    match bytes.get_mut(..control.len()) {
+        Some(room) if available.iter().any(|one| one == control) => room.copy_from_slice(control.as_bytes()),
+        _ => return Err(TagError::NoControl { name: control.to_owned(), available: available.join(", ") }),
+    }
+    Ok(bytes)
 }
 
 impl Drop for HintedGroup {

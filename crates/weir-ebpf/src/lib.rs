@@ -8,7 +8,7 @@
 //! A [`Marker`] attaches the second to a port that has a queue for each class under HTB. It marks packets (ECN) that enter a queue in
 //! which many bytes wait.
 //!
-//! A [`HintedGroup`] gives the sockets of processes a mark that says what they send.
+//! A [`HintedGroup`] gives the sockets of processes a mark that says what they send, and a congestion control.
 //!
 //! [`Dctcp`] is another: a congestion control that sockets of the machine can have. [`Karuna`] is that and, for flows with a
 //! deadline, MCP ([`weir_endhost::mcp`]).
@@ -31,7 +31,7 @@ mod tagger;
 pub use config::{Config, Unhinted};
 pub use control::{Dctcp, Karuna};
 pub use error::{ConfigError, ControlError, MarkError, TagError};
-pub use group::HintedGroup;
+pub use group::{HintedGroup, available_controls};
 pub use loaded::loaded;
 pub use marker::{ClassMarks, Marker, Marking, Marks};
 pub use mcp::McpConfig;

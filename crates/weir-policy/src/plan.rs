@@ -78,6 +78,8 @@ pub struct Plan {
     pub shares: Vec<Share>,
     /// The class of every live coflow, counted from 0, in order; empty from policies without classes.
     pub classes: Vec<(Slot, u32)>,
+    /// Of coflows in classes those whose flows are to end just before they are due, and no sooner.
+    pub just_in_time: Vec<Slot>,
     /// Coflows that are refused from now on, each once: they get nothing. The holder of the table (simulator or coordinator) takes them
     /// out, or lets them move on their own.
     pub refused: Vec<Refusal>,
@@ -95,6 +97,7 @@ impl Plan {
         self.switched.clear();
         self.shares.clear();
         self.classes.clear();
+        self.just_in_time.clear();
         self.refused.clear();
     }
 

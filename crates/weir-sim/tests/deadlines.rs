@@ -97,6 +97,32 @@ proptest! {
         promises_are_kept(&fabric, &with_deadlines(&fabric, &coflows, &kinds))?;
     }
 
+    /// By order alone nothing is refused. Alone on the network a coflow is in time where that can be; those that are due first are never
+    /// late for others.
+    #[test]
+    fn by_class_keeps_capacities_and_the_coflow_that_is_due_first_is_in_time(
+        fabric in fabrics(), coflows in workloads(), kinds in kinds()
+    ) {
+        let coflows = with_deadlines(&fabric, &coflows, &kinds);
+        let outcome = run(&fabric, &coflows, "by-class", &Options::default());
+        prop_assert!(outcome.coflows.iter().all(|record| record.admitted));
+        let due = |spec: &CoflowSpec| spec.deadline.map(|deadline| spec.arrival + deadline);
+        // One that all others with a deadline are due after, with as much time as it takes alone and some more.
+        let first = coflows.iter().filter(|spec| due(spec).is_some()).min_by_key(|spec| due(spec));
+        if let Some((spec, deadline)) = first.and_then(|spec| Some((spec, spec.deadline?)))
+            && coflows.iter().filter(|other| due(other) == due(spec)).count() == 1
+            && deadline.as_secs() > isolation(&fabric, spec).as_secs() * 1.001 + 2e-6
+        {
+            let record = outcome.coflows.iter().find(|record| record.id == spec.id).expect("a record");
+            prop_assert!(record.cct <= deadline, "{:?} of {deadline:?}", record.cct);
+            // And not much sooner, unless it was of flows that cross no link.
+            prop_assert!(
+                record.cct.as_secs() > deadline.as_secs() - 2e-6 || isolation(&fabric, spec) == Span::ZERO,
+                "{:?} of {deadline:?}", record.cct
+            );
+        }
+    }
+
     /// Per-flow policies move within capacities whatever the deadlines, and let everything in.
     #[test]
     fn flows_by_deadline_keep_capacities((fabric, coflows) in busy_switch(), kinds in kinds()) {
@@ -169,6 +195,32 @@ fn reservations_by_link_leave_room_that_those_of_a_virtual_cluster_do_not() {
         // Whoever was let in ends when it is due, and not sooner.
         for record in outcome.coflows.iter().filter(|record| record.admitted) {
             assert_eq!(record.cct, Span::from_millis(1000), "{policy}");
+        }
+    }
+}
+
+/// A link of 1 MB/s. 1 MB that is due after 4 s takes a quarter of it, and ends a microsecond before that; 2 MB beside it are there
+/// after 2.67 s, where they would have waited a second under `varys`. If it is due after 0.9 s it is a coflow like the other one, and
+/// the smaller.
+#[test]
+fn by_class_ends_a_coflow_just_before_its_deadline_and_leaves_the_rest_to_others() {
+    let fabric = Fabric::big_switch(2, Rate::from_bytes_per_sec(1e6)).expect("a fabric");
+    let coflow = |id, megabytes: u64, deadline| {
+        let size = Bytes(megabytes * 1_000_000);
+        let flow = FlowSpec { source: HostId(0), destination: HostId(1), size, group: 0 };
+        CoflowSpec { deadline, ..CoflowSpec::new(CoflowId(id), Time::ZERO, vec![flow]) }
+    };
+    for (millis, ends) in [(4_000, [3_999_999, 2_666_667]), (900, [1_000_000, 3_000_000])] {
+        let coflows = [coflow(1, 1, Some(Span::from_millis(millis))), coflow(2, 2, None)];
+        for replan in [Replan::FlowCompletions, Replan::CoflowEvents] {
+            let outcome = run(&fabric, &coflows, "by-class", &Options { replan, ..Options::default() });
+            let mut ended: Vec<(u64, u64)> = outcome
+                .coflows
+                .iter()
+                .map(|record| (record.id.0, (record.cct.nanos() + 500) / 1000))
+                .collect();
+            ended.sort_unstable();
+            assert_eq!(ended, [(1, ends[0]), (2, ends[1])], "{millis} ms");
         }
     }
 }

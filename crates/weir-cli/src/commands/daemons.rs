@@ -95,6 +95,13 @@ pub(crate) struct AgentArgs {
     /// File of tags
     #[arg(long, value_name = "FILE", requires = "tag")]
     tags: Option<PathBuf>,
+    /// Flows of coflows with deadlines end just before these where the coordinator says classes and no rates (by-class): they get the
+    /// congestion control weir_karuna, which other sockets of this machine may have as long (docs/congestion.md). Takes Linux 6.10
+    #[arg(long, requires = "tag")]
+    controls: bool,
+    /// Round trip of a full segment through empty queues, by which weir_karuna goes
+    #[arg(long, value_name = "TIME", default_value = "200us", requires = "controls")]
+    base_rtt: Span,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }
@@ -174,7 +181,8 @@ fn agent_options(args: AgentArgs) -> Result<AgentOptions, Failure> {
     options.group = args.group;
     options.metrics = args.metrics;
     if let Some(interface) = &args.tag {
-        options.tags = Some(super::tag::of_agent(interface, args.tags.as_deref())?);
+        let controls = args.controls.then_some((args.base_rtt, args.link_rate));
+        options.tags = Some(super::tag::of_agent(interface, args.tags.as_deref(), controls)?);
     }
     options.relays = args.site.map(|site| SiteRelays { site, addresses: args.relay });
     options.interface = match args.interface.as_str() {

@@ -9,7 +9,7 @@ use weir_ebpf::DEFAULT_DSCP;
 use weir_testbed::{Bed, BedError, BedLinks, Place, Queues};
 
 /// A process that has said its first line; `None` if it has no rights, which on CI is a failure.
-fn started(child: std::io::Result<Child>) -> Option<(Child, BufReader<ChildStdout>)> {
+pub(super) fn started(child: std::io::Result<Child>) -> Option<(Child, BufReader<ChildStdout>)> {
     let mut child = child.unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -26,7 +26,7 @@ fn started(child: std::io::Result<Child>) -> Option<(Child, BufReader<ChildStdou
 }
 
 /// Ends it, and returns what else it said.
-fn ended(mut child: Child, mut said: BufReader<ChildStdout>) -> String {
+pub(super) fn ended(mut child: Child, mut said: BufReader<ChildStdout>) -> String {
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();

@@ -16,6 +16,8 @@ pub(super) struct CoflowEntry {
     pub(super) treatment: Treatment,
     /// The class of priority in which its flows are sent, if the coordinator said one.
     pub(super) class: Option<u8>,
+    /// When it is due, by the agent's clock, if the coordinator said that it is to end just before that and no sooner.
+    pub(super) due: Option<Time>,
     /// What its flows here had to move when they were opened, all together.
     pub(super) opened_bytes: u64,
     /// What was sent of it from here, of flows that ended too.

@@ -229,7 +229,8 @@ impl Agent {
             self.bypass(now, CoflowId(coflow));
         }
         for class in &plan.classes {
-            self.put_in_class(now, CoflowId(class.coflow), class.class);
+            let due = (class.due_in_ns > 0).then(|| now + Span::from_nanos(class.due_in_ns));
+            self.put_in_class(now, CoflowId(class.coflow), class.class, due);
         }
         let mut touched = BTreeSet::new();
         for rate in &plan.coflows {
@@ -282,11 +283,15 @@ impl Agent {
         }
     }
 
-    /// All flows of a coflow that are here, and later ones, go in a class of priority, as fast as TCP has them go.
-    fn put_in_class(&mut self, now: Time, id: CoflowId, class: u32) {
+    /// All flows of a coflow that are here, and later ones, go in a class of priority, as fast as TCP has them go; or just before
+    /// they are due, if they have a congestion control that knows how.
+    fn put_in_class(&mut self, now: Time, id: CoflowId, class: u32, due: Option<Time>) {
         let Some(coflow) = self.coflows.get_mut(&id) else { return };
         let class = u8::try_from(class).unwrap_or(u8::MAX);
-        if coflow.class.replace(class) != Some(class) {
+        // A deadline stays what it is: said again it is a little later or earlier, by how long the message took.
+        let due = due.map(|due| coflow.due.unwrap_or(due));
+        let before = (coflow.class.replace(class), std::mem::replace(&mut coflow.due, due));
+        if before != (Some(class), due) {
             self.outputs.extend(coflow.flows.iter().map(|&flow| Output::Class(flow, class)));
         }
         self.bypass(now, id);
@@ -297,6 +302,7 @@ impl Agent {
     /// The coordinator has said no class of these coflows. Packets of what moves keep theirs.
     pub(super) fn take_from_classes(&mut self, of: impl Fn(CoflowId) -> bool) {
         for (_, coflow) in self.coflows.iter_mut().filter(|(id, _)| of(**id)) {
+            coflow.due = None;
             if coflow.class.take().is_some() {
                 coflow.flows.iter().for_each(|&flow| self.pacer.place(flow, None));
             }
@@ -311,6 +317,16 @@ impl Agent {
     /// The class of priority in which a flow is sent, counted from 0; `None` where the coordinator has said none of its coflow.
     pub fn class_of(&self, flow: FlowNumber) -> Option<u8> {
         self.coflows.get(&self.flows.get(&flow)?.coflow)?.class
+    }
+
+    /// When a flow is to have arrived, by the agent's clock, and not much sooner; `None` where it goes as fast as it can.
+    pub fn due_of(&self, flow: FlowNumber) -> Option<Time> {
+        self.coflows.get(&self.flows.get(&flow)?.coflow)?.due
+    }
+
+    /// Bytes of a flow that were not handed to its socket yet.
+    pub fn left_of(&self, flow: FlowNumber) -> Option<u64> {
+        Some(self.flows.get(&flow)?.left())
     }
 
     /// The next byte of a coflow that is `whole` is the first that all its gets led to, unless the plan lets

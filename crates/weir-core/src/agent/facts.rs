@@ -287,7 +287,8 @@ pub enum Output {
     },
     /// All coflows from the first id to the last have ended: nothing is to be kept of their blocks.
     Ended(CoflowId, CoflowId),
-    /// What a flow sends from now on goes in this class of priority, counted from 0; a new flow asks [`Agent::class_of`](super::Agent::class_of).
+    /// What a flow sends from now on goes in this class of priority, counted from 0, and [`Agent::due_of`](super::Agent::due_of) says
+    /// whether it is to end just before a deadline; a new flow asks [`Agent::class_of`](super::Agent::class_of).
     Class(FlowNumber, u8),
     /// The connection of a flow is to be closed: its coflow ended, or was refused.
     Abort(FlowNumber),

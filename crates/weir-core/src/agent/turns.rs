@@ -465,7 +465,7 @@ mod tests {
         agent.handle_session_up(ms(1));
         let flows = near(&mut agent, 3).try_into().unwrap();
         assert_eq!(move_now(&agent, flows), [true, false, false]);
-        let classes = vec![v1::CoflowClass { coflow: 1, class: 1 }];
+        let classes = vec![v1::CoflowClass { coflow: 1, class: 1, due_in_ns: 0 }];
         say(&mut agent, ms(2), 1, v1::Plan { complete: true, classes, ..v1::Plan::default() });
         assert_eq!((move_now(&agent, flows), agent.turns.waiting()), ([true; 3], 0));
     }

@@ -186,7 +186,7 @@ impl Coordinator {
         let mut out = Outgoing::default();
         self.places.plans = self.places.plans.saturating_add(1);
         if self.policy.classes().is_some() {
-            self.tell_classes(&mut out);
+            self.tell_classes(now, &mut out);
         } else {
             self.tell_drains(now, &mut out);
             self.tell_grants(now, &mut out);
@@ -213,19 +213,23 @@ impl Coordinator {
     }
 
     /// Classes that hosts do not know yet.
-    fn tell_classes(&mut self, out: &mut Outgoing) {
+    fn tell_classes(&mut self, now: Time, out: &mut Outgoing) {
+        let just_in_time: BTreeSet<Slot> = self.plan.just_in_time.iter().copied().collect();
         for &(slot, class) in &self.plan.classes {
             let id = self.table.coflow(slot).id();
             let Some(entry) = self.coflows.get_mut(&id) else { continue };
+            let due = self.table.due(slot).filter(|_| just_in_time.contains(&slot));
+            let told = (class, due.is_some());
             // Most coflows keep their class, and no host of theirs is new.
-            if entry.class.replace(class) == Some(class) && entry.news.is_empty() {
+            if entry.class.replace(told) == Some(told) && entry.news.is_empty() {
                 continue;
             }
             entry.news.clear();
+            let due_in_ns = due.map_or(0, |due| due.since(now).nanos().max(1));
             for &host in entry.live.keys() {
-                if entry.classes.insert(host, class) != Some(class) {
+                if entry.classes.insert(host, told) != Some(told) {
                     let plan = out.plans.entry(host).or_default();
-                    plan.classes.push(v1::CoflowClass { coflow: id.0, class });
+                    plan.classes.push(v1::CoflowClass { coflow: id.0, class, due_in_ns });
                 }
             }
         }

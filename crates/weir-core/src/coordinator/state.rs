@@ -141,10 +141,10 @@ pub(super) struct CoflowEntry {
     pub(super) told: Option<Told>,
     /// Hosts that must hear of it again even if nothing changed.
     pub(super) news: BTreeSet<HostNumber>,
-    /// Where coflows go by order alone: its class by the last plan,
-    pub(super) class: Option<u32>,
+    /// Where coflows go by order alone: its class by the last plan, and whether it goes no faster than its deadline takes,
+    pub(super) class: Option<(u32, bool)>,
     /// and what each host was told.
-    pub(super) classes: BTreeMap<HostNumber, u32>,
+    pub(super) classes: BTreeMap<HostNumber, (u32, bool)>,
 }
 
 impl CoflowEntry {

@@ -225,7 +225,7 @@ impl Coordinator {
             _ => {}
         }
         let Some(slot) = slot else { return "flows to be opened by its receivers".to_owned() };
-        let class = coflow.class.zip(self.policy.classes());
+        let class = coflow.class.map(|(class, _)| class).zip(self.policy.classes());
         let class = class.map(|(class, of)| format!("; its class is {} of {of}", class.saturating_add(1)));
         let class = class.unwrap_or_default();
         if rate > 0.0 {

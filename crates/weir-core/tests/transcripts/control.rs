@@ -60,6 +60,14 @@ pub(crate) fn all() -> Vec<Case> {
             sides: || sides("dclas:first=1MB", vec![AgentSide::new(0)]),
             script: queues,
         },
+        Case {
+            name: "classes",
+            about: "Coflows by order alone, in two classes: a large coflow is in the first one until a smaller one comes that it meets, and again once\n\
+                    that is over. A flow of a coflow that is small keeps the class that its agent gives it. One with a deadline goes first, and no faster\n\
+                    than that takes.",
+            sides: || sides("by-class:classes=2", vec![AgentSide::new(0)]),
+            script: classes,
+        },
     ]
 }
 
@@ -244,4 +252,26 @@ fn queues(play: &mut Play) {
     ask(play, second, "b", 1);
     play.happens(AGENT, Event::Sent { flow: 1, bytes: 2_000_000 });
     play.wait(40);
+}
+
+fn classes(play: &mut Play) {
+    play.happens(AGENT, Event::Attaches);
+    play.wait(5);
+    let [large, smaller, small] = [5, 6, 7].map(|key| register(play, flows(1), key));
+    play.wait(5);
+    put(play, large, "a", 5_000_000, 0x11);
+    put(play, smaller, "b", 1_000_000, 0x12);
+    put(play, small, "c", 10_000, 0x13);
+    ask(play, large, "a", 1);
+    ask(play, smaller, "b", 1);
+    ask(play, small, "c", 1);
+    play.happens(AGENT, Event::Sent { flow: 2, bytes: 1_000_000 });
+    play.happens(AGENT, Event::Acknowledged { flow: 2 });
+    play.wait(5);
+    unregister(play, smaller);
+    play.wait(10);
+    let due = register(play, v1::CoflowOptions { deadline_ms: 20_000, ..flows(1) }, 8);
+    play.wait(5);
+    put(play, due, "d", 2_000_000, 0x14);
+    ask(play, due, "d", 1);
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Once;
 use weir_core::ids::FlowNumber;
-use weir_model::Bytes;
+use weir_model::{Bytes, Span};
 
 /// Whether it was said that classes are for nothing here.
 static UNTAGGED: Once = Once::new();
@@ -24,6 +24,12 @@ pub trait Tags: Debug + Send + Sync {
     /// # Errors
     /// Its packets are tagged as before then.
     fn class(&self, socket: BorrowedFd<'_>, class: u8) -> io::Result<()>;
+
+    /// What `socket` sends next is one flow, of this size, which is to arrive within this time and not much sooner.
+    ///
+    /// # Errors
+    /// Its packets are tagged as before then.
+    fn deadline(&self, socket: BorrowedFd<'_>, size: Bytes, within: Span) -> io::Result<()>;
 }
 
 impl Running {
@@ -33,9 +39,27 @@ impl Running {
         let Some(block) = connection.block() else { return };
         let (socket, left) = (connection.frame_stream().as_fd(), block.file.size().saturating_sub(offset));
         note(match self.agent.class_of(flow) {
-            Some(class) => tags.class(socket, class),
+            Some(class) => self.place(&**tags, socket, flow, (class, left)),
             None => tags.known(socket, Bytes(left)),
         });
+    }
+
+    /// Puts what a socket still has to send of a flow into a class, or has it end just before its deadline.
+    fn place(
+        &self,
+        tags: &dyn Tags,
+        socket: BorrowedFd<'_>,
+        flow: FlowNumber,
+        (class, left): (u8, u64),
+    ) -> io::Result<()> {
+        match self.agent.due_of(flow) {
+            // What its kernel holds unsent is to arrive as well.
+            Some(due) => {
+                let size = left.saturating_add(weir_net::unacknowledged(socket)?);
+                tags.deadline(socket, Bytes(size), due.since(self.clock.now()))
+            }
+            None => tags.class(socket, class),
+        }
     }
 
     /// The coordinator has another class for the coflow of a flow.
@@ -50,7 +74,8 @@ impl Running {
         let connection = self.by_flow.get(&flow).and_then(|token| self.connections.get(token));
         // One that has not begun to send gets its class when it does.
         if let Some(connection) = connection.filter(|connection| connection.block().is_some()) {
-            note(tags.class(connection.frame_stream().as_fd(), class));
+            let (socket, left) = (connection.frame_stream().as_fd(), self.agent.left_of(flow));
+            note(self.place(&**tags, socket, flow, (class, left.unwrap_or_default())));
         }
     }
 }

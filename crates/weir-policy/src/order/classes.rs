@@ -14,13 +14,14 @@
 //!
 //! # Pseudo-code
 //! ```text
+//! those that go first, as they are to meet deadlines: class 0
 //! least = for coflow in order: its bound
 //! kept  = for coflow in order: the class that it had, if that is not before its bound, nor the last; else its bound
 //! classes = kept, unless it has more coflows in the last class than least has; else least
 //! ```
 //!
 //! # Properties
-//! * Of two coflows that share a link the one that comes first in the order is in no later class, and in an earlier one unless
+//! * Coflows that go first are in class 0 together. Of two others that share a link the one that comes first in the order is in no later class, and in an earlier one unless
 //!   both are in the last.
 //! * Nothing that keeps them in order has fewer coflows in the last class, and which those are depends on nothing that was before:
 //!   kept has all of them that least has, so that as many are the same ones.
@@ -55,10 +56,10 @@ impl Classes {
         self.count
     }
 
-    /// Puts all live coflows into classes, in this order.
-    pub fn assign(&mut self, view: &CoflowTable, order: &[Slot]) {
-        let least = self.place(view, order, false);
-        let kept = self.place(view, order, true);
+    /// Puts all live coflows into classes: some into the first, all others in this order.
+    pub fn assign(&mut self, view: &CoflowTable, first: &[Slot], order: &[Slot]) {
+        let least = self.place(view, first, order, false);
+        let kept = self.place(view, first, order, true);
         self.placed = if self.in_last(&kept) > self.in_last(&least) { least } else { kept };
         self.had.clear();
         self.had.resize(view.slot_bound(), (u64::MAX, 0));
@@ -67,7 +68,7 @@ impl Classes {
         }
     }
 
-    /// Coflows with their classes, counted from 0, in the order in which they were assigned.
+    /// Coflows with their classes, counted from 0, in the order in which they were assigned, those that go first before others.
     pub fn placed(&self) -> &[(Slot, u32)] {
         &self.placed
     }
@@ -76,17 +77,17 @@ impl Classes {
         placed.iter().filter(|&&(_, class)| class + 1 == self.count).count()
     }
 
-    fn place(&mut self, view: &CoflowTable, order: &[Slot], keeps: bool) -> Vec<(Slot, u32)> {
+    fn place(&mut self, view: &CoflowTable, first: &[Slot], order: &[Slot], keeps: bool) -> Vec<(Slot, u32)> {
         self.links.iter_mut().for_each(BitSet::clear);
         let last = self.count - 1;
-        let mut placed = Vec::with_capacity(order.len());
-        for &slot in order {
+        let mut placed = Vec::with_capacity(first.len() + order.len());
+        for (at, &slot) in first.iter().chain(order).enumerate() {
             let coflow = view.coflow(slot);
             let before = self.links.iter().rposition(|links| links.intersects(coflow.link_set()));
             let bound = before.map_or(0, |class| class as u32 + 1).min(last);
             let had = self.had.get(slot.0 as usize).filter(|(id, _)| *id == coflow.id().0);
             let kept = had.map(|&(_, class)| class).filter(|class| keeps && (bound..last).contains(class));
-            let class = kept.unwrap_or(bound);
+            let class = if at < first.len() { 0 } else { kept.unwrap_or(bound) };
             if self.links.len() <= class as usize {
                 self.links.resize_with(class as usize + 1, BitSet::default);
             }
@@ -138,7 +139,7 @@ mod tests {
 
         /// Ids and classes, in the order of ids.
         fn assigned(&self, classes: &mut Classes) -> Vec<(u64, u32)> {
-            classes.assign(&self.table, self.table.slots());
+            classes.assign(&self.table, &[], self.table.slots());
             classes.placed().iter().map(|&(slot, class)| (self.table.coflow(slot).id().0, class)).collect()
         }
     }
@@ -169,12 +170,24 @@ mod tests {
         live.add(0, &[(0, 1)]);
         let mut order: Vec<Slot> = live.table.slots().to_vec();
         order.sort_by_key(|&slot| live.table.coflow(slot).id());
-        classes.assign(&live.table, &order);
+        classes.assign(&live.table, &[], &order);
         assert_eq!(classes.placed().iter().map(|&(_, class)| class).collect::<Vec<_>>(), [0, 1, 2, 3]);
         live.end(0);
         live.add(5, &[(0, 1)]);
         // It would be in the last class: all move up.
         assert_eq!(live.assigned(&mut classes), [(2, 0), (3, 1), (4, 2), (5, 3)]);
+    }
+
+    #[test]
+    fn those_that_go_first_are_in_the_first_class_together_and_others_behind_them() {
+        let mut live = Live::new();
+        (1..=2).for_each(|id| live.add(id, &[(0, 1)]));
+        live.add(3, &[(0, 2)]);
+        live.add(4, &[(3, 4)]);
+        let slots: Vec<Slot> = (1..=4).map(|id| live.table.find_coflow(CoflowId(id)).unwrap()).collect();
+        let mut classes = Classes::new(8);
+        classes.assign(&live.table, &[slots[1], slots[2]], &[slots[0], slots[3]]);
+        assert_eq!(classes.placed(), [(slots[1], 0), (slots[2], 0), (slots[0], 1), (slots[3], 0)]);
     }
 
     proptest! {

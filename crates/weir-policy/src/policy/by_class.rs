@@ -4,7 +4,7 @@ use super::{Claims, Parameter, ParameterKind, Policy, PolicyInfo};
 use crate::order::classes::Classes;
 use crate::order::left::{Narrowest, Shortest, Smallest};
 use crate::order::{AncestorsFirst, ByArrival, OpenShop, Order, Sebf};
-use crate::share::{Residual, Tiers, Weigh};
+use crate::share::{JustInTime, Residual, Tiers, Weigh};
 use crate::{CoflowTable, FlowRef, Grant, Plan, Slot};
 use weir_model::{Fabric, Time};
 
@@ -29,6 +29,7 @@ pub(super) const INFO: PolicyInfo = PolicyInfo {
     name: "by-class",
     summary: "coflows in classes of priority by their order, which switches serve one after the other; no rates",
     paper: "Agarwal, Rajakrishnan, Narayan, Agarwal, Shmoys, Vahdat, Sincronia: Near-Optimal Network Design for Coflows, SIGCOMM 2018",
+    // Of coflows without deadlines: one that has one gets no more than it needs, also where links are idle.
     claims: Claims { work_conserving: true, starvation_free: false },
     between_sites: false,
     local: None,
@@ -48,11 +49,13 @@ fn order(name: &str) -> Box<dyn Order> {
     }
 }
 
-/// Class before class; within one all flows share as equals, as transports have them share.
+/// Coflows that will meet their deadlines go in the first class, just as fast as they must. All others go class before class; within
+/// one all flows share as equals, as transports have them share.
 struct ByClass {
     order: Box<dyn Order>,
     classes: Classes,
     sorted: Vec<Slot>,
+    just_in_time: JustInTime,
     residual: Residual,
     /// Shares of the classes, and of one coflow the rates by link.
     shares: Plan,
@@ -65,6 +68,7 @@ impl ByClass {
             order,
             classes: Classes::new(count),
             sorted: Vec::new(),
+            just_in_time: JustInTime::default(),
             residual: Residual::default(),
             shares: Plan::default(),
             levels: Vec::new(),
@@ -97,18 +101,21 @@ impl ByClass {
 }
 
 impl Policy for ByClass {
-    fn plan(&mut self, _now: Time, fabric: &Fabric, view: &CoflowTable, plan: &mut Plan) {
+    fn plan(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable, plan: &mut Plan) {
         plan.clear();
         if !self.residual.knows(fabric) {
             self.order.set_fabric(fabric);
         }
         self.residual.reset(fabric);
+        self.just_in_time.allocate(now, view, &mut self.residual, plan);
         self.order.sort(view, &mut self.sorted);
-        self.classes.assign(view, &self.sorted);
+        self.sorted.retain(|&slot| !self.just_in_time.meets(slot));
+        self.classes.assign(view, self.just_in_time.met(), &self.sorted);
         plan.classes.extend(self.classes.placed());
+        plan.just_in_time.extend(self.just_in_time.met());
         // Anew with each plan, so that it names all shares.
         let mut tiers = Tiers::new(Weigh::Equally);
-        let mut by_class = plan.classes.clone();
+        let mut by_class = plan.classes[self.just_in_time.met().len()..].to_vec();
         // A stable sort: within a class the order stays, so that a tier that did not change begins with the same coflow.
         by_class.sort_by_key(|&(_, class)| class);
         for tier in by_class.chunk_by(|(_, a), (_, b)| a == b) {

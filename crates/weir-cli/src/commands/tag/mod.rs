@@ -105,19 +105,34 @@ pub(crate) struct RunArgs {
     /// When that is to have arrived, after the connection's first packet, such as 50ms
     #[arg(long, value_name = "TIME", requires = "size")]
     deadline: Option<Span>,
+    /// Congestion control that they have, at both ends, such as weir_dctcp; unless said it is weir_karuna where a deadline is said and
+    /// `weir tag --controls` runs on this machine, else the system's
+    #[arg(long, value_name = "NAME")]
+    control: Option<String>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// What tags the flows that an agent serves, and no others.
+/// What Karuna's control goes by: the round trip of a full segment through empty queues, and the rate of the host's link if it is known.
+pub(crate) type Paths = (Span, Option<Rate>);
+
+/// What tags the flows that an agent serves, and no others; with controls it has flows with deadlines end just before these.
 #[cfg(feature = "ebpf")]
-pub(crate) fn of_agent(interface: &str, tags: Option<&Path>) -> Result<Arc<dyn Tags>, Failure> {
-    running::of_agent(interface, tags)
+pub(crate) fn of_agent(
+    interface: &str,
+    tags: Option<&Path>,
+    controls: Option<Paths>,
+) -> Result<Arc<dyn Tags>, Failure> {
+    running::of_agent(interface, tags, controls)
 }
 
 #[cfg(not(feature = "ebpf"))]
-pub(crate) fn of_agent(interface: &str, _: Option<&Path>) -> Result<Arc<dyn Tags>, Failure> {
+pub(crate) fn of_agent(
+    interface: &str,
+    _: Option<&Path>,
+    _: Option<Paths>,
+) -> Result<Arc<dyn Tags>, Failure> {
     Err(Failure::Input(format!("--tag {interface}: {LACKING}")))
 }
 
@@ -150,6 +165,6 @@ pub(crate) fn run_command(args: &RunArgs) -> Result<(), Failure> {
 
 #[cfg(not(feature = "ebpf"))]
 pub(crate) fn run_command(args: &RunArgs) -> Result<(), Failure> {
-    let RunArgs { size: _, deadline: _, command } = args;
+    let RunArgs { size: _, deadline: _, control: _, command } = args;
     Err(Failure::Input(format!("{}: {LACKING}", command.join(" ".as_ref()).display())))
 }

@@ -9,7 +9,8 @@ use std::process::ExitStatus;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 use weir_console::Failure;
-use weir_ebpf::HintedGroup;
+use weir_console::terminal::complain;
+use weir_ebpf::{HintedGroup, Karuna, available_controls};
 use weir_model::Hint;
 
 impl RunArgs {
@@ -23,10 +24,28 @@ impl RunArgs {
             _ => Ok(Hint::Unknown),
         }
     }
+
+    /// The control that was asked for, or else Karuna's for what has a deadline, where the machine has that.
+    fn control(&self) -> Result<Option<String>, Failure> {
+        if self.control.is_some() || self.deadline.is_none() {
+            return Ok(self.control.clone());
+        }
+        let available = available_controls().map_err(failure)?;
+        Ok(available.into_iter().find(|name| name == Karuna::NAME))
+    }
+}
+
+/// Says of how many connections the control is another one than it should be.
+fn tell(group: &HintedGroup, control: Option<&str>) {
+    if let (Some(control), Ok(without @ 1..)) = (control, group.without_control()) {
+        complain(format_args!(
+            "weir run: {control} was taken away; sockets that did not get it: {without}\n"
+        ));
+    }
 }
 
 pub(super) fn run_command(args: &RunArgs) -> Result<(), Failure> {
-    let hint = args.hint()?;
+    let (hint, control) = (args.hint()?, args.control()?);
     let (program, arguments) =
         args.command.split_first().unwrap_or_else(|| unreachable!("clap requires one"));
     // Not the runtime of daemons, which raises limits: the command is to have the limits that it would have without us.
@@ -36,7 +55,7 @@ pub(super) fn run_command(args: &RunArgs) -> Result<(), Failure> {
         let _interrupts = signal(SignalKind::interrupt())?;
         let (mut terminations, mut hangups) =
             (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
-        let group = HintedGroup::create(hint).map_err(failure)?;
+        let group = HintedGroup::create(hint, control.as_deref()).map_err(failure)?;
         group.enter().context("cannot enter the control group")?;
         let mut child = Command::new(program)
             .args(arguments)
@@ -46,7 +65,10 @@ pub(super) fn run_command(args: &RunArgs) -> Result<(), Failure> {
         let pass = |signal| pid.map(|pid| kill_process(pid, signal));
         loop {
             tokio::select! {
-                ended = child.wait() => return outcome(ended?),
+                ended = child.wait() => {
+                    tell(&group, control.as_deref());
+                    return outcome(ended?);
+                }
                 _ = terminations.recv() => { let _ = pass(Signal::TERM); }
                 _ = hangups.recv() => { let _ = pass(Signal::HUP); }
             }

@@ -1,8 +1,10 @@
 //! The tagger while it runs: until a signal, with settings that may change.
 
 use super::settings::read;
-use super::{SELDOM, TagArgs};
+use super::{Paths, SELDOM, TagArgs};
 use crate::commands::process::{run, stop_signal};
+
+use rustix::net::sockopt::set_tcp_congestion;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -16,13 +18,15 @@ use weir_daemon::agent::Tags;
 use weir_ebpf::{
     ClassCounters, Config, ControlError, Counters, Dctcp, Karuna, McpConfig, TagError, Tagger, Unhinted,
 };
-use weir_model::{Bytes, Hint};
+use weir_model::{Bytes, Hint, Span};
 use weir_results::{table, text};
 
 /// Whether the user's input was wrong, or something else.
 pub(super) fn failure(error: TagError) -> Failure {
     match error {
-        TagError::Config(_) | TagError::NoInterface { .. } => Failure::Input(error.to_string()),
+        TagError::Config(_) | TagError::NoInterface { .. } | TagError::NoControl { .. } => {
+            Failure::Input(error.to_string())
+        }
         _ => Failure::Run(error.into()),
     }
 }
@@ -33,7 +37,8 @@ pub(super) fn tag(args: &TagArgs) -> Result<(), Failure> {
         let mut stop = pin!(stop_signal());
         let mut hangups = signal(SignalKind::hangup())?;
         let tagger = Tagger::attach(&args.interface, &config).map_err(failure)?;
-        let _controls = args.controls.then(|| register(args, &tagger)).transpose()?;
+        let paths = args.controls.then_some((args.base_rtt, args.link_rate));
+        let _controls = paths.map(|paths| register(paths, &tagger)).transpose()?;
         say(format_args!("weir tag: tags what TCP connections send through {}\n", args.interface));
         let period = args.every.map_or(SELDOM, |seconds| Duration::from_secs(seconds.into()));
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
@@ -50,34 +55,51 @@ pub(super) fn tag(args: &TagArgs) -> Result<(), Failure> {
 }
 
 /// The controls of docs/congestion.md, which go when they are dropped.
-fn register(args: &TagArgs, tagger: &Tagger) -> Result<(Dctcp, Karuna), Failure> {
+fn register((base_rtt, link): Paths, tagger: &Tagger) -> Result<(Dctcp, Karuna), Failure> {
     let refused = |error: ControlError| match error {
         ControlError::Program(error) => failure(error),
         error => Failure::Input(format!("--controls: {error}")),
     };
-    let config = McpConfig::new(args.base_rtt, args.link_rate);
+    let config = McpConfig::new(base_rtt, link);
     let karuna = Karuna::register(tagger, &config).map_err(refused)?;
     Ok((Dctcp::register().map_err(refused)?, karuna))
 }
 
 /// A tagger by what an agent knows of its flows.
 #[derive(Debug)]
-struct OfAgent(Tagger);
+struct OfAgent {
+    tagger: Tagger,
+    /// The controls go when they are dropped.
+    controls: Option<(Dctcp, Karuna)>,
+}
 
 impl Tags for OfAgent {
     fn known(&self, socket: BorrowedFd<'_>, size: Bytes) -> io::Result<()> {
-        self.0.hint(&socket, Hint::Known(size)).map_err(io::Error::other)
+        self.tagger.hint(&socket, Hint::Known(size)).map_err(io::Error::other)
     }
 
     fn class(&self, socket: BorrowedFd<'_>, class: u8) -> io::Result<()> {
-        self.0.place(&socket, class).map_err(io::Error::other)
+        self.tagger.place(&socket, class).map_err(io::Error::other)
+    }
+
+    fn deadline(&self, socket: BorrowedFd<'_>, size: Bytes, within: Span) -> io::Result<()> {
+        if self.controls.is_some() {
+            // Before the hint: the control goes by it from the next acknowledgement on.
+            set_tcp_congestion(socket, Karuna::NAME)?;
+        }
+        self.tagger.hint(&socket, Hint::Deadline { size, within }).map_err(io::Error::other)
     }
 }
 
-pub(super) fn of_agent(interface: &str, tags: Option<&Path>) -> Result<Arc<dyn Tags>, Failure> {
+pub(super) fn of_agent(
+    interface: &str,
+    tags: Option<&Path>,
+    controls: Option<Paths>,
+) -> Result<Arc<dyn Tags>, Failure> {
     let config = read(tags, Unhinted::Untouched)?;
     let tagger = Tagger::attach(interface, &config).map_err(failure)?;
-    Ok(Arc::new(OfAgent(tagger)))
+    let controls = controls.map(|paths| register(paths, &tagger)).transpose()?;
+    Ok(Arc::new(OfAgent { tagger, controls }))
 }
 
 /// Takes the file as it is now, or says what is wrong with it and leaves all as it was.

@@ -189,3 +189,47 @@ fn a_host_s_link_serves_one_class_after_the_other_until_nobody_says_which() {
     let all: BTreeSet<FlowNumber> = (0..6).map(|_| writes(&mut pair).0).collect();
     assert_eq!(all, BTreeSet::from([first, later]), "the small one was written to its end");
 }
+
+/// Coflows with deadlines that can be met are in the first class, and agents hear when they are due; others are behind them. The
+/// margin of deadlines is off here.
+#[test]
+fn coflows_that_will_meet_their_deadlines_go_first_and_no_faster_than_that_takes() {
+    let mut pair = by_class(3);
+    let due = v1::CoflowOptions { flows: 1, deadline_ms: 4_000, ..v1::CoflowOptions::default() };
+    let mut register = |options: &v1::CoflowOptions| {
+        let request = v1::RegisterRequest { options: Some(options.clone()), request_key: 0 };
+        let coflow = pair.coordinator.handle_register(pair.now, request).unwrap();
+        pair.settle();
+        coflow
+    };
+    let (in_time, hopeless) =
+        (register(&due), register(&v1::CoflowOptions { deadline_ms: 10, ..due.clone() }));
+    let small = pair.register(1);
+    let began = pair.now;
+    let first = pair.open(in_time, "a", 2_000_000, 0, 2);
+    let second = pair.open(small, "b", 300_000, 1, 2);
+    let third = pair.open(hopeless, "c", 1_000_000, 1, 2);
+    assert_eq!(
+        (pair.class(0, first), pair.class(1, second), pair.class(1, third)),
+        (Some(0), Some(1), Some(2))
+    );
+    let due_at = pair.agents[0].due_of(first).expect("a time");
+    let left = due_at.since(began).as_secs();
+    assert!((3.9..=4.1).contains(&left), "{left}");
+    assert_eq!((pair.agents[1].due_of(second), pair.agents[1].due_of(third)), (None, None));
+    pair.retagged(0);
+    // A whole plan says it once more, and changes nothing.
+    pair.wait(1_500);
+    pair.settle();
+    assert_eq!((pair.retagged(0), pair.agents[0].due_of(first)), (vec![], Some(due_at)));
+    // Another one that is due before it leaves it too little: it goes as those without deadlines do.
+    let sooner = {
+        let options = v1::CoflowOptions { deadline_ms: 1_000, ..due };
+        let request = v1::RegisterRequest { options: Some(options), request_key: 0 };
+        pair.coordinator.handle_register(pair.now, request).unwrap()
+    };
+    pair.settle();
+    let fourth = pair.open(sooner, "d", 900_000, 1, 2);
+    assert_eq!((pair.class(1, fourth), pair.agents[0].due_of(first)), (Some(0), None));
+    assert!(pair.class(0, first) > Some(0) && pair.agents[1].due_of(fourth).is_some());
+}
