@@ -29,6 +29,13 @@ fn files_and_interfaces_that_cannot_be_are_refused_in_a_line() {
     let file = dir.path().join("tags.toml");
     std::fs::write(&file, "thresholds = [\"2MB\", \"1MB\"]").unwrap();
     let file = file.to_str().unwrap();
+    // Of zeros: an error that shows its line has megabytes.
+    let [long, never] =
+        [("long", "\0".repeat(3_000_000)), ("never", "idle = \"0s\"".to_owned())].map(|(name, text)| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.to_str().unwrap().to_owned()
+        });
     let spool = dir.path().join("spool");
     let agent = |words: [&'static str; 2]| {
         let first = ["agent", "--host", "0", "--listen", "127.0.0.1:0", "--interface", "none", "--spool"];
@@ -37,6 +44,8 @@ fn files_and_interfaces_that_cannot_be_are_refused_in_a_line() {
     for (words, said) in [
         (agent(["--tag", "no-such-one"]), "no interface no-such-one"),
         (vec!["tag", "--interface", "lo", "--tags", file], "rising"),
+        (vec!["tag", "--interface", "lo", "--tags", &long], "line 1: "),
+        (vec!["tag", "--interface", "lo", "--tags", &never], "idle: 0s; give a time above that, or \"none\""),
         (vec!["tag", "--interface", "lo", "--tags", "/dev/null/none"], "--tags /dev/null/none"),
         (vec!["tag", "--interface", "no-such-one"], "no interface no-such-one"),
     ] {
@@ -44,6 +53,7 @@ fn files_and_interfaces_that_cannot_be_are_refused_in_a_line() {
         let complaint = complaint(&output);
         assert_eq!(output.status.code(), Some(2), "{complaint}");
         assert!(complaint.contains(said) && complaint.lines().count() == 1, "{complaint}");
+        assert!(complaint.len() < 1_000, "{} bytes", complaint.len());
     }
 }
 
@@ -120,6 +130,12 @@ fn programs_that_are_ended_or_killed_leave_nothing_and_their_cost_is_told() {
 #[cfg(feature = "ebpf")]
 fn a_command_has_its_own_exit_and_its_group_goes_with_it() {
     run::ended();
+}
+
+#[test]
+#[cfg(feature = "ebpf")]
+fn a_command_in_a_command_has_what_was_said_of_it_last() {
+    run::within();
 }
 
 #[test]
@@ -264,6 +280,12 @@ mod live {
             assert!(line.contains(expected), "{line}");
         }
         transfer(bed);
+        // A pipe that nothing is written to in its place: the tagger goes on, and can be ended.
+        std::fs::remove_file(&file).unwrap();
+        nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        kill_process(pid, Signal::HUP).unwrap();
+        let line = next_line(&mut complaints);
+        assert!(line.contains("was not read within 5 s; nothing was changed"), "{line}");
         kill_process(pid, Signal::INT).unwrap();
         let mut rest = String::new();
         said.read_to_string(&mut rest).unwrap();

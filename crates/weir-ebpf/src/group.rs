@@ -25,7 +25,7 @@ const PREFIX: &str = "weir-run-";
 /// The file of a group that has its processes, and takes others.
 const PROCESSES: &str = "cgroup.procs";
 
-/// A control group (version 2) below that of this process. Each TCP socket that a process in it makes has the mark of one [`Hint`]
+/// A control group (version 2) below that of this process, or beside it if that is one of these. Each TCP socket that a process in it makes has the mark of one [`Hint`]
 /// from the first packet on; accepted connections have that of the socket that listens. A tagger that reads marks goes by it
 /// ([`crate::Config::marks`]). They may have a congestion control as well, those that connect and those that listen.
 ///
@@ -34,6 +34,8 @@ const PROCESSES: &str = "cgroup.procs";
 /// that is made beside it, once it is empty.
 #[derive(Debug)]
 pub struct HintedGroup {
+    /// Where this process was, and where the group is.
+    own: PathBuf,
     above: PathBuf,
     folder: PathBuf,
     without: MapHandle,
@@ -57,7 +59,8 @@ impl HintedGroup {
     /// [`TagError`] says what is missing. Nothing remains then.
     pub fn create(hint: Hint, control: Option<&str>) -> Result<HintedGroup, TagError> {
         let control = control.map(name_of).transpose()?;
-        let above = own_group().map_err(TagError::os("find the own control group of version 2"))?;
+        let own = own_group().map_err(TagError::os("find the own control group of version 2"))?;
+        let above = outermost(&own);
         remove_empty(&above);
         let object = load(PROGRAM)?;
         let mark = hint.mark_after(0).to_ne_bytes();
@@ -76,7 +79,7 @@ impl HintedGroup {
             .map_err(TagError::os("open the control group"))
             .and_then(|group| wanted.map(|name| attach(&object, name, &group)).collect());
         match attached {
-            Ok(links) => Ok(HintedGroup { above, folder, without, _links: links }),
+            Ok(links) => Ok(HintedGroup { own, above, folder, without, _links: links }),
             Err(error) => {
                 let _ = fs::remove_dir(&folder);
                 Err(error)
@@ -125,8 +128,8 @@ impl Drop for HintedGroup {
     fn drop(&mut self) {
         let inside = fs::read_to_string(self.folder.join(PROCESSES)).unwrap_or_default();
         for process in inside.lines().filter_map(|line| line.parse().ok()) {
-            // One that ended meanwhile needs no other group.
-            let _ = move_process(process, &self.above);
+            // One that ended meanwhile needs no other group. A group that this one was made in may be gone.
+            let _ = move_process(process, &self.own).or_else(|_| move_process(process, &self.above));
         }
         if let Err(error) = fs::remove_dir(&self.folder) {
             tracing::warn!(%error, group = %self.folder.display(), "a control group stays");
@@ -151,6 +154,14 @@ fn remove_empty(above: &Path) {
     }
 }
 
+/// The group that is above all of this kind. Of groups in each other the kernel runs the outer one's program last, so that what was
+/// said first would hold for what the inner one is for; so they are beside each other.
+fn outermost(own: &Path) -> PathBuf {
+    let made =
+        |group: &Path| group.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
+    own.ancestors().find(|group| !made(group)).unwrap_or(own).to_owned()
+}
+
 /// Where the group of this process is in the file system.
 fn own_group() -> io::Result<PathBuf> {
     let none = || io::Error::new(io::ErrorKind::NotFound, "no file system cgroup2 is mounted");
@@ -170,6 +181,14 @@ fn mount_of_line(line: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_within_such_a_group_is_made_beside_it() {
+        let path = |path: &str| PathBuf::from(format!("/sys/fs/cgroup/{path}"));
+        assert_eq!(outermost(&path("a.slice/weir-run-1-2")), path("a.slice"));
+        assert_eq!(outermost(&path("weir-run-1-2/weir-run-3-4")), path(""));
+        assert_eq!(outermost(&path("weir-run-1-2/b.scope")), path("weir-run-1-2/b.scope"));
+    }
 
     #[test]
     fn version_2_is_found_where_it_is_mounted_beside_others() {

@@ -4,6 +4,7 @@ use crate::{JobSetup, Live, PacketSetup, SiteSetup};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use weir_model::Rate;
+use weir_trace::toml_fault;
 
 /// An experiment, as its `experiment.toml` says.
 #[derive(Clone, Debug, Deserialize)]
@@ -267,8 +268,10 @@ impl Experiment {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Experiment, String> {
-        let experiment: Experiment = toml::from_str(text)
-            .map_err(|error| error.to_string().split_whitespace().collect::<Vec<_>>().join(" "))?;
+        let experiment: Experiment = toml::from_str(text).map_err(|error| {
+            let (line, reason) = toml_fault(text, &error);
+            format!("line {line}: {reason}")
+        })?;
         experiment.check()?;
         Ok(experiment)
     }

@@ -29,6 +29,9 @@ pub use flows::{
 pub use load::{LoadError, PUBLIC_TRACE, SYNTHETIC, Source, find_public_trace, load, open};
 pub use scenario::{Expected, ScaleError, Scenario, ScenarioError};
 pub use slice::Slice;
-pub use text::{MAX_FLOWS_PER_COFLOW, MAX_HOSTS, MAX_LINE_BYTES, MAX_TOTAL_BYTES, ReadError, read_text};
+pub use text::{
+    MAX_FLOWS_PER_COFLOW, MAX_HOSTS, MAX_LINE_BYTES, MAX_TOTAL_BYTES, ReadError, line_of, read_text,
+    toml_fault,
+};
 pub use topology::{Rack, Site, Topology, TopologyError, TopologyHost};
 pub use workload::{Job, Stage, Workload};

@@ -41,6 +41,24 @@ pub fn read_text(path: &Path) -> std::io::Result<String> {
     Ok(if mark == 0 { text } else { text[mark..].to_owned() })
 }
 
+/// Most characters of a reason: a file may have a key of megabytes in a line.
+const MAX_REASON_CHARS: usize = 400;
+
+/// The line of a text that has this byte, counted from 1; the last line, if the text ends before.
+pub fn line_of(text: &str, byte: usize) -> usize {
+    1 + text.as_bytes()[..byte.min(text.len())].iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// The line of a text of TOML that is at fault, counted from 1, and what is wrong with it, in a line of a length for people.
+pub fn toml_fault(text: &str, error: &toml::de::Error) -> (usize, String) {
+    let line = line_of(text, error.span().map_or(0, |span| span.start));
+    let reason = error.message().lines().collect::<Vec<_>>().join("; ");
+    match reason.char_indices().nth(MAX_REASON_CHARS) {
+        Some((end, _)) => (line, format!("{} [...]", &reason[..end])),
+        None => (line, reason),
+    }
+}
+
 /// What is wrong with a file, and where.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {

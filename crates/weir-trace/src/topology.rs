@@ -29,7 +29,7 @@
 //! ```
 //! One file simulates, plans a running cluster and shapes a test bed.
 
-use crate::text::quote;
+use crate::text::{line_of, quote, toml_fault};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -277,13 +277,8 @@ impl Topology {
     /// # Errors
     /// Something in it is wrong.
     pub fn parse(text: &str) -> Result<Topology, (usize, String)> {
-        let line =
-            |byte: usize| text.as_bytes()[..byte.min(text.len())].iter().filter(|&&b| b == b'\n').count() + 1;
-        let file: File = toml::from_str(text).map_err(|error| {
-            let reason = error.message().lines().collect::<Vec<_>>().join("; ");
-            (line(error.span().map_or(0, |span| span.start)), reason)
-        })?;
-        Topology::of(&file).map_err(|(byte, reason)| (line(byte), reason))
+        let file: File = toml::from_str(text).map_err(|error| toml_fault(text, &error))?;
+        Topology::of(&file).map_err(|(byte, reason)| (line_of(text, byte), reason))
     }
 
     fn of(file: &File) -> Result<Topology, Wrong> {

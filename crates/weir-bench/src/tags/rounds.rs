@@ -49,6 +49,7 @@ impl Who {
                     &listen,
                     "--tag",
                     HOST_LINK,
+                    "--controls",
                     "--spool",
                     &spool,
                 ])

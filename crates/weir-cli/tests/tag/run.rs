@@ -96,3 +96,19 @@ pub(super) fn killed() {
     }
     assert!(run(&["true"]).status.success() && !group.exists(), "an empty one is removed");
 }
+
+/// What the inner one says holds, also once the outer one is gone.
+pub(super) fn within() {
+    if !may_run() {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; ss -tinoeH dport = :{port}");
+    let inner = [WEIR, "run", "--control", "cubic", "--size", "10kB", "--", "bash", "-c", &script];
+    let output = weir(&[&["run", "--control", "reno", "--size", "1MB", "--"], &inner[..]].concat());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mark = weir_model::Hint::Known(weir_model::Bytes(10_000)).mark_after(0);
+    assert!(said.contains(&format!("fwmark:{mark:#x}")) && said.contains(" cubic "), "{said}");
+    assert!(output.status.success() && complaint(&output).is_empty(), "{}", complaint(&output));
+}

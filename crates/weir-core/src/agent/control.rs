@@ -302,9 +302,11 @@ impl Agent {
     /// The coordinator has said no class of these coflows. Packets of what moves keep theirs.
     pub(super) fn take_from_classes(&mut self, of: impl Fn(CoflowId) -> bool) {
         for (_, coflow) in self.coflows.iter_mut().filter(|(id, _)| of(**id)) {
-            coflow.due = None;
-            if coflow.class.take().is_some() {
-                coflow.flows.iter().for_each(|&flow| self.pacer.place(flow, None));
+            let Some(class) = coflow.class.take() else { continue };
+            coflow.flows.iter().for_each(|&flow| self.pacer.place(flow, None));
+            // What went no faster than a deadline takes does so no more.
+            if coflow.due.take().is_some() {
+                self.outputs.extend(coflow.flows.iter().map(|&flow| Output::Class(flow, class)));
             }
         }
     }

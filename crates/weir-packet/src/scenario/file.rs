@@ -38,7 +38,7 @@ use crate::topology::{Balance, LeafSpine, SingleSwitch};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::str::FromStr;
 use weir_model::{Bytes, HostId, ParseUnitError, Rate, Span, Time};
-use weir_trace::{Ends, FlowArrival, FlowKind, FlowSizes, Mix, Poisson, PoissonSpec};
+use weir_trace::{Ends, FlowArrival, FlowKind, FlowSizes, Mix, Poisson, PoissonSpec, line_of, toml_fault};
 
 /// What a network has if its file does not say: name of the setting, and its value. Buffers, thresholds and timeouts are
 /// those of the simulations of Karuna and PIAS.
@@ -153,10 +153,9 @@ fn problem(problem: impl Into<String>) -> ScenarioError {
 }
 
 pub(super) fn read(text: &str) -> Result<Scenario, ScenarioError> {
-    let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
-    let file: File = toml::from_str(text).map_err(|error| ScenarioError::Text {
-        line: error.span().map(|span| line_of(span.start)),
-        problem: error.message().replace('\n', " "),
+    let file: File = toml::from_str(text).map_err(|error| {
+        let (line, problem) = toml_fault(text, &error);
+        ScenarioError::Text { line: Some(line), problem }
     })?;
     let shape = shape(&file.network)?;
     let mut scenario = Scenario {
@@ -181,7 +180,7 @@ pub(super) fn read(text: &str) -> Result<Scenario, ScenarioError> {
     }
     let hosts = scenario.topology()?.hosts();
     for flow in &file.flow {
-        let line = Some(line_of(flow.span().start));
+        let line = Some(line_of(text, flow.span().start));
         let arrival = arrival(flow.get_ref(), hosts);
         scenario.flows.push(arrival.map_err(|problem| ScenarioError::Text { line, problem })?);
     }

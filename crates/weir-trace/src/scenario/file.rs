@@ -2,7 +2,7 @@
 
 use super::number::{Number, NumberOrRefused};
 use super::{ChangeUnits, CoflowUnits, Expected, FabricUnits, FlowUnits, Scenario};
-use crate::text::{MAX_HOSTS, quote};
+use crate::text::{MAX_HOSTS, line_of, quote, toml_fault};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
@@ -78,16 +78,13 @@ impl Lines<'_> {
     }
 
     fn of(&self, byte: usize) -> usize {
-        1 + self.0.bytes().take(byte).filter(|&byte| byte == b'\n').count()
+        line_of(self.0, byte)
     }
 }
 
 pub(super) fn parse(text: &str) -> Result<Scenario, Wrong> {
     let lines = Lines(text);
-    let file: File = toml::from_str(text).map_err(|error| {
-        let line = lines.of(error.span().map_or(0, |span| span.start));
-        (line, error.message().lines().collect::<Vec<_>>().join(", "))
-    })?;
+    let file: File = toml::from_str(text).map_err(|error| toml_fault(text, &error))?;
     if file.name.get_ref().trim().is_empty() {
         return Err(lines.wrong(&file.name, "the name is empty"));
     }

@@ -2,7 +2,7 @@
 
 use super::settings::read;
 use super::{Paths, SELDOM, TagArgs};
-use crate::commands::process::{run, stop_signal};
+use crate::commands::process::{READ_LIMIT, run, stop_signal};
 
 use rustix::net::sockopt::set_tcp_congestion;
 use std::io;
@@ -46,7 +46,7 @@ pub(super) fn tag(args: &TagArgs) -> Result<(), Failure> {
             tokio::select! {
                 () = &mut stop => break,
                 _ = ticks.tick() => print(&tagger.counters()?, &config),
-                _ = hangups.recv() => change(&tagger, args, &mut config),
+                _ = hangups.recv() => change(&tagger, args, &mut config).await,
             }
         }
         print(&tagger.counters()?, &config);
@@ -103,8 +103,17 @@ pub(super) fn of_agent(
 }
 
 /// Takes the file as it is now, or says what is wrong with it and leaves all as it was.
-fn change(tagger: &Tagger, args: &TagArgs, config: &mut Config) {
-    let said = read(args.tags.as_deref(), Unhinted::Unknown).and_then(|new| {
+async fn change(tagger: &Tagger, args: &TagArgs, config: &mut Config) {
+    let path = args.tags.clone();
+    let reading = tokio::task::spawn_blocking(move || read(path.as_deref(), Unhinted::Unknown));
+    // It may be a pipe by now, or on a disk that does not answer: the tagger is not to wait for it, and can be ended.
+    let Ok(Ok(read)) = tokio::time::timeout(READ_LIMIT, reading).await else {
+        let limit = READ_LIMIT.as_secs();
+        return complain(format_args!(
+            "weir tag: --tags was not read within {limit} s; nothing was changed\n"
+        ));
+    };
+    let said = read.and_then(|new| {
         tagger.set(&new)?;
         *config = new;
         Ok(())

@@ -8,6 +8,7 @@ use weir_ebpf::{Config, DEFAULT_DSCP, Unhinted};
 use weir_endhost::tagging::CLASSES;
 use weir_endhost::thresholds::{Thresholds, pias};
 use weir_model::{Bytes, Span};
+use weir_trace::toml_fault;
 
 /// Karuna's: timeouts in a row after which a flow begins anew.
 const AGES_AFTER: u32 = 3;
@@ -37,11 +38,17 @@ pub(crate) fn read(path: Option<&Path>, unhinted: Unhinted) -> Result<Config, Fa
 }
 
 fn parse(text: &str, unhinted: Unhinted) -> Result<Config, String> {
-    let file: TagsFile = toml::from_str(text).map_err(|error| error.to_string())?;
+    let file: TagsFile = toml::from_str(text).map_err(|error| {
+        let (line, reason) = toml_fault(text, &error);
+        format!("line {line}: {reason}")
+    })?;
     let idle = match file.idle.as_deref() {
         None | Some(NONE) => None,
         Some(text) => Some(value::<Span>("idle", text)?),
     };
+    if idle == Some(Span::ZERO) {
+        return Err(format!("idle: 0s; give a time above that, or \"{NONE}\""));
+    }
     let best = u8::from(file.deadlines);
     let config = Config {
         thresholds: thresholds(file.thresholds.as_deref(), usize::from(best))?,

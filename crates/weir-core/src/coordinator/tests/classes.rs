@@ -232,4 +232,8 @@ fn coflows_that_will_meet_their_deadlines_go_first_and_no_faster_than_that_takes
     let fourth = pair.open(sooner, "d", 900_000, 1, 2);
     assert_eq!((pair.class(1, fourth), pair.agents[0].due_of(first)), (Some(0), None));
     assert!(pair.class(0, first) > Some(0) && pair.agents[1].due_of(fourth).is_some());
+    // Under a policy of rates none is held back by its deadline any more.
+    pair.retagged(1);
+    pair.change_to("varys");
+    assert_eq!((pair.agents[1].due_of(fourth), pair.retagged(1)), (None, vec![(fourth, 0)]));
 }
