@@ -31,7 +31,7 @@ pub mod topology;
 pub mod transport;
 mod watch;
 
-pub use control::{Acked, Allowance, Ask, Control, Decided, Loss, WindowEnded};
+pub use control::{Acked, Allowance, Ask, Control, Decided, Loss, ToldRate, WindowEnded};
 pub use observer::{FlowSeen, Observer, PacketSeen};
 pub use port::{Buffer, Discipline, Giving, Marking, PortCounts, PortSpec};
 pub use receiver::Acknowledging;

@@ -2,10 +2,11 @@
 //!
 //! Large coflows are planned by `varys` in the fluid simulator, on a share of every link, and go at those rates in the
 //! last class. Small coflows either begin at once, under the transport that is tried, or wait for the coordinator and are
-//! planned with the large ones. Flows with deadlines always begin at once. By order alone nothing has a rate: all coflows are in
-//! classes that a policy gives them anew as they come and flows end, over the classes of the transport ([`super::order`]).
+//! planned with the large ones. Flows with deadlines always begin at once. Planned anew, large coflows have the rates that a policy
+//! gives them as they come and flows end, by what has arrived. By order alone nothing has a rate: all coflows are in classes that a
+//! policy gives them likewise, over the classes of the transport ([`super::order`]).
 
-use super::order::{Coordinator, Reports};
+use super::order::{Coordinator, Reports, Says};
 use crate::Measures;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowSpec, HostId, Rate, Span, Time};
-use weir_packet::transport::{self, Ordered, Planned, RatePlan, Transport};
+use weir_packet::transport::{self, Ordered, Planned, RatePlan, Rated, Transport};
 use weir_packet::{Deadlines, FlowRecord, HEADER_BYTES, Picos, SEGMENT_BYTES, Scenario, Simulation};
 use weir_policy::{CoflowTable, Plan};
 use weir_sim::{Observer, Options, mean, percentile};
@@ -44,6 +45,9 @@ pub struct CoflowTraffic {
     pub wait: Option<String>,
     /// A policy that says classes: coflows go by order alone.
     pub order: Option<String>,
+    /// A policy by which large coflows are planned anew as they come and as flows end; without it, and without an order, `varys` plans
+    /// them once. Small coflows begin at once then, and `wait` is how long what is said of rates is on its way.
+    pub anew: Option<String>,
 }
 
 /// What is to move.
@@ -197,21 +201,25 @@ pub(super) fn simulate(
     let work = work(traffic, &scenario, seed);
     let flows = flows(traffic, &work, &scenario)?;
     let others = transport::named(transport).map_err(|error| error.to_string())?;
-    let coordinator = traffic
-        .order
-        .as_ref()
-        .map(|policy| {
-            let link = payload(scenario.host_rate());
-            let fabric = Fabric::big_switch(scenario.hosts(), link).map_err(|error| error.to_string())?;
+    let says = match (&traffic.order, &traffic.anew) {
+        (Some(_), Some(_)) => return Err("packets: coflows: order and anew: give one of them".to_owned()),
+        (Some(policy), None) => Some((policy, "order", Says::Classes { last: others.last_class() })),
+        (None, Some(policy)) => Some((policy, "anew", Says::Rates)),
+        (None, None) => None,
+    };
+    let coordinator = says
+        .map(|(policy, key, says)| {
+            let fabric = traffic.fabric(&scenario, says)?;
             let coflows = work.large.iter().chain(&work.small).cloned();
             let delay = traffic.wait()?.unwrap_or_default().into();
-            Coordinator::new(policy, fabric, coflows, &flows.members, others.last_class(), delay)
+            Coordinator::new(policy, fabric, coflows, &flows.members, says, delay)
+                .map_err(|error| format!("packets: coflows: {key}: {error}"))
         })
-        .transpose()
-        .map_err(|error| format!("packets: coflows: order: {error}"))?;
-    let transport: Box<dyn Transport> = match &coordinator {
-        Some(coordinator) => Box::new(Ordered::new(coordinator.told(), others)),
-        None => Box::new(Planned::new(flows.plans.clone(), others)),
+        .transpose()?;
+    let transport: Box<dyn Transport> = match (&coordinator, says) {
+        (Some(coordinator), Some((.., Says::Rates))) => Box::new(Rated::new(coordinator.rate_told(), others)),
+        (Some(coordinator), _) => Box::new(Ordered::new(coordinator.told(), others)),
+        (None, _) => Box::new(Planned::new(flows.plans.clone(), others)),
     };
     let planned = |flow: &FlowArrival| match flow.kind {
         FlowKind::Planned(number) => Some(number),
@@ -267,6 +275,13 @@ fn work(traffic: &CoflowTraffic, scenario: &Scenario, seed: u64) -> Work {
 }
 
 impl CoflowTraffic {
+    /// The links as a coordinator has them: rates leave room for what has none.
+    fn fabric(&self, scenario: &Scenario, says: Says) -> Result<Fabric, String> {
+        let share = if matches!(says, Says::Rates) { self.plan_share } else { 1.0 };
+        let link = payload(scenario.host_rate()).scaled(share);
+        Fabric::big_switch(scenario.hosts(), link).map_err(|error| error.to_string())
+    }
+
     fn wait(&self) -> Result<Option<Span>, String> {
         let wrong = |error| format!("packets: coflows: wait: {error}");
         self.wait.as_ref().map(|wait| wait.parse().map_err(wrong)).transpose()
@@ -284,16 +299,15 @@ fn flows(traffic: &CoflowTraffic, work: &Work, scenario: &Scenario) -> Result<Fl
     let mut coflows = work.large.clone();
     if traffic.order.is_some() {
         coflows.extend(work.small.iter().cloned());
-    } else {
+    } else if traffic.anew.is_none() {
         for coflow in wait.iter().flat_map(|_| &work.small) {
             let mut later = coflow.clone();
             later.arrival = later.arrival + wait.unwrap_or_default();
             coflows.push(later);
         }
     }
-    let share = payload(scenario.host_rate()).scaled(traffic.plan_share);
-    let fabric = Fabric::big_switch(scenario.hosts(), share).map_err(|error| error.to_string())?;
-    let policy = traffic.order.as_deref().unwrap_or("varys");
+    let fabric = traffic.fabric(scenario, Says::Rates)?;
+    let policy = traffic.order.as_deref().or(traffic.anew.as_deref()).unwrap_or("varys");
     let mut policy = weir_policy::create(policy).map_err(|error| error.to_string())?;
     let mut plans = Plans::default();
     let outcome =

@@ -1,10 +1,10 @@
-//! Coflows by order alone, packet by packet: a coordinator that hears what begins, arrives and ends, and says classes.
+//! A coordinator of coflows, packet by packet: it hears what begins, arrives and ends, and says classes, or rates, anew each time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use weir_model::{CoflowId, CoflowSpec, Fabric, FlowId, Time};
-use weir_packet::transport::Told;
-use weir_packet::{Observer, Picos, ToldClass};
+use weir_model::{CoflowId, CoflowSpec, Fabric, FlowId, Rate, Time};
+use weir_packet::transport::{RateTold, Told};
+use weir_packet::{Observer, Picos, ToldClass, ToldRate};
 use weir_policy::{CoflowTable, FlowRef, Plan, Policy, Slot};
 
 /// A flow of a coflow, and what of it is not there yet.
@@ -12,9 +12,29 @@ struct Member {
     coflow: CoflowId,
     index: u32,
     left: f64,
+    told: ToldRate,
+    /// What was said of it last.
+    said: Rate,
 }
 
-/// What the coordinator knows.
+/// What a coordinator says.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Says {
+    /// An order: classes up to the network's last.
+    Classes {
+        /// Counted from 0.
+        last: u8,
+    },
+    Rates,
+}
+
+/// What is on its way to senders.
+enum Word {
+    Class(ToldClass, u8),
+    Rate(ToldRate, Rate),
+}
+
+/// What the coordinator knows of coflows, by what was reported.
 struct State {
     fabric: Fabric,
     policy: Box<dyn Policy>,
@@ -26,11 +46,11 @@ struct State {
     /// By number of a planned flow.
     members: Vec<Member>,
     next_flow: u64,
-    /// The network's class of the policy's first one, and its last.
-    classes: (u8, u8),
+    /// The network's class of the policy's first one, and its last; none where rates are said.
+    classes: Option<(u8, u8)>,
     /// How long what is said is on its way.
     delay: Picos,
-    on_the_way: VecDeque<(Picos, ToldClass, u8)>,
+    on_the_way: VecDeque<(Picos, Word)>,
 }
 
 struct Live {
@@ -39,29 +59,40 @@ struct Live {
     said: Option<u8>,
 }
 
-/// A coordinator that says an order and no rates. Clones are the same one.
+/// A coordinator of what moves. Clones are the same one.
 #[derive(Clone)]
 pub(super) struct Coordinator(Arc<Mutex<State>>);
 
 impl Coordinator {
-    /// For coflows whose flows have the numbers of their places in `members`. Where the network has fewer classes up to `last_class` than the
-    /// policy, the last ones are one.
+    /// For coflows whose flows have the numbers of their places in `members`. Where the network has fewer classes than the policy, the
+    /// last ones are one.
     pub(super) fn new(
         policy: &str,
         fabric: Fabric,
         coflows: impl Iterator<Item = CoflowSpec>,
         members: &[(CoflowId, u32)],
-        last_class: u8,
+        says: Says,
         delay: Picos,
     ) -> Result<Coordinator, String> {
         let made = weir_policy::create(policy).map_err(|error| error.to_string())?;
-        let count = made.classes().ok_or_else(|| format!("`{policy}` has no classes, `by-class` has"))?;
-        let first = (u32::from(last_class) + 1).saturating_sub(count) as u8;
+        let classes = match (says, made.classes()) {
+            (Says::Classes { last }, Some(count)) => {
+                Some(((u32::from(last) + 1).saturating_sub(count) as u8, last))
+            }
+            (Says::Classes { .. }, None) => {
+                return Err(format!("`{policy}` has no classes, `by-class` has"));
+            }
+            (Says::Rates, Some(_)) => {
+                return Err(format!("`{policy}` has classes and no rates, `varys` has rates"));
+            }
+            (Says::Rates, None) => None,
+        };
         let specs: BTreeMap<CoflowId, CoflowSpec> = coflows.map(|coflow| (coflow.id, coflow)).collect();
         let member = |&(coflow, index): &(CoflowId, u32)| -> Result<Member, String> {
             let flow = specs.get(&coflow).and_then(|spec| spec.flows.get(index as usize));
             let size = flow.ok_or_else(|| format!("coflow {coflow} has no flow {index}"))?.size;
-            Ok(Member { coflow, index, left: size.0 as f64 })
+            let told = ToldRate::default();
+            Ok(Member { coflow, index, left: size.0 as f64, told, said: Rate::ZERO })
         };
         let members = members.iter().map(member).collect::<Result<_, _>>()?;
         Ok(Coordinator(Arc::new(Mutex::new(State {
@@ -73,7 +104,7 @@ impl Coordinator {
             live: BTreeMap::new(),
             members,
             next_flow: 0,
-            classes: (first, last_class),
+            classes,
             delay,
             on_the_way: VecDeque::new(),
         }))))
@@ -87,6 +118,16 @@ impl Coordinator {
     pub(super) fn told(&self) -> Told {
         let coordinator = self.clone();
         Box::new(move |number, now| coordinator.state().begins(number, now))
+    }
+
+    /// Hears of flows as they begin, and gives them their rate.
+    pub(super) fn rate_told(&self) -> RateTold {
+        let coordinator = self.clone();
+        Box::new(move |number, now| {
+            let mut state = coordinator.state();
+            state.begins(number, now)?;
+            Some(state.members.get(number as usize)?.told.clone())
+        })
     }
 
     /// A planned flow is complete.
@@ -122,7 +163,7 @@ impl State {
             let slot = self.table.insert(&spec, FlowId(self.next_flow), &self.fabric);
             self.next_flow += spec.flows.len() as u64;
             self.live.insert(coflow, Live { slot, told: ToldClass::default(), said: None });
-            self.order(now);
+            self.plan(now);
         }
         Some(self.live.get(&coflow)?.told.clone())
     }
@@ -137,11 +178,11 @@ impl State {
             self.table.remove(slot);
             self.live.remove(&coflow);
         }
-        self.order(now);
+        self.plan(now);
     }
 
-    /// Orders what is live by what is left of it now, and says what changed.
-    fn order(&mut self, now: Picos) {
+    /// Plans by what is left of all that is live now, and says what changed.
+    fn plan(&mut self, now: Picos) {
         for member in self.members.iter().filter(|member| member.left > 0.0) {
             if let Some(live) = self.live.get(&member.coflow) {
                 let at = FlowRef { coflow: live.slot, flow: member.index };
@@ -151,22 +192,40 @@ impl State {
         let at = Time::from_nanos(now.0 / 1000);
         self.policy.plan(at, &self.fabric, &self.table, &mut self.plan);
         self.table.adopt(&self.plan);
-        let (first, last) = self.classes;
-        for &(slot, class) in &self.plan.classes {
-            let Some(live) = self.live.get_mut(&self.table.coflow(slot).id()) else { continue };
-            let class = u8::try_from(class).unwrap_or(last).saturating_add(first).min(last);
-            if live.said.replace(class) != Some(class) {
-                self.on_the_way.push_back((now + self.delay, live.told.clone(), class));
-            }
+        match self.classes {
+            Some(classes) => self.say_classes(now + self.delay, classes),
+            None => self.say_rates(now + self.delay),
         }
         self.deliver(now);
     }
 
+    fn say_classes(&mut self, heard: Picos, (first, last): (u8, u8)) {
+        for &(slot, class) in &self.plan.classes {
+            let Some(live) = self.live.get_mut(&self.table.coflow(slot).id()) else { continue };
+            let class = u8::try_from(class).unwrap_or(last).saturating_add(first).min(last);
+            if live.said.replace(class) != Some(class) {
+                self.on_the_way.push_back((heard, Word::Class(live.told.clone(), class)));
+            }
+        }
+    }
+
+    fn say_rates(&mut self, heard: Picos) {
+        for member in self.members.iter_mut().filter(|member| member.left > 0.0) {
+            let Some(live) = self.live.get(&member.coflow) else { continue };
+            let rate = self.plan.rate(&self.table, FlowRef { coflow: live.slot, flow: member.index });
+            if std::mem::replace(&mut member.said, rate) != rate {
+                self.on_the_way.push_back((heard, Word::Rate(member.told.clone(), rate)));
+            }
+        }
+    }
+
     /// What was said long enough ago is heard.
     fn deliver(&mut self, now: Picos) {
-        while self.on_the_way.front().is_some_and(|(at, _, _)| *at <= now) {
-            if let Some((_, told, class)) = self.on_the_way.pop_front() {
-                told.say(class);
+        while self.on_the_way.front().is_some_and(|(at, _)| *at <= now) {
+            match self.on_the_way.pop_front() {
+                Some((_, Word::Class(told, class))) => told.say(class),
+                Some((_, Word::Rate(told, rate))) => told.say(rate),
+                None => {}
             }
         }
     }
@@ -178,7 +237,7 @@ mod tests {
     use weir_model::{Bytes, FlowSpec, HostId, Rate, Span};
 
     /// To host 1: 10 MB and 1 MB; elsewhere 10 kB.
-    fn coordinator(policy: &str, delay: Picos) -> Result<Coordinator, String> {
+    fn coordinator(policy: &str, says: Says, delay: Picos) -> Result<Coordinator, String> {
         let fabric = Fabric::big_switch(5, Rate::from_bytes_per_sec(1e8)).expect("a fabric");
         let coflow = |number: u64, source, destination, size| {
             let flow = FlowSpec {
@@ -191,7 +250,7 @@ mod tests {
         };
         let coflows = [coflow(0, 0, 1, 10_000_000), coflow(1, 2, 1, 1_000_000), coflow(2, 3, 4, 10_000)];
         let members = [0, 1, 2].map(|number| (CoflowId(number), 0));
-        Coordinator::new(policy, fabric, coflows.into_iter(), &members, 7, delay)
+        Coordinator::new(policy, fabric, coflows.into_iter(), &members, says, delay)
     }
 
     fn at(millis: u64) -> Picos {
@@ -200,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_coflow_with_less_left_goes_first_by_what_has_arrived() {
-        let coordinator = coordinator("by-class:classes=7", Picos::ZERO).unwrap();
+        let coordinator = coordinator("by-class:classes=7", Says::Classes { last: 7 }, Picos::ZERO).unwrap();
         let told = coordinator.told();
         let large = told(0, at(0)).unwrap();
         assert_eq!(large.get(), Some(1), "the first of the seven last of eight");
@@ -221,7 +280,7 @@ mod tests {
 
     #[test]
     fn classes_are_heard_when_their_time_has_come() {
-        let coordinator = coordinator("by-class:classes=8", at(10)).unwrap();
+        let coordinator = coordinator("by-class:classes=8", Says::Classes { last: 7 }, at(10)).unwrap();
         let told = coordinator.told();
         let large = told(0, at(0)).unwrap();
         let mut reports = Reports { coordinator: coordinator.clone(), planned: vec![Some(0)] };
@@ -233,7 +292,27 @@ mod tests {
 
     #[test]
     fn a_policy_without_classes_is_refused() {
-        let error = coordinator("varys", Picos::ZERO).err().unwrap();
+        let error = coordinator("varys", Says::Classes { last: 7 }, Picos::ZERO).err().unwrap();
         assert!(error.contains("has no classes"), "{error}");
+        let error = coordinator("by-class", Says::Rates, Picos::ZERO).err().unwrap();
+        assert!(error.contains("has classes and no rates"), "{error}");
+    }
+
+    /// The smaller coflow takes the link that they share, and the larger one has it back by what is left of both.
+    #[test]
+    fn rates_are_said_anew_as_coflows_come_and_flows_end() {
+        let coordinator = coordinator("varys", Says::Rates, at(1)).unwrap();
+        let told = coordinator.rate_told();
+        let large = told(0, at(0)).unwrap();
+        assert_eq!(large.get(), Rate::ZERO, "nothing was heard yet");
+        let mut reports = Reports { coordinator: coordinator.clone(), planned: vec![Some(0), Some(1)] };
+        reports.delivered(0, 0, at(1));
+        assert_eq!(large.get().bytes_per_sec(), 1e8);
+        let small = told(1, at(2)).unwrap();
+        reports.delivered(0, 100_000, at(3));
+        assert_eq!((large.get(), small.get().bytes_per_sec()), (Rate::ZERO, 1e8));
+        coordinator.ended(1, at(13));
+        reports.delivered(0, 0, at(14));
+        assert!((large.get().bytes_per_sec() - 1e8).abs() < 1.0, "{large:?}");
     }
 }

@@ -6,6 +6,7 @@ mod just_in_time;
 mod pfabric;
 mod planned;
 mod reno;
+mod told;
 
 pub(crate) use d3::{AsksRate, Hopeless};
 pub(crate) use dctcp::{Dctcp, Urgency};
@@ -13,6 +14,8 @@ pub(crate) use just_in_time::{JustInTime, Late};
 pub(crate) use pfabric::LineRate;
 pub(crate) use planned::ByPlan;
 pub(crate) use reno::Reno;
+pub(crate) use told::ByToldRate;
+pub use told::ToldRate;
 
 use crate::time::Picos;
 use weir_endhost::mcp::WindowFacts;

@@ -17,8 +17,7 @@ pub(crate) struct ByPlan {
     steps: Arc<[(Picos, Rate)]>,
     next: usize,
     rate: Rate,
-    /// Seconds that may be in flight.
-    in_flight_secs: f64,
+    round_trip: Picos,
     end: Picos,
     ended: bool,
     after: Box<dyn Control>,
@@ -31,24 +30,25 @@ impl ByPlan {
         round_trip: Picos,
         after: Box<dyn Control>,
     ) -> ByPlan {
-        let in_flight_secs = (round_trip + QUEUEING).as_secs();
-        ByPlan { steps, next: 0, rate: Rate::ZERO, in_flight_secs, end, ended: false, after }
+        ByPlan { steps, next: 0, rate: Rate::ZERO, round_trip, end, ended: false, after }
     }
+}
+
+/// What a flow may do at a rate of payload, on a path of this round trip.
+pub(super) fn at_rate(rate: Rate, round_trip: Picos) -> Allowance {
+    let rate = rate.bytes_per_sec();
+    if rate <= 0.0 {
+        return Allowance { window: 0.0, gap: Picos::ZERO };
+    }
+    let window = rate * (round_trip + QUEUEING).as_secs() / f64::from(SEGMENT_BYTES);
+    // Planned rates are of payload: headers do not count.
+    let gap = Picos::from_secs(f64::from(SEGMENT_BYTES) / rate);
+    Allowance { window: window.max(LEAST_IN_FLIGHT), gap }
 }
 
 impl Control for ByPlan {
     fn allowance(&self) -> Allowance {
-        if self.ended {
-            return self.after.allowance();
-        }
-        let rate = self.rate.bytes_per_sec();
-        if rate <= 0.0 {
-            return Allowance { window: 0.0, gap: Picos::ZERO };
-        }
-        let window = rate * self.in_flight_secs / f64::from(SEGMENT_BYTES);
-        // Planned rates are of payload: headers do not count.
-        let gap = Picos::from_secs(f64::from(SEGMENT_BYTES) / rate);
-        Allowance { window: window.max(LEAST_IN_FLIGHT), gap }
+        if self.ended { self.after.allowance() } else { at_rate(self.rate, self.round_trip) }
     }
     fn next_change(&mut self, now: Picos) -> Option<Picos> {
         if now >= self.end {

@@ -8,6 +8,7 @@ mod karuna;
 mod known;
 mod ordered;
 mod planned;
+mod rated;
 mod settings;
 mod windowed;
 
@@ -15,6 +16,7 @@ pub use hosts::{HostClasses, HostControl, OnHosts};
 pub use known::{SETTINGS, SettingInfo};
 pub use ordered::{Ordered, Told};
 pub use planned::{Planned, RatePlan};
+pub use rated::{RateTold, Rated};
 pub use settings::SettingsError;
 
 use crate::control::Control;
