@@ -28,12 +28,6 @@ pub(super) enum Says {
     Rates,
 }
 
-/// What is on its way to senders.
-enum Word {
-    Class(ToldClass, u8),
-    Rate(ToldRate, Rate),
-}
-
 /// What the coordinator knows of coflows, by what was reported.
 struct State {
     fabric: Fabric,
@@ -50,7 +44,8 @@ struct State {
     classes: Option<(u8, u8)>,
     /// How long what is said is on its way.
     delay: Picos,
-    on_the_way: VecDeque<(Picos, Word)>,
+    /// Classes; of rates each flow knows itself when it hears them.
+    on_the_way: VecDeque<(Picos, ToldClass, u8)>,
 }
 
 struct Live {
@@ -204,7 +199,7 @@ impl State {
             let Some(live) = self.live.get_mut(&self.table.coflow(slot).id()) else { continue };
             let class = u8::try_from(class).unwrap_or(last).saturating_add(first).min(last);
             if live.said.replace(class) != Some(class) {
-                self.on_the_way.push_back((heard, Word::Class(live.told.clone(), class)));
+                self.on_the_way.push_back((heard, live.told.clone(), class));
             }
         }
     }
@@ -214,18 +209,16 @@ impl State {
             let Some(live) = self.live.get(&member.coflow) else { continue };
             let rate = self.plan.rate(&self.table, FlowRef { coflow: live.slot, flow: member.index });
             if std::mem::replace(&mut member.said, rate) != rate {
-                self.on_the_way.push_back((heard, Word::Rate(member.told.clone(), rate)));
+                member.told.say(heard, rate);
             }
         }
     }
 
     /// What was said long enough ago is heard.
     fn deliver(&mut self, now: Picos) {
-        while self.on_the_way.front().is_some_and(|(at, _)| *at <= now) {
-            match self.on_the_way.pop_front() {
-                Some((_, Word::Class(told, class))) => told.say(class),
-                Some((_, Word::Rate(told, rate))) => told.say(rate),
-                None => {}
+        while self.on_the_way.front().is_some_and(|(at, _, _)| *at <= now) {
+            if let Some((_, told, class)) = self.on_the_way.pop_front() {
+                told.say(class);
             }
         }
     }
@@ -304,15 +297,12 @@ mod tests {
         let coordinator = coordinator("varys", Says::Rates, at(1)).unwrap();
         let told = coordinator.rate_told();
         let large = told(0, at(0)).unwrap();
-        assert_eq!(large.get(), Rate::ZERO, "nothing was heard yet");
-        let mut reports = Reports { coordinator: coordinator.clone(), planned: vec![Some(0), Some(1)] };
-        reports.delivered(0, 0, at(1));
-        assert_eq!(large.get().bytes_per_sec(), 1e8);
+        assert_eq!(large.get(at(0)), Rate::ZERO, "nothing was heard yet");
+        assert_eq!(large.get(at(1)).bytes_per_sec(), 1e8, "though nothing else happens");
         let small = told(1, at(2)).unwrap();
-        reports.delivered(0, 100_000, at(3));
-        assert_eq!((large.get(), small.get().bytes_per_sec()), (Rate::ZERO, 1e8));
+        assert_eq!(large.get(at(2)).bytes_per_sec(), 1e8);
+        assert_eq!((large.get(at(3)), small.get(at(3)).bytes_per_sec()), (Rate::ZERO, 1e8));
         coordinator.ended(1, at(13));
-        reports.delivered(0, 0, at(14));
-        assert!((large.get().bytes_per_sec() - 1e8).abs() < 1.0, "{large:?}");
+        assert!((large.get(at(14)).bytes_per_sec() - 1e8).abs() < 1.0, "{large:?}");
     }
 }

@@ -3,27 +3,31 @@
 use super::planned::at_rate;
 use super::{Acked, Allowance, Control, Loss};
 use crate::time::Picos;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 use weir_model::Rate;
 
 /// How often a flow looks what its rate is: what is said takes half of it on average to be heard, as plans of a coordinator take a
 /// millisecond or so to be in force.
 const LOOKS_EVERY: Picos = Picos::from_millis(1);
 
-/// A rate, of payload, that others say while a flow moves; until then, and at zero, it waits.
+/// Rates, of payload, that others say while a flow moves; until the first, and at zero, it waits.
 #[derive(Clone, Debug, Default)]
-pub struct ToldRate(Arc<AtomicU64>);
+pub struct ToldRate(Arc<Mutex<VecDeque<(Picos, Rate)>>>);
 
 impl ToldRate {
-    /// The flow has this rate from now on.
-    pub fn say(&self, rate: Rate) {
-        self.0.store(rate.bytes_per_sec().to_bits(), Ordering::Relaxed);
+    /// The flow has this rate from then on; what is said later is heard later.
+    pub fn say(&self, heard: Picos, rate: Rate) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back((heard, rate));
     }
 
-    /// What was said last.
-    pub fn get(&self) -> Rate {
-        Rate::from_bytes_per_sec(f64::from_bits(self.0.load(Ordering::Relaxed)))
+    /// What was heard last by now. What was heard before is forgotten.
+    pub fn get(&self, now: Picos) -> Rate {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while said.get(1).is_some_and(|(heard, _)| *heard <= now) {
+            said.pop_front();
+        }
+        said.front().filter(|(heard, _)| *heard <= now).map_or(Rate::ZERO, |(_, rate)| *rate)
     }
 }
 
@@ -49,7 +53,7 @@ impl Control for ByToldRate {
     fn next_change(&mut self, now: Picos) -> Option<Picos> {
         // Asked in between as well: then the event that is queued stays the next one.
         if now >= self.looks {
-            self.rate = self.told.get();
+            self.rate = self.told.get(now);
             self.looks = now + LOOKS_EVERY;
         }
         Some(self.looks)

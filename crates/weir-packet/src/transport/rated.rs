@@ -54,10 +54,10 @@ mod tests {
     struct Says(ToldRate, u64);
 
     impl Observer for Says {
-        fn delivered(&mut self, _: u64, bytes: u32, _: Picos) {
+        fn delivered(&mut self, _: u64, bytes: u32, now: Picos) {
             self.1 += u64::from(bytes);
             if self.1 >= 500_000 {
-                self.0.say(Rate::from_bytes_per_sec(1e8));
+                self.0.say(now, Rate::from_bytes_per_sec(1e8));
             }
         }
     }
@@ -70,7 +70,7 @@ mod tests {
         let scenario = Scenario::from_text(text).unwrap();
         let topology = scenario.topology().unwrap();
         let told = ToldRate::default();
-        told.say(Rate::from_bytes_per_sec(5e7));
+        told.say(Picos::ZERO, Rate::from_bytes_per_sec(5e7));
         let said = told.clone();
         let rated = Rated::new(Box::new(move |_, _| Some(said.clone())), named("karuna").unwrap());
         let flow = FlowArrival {
