@@ -2,6 +2,7 @@
 //!
 //! A transport is a [`Transport`] in the registry [`named`]; the simulator knows no other way to treat a flow.
 
+mod beside;
 mod d3;
 mod hosts;
 mod karuna;
@@ -12,11 +13,12 @@ mod rated;
 mod settings;
 mod windowed;
 
+pub use beside::{Beside, Guide};
 pub use hosts::{HostClasses, HostControl, OnHosts};
 pub use known::{SETTINGS, SettingInfo};
-pub use ordered::{Ordered, Told};
-pub use planned::{Planned, RatePlan};
-pub use rated::{RateTold, Rated};
+pub use ordered::{ByTold, Ordered, Told};
+pub use planned::{Planned, Plans, RatePlan};
+pub use rated::{ByRateTold, RateTold, Rated};
 pub use settings::SettingsError;
 
 use crate::control::Control;

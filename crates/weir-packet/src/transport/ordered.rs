@@ -1,40 +1,29 @@
 //! Flows of coflows in the classes that a coordinator says, beside others under another transport: order alone, and no rates.
 
-use super::{Network, Sending, Setup, Transport};
+use super::beside::{Beside, Guide};
+use super::{Network, Sending, Transport};
 use crate::tagging::{Tagging, ToldClass};
 use crate::time::Picos;
-use weir_trace::{FlowArrival, FlowKind};
 
 /// Asked for the class of a planned flow, by its number, as it begins. None: it goes as the others.
 pub type Told = Box<dyn Fn(u32, Picos) -> Option<ToldClass> + Send + Sync>;
 
+/// Who says classes.
+pub struct ByTold(Told);
+
 /// Flows of the kind `Planned` go under another transport, in the class that is said of them; until then, and all others, as that has it.
-pub struct Ordered {
-    told: Told,
-    others: Box<dyn Transport>,
-}
+pub type Ordered = Beside<ByTold>;
 
 impl Ordered {
     /// Over the classes of the others' transport, which has to have as many as are said.
     pub fn new(told: Told, others: Box<dyn Transport>) -> Ordered {
-        Ordered { told, others }
+        Beside::with(ByTold(told), others)
     }
 }
 
-impl Transport for Ordered {
-    fn prepare(&mut self, network: &Network) {
-        self.others.prepare(network);
-    }
-    fn setup(&self, network: &Network) -> Setup {
-        self.others.setup(network)
-    }
-    fn last_class(&self) -> u8 {
-        self.others.last_class()
-    }
-    fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
-        let sending = self.others.sending(flow, network);
-        let FlowKind::Planned(number) = flow.kind else { return sending };
-        let Some(told) = (self.told)(number, flow.arrival.into()) else { return sending };
+impl Guide for ByTold {
+    fn guide(&self, number: u32, now: Picos, sending: Sending, _: u8, _: &Network) -> Sending {
+        let Some(told) = (self.0)(number, now) else { return sending };
         match sending.tagging {
             Tagging::Class(law) => Sending { tagging: Tagging::Told(told, law), ..sending },
             // Ranks are not classes.
@@ -50,6 +39,7 @@ mod tests {
     use crate::simulation::Simulation;
     use crate::transport::named;
     use weir_model::{Bytes, HostId, Span, Time};
+    use weir_trace::{FlowArrival, FlowKind};
 
     /// Two flows of 2 MB to one host at 1 Gbit/s, of which the second begins 2 ms later; when each is complete, in milliseconds. The
     /// classes are those when the second begins.

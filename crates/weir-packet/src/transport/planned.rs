@@ -1,12 +1,12 @@
 //! Flows of coflows at planned rates, beside others under another transport: how Weir's halves share a network.
 
-use super::{Network, Sending, Setup, Transport};
+use super::beside::{Beside, Guide};
+use super::{Network, Sending, Transport};
 use crate::control::ByPlan;
 use crate::time::Picos;
 use std::sync::Arc;
 use weir_endhost::tagging::ClassLaw;
 use weir_model::Rate;
-use weir_trace::{FlowArrival, FlowKind};
 
 /// What a coordinator planned for a flow.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,37 +21,25 @@ pub struct RatePlan {
 /// Steps of a plan, shared with the flow that follows it.
 type Steps = Arc<[(Picos, Rate)]>;
 
-/// Flows of the kind `Planned` go by plans, in the last class; all others as another transport has it.
-pub struct Planned {
-    plans: Vec<(Steps, Picos)>,
-    others: Box<dyn Transport>,
-}
+/// Plans by number of a flow.
+pub struct Plans(Vec<(Steps, Picos)>);
+
+/// Flows of the kind `Planned` go by plans, in the last class; all others, and those without a plan, as another transport has it.
+pub type Planned = Beside<Plans>;
 
 impl Planned {
     /// Plans by number; their flows go in the last class of the others' transport.
     pub fn new(plans: Vec<RatePlan>, others: Box<dyn Transport>) -> Planned {
         let plans = plans.into_iter().map(|plan| (Steps::from(plan.steps), plan.end)).collect();
-        Planned { plans, others }
+        Beside::with(Plans(plans), others)
     }
 }
 
-impl Transport for Planned {
-    fn prepare(&mut self, network: &Network) {
-        self.others.prepare(network);
-    }
-    fn setup(&self, network: &Network) -> Setup {
-        self.others.setup(network)
-    }
-    /// A flow without a plan goes as the others.
-    fn last_class(&self) -> u8 {
-        self.others.last_class()
-    }
-    fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
-        let sending = self.others.sending(flow, network);
-        let FlowKind::Planned(number) = flow.kind else { return sending };
-        let Some((steps, end)) = self.plans.get(number as usize) else { return sending };
+impl Guide for Plans {
+    fn guide(&self, number: u32, _: Picos, sending: Sending, last: u8, network: &Network) -> Sending {
+        let Some((steps, end)) = self.0.get(number as usize) else { return sending };
         let control = Box::new(ByPlan::new(Arc::clone(steps), *end, network.round_trip, sending.control));
-        Sending { control, tagging: ClassLaw::Fixed(self.others.last_class()).into(), ..sending }
+        Sending { control, tagging: ClassLaw::Fixed(last).into(), ..sending }
     }
 }
 
@@ -62,6 +50,7 @@ mod tests {
     use crate::simulation::Simulation;
     use crate::transport::named;
     use weir_model::{Bytes, HostId, Time};
+    use weir_trace::{FlowArrival, FlowKind};
 
     /// 1 MB at nothing until 10 ms, then at 50 MB/s until 20 ms (half of it), then at 100 MB/s: 5 ms more.
     #[test]

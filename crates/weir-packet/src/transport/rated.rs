@@ -1,43 +1,32 @@
 //! Flows of coflows at rates that a coordinator says anew as things happen, beside others under another transport.
 
-use super::{Network, Sending, Setup, Transport};
+use super::beside::{Beside, Guide};
+use super::{Network, Sending, Transport};
 use crate::control::{ByToldRate, ToldRate};
 use crate::time::Picos;
 use weir_endhost::tagging::ClassLaw;
-use weir_trace::{FlowArrival, FlowKind};
 
 /// Asked for the rate of a planned flow, by its number, as it begins. None: it goes as the others.
 pub type RateTold = Box<dyn Fn(u32, Picos) -> Option<ToldRate> + Send + Sync>;
 
+/// Who says rates.
+pub struct ByRateTold(RateTold);
+
 /// Flows of the kind `Planned` go at the rates that are said of them, in the last class; all others as another transport has it.
-pub struct Rated {
-    told: RateTold,
-    others: Box<dyn Transport>,
-}
+pub type Rated = Beside<ByRateTold>;
 
 impl Rated {
     /// In the last class of the others' transport.
     pub fn new(told: RateTold, others: Box<dyn Transport>) -> Rated {
-        Rated { told, others }
+        Beside::with(ByRateTold(told), others)
     }
 }
 
-impl Transport for Rated {
-    fn prepare(&mut self, network: &Network) {
-        self.others.prepare(network);
-    }
-    fn setup(&self, network: &Network) -> Setup {
-        self.others.setup(network)
-    }
-    fn last_class(&self) -> u8 {
-        self.others.last_class()
-    }
-    fn sending(&self, flow: &FlowArrival, network: &Network) -> Sending {
-        let sending = self.others.sending(flow, network);
-        let FlowKind::Planned(number) = flow.kind else { return sending };
-        let Some(told) = (self.told)(number, flow.arrival.into()) else { return sending };
+impl Guide for ByRateTold {
+    fn guide(&self, number: u32, now: Picos, sending: Sending, last: u8, network: &Network) -> Sending {
+        let Some(told) = (self.0)(number, now) else { return sending };
         let control = Box::new(ByToldRate::new(told, network.round_trip));
-        Sending { control, tagging: ClassLaw::Fixed(self.others.last_class()).into(), ..sending }
+        Sending { control, tagging: ClassLaw::Fixed(last).into(), ..sending }
     }
 }
 
@@ -49,6 +38,7 @@ mod tests {
     use crate::simulation::Simulation;
     use crate::transport::named;
     use weir_model::{Bytes, HostId, Rate, Time};
+    use weir_trace::{FlowArrival, FlowKind};
 
     /// Says another rate once half of it is there.
     struct Says(ToldRate, u64);
