@@ -81,7 +81,8 @@ impl Hosts {
                 return String::from_utf8(output.stdout).unwrap();
             }
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let is_early = said.contains("unreachable") || said.contains("no agent answers");
+            let early = ["unreachable", "no agent answers", "no coordinator answers"];
+            let is_early = early.iter().any(|reason| said.contains(reason));
             assert!(is_early && Instant::now() < end, "{host}: {line}: {said}");
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -44,7 +44,7 @@ fn files_and_interfaces_that_cannot_be_are_refused_in_a_line() {
     for (words, said) in [
         (agent(["--tag", "no-such-one"]), "no interface no-such-one"),
         (vec!["tag", "--interface", "lo", "--tags", file], "rising"),
-        (vec!["tag", "--interface", "lo", "--tags", &long], "line 1: "),
+        (vec!["tag", "--interface", "lo", "--tags", &long], "--tags "),
         (vec!["tag", "--interface", "lo", "--tags", &never], "idle: 0s; give a time above that, or \"none\""),
         (vec!["tag", "--interface", "lo", "--tags", "/dev/null/none"], "--tags /dev/null/none"),
         (vec!["tag", "--interface", "no-such-one"], "no interface no-such-one"),

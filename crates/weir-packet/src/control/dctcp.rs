@@ -39,7 +39,8 @@ pub(crate) struct Dctcp {
     /// Segments before this one were sent before the window was last reduced: their marks and losses are no news.
     reduced_at: Option<u32>,
     urgency: Option<Urgency>,
-    ended: Option<WindowEnded>,
+    /// Segments acknowledged and marked in the window that ended last, until that was asked for.
+    ended: Option<(u32, u32)>,
 }
 
 impl Dctcp {
@@ -77,8 +78,7 @@ impl Control for Dctcp {
             let share = f64::from(self.marked) / f64::from(self.acked.max(1));
             // RFC 8257, section 3.3: alpha = (1 - g) alpha + g M, with M counted in segments and not in bytes.
             self.alpha += self.gain * (share - self.alpha);
-            let (acked, marked) = (self.acked, self.marked);
-            self.ended = Some(WindowEnded { acked, marked, decided: Decided::Alpha(self.alpha) });
+            self.ended = Some((self.acked, self.marked));
             (self.acked, self.marked) = (0, 0);
         }
         let recovers = self.has_reduced(acked.unacked);
@@ -108,6 +108,7 @@ impl Control for Dctcp {
         self.reno.undo_restart();
     }
     fn take_window(&mut self) -> Option<WindowEnded> {
-        self.ended.take()
+        let (acked, marked) = self.ended.take()?;
+        Some(WindowEnded { acked, marked, decided: Decided::Alpha(self.alpha) })
     }
 }

@@ -14,6 +14,8 @@ use weir_trace::toml_fault;
 const AGES_AFTER: u32 = 3;
 /// Whose published thresholds are taken where the file says none.
 const PUBLISHED_FOR: (&str, f64) = ("web-search", 0.8);
+/// Of a line with an error.
+const SHOWN_CHARS: usize = 60;
 /// What the file says of a time that there is not.
 const NONE: &str = "none";
 
@@ -40,7 +42,10 @@ pub(crate) fn read(path: Option<&Path>, unhinted: Unhinted) -> Result<Config, Fa
 fn parse(text: &str, unhinted: Unhinted) -> Result<Config, String> {
     let file: TagsFile = toml::from_str(text).map_err(|error| {
         let (line, reason) = toml_fault(text, &error);
-        format!("line {line}: {reason}")
+        // What is wrong with a value does not say of which key it is.
+        let shown: String =
+            text.lines().nth(line - 1).unwrap_or_default().chars().take(SHOWN_CHARS).collect();
+        format!("line {line}, `{}`: {reason}", shown.trim())
     })?;
     let idle = match file.idle.as_deref() {
         None | Some(NONE) => None,
