@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use weir_client::{Client, ClientConfig, CoflowOptions};
+use weir_client::{Client, ClientConfig, CoflowOptions, GetOptions};
 use weir_testbed::{Bed, Place};
 
 /// The agent's port, by which its connection is found.
@@ -32,7 +32,8 @@ fn connections(bed: &Bed) -> String {
     String::from_utf8(output.unwrap().stdout).unwrap()
 }
 
-/// Gets the same bytes twice: in a coflow without a deadline, which is as fast as the link, and in one that has a second.
+/// Gets the same bytes twice: in a coflow without a deadline, which is as fast as the link, and in one that has a second. Beside that
+/// another one has the rest of the link.
 pub(super) fn ended_just_before_the_deadline(bed: &Bed) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("agent.sock");
@@ -57,35 +58,43 @@ pub(super) fn ended_just_before_the_deadline(bed: &Bed) {
         let (coordinator, agent) = (Some(coordinator.into()), agent.cloned());
         Client::new(ClientConfig { coordinator, agent, host })
     };
-    let mut took = Vec::new();
-    for deadline_ms in [0, DEADLINE_MS] {
+    let put = |deadline_ms, bytes: usize| {
         let options = CoflowOptions { flows: 1, deadline_ms, ..CoflowOptions::default() };
         let coflow = bed.run_at(Place::Host(1), || run(async { client(1, None).register(options).await }));
         let coflow = coflow.unwrap().unwrap();
-        let put = || run(async { client(0, Some(&socket)).put_bytes(coflow, "b", &vec![1; BYTES]).await });
+        let put = || run(async { client(0, Some(&socket)).put_bytes(coflow, "b", &vec![1; bytes]).await });
         bed.run_at(Place::Host(0), put).unwrap().unwrap();
-        let seen = std::thread::scope(|scope| {
-            let getting = scope.spawn(|| {
-                let began = Instant::now();
-                let get = || run(async { client(1, None).get_bytes(coflow, "b", Default::default()).await });
-                let got = bed.run_at(Place::Host(1), get).unwrap().unwrap();
-                assert_eq!(got.len(), BYTES);
-                began.elapsed()
-            });
-            std::thread::sleep(Duration::from_millis(deadline_ms / 3));
-            let seen = connections(bed);
-            took.push(getting.join().unwrap());
-            seen
-        });
-        // Without ECN it would have fallen back to Reno.
-        assert!(deadline_ms == 0 || seen.contains(" ecn ") && seen.contains(" weir_karuna "), "{seen}");
+        coflow
+    };
+    let got = |coflow| {
+        let began = Instant::now();
+        let get = || run(async { client(1, None).get_bytes(coflow, "b", GetOptions::default()).await });
+        let bytes = bed.run_at(Place::Host(1), get).unwrap().unwrap().len();
+        let took = began.elapsed();
         bed.run_at(Place::Host(1), || run(async { client(1, None).unregister(coflow).await }))
             .unwrap()
             .unwrap();
-    }
-    println!("without a deadline {:?}, with {DEADLINE_MS} ms {:?}", took[0], took[1]);
+        (bytes, took)
+    };
+    let alone = got(put(0, BYTES));
+    let (due, other) = (put(DEADLINE_MS, BYTES), put(0, BYTES / 2));
+    let (just_in_time, beside, seen) = std::thread::scope(|scope| {
+        let getting = scope.spawn(|| got(due));
+        std::thread::sleep(Duration::from_millis(DEADLINE_MS / 10));
+        let beside = got(other);
+        let seen = connections(bed);
+        assert!(!getting.is_finished(), "what is due later does not wait for it");
+        (getting.join().unwrap(), beside, seen)
+    });
+    println!(
+        "{BYTES} bytes without a deadline {:?}, with one of {DEADLINE_MS} ms {:?}, and beside it half as many {:?}",
+        alone.1, just_in_time.1, beside.1
+    );
+    assert_eq!((alone.0, just_in_time.0, beside.0), (BYTES, BYTES, BYTES / 2));
+    // Without ECN it would have fallen back to Reno.
+    assert!(seen.contains(" ecn ") && seen.contains(" weir_karuna "), "{seen}");
     // By its window and no faster. How long it takes beyond that is the machine's to say as well.
-    assert!(took[1] > Duration::from_millis(DEADLINE_MS / 2), "{took:?}");
+    assert!(just_in_time.1 > Duration::from_millis(DEADLINE_MS / 2), "{just_in_time:?}");
     end(serving);
     end(coordinating);
 }
