@@ -187,10 +187,22 @@ pub fn wake_at(socket: impl AsFd, bytes: usize) -> io::Result<()> {
 /// # Errors
 /// The kernel does not say, as where the descriptor is no socket.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
+    queued(socket, libc::TIOCOUTQ)
+}
+
+/// Bytes written to a connection that its own kernel has not sent.
+///
+/// # Errors
+/// The kernel does not say, as where the descriptor is no socket.
+pub fn unsent(socket: impl AsFd) -> io::Result<u64> {
+    queued(socket, libc::SIOCOUTQNSD)
+}
+
+fn queued(socket: impl AsFd, which: libc::c_ulong) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open for the length of the call, and the request writes one int.
-    #[expect(unsafe_code, reason = "SIOCOUTQ has no safe wrapper in the libraries used here")]
-    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    // SAFETY: the descriptor is open for the length of the call, and both requests write one int.
+    #[expect(unsafe_code, reason = "neither request has a safe wrapper in the libraries used here")]
+    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), which, &raw mut bytes) };
     if result == 0 { Ok(bytes as u64) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -259,6 +271,8 @@ mod tests {
         }
         let waiting = unacknowledged(&near).unwrap();
         assert!(waiting > 0 && waiting <= written, "{waiting} of {written}");
+        let unsent = unsent(&near).unwrap();
+        assert!(unsent > 0 && unsent <= waiting, "{unsent} of {waiting}");
         // And the kernel counts how long it waits for the receiver.
         let before = tcp_path(&near).unwrap().receiver_limited;
         std::thread::sleep(std::time::Duration::from_millis(50));

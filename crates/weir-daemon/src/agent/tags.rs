@@ -55,7 +55,7 @@ impl Running {
         match self.agent.due_of(flow) {
             // What its kernel holds unsent is to arrive as well.
             Some(due) => {
-                let size = left.saturating_add(weir_net::unacknowledged(socket)?);
+                let size = left.saturating_add(weir_net::unsent(socket)?);
                 tags.deadline(socket, Bytes(size), due.since(self.clock.now()))
             }
             None => tags.class(socket, class),
