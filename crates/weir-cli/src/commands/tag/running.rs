@@ -3,7 +3,6 @@
 use super::settings::read;
 use super::{Paths, SELDOM, TagArgs};
 use crate::commands::process::{READ_LIMIT, run, stop_signal};
-
 use rustix::net::sockopt::set_tcp_congestion;
 use std::io;
 use std::os::fd::BorrowedFd;
