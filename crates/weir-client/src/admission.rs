@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub enum Admission {
     /// It has none, so nothing had to be decided.
     NoDeadline,
-    /// The coflow was let in: its deadline will be met.
+    /// The coflow was let in. Under a policy that promises deadlines, as `varys-deadline`, it will be met; others let in all.
     Admitted,
     /// It cannot be met. Unless the coflow was registered to stop then, its bytes move at TCP's share.
     Refused {

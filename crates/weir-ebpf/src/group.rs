@@ -25,7 +25,9 @@ const PREFIX: &str = "weir-run-";
 /// The file of a group that has its processes, and takes others.
 const PROCESSES: &str = "cgroup.procs";
 
-/// A control group (version 2) below that of this process, or beside it if that is one of these. Each TCP socket that a process in it makes has the mark of one [`Hint`]
+/// A control group (version 2) below that of this process, or beside it if that is one of these.
+///
+/// Each TCP socket that a process in it makes has the mark of one [`Hint`]
 /// from the first packet on; accepted connections have that of the socket that listens. A tagger that reads marks goes by it
 /// ([`crate::Config::marks`]). They may have a congestion control as well, those that connect and those that listen.
 ///

@@ -303,6 +303,22 @@ pub(crate) fn host(
 mod tests {
     use super::*;
 
+    /// Of a key of megabytes no more is shown than a person reads, also where a character of several bytes is cut at.
+    #[test]
+    fn what_is_wrong_with_toml_has_its_line_and_a_length() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        for name in ["k".repeat(2_000_000), format!("\"{}\"", "\u{e9}".repeat(1_000_000))] {
+            let text = format!("# none\n\n{name} = 1\n");
+            let (line, reason) = toml_fault(&text, &toml::from_str::<Nothing>(&text).unwrap_err());
+            assert_eq!(line, 3);
+            assert!(reason.starts_with("unknown field") && reason.ends_with(" [...]"), "{reason}");
+            assert!(reason.chars().count() <= MAX_REASON_CHARS + 6);
+        }
+        assert_eq!((line_of("a\nb", 0), line_of("a\nb", 2), line_of("a\nb", 99)), (1, 2, 2));
+    }
+
     #[test]
     fn an_id_is_new_once() {
         let mut seen = SeenIds::default();

@@ -26,6 +26,9 @@ const SMALL: (RangeInclusive<u64>, RangeInclusive<u32>) = (10_000..=100_000, 1..
 /// Bytes of a flow with a deadline, and its deadline in milliseconds.
 const URGENT: (RangeInclusive<u64>, RangeInclusive<u64>) = (50_000..=500_000, 15..=60);
 
+/// A run is over so long after the last flow began: what has not ended by then never does.
+const LONGEST: Span = Span::from_millis(600_000);
+
 /// Coflows and flows with deadlines in one network.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -237,7 +240,9 @@ pub(super) fn simulate(
     if let Some(reports) = &mut reports {
         simulation.observe(reports);
     }
-    simulation.run(Picos::MAX, &mut |record: FlowRecord| {
+    // Flows that are told no rate look for one for good.
+    let last = flows.arrivals.last().map_or(Time::ZERO, |flow| flow.arrival);
+    simulation.run(Picos::from(last + LONGEST), &mut |record: FlowRecord| {
         if let (Some(coordinator), Some(Some(number))) = (&coordinator, planned.get(record.number as usize)) {
             coordinator.ended(*number, record.finish);
         }
@@ -253,7 +258,7 @@ pub(super) fn simulate(
             deadlines.missed += u64::from(!met);
         }
     });
-    // The simulation is over: what has not ended by now never does. The mean would be of a part of the coflows.
+    // The simulation is over. The mean would be of a part of the coflows.
     if moving > 0 {
         return Err(format!("packets: coflows: {moving} flows of coflows do not end under this transport"));
     }

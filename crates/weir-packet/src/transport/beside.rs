@@ -43,3 +43,37 @@ impl<G: Guide> Transport for Beside<G> {
         }
     }
 }
+
+/// A network for tests of guides.
+#[cfg(test)]
+pub(super) mod one_flow {
+    use super::*;
+    use crate::observer::Observer;
+    use crate::scenario::Scenario;
+    use crate::simulation::Simulation;
+    use weir_model::{Bytes, HostId, Time};
+
+    /// Seconds that a flow of 1 MB takes between two hosts at 1 Gbit/s, the first that a coordinator decides about.
+    pub(crate) fn seconds(transport: impl Transport + 'static, observer: Option<&mut dyn Observer>) -> f64 {
+        let text = "name = \"x\"\n[network]\ntopology = \"single-switch\"\nhosts = 2\nrate = \"1gbit\"\n\
+                    [[flow]]\nsource = 0\ndestination = 1\nsize = \"1MB\"\n";
+        let scenario = Scenario::from_text(text).unwrap();
+        let topology = scenario.topology().unwrap();
+        let flow = FlowArrival {
+            arrival: Time::ZERO,
+            source: HostId(0),
+            destination: HostId(1),
+            size: Bytes(1_000_000),
+            kind: FlowKind::Planned(0),
+        };
+        let (network, flows) = (scenario.network(&topology), std::iter::once(flow));
+        let mut simulation = Simulation::new(&topology, Box::new(transport), network, flows);
+        if let Some(observer) = observer {
+            simulation.observe(observer);
+        }
+        let mut done = Vec::new();
+        simulation.run(Picos::MAX, &mut |record| done.push(record.completion().as_secs()));
+        assert_eq!(done.len(), 1);
+        done[0]
+    }
+}

@@ -46,42 +46,21 @@ impl Guide for Plans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Scenario;
-    use crate::simulation::Simulation;
+    use crate::transport::beside::one_flow;
     use crate::transport::named;
-    use weir_model::{Bytes, HostId, Time};
-    use weir_trace::{FlowArrival, FlowKind};
 
     /// 1 MB at nothing until 10 ms, then at 50 MB/s until 20 ms (half of it), then at 100 MB/s: 5 ms more.
     #[test]
     fn a_flow_follows_its_plan() {
-        let text = "name = \"x\"\n[network]\ntopology = \"single-switch\"\nhosts = 2\nrate = \"1gbit\"\n\
-                    [[flow]]\nsource = 0\ndestination = 1\nsize = \"1MB\"\n";
-        let scenario = Scenario::from_text(text).unwrap();
-        let topology = scenario.topology().unwrap();
         let rate = Rate::from_bytes_per_sec;
         let steps = vec![
             (Picos::ZERO, Rate::ZERO),
             (Picos::from_millis(10), rate(50e6)),
             (Picos::from_millis(20), rate(100e6)),
         ];
-        let transport = Box::new(Planned::new(
-            vec![RatePlan { steps, end: Picos::from_millis(30) }],
-            named("karuna").unwrap(),
-        ));
-        let flow = FlowArrival {
-            arrival: Time::ZERO,
-            source: HostId(0),
-            destination: HostId(1),
-            size: Bytes(1_000_000),
-            kind: FlowKind::Planned(0),
-        };
-        let mut done = Vec::new();
-        let mut simulation =
-            Simulation::new(&topology, transport, scenario.network(&topology), std::iter::once(flow));
-        simulation.run(Picos::MAX, &mut |record| done.push(record.completion().as_secs()));
-        assert_eq!(done.len(), 1);
+        let plans = vec![RatePlan { steps, end: Picos::from_millis(30) }];
+        let took = one_flow::seconds(Planned::new(plans, named("karuna").unwrap()), None);
         // The way of a packet is 40 us.
-        assert!((0.0249..0.0252).contains(&done[0]), "{done:?}");
+        assert!((0.0249..0.0252).contains(&took), "{took}");
     }
 }

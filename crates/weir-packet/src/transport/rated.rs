@@ -34,11 +34,9 @@ impl Guide for ByRateTold {
 mod tests {
     use super::*;
     use crate::observer::Observer;
-    use crate::scenario::Scenario;
-    use crate::simulation::Simulation;
+    use crate::transport::beside::one_flow;
     use crate::transport::named;
-    use weir_model::{Bytes, HostId, Rate, Time};
-    use weir_trace::{FlowArrival, FlowKind};
+    use weir_model::Rate;
 
     /// Says another rate once half of it is there.
     struct Says(ToldRate, u64);
@@ -55,28 +53,12 @@ mod tests {
     /// 0.5 MB at 50 MB/s, then as much at 100 MB/s: 15 ms.
     #[test]
     fn a_flow_has_the_rate_that_was_said_last() {
-        let text = "name = \"x\"\n[network]\ntopology = \"single-switch\"\nhosts = 2\nrate = \"1gbit\"\n\
-                    [[flow]]\nsource = 0\ndestination = 1\nsize = \"1MB\"\n";
-        let scenario = Scenario::from_text(text).unwrap();
-        let topology = scenario.topology().unwrap();
         let told = ToldRate::default();
         told.say(Picos::ZERO, Rate::from_bytes_per_sec(5e7));
         let said = told.clone();
         let rated = Rated::new(Box::new(move |_, _| Some(said.clone())), named("karuna").unwrap());
-        let flow = FlowArrival {
-            arrival: Time::ZERO,
-            source: HostId(0),
-            destination: HostId(1),
-            size: Bytes(1_000_000),
-            kind: FlowKind::Planned(0),
-        };
-        let (mut says, mut done) = (Says(told, 0), Vec::new());
-        let network = scenario.network(&topology);
-        let mut simulation = Simulation::new(&topology, Box::new(rated), network, std::iter::once(flow));
-        simulation.observe(&mut says);
-        simulation.run(Picos::MAX, &mut |record| done.push(record.completion().as_secs()));
-        assert_eq!(done.len(), 1);
+        let took = one_flow::seconds(rated, Some(&mut Says(told, 0)));
         // Heard up to a millisecond later, at half of the rate.
-        assert!((0.0149..0.0157).contains(&done[0]), "{done:?}");
+        assert!((0.0149..0.0157).contains(&took), "{took}");
     }
 }

@@ -4,7 +4,7 @@ package io.weir.client;
 public enum Admission {
     /** The policy has not seen the coflow yet. */
     UNDECIDED,
-    /** It will be met. */
+    /** The coflow was let in; under a policy that promises deadlines it will be met. */
     ADMITTED,
     /** It cannot be met. */
     REFUSED,
