@@ -332,8 +332,23 @@ mod live {
             let tagged: Vec<u8> = packets.iter().filter(|one| one.payload > 0).map(|one| one.dscp).collect();
             assert!(!tagged.is_empty() && tagged.iter().all(|&one| one == dscp), "{size}: {tagged:?}");
         }
+        acknowledged_as_control(bed, address);
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         assert!(child.wait().unwrap().success());
+    }
+
+    /// Before a flow has a class, what the agent acknowledges waits behind no data: the receiver would ask again and again.
+    fn acknowledged_as_control(bed: &Bed, agent: std::net::SocketAddr) {
+        let capture = bed.run_at(Place::Host(1), Capture::start).unwrap().unwrap();
+        let mut asks = bed.run_at(Place::Host(1), || std::net::TcpStream::connect(agent)).unwrap().unwrap();
+        // Until the agent has taken it.
+        std::thread::sleep(Duration::from_millis(200));
+        asks.write_all(b"W").unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+        let packets = capture.all().unwrap();
+        let of_agent: Vec<u8> =
+            packets.iter().filter(|one| one.source_port == PORT).map(|one| one.dscp).collect();
+        assert!(of_agent.len() >= 2 && of_agent.iter().all(|&one| one == 48), "{of_agent:?}");
     }
 
     /// Connections of a command, with 10 and 100 kB as thresholds below a class for deadlines.

@@ -35,5 +35,6 @@ pub use poller::{Event, Poller, Waker};
 pub use relay_socket::{connected, dial, limit_rate, send, send_both, tune_relay};
 pub use socket::{
     CONGESTION_CONTROL, CONTROL_DSCP, TcpPath, Unsent, connect_to_send, control_listener, data_listener,
-    hint, mark_control, tcp_path, tune_receiver, tune_served, tune_unsent, unacknowledged, unsent, wake_at,
+    hint, mark_control, tcp_path, tune_receiver, tune_served, tune_tagged, tune_unsent, unacknowledged,
+    unmark, unsent, wake_at,
 };

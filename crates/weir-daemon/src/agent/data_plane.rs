@@ -474,7 +474,7 @@ impl Running {
                     return;
                 }
             };
-            if stream.set_nonblocking(true).is_err() || weir_net::tune_served(&stream).is_err() {
+            if stream.set_nonblocking(true).is_err() || self.tune(&stream).is_err() {
                 continue;
             }
             let mut connection = Connection::new(self.clock.now(), stream);

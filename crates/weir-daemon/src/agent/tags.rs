@@ -3,6 +3,7 @@
 use super::data_plane::Running;
 use std::fmt::Debug;
 use std::io;
+use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Once;
 use weir_core::ids::FlowNumber;
@@ -33,15 +34,22 @@ pub trait Tags: Debug + Send + Sync {
 }
 
 impl Running {
+    /// Prepares a connection that receivers made.
+    pub(super) fn tune(&self, stream: &TcpStream) -> io::Result<()> {
+        if self.tags.is_some() { weir_net::tune_tagged(stream) } else { weir_net::tune_served(stream) }
+    }
+
     /// Says how much the flow of connection `token` is to send, before its first frame.
     pub(super) fn tag(&self, token: u64, (flow, offset): (FlowNumber, u64)) {
         let Some((tags, connection)) = self.tags.as_ref().zip(self.connections.get(&token)) else { return };
         let Some(block) = connection.block() else { return };
         let (socket, left) = (connection.frame_stream().as_fd(), block.file.size().saturating_sub(offset));
-        note(match self.agent.class_of(flow) {
+        let tagged = match self.agent.class_of(flow) {
             Some(class) => self.place(&**tags, socket, flow, (class, left)),
             None => tags.known(socket, Bytes(left)),
-        });
+        };
+        // Data without a class is not to go as control, before all others.
+        note(tagged.or_else(|error| weir_net::unmark(&socket).and(Err(error))));
     }
 
     /// Puts what a socket still has to send of a flow into a class, or has it end just before its deadline.
