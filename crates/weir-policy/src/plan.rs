@@ -76,6 +76,11 @@ pub struct Plan {
     /// Coflows whose flows share links among themselves; all shares of a coflow stand together, and replace
     /// those of the last plan.
     pub shares: Vec<Share>,
+    /// The coflows as the plan serves them, first to last, which is what relays between sites are told; empty from policies that serve
+    /// them otherwise than one after the other.
+    pub order: Vec<Slot>,
+    /// The queue of every live coflow, counted from 0, in no order; empty from policies without queues that senders are told of.
+    pub queues: Vec<(Slot, u32)>,
     /// The class of every live coflow, counted from 0, in order; empty from policies without classes.
     pub classes: Vec<(Slot, u32)>,
     /// Of coflows in classes those whose flows are to end just before they are due, and no sooner.
@@ -96,6 +101,8 @@ impl Plan {
         self.levels.clear();
         self.switched.clear();
         self.shares.clear();
+        self.order.clear();
+        self.queues.clear();
         self.classes.clear();
         self.just_in_time.clear();
         self.refused.clear();

@@ -82,7 +82,8 @@ impl Network {
     ) -> (Vec<LocalCoflow>, Vec<FlowRef>) {
         let (mut known, mut flows) = (Vec::new(), Vec::new());
         for (slot, coflow) in self.table.coflows() {
-            let queue = self.policy.queue(slot).expect("D-CLAS has queues");
+            let told = self.plan.queues.iter().find(|(told, _)| *told == slot);
+            let queue = told.expect("D-CLAS has queues").1;
             let mut local = LocalCoflow { queue, ..LocalCoflow::default() };
             for (index, flow) in (0u32..).zip(coflow.flows()) {
                 let class = flow.class().map(|class| &self.table.classes()[class.index()]);

@@ -39,7 +39,7 @@ impl Planner {
         // A fresh instance: policies remember what they made of a table, and every state is another one.
         let (mut policy, mut plan) = (self.chosen.create(), Plan::default());
         policy.plan(Time::from_nanos(now), &fabric, &table, &mut plan);
-        let slots = policy.order().unwrap_or_else(|| table.slots());
+        let slots = if plan.order.is_empty() { table.slots() } else { &plan.order };
         let order = slots.iter().map(|&slot| table.coflow(slot).id().0).collect();
         (order, splits(links, &table, &plan))
     }

@@ -53,7 +53,7 @@ impl Coordinator {
             fabric: self.network.left(),
             table: &self.table,
             plan: &self.plan,
-            order: self.policy.order().unwrap_or_default(),
+            order: &self.plan.order,
         };
         self.gifts = gifts(given, &limits);
     }

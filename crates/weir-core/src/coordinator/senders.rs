@@ -221,9 +221,10 @@ impl Coordinator {
 
     /// Every coflow of the table, its queue and its place.
     fn queues(&self) -> Vec<v1::CoflowQueue> {
+        let queues: BTreeMap<Slot, u32> = self.plan.queues.iter().copied().collect();
         let of = |(slot, coflow): (Slot, &weir_policy::Coflow)| v1::CoflowQueue {
             coflow: coflow.id().0,
-            queue: self.policy.queue(slot).unwrap_or(0),
+            queue: queues.get(&slot).copied().unwrap_or(0),
             place_ns: coflow.place().nanos(),
             limits: Vec::new(),
         };

@@ -140,9 +140,6 @@ impl Policy for BetweenSites {
         self.residual.reset(fabric);
         self.order.sort(view, &mut self.sorted);
         self.groups.allocate(view, &self.sorted, &mut self.residual, plan);
-    }
-
-    fn order(&self) -> Option<&[Slot]> {
-        Some(&self.sorted)
+        plan.order.extend_from_slice(&self.sorted);
     }
 }

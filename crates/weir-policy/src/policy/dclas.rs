@@ -214,13 +214,10 @@ impl Policy for Weighted {
             self.tiers.take(view, 1, std::slice::from_ref(coflow), &mut self.residual);
         }
         self.tiers.finish(view, plan);
+        plan.queues.extend(sorted.iter().map(|&slot| (slot, self.queues.queue(slot))));
     }
 
     fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         self.queues.next_move(now, view)
-    }
-
-    fn queue(&self, slot: Slot) -> Option<u32> {
-        Some(self.queues.queue(slot))
     }
 }

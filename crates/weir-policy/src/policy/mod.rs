@@ -21,7 +21,7 @@ mod varys_deadline;
 mod virtual_cluster;
 
 use crate::local::MakeLocal;
-use crate::{CoflowTable, Plan, Slot};
+use crate::{CoflowTable, Plan};
 use std::sync::OnceLock;
 use weir_model::{Fabric, Time};
 
@@ -42,19 +42,6 @@ pub trait Policy: Send {
     /// When it wants to plan again though nothing arrived or ended; asked after every plan.
     fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         let _ = (now, view);
-        None
-    }
-
-    /// The coflows as its last plan served them, first to last; `None` from policies that serve them otherwise than
-    /// one after the other. It is what relays between sites are told.
-    fn order(&self) -> Option<&[Slot]> {
-        None
-    }
-
-    /// The queue, counted from 0, that its last plan has a live coflow in; `None` from policies without queues
-    /// that senders are told of.
-    fn queue(&self, slot: Slot) -> Option<u32> {
-        let _ = slot;
         None
     }
 

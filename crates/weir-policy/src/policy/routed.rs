@@ -106,9 +106,6 @@ impl Policy for Routed {
         self.residual.reset(fabric);
         self.order.sort(view, &mut self.sorted);
         self.share.allocate(&self.network, view, &self.sorted, &mut self.residual, plan);
-    }
-
-    fn order(&self) -> Option<&[Slot]> {
-        Some(&self.sorted)
+        plan.order.extend_from_slice(&self.sorted);
     }
 }

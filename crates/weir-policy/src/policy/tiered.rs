@@ -82,13 +82,11 @@ impl<O: TierOrder> Policy for Tiered<O> {
             self.tiers.take(view, 0, tier, &mut self.residual);
         }
         self.tiers.finish(view, plan);
+        let queues = view.slots().iter().filter_map(|&slot| Some((slot, self.order.queue(slot)?)));
+        plan.queues.extend(queues);
     }
 
     fn next_wakeup(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         self.order.next_change(now, view)
-    }
-
-    fn queue(&self, slot: Slot) -> Option<u32> {
-        self.order.queue(slot)
     }
 }

@@ -27,7 +27,7 @@ const POLICIES: [&str; 15] = [
     "orchestra",
     BETWEEN_SITES,
 ];
-/// It has an order (`Policy::order`) and needs sites. No coordinator runs it.
+/// It has an order (`Plan::order`) and needs sites. No coordinator runs it.
 const BETWEEN_SITES: &str = "sebf-routed";
 
 /// A flow of the table and its rate while gifts are computed.
@@ -88,7 +88,7 @@ fn moving_flows(coordinator: &Coordinator) -> Vec<Moving> {
 
 /// Indices of flows, those of coflows that the policy serves first before others.
 fn in_order(coordinator: &Coordinator, flows: &[Moving]) -> Vec<usize> {
-    let order = coordinator.policy.order().unwrap_or_default();
+    let order = &coordinator.plan.order;
     let places: BTreeMap<Slot, usize> =
         order.iter().enumerate().map(|(place, &slot)| (slot, place)).collect();
     let mut indices: Vec<usize> = (0..flows.len()).collect();
