@@ -12,6 +12,7 @@ mod results;
 mod simulation;
 mod tables;
 mod text;
+pub mod thresholds;
 
 pub use csv::cell;
 pub use cut::Cut;

@@ -1,13 +1,12 @@
 //! `weir packet`: a scenario through the packet-level simulator, under one or more transports.
 
-mod live;
-
 use clap::Args;
 use rayon::prelude::*;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use weir_console::{Failure, progress};
 use weir_console::{Files, OutputFile};
+use weir_live::mix::{self, MixError};
 use weir_model::Span;
 use weir_packet::capture::Capture;
 use weir_packet::transport::{self, Transport};
@@ -90,7 +89,7 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
     let scenario = scenario(args)?;
     let outputs = outputs(args, &scenario)?;
     let topology = scenario.topology().map_err(|error| in_file(&args.scenario, &error))?;
-    live::check(&args.live, &scenario, &topology)?;
+    mix::check(&args.live, &scenario, &topology).map_err(not_moved)?;
     if let Some(port) = args.pcap_port.iter().find(|&&port| port as usize >= topology.ports().len()) {
         let reason = format!("--pcap-port {port}: ports are 0 to {}", topology.ports().len() - 1);
         return Err(Failure::Input(reason));
@@ -109,7 +108,10 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
         transports.par_iter().map(run).collect::<Result<_, Failure>>()?
     };
     for name in &args.live {
-        runs.push(live::run(&scenario, &topology, name, outputs.has_flows())?);
+        let bar = progress::bar(scenario.flow_count(), format!("{name}{}", packets::LIVE), "flows begun");
+        let run = mix::run(&scenario, &topology, name, outputs.has_flows(), &|| bar.inc(1));
+        bar.finish_and_clear();
+        runs.push(run.map_err(not_moved)?);
     }
     println!("\n{}", packets::times_table(&runs));
     for table in [packets::ratio_table(&runs), Some(packets::work_table(&runs)), packets::live_table(&runs)] {
@@ -154,6 +156,15 @@ fn outputs(args: &PacketArgs, scenario: &Scenario) -> Result<Outputs, Failure> {
 
 fn in_file(path: &Path, error: &dyn std::error::Error) -> Failure {
     Failure::Input(format!("--scenario {}: {error}", path.display()))
+}
+
+/// Why flows are not moved by real bytes: what was asked for is the user's to mend.
+fn not_moved(error: MixError) -> Failure {
+    match error {
+        MixError::Transport { name, reason } => Failure::Input(format!("--live {name}: {reason}")),
+        MixError::Scenario(reason) => Failure::Input(format!("--live: {reason}")),
+        MixError::Failed(error) => Failure::Run(error),
+    }
 }
 
 fn named(name: &str) -> Result<Box<dyn Transport>, Failure> {

@@ -1,13 +1,11 @@
 //! Options that say which workload to run, shared by `weir sim` and `weir live`.
 
 use clap::Args;
-use std::path::Path;
 use weir_console::Files;
 use weir_console::{Failure, progress};
 use weir_model::{CoflowSpec, Fabric, Rate, Span};
 use weir_results::Cut;
-use weir_testbed::{BedLinks, HostLinks, MAX_HOSTS, Queues, RackLinks, Rates};
-use weir_trace::{Rack, SYNTHETIC, Slice, Topology, TopologyHost, Workload};
+use weir_trace::{SYNTHETIC, Slice, Workload};
 
 /// Cuts a piece out of a workload, small enough to be moved live.
 #[derive(Args, Clone, Debug)]
@@ -154,53 +152,6 @@ pub(crate) fn cut(
         return Err(Failure::Input(reason));
     }
     Ok(piece)
-}
-
-/// A topology that is to be a bed: what that has to be made of, and the network of its payload.
-pub(crate) fn bed_links(path: &Path) -> Result<(BedLinks, Fabric), Failure> {
-    let topology = Topology::load(path).map_err(|error| Failure::Input(format!("--topology {error}")))?;
-    let wrong = |reason: String| Failure::Input(format!("--topology {}: {reason}", path.display()));
-    let fabric = topology.fabric(Rate::PAYLOAD_SHARE).map_err(wrong)?;
-    let hosts = topology.hosts.len();
-    if !(2..=MAX_HOSTS).contains(&hosts) {
-        return Err(wrong(format!("a bed has 2 to {MAX_HOSTS} hosts, not {hosts}")));
-    }
-    let rates = |[up, down]: [Rate; 2]| {
-        let [up_bps, down_bps] = [up, down].map(|rate| rate.bits_per_sec() as u64);
-        Rates { up_bps, down_bps }
-    };
-    let host = |host: &TopologyHost| {
-        let [up, down] = host.rates.map(|rate| rate.unwrap_or(Rate::ZERO));
-        HostLinks { rates: rates([up, down]), rack: host.rack, site: host.site }
-    };
-    let rack = |rack: &Rack| RackLinks { rates: rates(rack.rates), site: rack.site };
-    let between = |rate: &Option<Rate>| rate.map_or(0, |rate| rate.bits_per_sec() as u64);
-    let links = BedLinks {
-        hosts: topology.hosts.iter().map(host).collect(),
-        racks: topology.racks.iter().map(rack).collect(),
-        between: topology.between.iter().map(|row| row.iter().map(between).collect()).collect(),
-        queues: Queues::One,
-        host_queues: Queues::One,
-        segment_bytes: None,
-    };
-    Ok((links, fabric))
-}
-
-/// The least that a host of these links can always send or receive: its own rate, its part of its rack's, or its part of
-/// that from its site to another or back.
-pub(crate) fn least_rate(links: &BedLinks) -> Rate {
-    let mut in_rack = vec![0u64; links.racks.len()];
-    links.hosts.iter().filter_map(|host| host.rack).for_each(|rack| in_rack[rack] += 1);
-    let racks = links.racks.iter().zip(in_rack).filter(|&(_, hosts)| hosts > 0);
-    let racks = racks.map(|(rack, hosts)| rack.rates.up_bps.min(rack.rates.down_bps) / hosts);
-    let mut in_site = vec![0u64; links.sites()];
-    let site_of = |host: &HostLinks| host.rack.map_or(host.site, |rack| links.racks[rack].site);
-    links.hosts.iter().filter_map(site_of).for_each(|site| in_site[site] += 1);
-    let pairs = (0..links.sites()).flat_map(|from| (0..links.sites()).map(move |to| (from, to)));
-    let between = pairs.filter(|(from, to)| from != to && in_site[*from].min(in_site[*to]) > 0);
-    let between = between.map(|(from, to)| links.between[from][to] / in_site[from].max(in_site[to]));
-    let hosts = links.hosts.iter().map(|host| host.rates.up_bps.min(host.rates.down_bps));
-    Rate::from_bits_per_sec(hosts.chain(racks).chain(between).min().unwrap_or(0) as f64)
 }
 
 /// Longest time that a simulation may take, in seconds, as arrivals have it: 31 years, beyond which nanoseconds are not told

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::TcpStream;
-use weir_console::Failure;
 use weir_packet::Scenario;
 use weir_packet::transport::{HostControl, OnHosts};
 use weir_testbed::{Bed, Queues};
@@ -15,16 +14,15 @@ pub(super) const QUEUES: Queues = Queues::One;
 pub(super) enum Programs {}
 
 /// The kernel's name of a control: these builds have none of Weir's.
-pub(super) fn name(transport: &str, _: HostControl) -> Result<&'static str, Failure> {
-    Err(Failure::Input(format!(
-        "--live {transport}: this build has no programs for the kernel, which are made with clang. Build with \
+pub(super) fn name(_: HostControl) -> Result<&'static str, String> {
+    Err("this build has no programs for the kernel, which are made with clang. Build with \
          `cargo build --release --features weir-cli/ebpf` where clang, libelf and zlib are"
-    )))
+        .to_owned())
 }
 
 impl Programs {
-    pub(super) fn load(_: &Bed, _: &OnHosts, _: &Scenario) -> Result<Programs, Failure> {
-        Err(Failure::Run(anyhow::anyhow!("this build has no programs for the kernel")))
+    pub(super) fn load(_: &Bed, _: &OnHosts, _: &Scenario) -> Result<Programs, anyhow::Error> {
+        Err(anyhow::anyhow!("this build has no programs for the kernel"))
     }
 
     pub(super) fn connected(&self, _near: &TcpStream, _far: &TcpStream) -> io::Result<()> {
@@ -35,7 +33,7 @@ impl Programs {
         match *self {}
     }
 
-    pub(super) fn marked(&self) -> Result<u64, Failure> {
+    pub(super) fn marked(&self) -> Result<u64, anyhow::Error> {
         match *self {}
     }
 }

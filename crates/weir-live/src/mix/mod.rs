@@ -1,16 +1,14 @@
-//! `weir packet --live`: the same flows on a bed of this machine, with the kernel's TCP and Weir's programs.
+//! The flows of a packet scenario on a bed of this machine, with the kernel's TCP and Weir's programs.
 
-#[cfg_attr(not(feature = "ebpf"), path = "live/no_programs.rs")]
+#[cfg_attr(not(feature = "ebpf"), path = "no_programs.rs")]
 mod programs;
 
-use super::named;
 use programs::Programs;
 use std::net::TcpStream;
 use std::time::Duration;
-use weir_console::{Failure, progress};
 use weir_model::{Bytes, Span, Time};
 use weir_packet::scenario::{ENDLESS, Shape};
-use weir_packet::transport::{HostControl, OnHosts};
+use weir_packet::transport::{self, HostControl, OnHosts};
 use weir_packet::{FlowRecord, Picos, RunCounts, Scenario, Topology, Unfinished, ideal};
 use weir_results::packets::{LIVE, Machine, On, Run, Sink};
 use weir_testbed::{
@@ -25,6 +23,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A host hands down pieces of so small a share of the queue that marks: a piece is in the queue all at once.
 const PIECES_PER_THRESHOLD: u64 = 10;
 
+/// Why flows are not moved.
+#[derive(Debug, thiserror::Error)]
+pub enum MixError {
+    /// A transport that there is not, or not here.
+    #[error("{name}: {reason}")]
+    Transport {
+        /// As it was named.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// What a scenario asks of a bed that there cannot be.
+    #[error("{0}")]
+    Scenario(String),
+    /// The bed, a program of the kernel or a connection failed.
+    #[error(transparent)]
+    Failed(#[from] anyhow::Error),
+}
+
 /// What moves flows on real hosts.
 #[derive(Clone, Debug)]
 struct Way {
@@ -35,51 +52,57 @@ struct Way {
 }
 
 /// Refuses what cannot be done, before anything is.
-pub(super) fn check(names: &[String], scenario: &Scenario, topology: &Topology) -> Result<(), Failure> {
-    let refused = |reason: String| Err(Failure::Input(reason));
+///
+/// # Errors
+/// As said; nothing of the machine is touched.
+pub fn check(names: &[String], scenario: &Scenario, topology: &Topology) -> Result<(), MixError> {
     for name in names {
         if name.contains(':') {
-            return refused(format!("--live {name}: settings are the simulator's alone; give the bare name"));
+            let reason = "settings are the simulator's alone; give the bare name".to_owned();
+            return Err(MixError::Transport { name: name.clone(), reason });
         }
         way(name, scenario, topology)?;
     }
     if names.is_empty() {
         return Ok(());
     }
+    let refused = |reason: String| Err(MixError::Scenario(reason));
     if !matches!(scenario.shape, Shape::SingleSwitch(_)) {
-        return refused(
-            "--live: hosts of a bed are around one switch: `topology = \"single-switch\"`".to_owned(),
-        );
+        return refused("hosts of a bed are around one switch: `topology = \"single-switch\"`".to_owned());
     }
     let flows = scenario.flow_count();
     let most = most_flows();
     if flows > most {
         return refused(format!(
-            "--live: {flows} flows have two sockets each, and this process may have those of {most} (`ulimit -n`); \
-             fewer with --flows"
+            "{flows} flows have two sockets each, and this process may have those of {most} (`ulimit -n`); fewer with --flows"
         ));
     }
     if !has_rights() {
-        return refused("--live takes root, or a machine that lets users make network namespaces".to_owned());
+        return refused("it takes root, or a machine that lets users make network namespaces".to_owned());
     }
     Ok(())
 }
 
-fn unknown(name: &str) -> Failure {
-    Failure::Input(format!("--live {name}: there are {CUBIC}, tcp (Reno), dctcp, pias and karuna"))
+fn unknown(name: &str) -> MixError {
+    let reason = format!("there are {CUBIC}, tcp (Reno), dctcp, pias and karuna");
+    MixError::Transport { name: name.to_owned(), reason }
 }
 
-fn way(name: &str, scenario: &Scenario, topology: &Topology) -> Result<Way, Failure> {
+fn way(name: &str, scenario: &Scenario, topology: &Topology) -> Result<Way, MixError> {
     if name == CUBIC {
         return Ok(Way { control: CUBIC, rules: None });
     }
-    let mut transport = named(name).map_err(|_| unknown(name))?;
+    let mut transport = transport::named(name).map_err(|_| unknown(name))?;
     let network = scenario.network(topology);
     transport.prepare(&network);
     let rules = transport.on_hosts(&network).ok_or_else(|| unknown(name))?;
     Ok(match rules.control {
         HostControl::Reno => Way { control: "reno", rules: None },
-        control => Way { control: programs::name(name, control)?, rules: Some(rules) },
+        control => {
+            let named = programs::name(control);
+            let control = named.map_err(|reason| MixError::Transport { name: name.to_owned(), reason })?;
+            Way { control, rules: Some(rules) }
+        }
     })
 }
 
@@ -94,10 +117,10 @@ fn links(scenario: &Scenario, way: &Way) -> BedLinks {
 }
 
 /// What a scenario asks of a bed that there cannot be is the user's to mend.
-fn of_bed(error: BedError) -> Failure {
+fn of_bed(error: BedError) -> MixError {
     match error {
-        BedError::Config(reason) => Failure::Input(format!("--live: {reason}")),
-        error => Failure::Run(error.into()),
+        BedError::Config(reason) => MixError::Scenario(reason),
+        error => MixError::Failed(error.into()),
     }
 }
 
@@ -110,28 +133,34 @@ fn flow_of(flow: &FlowArrival) -> BedFlow {
     }
 }
 
-/// Moves the scenario's flows on a bed that is made for it.
-pub(super) fn run(scenario: &Scenario, topology: &Topology, name: &str, keep: bool) -> Result<Run, Failure> {
+/// Moves the scenario's flows on a bed that is made for it. `keep`: each flow has a row; `begun` is called where one begins.
+///
+/// # Errors
+/// As of [`check`], and where the bed or its programs fail.
+pub fn run(
+    scenario: &Scenario,
+    topology: &Topology,
+    name: &str,
+    keep: bool,
+    begun: &(dyn Fn() + Sync),
+) -> Result<Run, MixError> {
     let way = way(name, scenario, topology)?;
-    let numbered: Vec<(u64, FlowArrival)> = scenario.numbered()?.collect();
+    let numbered: Vec<(u64, FlowArrival)> = scenario.numbered().map_err(anyhow::Error::from)?.collect();
     let flows: Vec<BedFlow> = numbered.iter().map(|(_, flow)| flow_of(flow)).collect();
     let bed = Bed::create(&links(scenario, &way)).map_err(of_bed)?;
     let programs = way.rules.as_ref().map(|rules| Programs::load(&bed, rules, scenario)).transpose()?;
     let connected = |_: usize, near: &TcpStream, far: &TcpStream| {
         programs.as_ref().map_or(Ok(()), |programs| programs.connected(near, far))
     };
-    let bar = progress::bar(flows.len() as u64, format!("{name}{LIVE}"), "flows begun");
     let begins = |index: usize, near: &TcpStream| {
-        bar.inc(1);
+        begun();
         programs.as_ref().map_or(Ok(()), |programs| programs.begins(&numbered[index].1, near))
     };
     let last = flows.iter().map(|flow| flow.at).max().unwrap_or_default();
     let until = scenario.until.map(|until| Duration::from_secs_f64(until.as_secs()));
     let lasts = until.unwrap_or(last + PATIENCE);
     let options = MoveOptions { congestion: way.control, lasts, connected: &connected, begins: &begins };
-    let moves = move_flows(&bed, &flows, &options);
-    bar.finish_and_clear();
-    let moves = moves.map_err(of_bed)?;
+    let moves = move_flows(&bed, &flows, &options).map_err(of_bed)?;
 
     let network = scenario.network(topology);
     let mut unseen = |_: &FlowRecord| {};

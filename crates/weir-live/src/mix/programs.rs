@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::TcpStream;
-use weir_console::Failure;
 use weir_ebpf::{Config, DEFAULT_DSCP, Dctcp, Karuna, Marker, Marking, McpConfig, Tagger};
 use weir_model::Hint;
 use weir_packet::Scenario;
@@ -16,7 +15,7 @@ pub(super) const QUEUES: Queues = Queues::ByDscp(DEFAULT_DSCP);
 const ACKNOWLEDGEMENTS: u8 = 0;
 
 /// The kernel's name of a control.
-pub(super) fn name(_: &str, control: HostControl) -> Result<&'static str, Failure> {
+pub(super) fn name(control: HostControl) -> Result<&'static str, String> {
     Ok(match control {
         HostControl::Reno => "reno",
         HostControl::Dctcp => Dctcp::NAME,
@@ -35,12 +34,8 @@ pub(super) struct Programs {
     markers: Vec<Marker>,
 }
 
-fn failed(error: impl Into<anyhow::Error>) -> Failure {
-    Failure::Run(error.into())
-}
-
 impl Programs {
-    pub(super) fn load(bed: &Bed, rules: &OnHosts, scenario: &Scenario) -> Result<Programs, Failure> {
+    pub(super) fn load(bed: &Bed, rules: &OnHosts, scenario: &Scenario) -> Result<Programs, anyhow::Error> {
         let mut markers = Vec::new();
         if let Some([first, others]) = rules.marking {
             let mut marking = Marking::new(others, std::array::from_fn(Queues::htb_class));
@@ -49,7 +44,7 @@ impl Programs {
             }
             for host in 0..bed.hosts() {
                 let attach = || Marker::attach(&bed.switch_port(host), &marking);
-                markers.push(bed.run_in_switch(attach).map_err(failed)?.map_err(failed)?);
+                markers.push(bed.run_in_switch(attach)??);
             }
         }
         let tagger = rules.classes.as_ref().map(|classes| tagger(bed, classes)).transpose()?;
@@ -58,10 +53,10 @@ impl Programs {
             (HostControl::Karuna(params), Some(tagger)) => {
                 let config =
                     McpConfig { params, ..McpConfig::new(params.base_rtt, Some(scenario.host_rate())) };
-                karuna = Some(Karuna::register(tagger, &config).map_err(failed)?);
+                karuna = Some(Karuna::register(tagger, &config)?);
             }
             (HostControl::Reno, _) => {}
-            _ => dctcp = Some(Dctcp::register().map_err(failed)?),
+            _ => dctcp = Some(Dctcp::register()?),
         }
         let told = rules.classes.as_ref().is_some_and(|classes| classes.told);
         Ok(Programs { _dctcp: dctcp, _karuna: karuna, tagger, told, markers })
@@ -87,10 +82,10 @@ impl Programs {
     }
 
     /// Pieces that were marked, at all ports.
-    pub(super) fn marked(&self) -> Result<u64, Failure> {
+    pub(super) fn marked(&self) -> Result<u64, anyhow::Error> {
         let mut marked = 0;
         for marker in &self.markers {
-            let marks = marker.marks().map_err(failed)?;
+            let marks = marker.marks()?;
             marked += marks.classes.iter().map(|class| class.marked).sum::<u64>();
         }
         Ok(marked)
@@ -98,13 +93,13 @@ impl Programs {
 }
 
 /// One tagger for all hosts: hints are of sockets, whichever namespace they are in.
-fn tagger(bed: &Bed, classes: &HostClasses) -> Result<Tagger, Failure> {
+fn tagger(bed: &Bed, classes: &HostClasses) -> Result<Tagger, anyhow::Error> {
     let HostClasses { thresholds, best, ages_after, .. } = classes.clone();
     let config = Config { best, ages_after, ..Config::new(thresholds) };
     let attach = || Tagger::attach(HOST_LINK, &config);
-    let mut tagger = bed.run_at(Place::Host(0), attach).map_err(failed)?.map_err(failed)?;
+    let mut tagger = bed.run_at(Place::Host(0), attach)??;
     for host in 1..bed.hosts() {
-        bed.run_at(Place::Host(host), || tagger.attach_also(HOST_LINK)).map_err(failed)?.map_err(failed)?;
+        bed.run_at(Place::Host(host), || tagger.attach_also(HOST_LINK))??;
     }
     Ok(tagger)
 }

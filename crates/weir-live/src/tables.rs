@@ -1,6 +1,7 @@
-//! What `weir live` prints of its runs.
+//! What measured and simulated runs come to, side by side.
 
-use super::{LiveArgs, Pair};
+use crate::{Pair, Work};
+use weir_model::CoflowId;
 use weir_results::{CoflowRow, Run, fixed, mean, number, percentile, table, text};
 
 /// Simulated completion times below this are compared by difference, others by ratio.
@@ -9,7 +10,7 @@ const SHORT_S: f64 = 0.1;
 const SMALL_BYTES: u64 = 1_000_000;
 
 /// What became of the deadlines of a run, if it had any.
-pub(super) fn deadlines(run: &Run) -> Option<String> {
+fn deadlines(run: &Run) -> Option<String> {
     let (met, late) = (run.summary.deadlines_met?, run.summary.admitted_late?);
     let admitted = met + late;
     let stated = run.coflows.iter().filter(|row| row.met.is_some()).count();
@@ -23,12 +24,34 @@ pub(super) fn deadlines(run: &Run) -> Option<String> {
 }
 
 /// Completion times of jobs, where they are more than bare coflows.
-pub(super) fn jobs(pair: &Pair) -> Option<String> {
+fn jobs(pair: &Pair) -> Option<String> {
     let (live, simulated) = (pair.live.summary.jobs?, pair.simulated.summary.jobs?);
     let (measured, exact) = (live.avg_jct_s, simulated.avg_jct_s);
     let ratio = measured / exact;
     let ([measured, exact], ratio) = ([measured, exact].map(seconds_of), fixed(ratio, 3, "x"));
     Some(format!("{} jobs: average JCT {measured} s live, {exact} s simulated, {ratio}", live.jobs))
+}
+
+/// What else there is to say of a pair, a line each: expected beside measured completion times of a scenario, what became of
+/// deadlines, and jobs.
+pub fn notes(work: &Work, pair: &Pair) -> Vec<String> {
+    let of_deadlines = [&pair.live, &pair.simulated].into_iter().filter_map(deadlines);
+    expected(work, pair).into_iter().chain(of_deadlines).chain(jobs(pair)).collect()
+}
+
+fn expected(work: &Work, pair: &Pair) -> Vec<String> {
+    let Some(expected) = work.expect.get(pair.twin()) else { return Vec::new() };
+    let line = |row: &CoflowRow| {
+        let seconds = expected.get(&CoflowId(row.id))?;
+        Some(format!(
+            "coflow {}: expected {} s, live {} s ({})",
+            row.id,
+            seconds_of(*seconds),
+            seconds_of(row.cct_s),
+            fixed(row.cct_s / seconds, 3, "x")
+        ))
+    };
+    pair.live.coflows.iter().filter_map(line).collect()
 }
 
 /// Ratios of simulated completion times that are not short, and differences (ms) of those that are.
@@ -49,7 +72,8 @@ fn deviations(pair: &Pair) -> (Vec<f64>, Vec<f64>) {
     (ratios, extra_ms)
 }
 
-pub(super) fn line(label: &str, pair: &Pair) -> String {
+/// One line on a pair: averages, and processor time.
+pub fn line(label: &str, pair: &Pair) -> String {
     let (live, simulated) = (pair.live.summary.avg_cct_s, pair.simulated.summary.avg_cct_s);
     format!(
         "{label}: average CCT {} live, {} simulated ({}), {}",
@@ -63,10 +87,11 @@ pub(super) fn line(label: &str, pair: &Pair) -> String {
     )
 }
 
-pub(super) fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
+/// Tables over all pairs: a row for each policy, the first of which is what others are compared with.
+pub fn tables(policies: &[String], pairs: &[Pair]) -> String {
     let mut rows = Vec::new();
     let mut baseline: Option<(f64, f64)> = None;
-    for policy in &args.policy {
+    for policy in policies {
         let of = |value: fn(&Pair) -> f64| -> Vec<f64> {
             pairs.iter().filter(|pair| pair.policy == *policy).map(value).collect()
         };
@@ -110,12 +135,13 @@ pub(super) fn print_tables(args: &LiveArgs, pairs: &[Pair]) {
     for row in rows {
         shown.add_row(row);
     }
-    println!("\n{}", text(&shown));
-    println!("gain: average CCT of {} / average CCT of the policy", args.policy[0]);
-    if let Some(table) = small_table(&args.policy, pairs) {
-        println!("\n{table}");
+    let mut parts = vec![text(&shown)];
+    if let Some(first) = policies.first() {
+        parts.push(format!("gain: average CCT of {first} / average CCT of the policy"));
     }
-    print_latencies(pairs);
+    parts.extend(small_table(policies, pairs).map(|table| format!("\n{table}")));
+    parts.extend(latencies(pairs));
+    parts.join("\n")
 }
 
 /// Completion times in milliseconds of coflows of less than a megabyte, if there are both these and larger ones: an average over all of
@@ -162,7 +188,7 @@ fn small_ccts_ms(run: &Run) -> Vec<f64> {
 }
 
 /// Seconds to the millisecond, and of less than a tenth of a second four digits; `-` of nothing.
-pub(super) fn seconds_of(value: f64) -> String {
+fn seconds_of(value: f64) -> String {
     if value.abs() < SHORT_S { number(value) } else { fixed(value, 3, "") }
 }
 
@@ -183,26 +209,22 @@ fn interval(values: &[f64]) -> String {
     }
 }
 
-fn print_latencies(pairs: &[Pair]) {
+fn latencies(pairs: &[Pair]) -> Vec<String> {
     let all = |of: fn(&Pair) -> &Vec<u32>| -> Vec<f64> {
         let mut values: Vec<f64> =
             pairs.iter().flat_map(|pair| of(pair).iter().map(|&us| f64::from(us) / 1e3)).collect();
         values.sort_by(f64::total_cmp);
         values
     };
-    for (what, values) in [
+    let measured = [
         ("a coflow's last get to its first paced byte", all(|pair| &pair.first_byte_us)),
         ("completion to next plan in force", all(|pair| &pair.replan_us)),
-    ] {
-        if !values.is_empty() {
-            println!(
-                "{what}: {:.2} ms median, {:.2} ms p95 ({} samples)",
-                percentile(&values, 0.5),
-                percentile(&values, 0.95),
-                values.len()
-            );
-        }
-    }
+    ];
+    let line = |(what, values): (&str, Vec<f64>)| {
+        let [median, p95] = [0.5, 0.95].map(|share| percentile(&values, share));
+        format!("{what}: {median:.2} ms median, {p95:.2} ms p95 ({} samples)", values.len())
+    };
+    measured.into_iter().filter(|(_, values)| !values.is_empty()).map(line).collect()
 }
 
 #[cfg(test)]
