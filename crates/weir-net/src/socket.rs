@@ -114,7 +114,8 @@ pub fn tune_served<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 }
 
 /// As [`tune_served`], where a tagger gives the packets of each flow a class. What is sent before that acknowledges requests: it stays
-/// control. A class may wait long behind others, so that [`retry_steadily`] holds.
+/// control. A class may wait long behind others, and
+/// what it lost then is sent again within a second.
 ///
 /// # Errors
 /// The kernel refuses an option, as where the socket is not of TCP.
