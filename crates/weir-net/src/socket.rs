@@ -22,6 +22,8 @@ const IN_TURN_UNSENT_BYTES: u32 = 64 << 10;
 /// A peer that leaves bytes unacknowledged, or its window closed, for this long is given up; a receiver that
 /// was only slow comes back and resumes.
 const UNACKNOWLEDGED_LIMIT: Duration = Duration::from_secs(60);
+/// Of linux/tcp.h, from Linux 6.15 on; libc does not have it yet.
+const TCP_RTO_MAX_MS: libc::c_int = 44;
 /// The least that the kernel takes for the longest time between tries.
 const LONGEST_RETRY: Duration = Duration::from_secs(1);
 /// Backlog of listening sockets.
@@ -114,8 +116,7 @@ pub fn tune_served<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
 }
 
 /// As [`tune_served`], where a tagger gives the packets of each flow a class. What is sent before that acknowledges requests: it stays
-/// control. A class may wait long behind others, and
-/// what it lost then is sent again within a second.
+/// control. A class may wait long behind others, and what it lost then is sent again within a second.
 ///
 /// # Errors
 /// The kernel refuses an option, as where the socket is not of TCP.
@@ -209,11 +210,9 @@ fn set_int(socket: impl AsFd, level: libc::c_int, option: libc::c_int, value: li
 /// of the end of that wait. The kernel doubles the time to its next try with each that is not answered, up to two minutes, for it takes
 /// silence for congestion; of a class that is not served it says nothing. Kernels before Linux 6.15 do so after six tries.
 fn retry_steadily(socket: impl AsFd) -> io::Result<()> {
-    /// `TCP_RTO_MAX_MS` of linux/tcp.h, which libc does not have yet.
-    const LONGEST_RETRY_MS: libc::c_int = 44;
     let socket = socket.as_fd();
     SockRef::from(&socket).set_tcp_thin_linear_timeouts(true)?;
-    match set_int(socket, libc::IPPROTO_TCP, LONGEST_RETRY_MS, LONGEST_RETRY.as_millis() as libc::c_int) {
+    match set_int(socket, libc::IPPROTO_TCP, TCP_RTO_MAX_MS, LONGEST_RETRY.as_millis() as libc::c_int) {
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
         set => set,
     }
@@ -289,6 +288,17 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
+    fn longest_retry_ms(socket: &TcpStream) -> io::Result<libc::c_int> {
+        let (mut value, mut length) = (0, size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: the descriptor is open for the length of the call, and the pointers are of local integers.
+        #[expect(unsafe_code, reason = "the libraries used here have no safe wrapper for this option")]
+        let result = unsafe {
+            let into = (&raw mut value).cast();
+            libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, TCP_RTO_MAX_MS, into, &raw mut length)
+        };
+        if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+    }
+
     #[test]
     fn a_connection_that_is_tagged_tries_again_within_a_second_and_stays_control_until_it_has_a_class() {
         let listener = data_listener(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -298,6 +308,12 @@ mod tests {
         tune_tagged(&far).unwrap();
         let said = SockRef::from(&far);
         assert!(said.tcp_thin_linear_timeouts().unwrap());
+        match longest_retry_ms(&far) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                eprintln!("SKIPPED: the longest time between tries; it takes Linux 6.15");
+            }
+            said => assert_eq!(said.unwrap(), 1000),
+        }
         assert_eq!(said.tos_v4().unwrap(), CONTROL_DSCP << 2);
         unmark(&far).unwrap();
         assert_eq!(said.tos_v4().unwrap(), 0);
