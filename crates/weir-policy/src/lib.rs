@@ -24,6 +24,6 @@ pub use admit::Refusal;
 pub use plan::{Detour, Form, Grant, Plan, Share};
 pub use policy::{
     Chosen, Claims, CoflowByCoflow, Parameter, ParameterKind, Policy, PolicyInfo, Routed, Settings,
-    UnknownPolicy, add_policies, create, find, registry,
+    UnknownPolicy, add_policies, create, find, local_rule, registry,
 };
 pub use view::{Changes, Class, ClassId, Coflow, CoflowTable, Flow, FlowRef, Row, Slot};

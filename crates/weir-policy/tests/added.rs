@@ -1,7 +1,8 @@
 //! Policies of other crates: what the registry says of them holds as of those of this one.
 
 use weir_model::{Bytes, Rate, Time};
-use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule, local_rule};
+use weir_policy::local::{LocalCoflow, LocalFlow, LocalRule};
+use weir_policy::local_rule;
 use weir_policy::order::attained::QueueSettings;
 use weir_policy::{Claims, PolicyInfo};
 

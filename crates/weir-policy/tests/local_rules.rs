@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use weir_model::*;
-use weir_policy::local::{LocalCoflow, LocalFlow, local_rule};
+use weir_policy::local::{LocalCoflow, LocalFlow};
+use weir_policy::local_rule;
 use weir_policy::{CoflowTable, FlowRef, Plan, Policy, Share, Slot, find};
 
 const SENDERS: u32 = 4;

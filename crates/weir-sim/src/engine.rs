@@ -1,6 +1,7 @@
 //! The event loop.
 
 use crate::completions::{Completions, Due, New};
+use crate::isolation::isolation;
 use crate::jobs::{Jobs, set_tails};
 use crate::windows::{Request, Windows, request_bytes};
 use crate::{CoflowRecord, FlowRecord, Observer, Outcome, RefusedCoflow};
@@ -519,18 +520,4 @@ impl<'a> Engine<'a> {
         self.outcome.refused.push(RefusedCoflow { id: record.id, reason });
         self.outcome.coflows.push(record);
     }
-}
-
-/// Completion time of a coflow that has the fabric to itself: Gamma (the largest demand / capacity over its
-/// links), rounded up. Between sites it is that of direct links; policies that take detours may be below it.
-pub fn isolation(fabric: &Fabric, coflow: &CoflowSpec) -> Span {
-    let mut sums = vec![Bytes(0); fabric.links().len()];
-    for flow in &coflow.flows {
-        for link in fabric.path(flow.source, flow.destination).iter().flat_map(|path| path.iter()) {
-            sums[link.index()] += flow.size;
-        }
-    }
-    let gamma =
-        sums.iter().zip(fabric.links()).map(|(sum, link)| sum.0 as f64 / link.capacity.bytes_per_sec());
-    Span::until_done(gamma.fold(0.0, f64::max))
 }

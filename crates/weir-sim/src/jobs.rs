@@ -1,21 +1,9 @@
 //! Jobs of several stages: what they need at least, and when they were complete.
 
-use crate::{CoflowRecord, isolation};
+use crate::isolation::isolation;
+use crate::outcome::{CoflowRecord, JobRecord};
 use std::collections::{BTreeMap, VecDeque};
 use weir_model::{CoflowId, CoflowSpec, Fabric, JobId, Span, Tail, Time};
-
-/// One job of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobRecord {
-    /// Id that the job's coflows have.
-    pub id: JobId,
-    /// When its first stage could begin.
-    pub arrival: Time,
-    /// Completion time (JCT): from `arrival` to the last byte of its last coflow. None if one of them was refused.
-    pub jct: Option<Span>,
-    /// Number of its coflows.
-    pub coflows: usize,
-}
 
 /// Which coflow belongs to which job.
 #[derive(Clone, Debug, Default)]

@@ -40,14 +40,16 @@
 
 mod completions;
 mod engine;
+mod isolation;
 mod jobs;
 mod outcome;
 mod statistics;
 mod windows;
 
 pub use engine::{
-    Options, Replan, SimError, Window, isolation, simulate, simulate_changing, simulate_observed,
+    Options, Replan, SimError, Window, simulate, simulate_changing, simulate_observed,
 };
-pub use jobs::{JobRecord, Jobs, set_tails};
-pub use outcome::{CoflowRecord, Counters, FlowRecord, Observer, Outcome, RefusedCoflow};
+pub use isolation::isolation;
+pub use jobs::{Jobs, set_tails};
+pub use outcome::{CoflowRecord, Counters, FlowRecord, JobRecord, Observer, Outcome, RefusedCoflow};
 pub use statistics::{mean, percentile};

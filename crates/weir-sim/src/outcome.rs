@@ -1,7 +1,6 @@
 //! What a run gives back, and what may watch it.
 
-use crate::JobRecord;
-use weir_model::{Bytes, CoflowId, FlowId, Span, Time};
+use weir_model::{Bytes, CoflowId, FlowId, JobId, Span, Time};
 use weir_policy::{CoflowTable, Plan, Slot};
 
 /// One coflow that was completed or refused.
@@ -38,6 +37,19 @@ pub struct FlowRecord {
     pub completed: Time,
     /// Size of the flow, all of which moved.
     pub size: Bytes,
+}
+
+/// One job of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobRecord {
+    /// Id that the job's coflows have.
+    pub id: JobId,
+    /// When its first stage could begin.
+    pub arrival: Time,
+    /// Completion time (JCT): from `arrival` to the last byte of its last coflow. None if one of them was refused.
+    pub jct: Option<Span>,
+    /// Number of its coflows.
+    pub coflows: usize,
 }
 
 /// Why a coflow was refused.

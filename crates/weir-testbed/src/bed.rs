@@ -11,7 +11,8 @@ use std::thread;
 use crate::error::BedError;
 use crate::links::{BedLinks, Rates, check_rate};
 use crate::namespace::Namespace;
-use crate::places::{Place, Places};
+use crate::place::{Place, address};
+use crate::places::Places;
 use crate::process;
 use crate::queues::Queues;
 use crate::shape;
@@ -86,13 +87,13 @@ impl Bed {
     #[must_use]
     pub fn address(&self, host: usize) -> Ipv4Addr {
         self.places.check(host);
-        topology::address(Place::Host(host))
+        address(Place::Host(host))
     }
 
     /// IPv4 address of the control host.
     #[must_use]
     pub fn control_address(&self) -> Ipv4Addr {
-        topology::address(Place::Control)
+        address(Place::Control)
     }
 
     /// A command that will run at `place`. It is killed when **the thread** that starts it ends (so that

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::places::Place;
+use crate::place::Place;
 
 /// Why a [`crate::Bed`] could not be created or changed.
 #[derive(Debug, thiserror::Error)]

@@ -17,7 +17,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::bed::Bed;
 use crate::error::BedError;
-use crate::places::Place;
+use crate::place::Place;
 
 /// What is written and read at a time.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 
 use crate::error::BedError;
-use crate::places::Place;
+use crate::place::{MAX_HOSTS, Place};
 use crate::queues::Queues;
 use crate::shape::{MAX_LINK_RATE_BPS, MIN_LINK_RATE_BPS};
-use crate::sites::MAX_SITES;
-use crate::topology::MAX_HOSTS;
+
+/// Most sites: link-local addresses of gateways end in their number.
+pub const MAX_SITES: usize = 32;
 
 /// Most racks of a bed: names of devices have their number, and set-up work grows with hosts times racks.
 pub const MAX_RACKS: usize = 64;

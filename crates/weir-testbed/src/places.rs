@@ -1,32 +1,13 @@
 //! The hosts of a bed, of either kind, and what runs there.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::io;
 use std::process::{Child, Command};
 
 use crate::error::BedError;
 use crate::namespace::Namespace;
+use crate::place::Place;
 use crate::process::{self, Spawner};
-
-/// Where in a bed something runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
-    /// One of the hosts, numbered from 0.
-    Host(usize),
-    /// The additional host, for what steers or observes; its link is not shaped, and what it sends or is
-    /// sent goes before data on the links of the others.
-    Control,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Host(host) => write!(formatter, "host {host}"),
-            Self::Control => formatter.write_str("the control host"),
-        }
-    }
-}
 
 /// A namespace for each place, and the thread that owns the processes inside. Dropping it kills them.
 #[derive(Debug)]

@@ -27,9 +27,8 @@
 //! Not TBF: it loses up to half the rate at 1 Gbit/s, and a burst made smaller at run time can stop it for
 //! good. [`change_rate`] therefore never touches a burst, of HTB either.
 
-use crate::places::Place;
+use crate::place::{Place, address};
 use crate::queues::{QUEUES, Queues};
-use crate::topology::address;
 
 /// Slowest link: one full frame already lasts 12 ms on it.
 pub const MIN_LINK_RATE_BPS: u64 = 1_000_000;

@@ -3,31 +3,15 @@
 //! The core of each site, that of no site, and the switch of each rack are bridges in one namespace. A pair of devices joins
 //! each rack to its core, and each core to every other.
 
-use std::net::Ipv4Addr;
-
 use crate::links::BedLinks;
-use crate::places::Place;
+use crate::place::{Place, address};
 use crate::shape::{queue_limit_bytes, shape};
-
-/// Most hosts a bed may have: every host knows every other one, so set-up work grows with the square.
-pub const MAX_HOSTS: usize = 250;
 
 /// Name of the link inside every host.
 pub const HOST_LINK: &str = "eth0";
 
 /// Prefix length of the one subnet.
 const PREFIX: u8 = 16;
-
-/// Address of a place: 10.77.1.1 and up for hosts, 10.77.0.1 for the control host.
-pub(crate) fn address(place: Place) -> Ipv4Addr {
-    match place {
-        Place::Host(host) => {
-            let low = u8::try_from(host + 1).expect("host < MAX_HOSTS = 250, checked by every caller");
-            Ipv4Addr::new(10, 77, 1, low)
-        }
-        Place::Control => Ipv4Addr::new(10, 77, 0, 1),
-    }
-}
 
 /// Hardware address of a place, locally administered: 02:57 (a prefix of ours), then the IPv4 address.
 pub(crate) fn hardware_address(place: Place) -> String {
@@ -216,7 +200,9 @@ pub(crate) fn host_links(place: Place, hosts: usize, segment_bytes: Option<u32>)
 mod tests {
     use super::*;
     use crate::links::{RackLinks, Rates};
+    use crate::place::MAX_HOSTS;
     use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
 
     /// From bridge to bridge by the ports of the other end, every frame comes to its host, through the links it should.
     #[test]

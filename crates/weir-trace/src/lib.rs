@@ -26,9 +26,10 @@ pub use flow_sizes::{Below, FlowSizes, FlowSizesError, PACKET_PAYLOAD};
 pub use flows::{
     Ends, FlowArrival, FlowKind, HEADER, Mix, Poisson, PoissonError, PoissonSpec, mean_wire_bytes, wire_bytes,
 };
-pub use load::{LoadError, PUBLIC_TRACE, SYNTHETIC, Source, find_public_trace, load, open};
+pub use load::{LoadError, PUBLIC_TRACE, Source, find_public_trace, load, open};
 pub use scenario::{Expected, ScaleError, Scenario, ScenarioError};
 pub use slice::Slice;
+pub use synthetic::SYNTHETIC;
 pub use text::{
     MAX_FLOWS_PER_COFLOW, MAX_HOSTS, MAX_LINE_BYTES, MAX_TOTAL_BYTES, ReadError, line_of, read_text,
     toml_fault,

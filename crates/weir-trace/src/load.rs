@@ -1,15 +1,12 @@
 //! What `--trace` names: a file in one of the known formats, or a synthetic workload.
 
 use crate::coflow_benchmark::{self, MEGABYTE};
-use crate::synthetic::{self, SyntheticError};
+use crate::synthetic::{self, SYNTHETIC, SyntheticError};
 use crate::text::without_mark;
 use crate::{Job, ReadError, Workload, weir_format};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-
-/// What comes before the name of a synthetic workload.
-pub const SYNTHETIC: &str = "synthetic:";
 
 /// Why a workload could not be had.
 #[derive(Debug, thiserror::Error)]

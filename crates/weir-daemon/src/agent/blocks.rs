@@ -1,16 +1,14 @@
 //! Blocks that are being read: their open files, shared by all who read one, and what is known of their frames.
 
-use super::connection::Reading;
-use super::jobs::{Job, Open};
-use super::stores::{Found, Held};
+use super::jobs::{Gather, Held, Job, Jobs, Open};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::{Rc, Weak};
-use weir_core::agent::{BlockEntry, FileStamp, Place};
+use weir_core::agent::{BlockEntry, Place};
 use weir_core::ids::BlockKey;
-use weir_model::CoflowId;
+use weir_model::{CoflowId, Time};
 use weir_net::{BlockFile, FrameChecksums, FrameRead};
 use weir_proto::data::{FRAME_BYTES, frame_count, frame_length};
 
@@ -21,6 +19,16 @@ const FRAMES_AHEAD: u64 = 4;
 const COPIES: usize = 6;
 /// A frame that is no longer goes in one write with what leads it, from memory: to copy it costs less than another call.
 const COPIED_BYTES: u64 = 16 << 10;
+
+/// What it takes to read a frame.
+pub(super) struct Reading<'a> {
+    pub(super) now: Time,
+    pub(super) jobs: &'a mut Jobs,
+    /// Who waits for it.
+    pub(super) connection: u64,
+    /// Room for a frame.
+    pub(super) buffer: &'a mut Vec<u8>,
+}
 
 /// An open block, as its readers share it.
 #[derive(Debug)]
@@ -229,11 +237,11 @@ impl Blocks {
     }
 
     /// Takes what was found for a gather. Another receiver may have asked for the same.
-    pub(super) fn gathered(&mut self, key: BlockKey, found: Found) -> Rc<Served> {
+    pub(super) fn gathered(&mut self, key: BlockKey, found: Gather) -> Rc<Served> {
         if let Some(served) = self.open_now(&key) {
             return served;
         }
-        let Found { gathered, pieces, open } = found;
+        let Gather { gathered, pieces, open } = found;
         let checksums = FrameChecksums::new(gathered.size, &[]);
         let place = Place { path: key.name.clone(), stamp: None };
         let file = BlockFile::of_pieces(pieces, checksums.clone());
@@ -262,17 +270,6 @@ impl Blocks {
             self.0.remove(&key);
         }
     }
-}
-
-/// Whether an opened file is the one that was put, and long enough.
-pub(super) fn is_unchanged(block: &BlockEntry, found: weir_net::FileStamp) -> bool {
-    let long_enough = block.offset.checked_add(block.size).is_some_and(|end| end <= found.length);
-    let same = |put: FileStamp| {
-        // Spooled files are the agent's own: a disk may write down late when they were written.
-        let modified = block.spooled || put.modified_ns == found.modified_ns;
-        put.inode == found.inode && put.length == found.length && modified
-    };
-    long_enough && (!block.spooled || found.links == 1) && block.stamp.is_none_or(same)
 }
 
 /// Whether an error is of this file, and not of the disk or the machine, which may be well again later.

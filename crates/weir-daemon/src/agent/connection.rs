@@ -1,7 +1,6 @@
 //! One data connection at the serving side: the sockets of a [`Conversation`], and the block that it is about.
 
-use super::blocks::{Frame, Served};
-use super::jobs::Jobs;
+use super::blocks::{Frame, Reading, Served};
 use super::upload::Upload;
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -271,16 +270,6 @@ fn send(
 fn part(frame: &[u8], offset: u64, count: u64) -> &[u8] {
     let bytes = frame.get((offset % FRAME_BYTES) as usize..).unwrap_or_default();
     &bytes[..bytes.len().min(count as usize)]
-}
-
-/// What it takes to read a frame.
-pub(super) struct Reading<'a> {
-    pub(super) now: Time,
-    pub(super) jobs: &'a mut Jobs,
-    /// Who waits for it.
-    pub(super) connection: u64,
-    /// Room for a frame.
-    pub(super) buffer: &'a mut Vec<u8>,
 }
 
 #[cfg(test)]

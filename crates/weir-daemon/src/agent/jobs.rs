@@ -5,8 +5,7 @@
 //! that takes long does not count among them, so that one file that hangs does not stop the others beside it; but no more
 //! than [`MOST_OF_ONE`] hang on one file system, and [`MOST_THREADS`] in all.
 
-use super::blocks::is_unchanged;
-use super::stores::{Found, OpenFiles};
+use super::stores::{Found, OpenFiles, Places};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
@@ -15,10 +14,10 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use tokio::runtime::Handle;
-use weir_core::agent::{BlockEntry, Place, StoreEntry};
+use weir_core::agent::{BlockEntry, FileStamp, Gathered, Place, StoreEntry};
 use weir_core::ids::{BlockKey, FlowNumber};
 use weir_model::{Span, Time};
-use weir_net::{FileSystem, FrameRead, FrameReader, Medium, Mounts, OpenedFile, Waker};
+use weir_net::{FileSystem, FrameRead, FrameReader, Medium, Mounts, OpenedFile, Piece, Waker};
 use weir_proto::data::Status;
 use weir_proto::gather::GatherRequest;
 
@@ -72,7 +71,7 @@ pub(super) enum Done {
     Gathered {
         connection: u64,
         number: u64,
-        result: Result<Found, Status>,
+        result: Result<Gather, Status>,
     },
     /// A store was looked for; it has no directory any more if it is given.
     StoreSeen(Option<StoreEntry>),
@@ -110,6 +109,42 @@ impl Drop for Open {
             let _ =
                 self.closing.send(Job::Close(std::mem::take(&mut self.path), Arc::clone(&self.opened.file)));
         }
+    }
+}
+
+/// Whether an opened file is the one that was put, and long enough.
+pub(super) fn is_unchanged(block: &BlockEntry, found: weir_net::FileStamp) -> bool {
+    let long_enough = block.offset.checked_add(block.size).is_some_and(|end| end <= found.length);
+    let same = |put: FileStamp| {
+        // Spooled files are the agent's own: a disk may write down late when they were written.
+        let modified = block.spooled || put.modified_ns == found.modified_ns;
+        put.inode == found.inode && put.length == found.length && modified
+    };
+    long_enough && (!block.spooled || found.links == 1) && block.stamp.is_none_or(same)
+}
+
+/// What a gather is made of. Its files are open for as long as it lives.
+#[derive(Debug)]
+pub(super) struct Gather {
+    pub(super) gathered: Gathered,
+    /// The table, and the ranges.
+    pub(super) pieces: Vec<(u64, Piece)>,
+    /// What closes the files.
+    pub(super) open: Held,
+}
+
+/// Open files of a gather.
+#[derive(Debug)]
+pub(super) struct Held {
+    _files: Vec<Open>,
+    _places: Places,
+}
+
+impl Gather {
+    fn new(found: Found, closing: &mpsc::Sender<Job>) -> Gather {
+        let Found { gathered, pieces, files, places } = found;
+        let files = files.into_iter().map(|(opened, path)| Open::new(opened, path, closing.clone()));
+        Gather { gathered, pieces, open: Held { _files: files.collect(), _places: places } }
     }
 }
 
@@ -155,7 +190,8 @@ impl Job {
                 Done::Read { block, place, frame, result: reader.read() }
             }
             Job::Gather { connection, number, store, request, files } => {
-                let result = super::stores::find(&store, &request, &files, closing);
+                let result = super::stores::find(&store, &request, &files);
+                let result = result.map(|found| Gather::new(found, closing));
                 Done::Gathered { connection, number, result }
             }
             Job::Store(store) => {

@@ -22,6 +22,7 @@ mod serving;
 mod session;
 mod spool;
 mod stores;
+mod tagging;
 mod tags;
 mod upload;
 mod uploads;

@@ -1,6 +1,7 @@
 //! The agent's face to the tasks of its host: gRPC on a Unix socket.
 
-use super::blocks::{is_of_the_file, is_unchanged};
+use super::blocks::is_of_the_file;
+use super::jobs::is_unchanged;
 use super::naming::Naming;
 use super::places::Places;
 use super::spool::Spool;

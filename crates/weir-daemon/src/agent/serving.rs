@@ -1,11 +1,10 @@
 //! What the data-plane thread does with requests: has the block's file opened, writes frames when flows may, and says
 //! no where it must.
 
-use super::blocks::is_of_the_file;
-use super::connection::{Connection, Reading, Wrote};
+use super::blocks::{Reading, is_of_the_file};
+use super::connection::{Connection, Wrote};
 use super::data_plane::Running;
-use super::jobs::{Done, Job, Open};
-use super::stores::Found;
+use super::jobs::{Done, Gather, Job, Open};
 use super::upload::Upload;
 use rustix::io::Errno;
 use std::io;
@@ -218,7 +217,7 @@ impl Running {
     }
 
     /// The ranges of a gather were found, or not.
-    fn gathered(&mut self, token: u64, number: u64, result: Result<Found, Status>) {
+    fn gathered(&mut self, token: u64, number: u64, result: Result<Gather, Status>) {
         let now = self.clock.now();
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let Some((request, path)) = connection.talk.take_gather(Some(number)) else { return };

@@ -3,7 +3,6 @@
 //!
 //! Nothing here trusts what is in the files: an index that cannot be is an answer, and no more.
 
-use super::jobs::{Job, Open};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -11,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use twox_hash::XxHash3_128;
 use weir_core::agent::{Gathered, StoreEntry};
 use weir_net::{OpenedFile, Piece, connections_within_limit};
@@ -48,7 +47,7 @@ impl OpenFiles {
 
 /// Places of open files.
 #[derive(Debug)]
-struct Places {
+pub(super) struct Places {
     count: usize,
     of: Arc<AtomicUsize>,
 }
@@ -59,21 +58,15 @@ impl Drop for Places {
     }
 }
 
-/// What a gather is made of. Its files are open for as long as it lives.
+/// What a gather is made of.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) gathered: Gathered,
     /// The table, and the ranges.
     pub(super) pieces: Vec<(u64, Piece)>,
-    /// What closes the files.
-    pub(super) open: Held,
-}
-
-/// Open files of a gather.
-#[derive(Debug)]
-pub(super) struct Held {
-    _files: Vec<Open>,
-    _places: Places,
+    /// The files, with their paths.
+    pub(super) files: Vec<(OpenedFile, PathBuf)>,
+    pub(super) places: Places,
 }
 
 /// A file that Spark calls so, in one of the store's directories.
@@ -119,7 +112,6 @@ pub(super) fn find(
     store: &StoreEntry,
     request: &GatherRequest,
     files: &OpenFiles,
-    closing: &mpsc::Sender<Job>,
 ) -> Result<Found, Status> {
     let mut outputs: BTreeMap<u64, Output> = BTreeMap::new();
     let maps: BTreeSet<u64> = request.ranges.iter().map(|range| range.map).collect();
@@ -184,11 +176,11 @@ pub(super) fn find(
     pieces.insert(0, (table.len() as u64, Piece::Memory(table)));
     let open = |(map, output): (u64, Output)| {
         let path = path_of(store, &format!("shuffle_{}_{map}_0.data", request.shuffle));
-        Some(Open::new(output.data?, path, closing.clone()))
+        Some((output.data?, path))
     };
     let files = outputs.into_iter().filter_map(open).collect();
     let identity = Identity::drawn(identity.finish_128().to_be_bytes());
-    Ok(Found { gathered: Gathered { size, identity }, pieces, open: Held { _files: files, _places: places } })
+    Ok(Found { gathered: Gathered { size, identity }, pieces, files, places })
 }
 
 /// Where the bytes of a range begin and end.
@@ -252,7 +244,7 @@ mod tests {
     }
 
     fn found(store: &StoreEntry, ranges: &[(u64, u32, u32)], files: &OpenFiles) -> Result<Found, Status> {
-        find(store, &gather(ranges), files, &mpsc::channel().0)
+        find(store, &gather(ranges), files)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The coordinator's metrics.
 
+use super::planning_time::PlanSeconds;
 use super::service::Event;
 use tokio::sync::{mpsc, oneshot};
 use weir_core::coordinator::{CCT_BOUNDS, Observed};
@@ -68,25 +69,6 @@ pub const METRICS: &[Metric] = &[
 ];
 /// With those that all processes have.
 pub(super) const ALL: &[&[Metric]] = &[METRICS, PROCESS];
-
-/// Upper bounds of the buckets of [`PLAN_SECONDS`], in seconds.
-const PLAN_BOUNDS: &[f64] = &[0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0];
-
-/// How long all plans took, since the process began.
-#[derive(Clone, Debug)]
-pub(super) struct PlanSeconds(Distribution);
-
-impl Default for PlanSeconds {
-    fn default() -> PlanSeconds {
-        PlanSeconds(Distribution::new(PLAN_BOUNDS))
-    }
-}
-
-impl PlanSeconds {
-    pub(super) fn note(&mut self, seconds: f64) {
-        self.0.note(seconds);
-    }
-}
 
 /// Looks at the coordinator that takes these events.
 pub(super) fn look(events: &mpsc::Sender<Event>) -> Looked {

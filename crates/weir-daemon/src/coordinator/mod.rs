@@ -10,8 +10,7 @@ mod snapshots;
 
 use locating::Locating;
 pub use metrics::METRICS;
-use metrics::PlanSeconds;
-use planning_time::PlanningTimes;
+use planning_time::{PlanSeconds, PlanningTimes};
 use refusals::Refusals;
 use service::{Event, Service};
 use snapshots::Snapshots;

@@ -1,6 +1,7 @@
-//! How long the latest plans took.
+//! How long plans took: the latest ones, and all.
 
 use std::collections::VecDeque;
+use weir_metrics::Distribution;
 use weir_model::Span;
 use weir_proto::v1;
 
@@ -29,6 +30,25 @@ impl PlanningTimes {
             micros.get(index).copied().unwrap_or(0.0)
         };
         v1::PlanningTime { plans: micros.len() as u64, median_us: at(0.5), p95_us: at(0.95) }
+    }
+}
+
+/// Upper bounds of the buckets of [`PlanSeconds`], in seconds.
+const PLAN_BOUNDS: &[f64] = &[0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0];
+
+/// How long all plans took, since the process began.
+#[derive(Clone, Debug)]
+pub(super) struct PlanSeconds(pub(super) Distribution);
+
+impl Default for PlanSeconds {
+    fn default() -> PlanSeconds {
+        PlanSeconds(Distribution::new(PLAN_BOUNDS))
+    }
+}
+
+impl PlanSeconds {
+    pub(super) fn note(&mut self, seconds: f64) {
+        self.0.note(seconds);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::ChangeCall;
 use super::locating::{Answers, Locating};
-use super::metrics::PlanSeconds;
+use super::planning_time::PlanSeconds;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -55,8 +55,8 @@ mod params;
 mod tests;
 pub mod variants;
 
-pub use params::{Params, ParamsError};
-pub use variants::{Variant, YIELD_HORIZON_RTTS};
+pub use params::{Params, ParamsError, Variant};
+pub use variants::YIELD_HORIZON_RTTS;
 
 use variants::State;
 use weir_model::{Bytes, Rate, Span};

@@ -1,8 +1,24 @@
 //! What MCP is told about its network, and the numbers of its laws.
 
-use super::variants::Variant;
 use thiserror::Error;
 use weir_model::{Bytes, Span};
+
+/// A law of how the window of a flow with a deadline changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// `W = g / (1 + laxness * price * (tau / empty tau)^3)`, at least `min(g, 1/4)`. The law to use; our own
+    /// derivation.
+    Yielding,
+    /// `Z = [Z + g - W]+; p = 1 + [F > 0] * (1 + F * W / K); W = max(1, W + eta * (Z * g / W - p * W))`: the
+    /// published law, made dimensionless. Our own derivation.
+    Normalised,
+    /// `Z = [Z + gamma - x]+; W = max(1, W + tau * (Z * gamma / x^2 - (K + F * W)))` with `x = W / tau` and
+    /// `gamma = g / tau`: as published, in seconds and segments.
+    Published,
+    /// One segment a window towards `remaining * tau / left`, no margin, at least one segment: the authors' early
+    /// prototype, which set the receiver's window.
+    Prototype,
+}
 
 /// Parameters that all flows of a host share.
 #[derive(Clone, Copy, Debug, PartialEq)]

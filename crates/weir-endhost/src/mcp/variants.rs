@@ -8,7 +8,7 @@
 //! # Departures
 //! Each variant says where it is from. The derivation is in `docs/mcp.md`.
 
-use super::{Params, Window};
+use super::{Params, Variant, Window};
 
 /// A flow with this many empty round trips left, or more, has laxness 1: it halves when all of its packets are marked
 /// for the first time and the queue is short. Others follow by the square of the time they have left.
@@ -20,23 +20,6 @@ const MAX_PRICE: f64 = 2.5e5;
 const ASKING_SEGMENTS: f64 = 0.25;
 /// The least window of the laws that know no pacing, in segments.
 const WHOLE_SEGMENT: f64 = 1.0;
-
-/// A law of how the window of a flow with a deadline changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variant {
-    /// `W = g / (1 + laxness * price * (tau / empty tau)^3)`, at least `min(g, 1/4)`. The law to use; our own
-    /// derivation.
-    Yielding,
-    /// `Z = [Z + g - W]+; p = 1 + [F > 0] * (1 + F * W / K); W = max(1, W + eta * (Z * g / W - p * W))`: the
-    /// published law, made dimensionless. Our own derivation.
-    Normalised,
-    /// `Z = [Z + gamma - x]+; W = max(1, W + tau * (Z * gamma / x^2 - (K + F * W)))` with `x = W / tau` and
-    /// `gamma = g / tau`: as published, in seconds and segments.
-    Published,
-    /// One segment a window towards `remaining * tau / left`, no margin, at least one segment: the authors' early
-    /// prototype, which set the receiver's window.
-    Prototype,
-}
 
 /// What a law remembers from window to window.
 #[derive(Clone, Copy, Debug, Default)]

@@ -29,8 +29,7 @@
 //! population, and from each of three points [`MAX_ROUNDS`] times as many rounds of descent.
 
 use super::paths::least_path;
-use super::shared::Ends;
-use super::theory::{PacketTimes, Service, Thresholds, Traffic};
+use super::theory::{Ends, PacketTimes, Service, Thresholds, Traffic};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::num::NonZeroUsize;

@@ -4,8 +4,7 @@
 //! and on nothing else (`T` of [`super::theory`] and [`super::shared`]). So the best thresholds on a grid of G sizes are
 //! a path of as many steps as there are levels, and G^2 / 2 levels are judged, not G^(K-1) thresholds. Ours.
 
-use super::shared::Ends;
-use super::theory::Traffic;
+use super::theory::{Ends, Traffic};
 use weir_model::Bytes;
 
 /// The best `cuts` thresholds, rising, of the sizes in `grid`, for levels that share; none if `cuts` is 0 or the grid

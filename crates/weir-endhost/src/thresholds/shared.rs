@@ -37,25 +37,11 @@
 //! mean sizes of batches and the numbers are our derivation. Mean times are exact but for steps between the points;
 //! halving them moves the mean by less than a thousandth.
 
-use super::theory::{Level, Traffic};
+use super::theory::{Ends, Level, Traffic};
 use weir_model::Bytes;
 
 /// Points at which the equation is solved for each kind of flow, with one kind and with two.
 const POINTS: [usize; 2] = [32, 20];
-
-/// Where a level ends: a threshold for each kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ends {
-    pub(super) demotion: Bytes,
-    pub(super) splitting: Bytes,
-}
-
-impl Ends {
-    /// The same for both kinds.
-    pub(super) fn both(end: Bytes) -> Ends {
-        Ends { demotion: end, splitting: end }
-    }
-}
 
 /// Flows of one kind in one level.
 struct Kind<'a> {

@@ -41,7 +41,6 @@
 //! so that load is the same with and without them; part-filled packets are not modelled, nor is anything of transport:
 //! no round trips, no windows, no losses. Forecasts rank thresholds. They are not what a network will show.
 
-use super::shared::Ends;
 use weir_model::{Bytes, Rate};
 use weir_trace::{FlowSizes, HEADER, Mix, PACKET_PAYLOAD};
 
@@ -374,6 +373,20 @@ impl Traffic {
             unknown_before = (unknown.share, unknown.first);
             above = load;
         }
+    }
+}
+
+/// Where a level ends: a threshold for each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) demotion: Bytes,
+    pub(super) splitting: Bytes,
+}
+
+impl Ends {
+    /// The same for both kinds.
+    pub(super) fn both(end: Bytes) -> Ends {
+        Ends { demotion: end, splitting: end }
     }
 }
 

@@ -137,7 +137,8 @@ impl LocalRule for Weighted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LocalFlow, local_rule};
+    use super::super::LocalFlow;
+    use crate::local_rule;
     use super::*;
     use crate::find;
     use proptest::prelude::*;

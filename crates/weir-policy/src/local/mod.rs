@@ -9,7 +9,6 @@ mod dclas;
 pub(crate) use dclas::{Strict, Weighted};
 
 use crate::order::attained::QueueSettings;
-use crate::registry;
 use weir_model::{Bytes, Rate, Time};
 
 /// A flow that leaves a sender.
@@ -42,10 +41,3 @@ pub trait LocalRule: std::fmt::Debug + Send {
 
 /// Makes the rule of a policy, of the queues that it is set to.
 pub type MakeLocal = fn(QueueSettings) -> Box<dyn LocalRule>;
-
-/// A sender's rule under the policy of that name (without settings), as the registry has it; `None` where the coordinator decides, and
-/// where there is no such policy.
-pub fn local_rule(policy: &str, queues: QueueSettings) -> Option<Box<dyn LocalRule>> {
-    let info = registry().iter().find(|info| info.name == policy)?;
-    info.local.map(|make| make(queues))
-}

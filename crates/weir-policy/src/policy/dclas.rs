@@ -44,16 +44,6 @@ const NARROW: Parameter = Parameter {
 const MANY: Parameter =
     Parameter { default: "160", about: "number of queues; up to 10 TB at a factor of 1.1", ..QUEUES };
 
-/// The queues that were asked for.
-pub(super) fn settings(from: &Settings) -> QueueSettings {
-    QueueSettings {
-        queues: from.count("queues"),
-        exponent: from.factor("exponent"),
-        first_bytes: from.bytes("first"),
-        sync_interval: from.span(super::settings::SYNC),
-    }
-}
-
 pub(super) const WEIGHTED: PolicyInfo = PolicyInfo {
     name: "dclas",
     summary: "discretized least attained service of coflows, queues share links by weight; needs no sizes",
@@ -62,7 +52,7 @@ pub(super) const WEIGHTED: PolicyInfo = PolicyInfo {
     between_sites: false,
     local: Some(|queues| Box::new(local::Weighted::new(queues))),
     parameters: &[QUEUES, EXPONENT, FIRST, SYNC],
-    make: |from| Box::new(Weighted::new(settings(from))),
+    make: |from| Box::new(Weighted::new(from.queues())),
 };
 
 pub(super) const STRICT: PolicyInfo = PolicyInfo {
@@ -88,7 +78,7 @@ pub(super) const CONTINUOUS: PolicyInfo = PolicyInfo {
 };
 
 fn by_queues(from: &Settings, equals: Equals) -> Box<dyn Policy> {
-    Box::new(Tiered::new(ByQueue { queues: Queues::new(settings(from)), equals }, Weigh::Equally))
+    Box::new(Tiered::new(ByQueue { queues: Queues::new(from.queues()), equals }, Weigh::Equally))
 }
 
 /// All live coflows by (queue, place, id): a job's coflows keep the job's place.

@@ -20,7 +20,8 @@ mod varys;
 mod varys_deadline;
 mod virtual_cluster;
 
-use crate::local::MakeLocal;
+use crate::local::{LocalRule, MakeLocal};
+use crate::order::attained::QueueSettings;
 use crate::{CoflowTable, Plan};
 use std::sync::OnceLock;
 use weir_model::{Fabric, Time};
@@ -143,6 +144,13 @@ pub fn registry() -> &'static [PolicyInfo] {
         all.sort_by_key(|info| info.name);
         all
     })
+}
+
+/// A sender's rule under the policy of that name (without settings), as the registry has it; `None` where the coordinator decides, and
+/// where there is no such policy.
+pub fn local_rule(policy: &str, queues: QueueSettings) -> Option<Box<dyn LocalRule>> {
+    let info = registry().iter().find(|info| info.name == policy)?;
+    info.local.map(|make| make(queues))
 }
 
 fn known_names() -> String {

@@ -192,6 +192,16 @@ impl Settings {
         if let Some(Value::Choice(chosen)) = self.value(name) { chosen } else { "" }
     }
 
+    /// The queues of D-CLAS.
+    pub(super) fn queues(&self) -> QueueSettings {
+        QueueSettings {
+            queues: self.count("queues"),
+            exponent: self.factor("exponent"),
+            first_bytes: self.bytes("first"),
+            sync_interval: self.span(SYNC),
+        }
+    }
+
     /// A factor, finite and above 1.
     pub(super) fn factor(&self, name: &str) -> f64 {
         if let Some(Value::Factor(factor)) = self.value(name) { factor } else { f64::INFINITY }
@@ -224,7 +234,7 @@ impl Chosen {
 
     /// The queues of a policy that senders decide by them; `None` where the coordinator decides.
     pub fn sender_queues(&self) -> Option<QueueSettings> {
-        self.info.local.map(|_| super::dclas::settings(&self.settings))
+        self.info.local.map(|_| self.settings.queues())
     }
 
     /// Reads `NAME` or `NAME:SETTING=VALUE[:...]`.

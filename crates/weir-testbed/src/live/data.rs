@@ -1,6 +1,6 @@
 //! The file whose pieces are the blocks of a run: as long as the largest of them, so that none is shorter than asked.
 
-use super::run::LiveError;
+use super::error::LiveError;
 use std::io::{self, Write};
 use std::path::Path;
 use weir_model::{Bytes, CoflowSpec};

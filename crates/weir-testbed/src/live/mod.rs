@@ -7,8 +7,10 @@
 //! unregistered once it has ended and all that follow on it have begun.
 
 mod data;
+mod error;
 mod leftovers;
 mod network;
+mod options;
 mod processes;
 mod protocol;
 mod relays;
@@ -18,8 +20,10 @@ mod task;
 
 pub use data::{check_room, free_room};
 pub use leftovers::{OwnChild, RunFolder, UnfinishedFile, at_end, end_on_signals, ending_signal};
-pub use network::Network;
-pub use relays::{RateChange, RelayCommands, RelaySetup, relay_address};
-pub use run::{FlowOutcome, LiveError, LiveOptions, LiveOutcome, run};
+pub use error::LiveError;
+pub use network::{Network, relay_address};
+pub use options::{LiveOptions, RateChange, RelaySetup};
+pub use relays::RelayCommands;
+pub use run::{FlowOutcome, LiveOutcome, run};
 pub use stages::from_start;
 pub use task::run_task;

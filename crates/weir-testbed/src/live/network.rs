@@ -1,10 +1,14 @@
 //! Where a run happens.
 
+use super::error::LiveError;
 use crate::{Bed, BedError, Place, SiteBed};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command};
+
+/// Port of relays.
+const RELAY_PORT: u16 = 7072;
 
 /// The hosts of a run.
 #[derive(Debug)]
@@ -84,4 +88,16 @@ impl Network {
             Network::Loopback => Ok(work()),
         }
     }
+    /// The bed of sites, which relays need.
+    pub(super) fn sites(&self) -> Result<&SiteBed, LiveError> {
+        match self {
+            Network::Sites(bed) => Ok(bed),
+            Network::Bed(_) | Network::Loopback => Err(LiveError::NoSites),
+        }
+    }
+}
+
+/// The relay of each site.
+pub fn relay_address(bed: &SiteBed, site: usize) -> SocketAddr {
+    SocketAddr::from((bed.address(Place::Host(bed.first_host(site))), RELAY_PORT))
 }

@@ -1,10 +1,10 @@
 //! The processes of one run: started, waited for until they serve, and ended with the run.
 
+use super::error::LiveError;
 use super::leftovers;
-use super::network::Network;
+use super::network::{Network, relay_address};
 use super::protocol::{FromTask, ToTask};
-use super::relays;
-use super::run::{LiveError, LiveOptions};
+use super::options::LiveOptions;
 use crate::Place;
 use crate::topology::HOST_LINK;
 use std::io::{self, BufRead, BufReader, Write};
@@ -126,10 +126,10 @@ impl Processes {
                 command.args(["--tag", HOST_LINK]);
             }
             if options.relays.is_some() {
-                let bed = relays::bed(network)?;
+                let bed = network.sites()?;
                 let site = bed.site_of(host);
                 command.args(["--site", &site.to_string()]);
-                command.args(["--relay", &relays::relay_address(bed, site).to_string()]);
+                command.args(["--relay", &relay_address(bed, site).to_string()]);
             }
             all.spawn(network, Role::Agent, command)?;
             all.agents.push(address);

@@ -1,18 +1,18 @@
 //! Runs on a bed of sites: a relay at the first host of each site, perhaps a controller, and rates that change.
 
-use super::network::Network;
+use super::error::LiveError;
+use super::network::{Network, relay_address};
 use super::processes::{Processes, Role};
-use super::run::{LiveError, LiveOptions};
+use super::options::{LiveOptions, RateChange, RelaySetup};
 use crate::{Place, SiteBed};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use weir_model::{Bytes, CoflowId, CoflowSpec, FlowSpec, HostId, Rate, Span, Time};
+use weir_model::{Bytes, CoflowId, CoflowSpec, FlowSpec, HostId, Time};
 
-/// Ports of relays and of their controller.
-const RELAY_PORT: u16 = 7072;
+/// Port of their controller.
 const CONTROLLER_PORT: u16 = 7073;
 /// The coflow that goes before all others.
 const WARM_UP: CoflowId = CoflowId(u64::MAX);
@@ -20,49 +20,6 @@ const WARM_UP: CoflowId = CoflowId(u64::MAX);
 const WARM_UP_FLOWS: u32 = 4;
 /// Longest time until a change of rates sees that the run is over.
 const CHANGE_STEP: Duration = Duration::from_millis(50);
-
-/// The relays of a run.
-#[derive(Clone, Debug)]
-pub struct RelaySetup {
-    /// Parallel connections from each relay to each other one.
-    pub connections: u8,
-    /// The most that one of these connections may carry, by sending and receiving site; none: all it can.
-    pub connection_rates: Option<Vec<Vec<Rate>>>,
-    /// Options of `weir controller` for its decisions. `None`: no controller, so that relays send everything straight to
-    /// the receiver's, flow by flow in turn.
-    pub controller: Option<Vec<String>>,
-    /// Bytes from every site to every other before the run begins. It is what links are learned from: the controller is not told their
-    /// rates.
-    pub warm_up: Bytes,
-    /// What links get from these moments of the run on.
-    pub changes: Vec<RateChange>,
-}
-
-/// A link gets another rate.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RateChange {
-    /// When, from the run's start.
-    pub at: Span,
-    /// Number of the sending site, from 0.
-    pub from: usize,
-    /// Number of the receiving site, from 0.
-    pub to: usize,
-    /// The rate, as shaped (headers included).
-    pub rate: Rate,
-}
-
-/// The bed, where there are relays.
-pub(super) fn bed(network: &Network) -> Result<&SiteBed, LiveError> {
-    match network {
-        Network::Sites(bed) => Ok(bed),
-        Network::Bed(_) | Network::Loopback => Err(LiveError::NoSites),
-    }
-}
-
-/// The relay of each site.
-pub fn relay_address(bed: &SiteBed, site: usize) -> SocketAddr {
-    SocketAddr::from((bed.address(Place::Host(bed.first_host(site))), RELAY_PORT))
-}
 
 /// What runs relays, not started yet: each with the address where it will serve.
 #[derive(Debug)]
@@ -79,7 +36,7 @@ impl RelaySetup {
     /// # Errors
     /// [`LiveError::NoSites`], and those of [`Network::command`].
     pub fn commands(&self, network: &Network, program: &Path) -> Result<RelayCommands, LiveError> {
-        let bed = bed(network)?;
+        let bed = network.sites()?;
         let address = SocketAddr::new(network.control_address(), CONTROLLER_PORT);
         let controller = match &self.controller {
             Some(arguments) => {

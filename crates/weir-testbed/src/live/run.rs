@@ -1,55 +1,22 @@
 //! One run: put everything, start coflows when they arrive, collect when their bytes were verified.
 
 use super::data::{BLOCK_STRIDE, DATA_SLACK, check_room, write_data};
+use super::error::{LiveError, SILENCE_LIMIT};
 use super::leftovers::RunFolder;
 use super::network::Network;
 use super::processes::{Processes, Role};
 use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
-use super::relays::{self, RelaySetup, follow_changes};
+use super::options::LiveOptions;
+use super::relays::{self, follow_changes};
 use super::stages::{Stages, parents, parents_first};
-use crate::{BedError, BedLinks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 use weir_client::{Client, ClientConfig, CoflowOptions, Pattern};
 use weir_model::{Bytes, CoflowSpec, Span, Time};
-
-/// Without any news for this long a run has failed.
-const SILENCE_LIMIT: Duration = Duration::from_secs(60);
-
-/// What a run needs to know: programs, links, policy, and times.
-#[derive(Clone, Debug)]
-pub struct LiveOptions {
-    /// The `weir` program, for the other processes.
-    pub program: PathBuf,
-    /// The hosts and their links, as shaped. Where these are not alike, the coordinator knows the network as a topology, and
-    /// hosts join.
-    pub links: BedLinks,
-    /// The coordinator's policy; `None` leaves sharing to TCP (no coordinator at all).
-    pub policy: Option<String>,
-    /// Share of the payload rate that the coordinator plans with.
-    pub plan_share: f64,
-    /// Coflows with a shorter bottleneck are left to TCP.
-    pub bypass: Span,
-    /// Plans, and messages of an agent, are at least this far apart.
-    pub batch_window: Span,
-    /// How long a coflow waits for the rest of its announced flows.
-    pub ready_wait: Span,
-    /// Where senders decide: how often they report bytes and hear queues.
-    pub sync_interval: Span,
-    /// What the coordinator shortens deadlines by: a share of them, and a time.
-    pub deadline_margin: (f64, Span),
-    /// Agents measure what on their links is not Weir's.
-    pub foreign_traffic: bool,
-    /// Agents tag what they send with the class of its coflow, or of its size.
-    pub tags: bool,
-    /// Relays, on a bed of sites.
-    pub relays: Option<RelaySetup>,
-}
 
 /// One flow as the receiving task saw it, in time since the run's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,59 +58,6 @@ pub struct LiveOutcome {
     pub learned: BTreeMap<(u32, u32), Vec<f64>>,
 }
 
-/// Why a run failed.
-#[derive(Debug, thiserror::Error)]
-pub enum LiveError {
-    /// A step on the test bed failed.
-    #[error(transparent)]
-    Bed(#[from] BedError),
-    /// The data would not fit.
-    #[error(
-        "the run writes a file as large as its largest flow, {needed}, into {}, which has {free} free: make flows smaller \
-         (--bytes-divisor, --isolation-cap), or name another folder in TMPDIR",
-        .folder.display()
-    )]
-    NoRoom {
-        /// Bytes of the file.
-        needed: Bytes,
-        /// What may still be written there.
-        free: Bytes,
-        /// The folder for temporary files.
-        folder: PathBuf,
-    },
-    /// A file or process could not be made.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// A call of the driver's client failed.
-    #[error("client: {0}")]
-    Client(#[from] weir_client::Error),
-    /// A task failed, ended early, or sent a line that is no message.
-    #[error("the task of host {host}: {reason}")]
-    Task {
-        /// Number of the task's host, from 0.
-        host: usize,
-        /// Why it failed, in words.
-        reason: String,
-    },
-    /// A process did not begin to serve.
-    #[error("the agent at {} does not serve; see its messages above", .0.display())]
-    NotServing(PathBuf),
-    /// A relay or the controller did not begin to listen.
-    #[error("nothing listens at {0}; see its messages above")]
-    NotListening(SocketAddr),
-    /// Relays need sites to be between.
-    #[error("relays run on a bed of sites")]
-    NoSites,
-    /// Nothing happened for too long.
-    #[error("no flow ended for {} s with {left} left: {which}", SILENCE_LIMIT.as_secs())]
-    Silence {
-        /// Number of flows that had neither ended nor been refused.
-        left: usize,
-        /// The first of them, and what the coordinator says of its coflow.
-        which: String,
-    },
-}
-
 struct Block {
     coflow: usize,
     flow: usize,
@@ -162,7 +76,7 @@ pub fn run(
     coflows: &[CoflowSpec],
     mut progress: impl FnMut(u64),
 ) -> Result<LiveOutcome, LiveError> {
-    let setup = options.relays.as_ref().map(|setup| Ok::<_, LiveError>((setup, relays::bed(network)?)));
+    let setup = options.relays.as_ref().map(|setup| Ok::<_, LiveError>((setup, network.sites()?)));
     let sites = setup.transpose()?;
     let warm_up = sites.and_then(|(setup, bed)| relays::warm_up(bed, setup.warm_up));
     check_room(coflows.iter().chain(&warm_up))?;

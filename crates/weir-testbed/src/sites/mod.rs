@@ -19,17 +19,17 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command};
 
-pub use wiring::MAX_SITES;
 
 use crate::bed::port_counters;
 use crate::error::BedError;
-use crate::links::check_rate;
+use crate::links::{MAX_SITES, check_rate};
 use crate::namespace::Namespace;
-use crate::places::{Place, Places};
+use crate::place::Place;
+use crate::places::Places;
 use crate::queues::Queues;
 use crate::shape;
 use crate::tool::Tools;
-use crate::topology::{MAX_HOSTS, address};
+use crate::place::{MAX_HOSTS, address};
 use wiring::End;
 
 /// What a bed of sites should be.

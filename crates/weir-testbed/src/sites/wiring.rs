@@ -6,11 +6,8 @@
 use std::net::Ipv4Addr;
 
 use super::Sites;
-use crate::places::Place;
-use crate::topology::{HOST_LINK, address, hardware_address};
-
-/// Most sites: link-local addresses of gateways end in their number.
-pub const MAX_SITES: usize = 32;
+use crate::place::{Place, address};
+use crate::topology::{HOST_LINK, hardware_address};
 
 /// How hosts and the control host know their gateway: by an address that nothing else has.
 fn gateway_address(site: usize) -> Ipv4Addr {

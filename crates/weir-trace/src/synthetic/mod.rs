@@ -12,6 +12,9 @@ pub use fb2010::Fb2010;
 use crate::Workload;
 use weir_model::SettingsForm;
 
+/// What comes before the name of a synthetic workload.
+pub const SYNTHETIC: &str = "synthetic:";
+
 /// Names that may follow `synthetic:` where a trace is asked for.
 pub const NAMES: [&str; 1] = ["fb2010"];
 
@@ -71,7 +74,7 @@ pub fn generate(name: &str, seed: u64) -> Result<Workload, SyntheticError> {
         }
     }
     let mut workload = parameters.generate();
-    workload.name = format!("{}{name}", crate::SYNTHETIC);
+    workload.name = format!("{}{name}", SYNTHETIC);
     Ok(workload)
 }
 
