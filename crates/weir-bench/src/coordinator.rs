@@ -125,6 +125,8 @@ impl World {
     }
 
     fn end_flows(&mut self, host: usize, now: Time) {
+        // A full session takes no event. Ends that were taken out of the agent then would never be
+        // told, so they wait for a later tick.
         if self.sessions[host].next_end > now || self.sessions[host].outbound.capacity() == 0 {
             return;
         }
@@ -176,6 +178,7 @@ async fn connect_one(world: &Shared, address: SocketAddr) -> anyhow::Result<()> 
     let agent = PlayedAgent::new(host as u32);
     let (outbound, queue) = mpsc::channel(QUEUE);
     let hello = v1::AgentEvent { kind: Some(v1::agent_event::Kind::Hello(agent.hello())) };
+    // Before the call: `Hello` has to be the first message of a session.
     outbound.try_send(v1::AgentMessage { events: vec![hello] })?;
     let mut client = CoordinatorClient::new(weir_net::coordinator_channel(address))
         .max_decoding_message_size(limits::MAX_CONTROL_MESSAGE_BYTES);
@@ -285,6 +288,7 @@ async fn play(world: Shared, client: Client, report_ticks: usize) {
             let now = world.clock.now();
             for host in 0..world.sessions.len() {
                 world.end_flows(host, now);
+                // Spread over ticks, so that agents do not report all at once.
                 if (tick + host) % report_ticks == 0 {
                     world.report(host, now);
                 }

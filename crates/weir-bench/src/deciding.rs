@@ -242,6 +242,7 @@ fn rounds_per_second(args: &DecidingArgs, makers: u64) -> Result<[f64; 2], Failu
         command.args(args.store.iter().flat_map(|url| ["--store", url]));
         OwnChild::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
     };
+    // All are started before one is waited for, so that they run at the same time.
     let processes = (1..=makers).map(start).collect::<Result<Vec<_>, _>>()?;
     let mut sums = [0.0; 2];
     for mut process in processes {

@@ -45,6 +45,7 @@ impl Load {
         let pairs =
             senders.iter().flat_map(|&from| receivers.iter().map(move |&to| (from as u32, to as u32)));
         let mut flows = Vec::with_capacity(self.width);
+        // A coflow of more flows than pairs of hosts has several between two.
         for (source, destination) in pairs.cycle().take(self.width) {
             let bytes = (scale * self.random.random_range(0.5..1.5)).ceil() as u64;
             flows.push(LoadFlow { source, destination, bytes });

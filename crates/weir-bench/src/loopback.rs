@@ -263,6 +263,7 @@ fn measured(bytes: f64, seconds: f64, sender_s: f64, receiver_s: f64) -> Measure
 fn output_of(mut command: Command, seconds: f64) -> anyhow::Result<Vec<u8>> {
     let name = format!("{command:?}");
     let end = Instant::now() + Duration::from_secs_f64(seconds) + GRACE;
+    // A file: a pipe that is read only at the end could fill, and the child would not end.
     let output = tempfile::tempfile()?;
     command.stdout(output.try_clone()?);
     let mut child = Daemon::start(command)?;

@@ -167,6 +167,7 @@ impl Cluster {
 
     /// One plan, and how many microseconds it took.
     fn plan(&mut self) -> f64 {
+        // Before the clock starts: timeouts are no part of a plan.
         self.coordinator.handle_timeout(self.now);
         let start = Instant::now();
         self.coordinator.poll_plan(self.now);

@@ -62,6 +62,8 @@ pub(crate) fn receive(args: &ReceiveArgs) -> Result<(), Failure> {
                     let mut reader = client.get(coflow, &block, options);
                     while let Some(part) = reader.next().await? {
                         bytes += part.len() as u64;
+                        // Within a block too: a large one would take the measurement far past its
+                        // end.
                         if Instant::now() >= end {
                             return Ok(bytes);
                         }

@@ -1,6 +1,6 @@
 //! What is measured of a workload itself, by name: what section 4 of the Varys paper tells of its own.
 
-use crate::{Measures, PointResult, PolicyResult, Results};
+use crate::Measures;
 use weir_model::CoflowSpec;
 use weir_trace::distributions::Distributions;
 use weir_trace::statistics::{Statistics, WIDTH_CLASSES};
@@ -19,7 +19,7 @@ const SINGLE: &[(&str, &str)] = &[
 ];
 
 /// What curves are over.
-const CURVES: &[(&str, &str)] = &[
+pub(crate) const CURVES: &[(&str, &str)] = &[
     ("length", "coflows whose largest flow is no larger, % of all"),
     ("width", "coflows of no more flows, % of all"),
     (
@@ -98,43 +98,6 @@ pub(crate) fn describe(name: &str) -> String {
     }
 }
 
-/// What the bounds of a curve are, with their unit.
-pub(crate) fn curve_axis(measure: &str) -> String {
-    let curve = measure.split_once(" up to ").map_or(measure, |(curve, _)| curve);
-    let name = match curve {
-        "length" | "size" | "bytes" => {
-            "that: length of a coflow is its largest flow, size all its flows (bytes, logarithmic)"
-        }
-        "width" => "that: flows of a coflow (count, not to scale)",
-        "skew" => "that: standard deviation over mean of a coflow's flow sizes (ratio, not to scale)",
-        _ => "that: sending hosts over receiving hosts of a coflow (ratio, not to scale)",
-    };
-    name.to_owned()
-}
-
-/// Curves of the first point's workload as if they were policies and their bounds were points: the one that `measure` is
-/// of, and all others that are read at the same bounds.
-pub(crate) fn curves(results: &Results, measure: &str) -> Results {
-    let template = Distributions::default();
-    let bounds_of = |curve: &str| {
-        let curve = template.curves().iter().find(|known| known.name == curve)?;
-        Some(curve.shares().map(|(bound, _)| bound).collect::<Vec<&str>>())
-    };
-    let bounds = measure.split_once(" up to ").and_then(|(curve, _)| bounds_of(curve)).unwrap_or_default();
-    let measured = results.points.first().and_then(|point| point.policies.first());
-    let points = bounds.iter().map(|bound| {
-        let of_curve = |curve: &str| {
-            let value = measured?.measures.get(&format!("{curve} up to {bound}"))?;
-            let measures = Measures::from([(measure.to_owned(), *value)]);
-            Some(PolicyResult { policy: curve.to_owned(), measures, ..PolicyResult::default() })
-        };
-        let alike = CURVES.iter().filter(|(curve, _)| bounds_of(curve).as_ref() == Some(&bounds));
-        let policies = alike.filter_map(|(curve, _)| of_curve(curve)).collect();
-        PointResult { name: (*bound).to_owned(), policies, ..PointResult::default() }
-    });
-    Results { points: points.collect(), ..results.clone() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,18 +123,6 @@ mod tests {
         );
         assert!((measures["bytes up to 10 GB"] - 100.0 / 3.0).abs() < 1e-9);
         assert_eq!(measures["skew of 2 to 10 flows"], 0.0);
-        let measured = PolicyResult { measures, ..PolicyResult::default() };
-        let point = PointResult { policies: vec![measured], ..PointResult::default() };
-        let results = Results { points: vec![point], ..Results::default() };
-        let drawn = curves(&results, "length up to 1 MB");
-        let names = |point: &PointResult| {
-            point.policies.iter().map(|policy| policy.policy.clone()).collect::<Vec<String>>()
-        };
-        assert_eq!(
-            (drawn.points.len(), names(&drawn.points[0])),
-            (7, ["length", "size", "bytes"].map(str::to_owned).to_vec())
-        );
-        assert_eq!(drawn.points[4].policies[1].measures["length up to 1 MB"], 50.0);
         assert!(check("length up to 2 MB").is_err() && check("avg").is_err());
     }
 }

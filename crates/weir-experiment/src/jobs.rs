@@ -69,6 +69,7 @@ fn chain(stages: &mut [CoflowSpec], share: f64, fair: &BTreeMap<CoflowId, Span>,
     let mut computed = Span::ZERO;
     for (at, stage) in stages.iter_mut().enumerate() {
         let transfer = fair.get(&stage.id).map_or(0.0, |span| span.as_secs());
+        // So that transfer / (transfer + compute) is the share of the class.
         let compute = Span::from_secs_ceil(transfer * (1.0 - share) / share);
         // In a pipeline a stage computes beside the transfers before it, once those stages have computed.
         stage.arrival = if pipelined { arrival + computed } else { arrival };

@@ -11,7 +11,10 @@
 mod characteristics;
 mod jobs;
 mod live;
+mod live_work;
 mod measure;
+mod measures;
+mod names;
 mod packets;
 mod plot;
 mod probe;
@@ -25,11 +28,13 @@ mod table;
 mod workload;
 
 pub use jobs::JobSetup;
-pub use live::{Live, LiveWork};
-pub use measure::{Measures, half_width};
+pub use live::Live;
+pub use live_work::LiveWork;
+pub use measure::half_width;
+pub use measures::{Measures, Probe};
 pub use packets::{CoflowTraffic, PACKETS, PacketSetup, run_packets};
 pub use plot::{escape, plot};
-pub use probe::{Probe, probe, probe_difference};
+pub use probe::{probe, probe_difference};
 pub use results::{Difference, MadeBy, PointResult, PolicyResult, Results};
 pub use run::{RunError, run};
 pub use runs::{RUNS, Runs};

@@ -1,117 +1,10 @@
 //! What is measured of a run, by name.
 
 use crate::jobs::{Classes, JOB_CLASSES};
+use crate::measures::{INTERVAL, Measures};
 use std::collections::BTreeMap;
 use weir_model::{CoflowId, CoflowSpec};
 use weir_sim::{CoflowRecord, Outcome, mean, percentile};
-
-/// Measures of one policy at one point, by name; means over seeds.
-pub type Measures = BTreeMap<String, f64>;
-
-/// A measure: its name, what it is, and its unit; `ratio` where it has none.
-pub(crate) type Described = (&'static str, &'static str, &'static str);
-
-/// What every measure is.
-const MEASURES: &[Described] = &[
-    ("avg", "average CCT", "s"),
-    ("p50", "median CCT", "s"),
-    ("p90", "90th percentile of CCT", "s"),
-    ("p95", "95th percentile of CCT", "s"),
-    (
-        "bound",
-        "average CCT below which no policy can be (shortest first on the cut of the sites that says most)",
-        "s",
-    ),
-    ("over bound", "average CCT over the bound below which no policy can be", RATIO),
-    ("active", "coflows under way, average over the run", "count"),
-    ("read avg", "average time until a reducer has read", "s"),
-    ("read p10", "10th percentile of times until a reducer has read", "s"),
-    ("read p25", "25th percentile of times until a reducer has read", "s"),
-    ("read p50", "median of times until a reducer has read", "s"),
-    ("read p75", "75th percentile of times until a reducer has read", "s"),
-    ("read p90", "90th percentile of times until a reducer has read", "s"),
-    ("relayed", "bytes by way of relays", "% of those between sites"),
-    ("busiest", "bytes on the link that most of them cross", "% of those on all links"),
-    ("used", "what links carried until the last end, average over links", "% of what they could"),
-    ("egress", "price of all bytes that left a region; a relayed byte leaves two", "USD"),
-    ("slowdown", "average of CCT over isolation time", RATIO),
-    ("makespan", "last end", "s"),
-    ("spread", "standard deviation of a coflow's CCT over seeds, average over coflows", "% of its mean"),
-    (
-        "spread p95",
-        "standard deviation of a coflow's CCT over seeds, 95th percentile over coflows",
-        "% of its mean",
-    ),
-    ("factor avg", "average CCT over the baseline's", RATIO),
-    ("factor p90", "90th percentile of CCT over the baseline's", RATIO),
-    ("factor p95", "95th percentile of CCT over the baseline's", RATIO),
-    ("factor makespan", "last end over the baseline's", RATIO),
-    ("jct", "average completion time of jobs", "s"),
-    ("jct p95", "95th percentile of completion times of jobs", "s"),
-    ("factor jct", "average completion time of jobs over the baseline's", RATIO),
-    ("factor jct p95", "95th percentile of completion times of jobs over the baseline's", RATIO),
-    ("met", "coflows in time", "% of all"),
-    ("admitted", "coflows let in", "% of all"),
-    ("late", "coflows let in and late", "% of all"),
-    ("within 50 %", "coflows late by up to half of their deadline", "% of all"),
-    ("within 100 %", "coflows late by up to their deadline", "% of all"),
-];
-
-/// What stands for the unit of a measure that has none.
-pub(crate) const RATIO: &str = "ratio";
-/// What ends the name of half of a measure's confidence interval.
-pub(crate) const INTERVAL: &str = " +-";
-
-/// A name without the class of Varys' Table 3 that it may end with.
-fn without_class(name: &str) -> (&str, Option<&str>) {
-    let class = JOB_CLASSES
-        .iter()
-        .find_map(|(class, _)| Some((name.strip_suffix(class)?.strip_suffix(' ')?, *class)));
-    class.map_or((name, None), |(stem, class)| (stem, Some(class)))
-}
-
-/// Whether there is such a measure: one of the list, one with ` bin 1` to ` bin 4` behind it (of coflows) or a class
-/// (`jct` and `factor jct`), or `job ` and a class; or how far the mean of one over seeds is known (` +-` behind it).
-pub(crate) fn check(name: &str) -> Result<(), String> {
-    let stem = name.strip_suffix(INTERVAL).unwrap_or(name);
-    if matches!(without_class(stem), ("jct" | "factor jct" | "job", Some(_))) {
-        return Ok(());
-    }
-    let without_bin = ["1", "2", "3", "4"].iter().find_map(|bin| stem.strip_suffix(&format!(" bin {bin}")));
-    let known = MEASURES.iter().any(|(known, _, _)| *known == without_bin.unwrap_or(stem));
-    if known { Ok(()) } else { Err(format!("`{name}` is no measure")) }
-}
-
-/// What a measure is, in words, and its unit.
-pub(crate) fn words(name: &str) -> (String, &'static str) {
-    if let Some(stem) = name.strip_suffix(INTERVAL) {
-        let (what, unit) = words(stem);
-        return (format!("half of the 95 % confidence interval over seeds of: {what}"), unit);
-    }
-    if let Some(found) = crate::packets::words(name) {
-        return found;
-    }
-    if let (stem @ ("jct" | "factor jct"), Some(class)) = without_class(name) {
-        let (what, unit) = words(stem);
-        return (format!("{what}, jobs with {class} of their time in communication"), unit);
-    }
-    let (stem, bin) = name.rsplit_once(" bin ").map_or((name, None), |(stem, bin)| (stem, Some(bin)));
-    match (MEASURES.iter().find(|(known, _, _)| *known == stem), bin) {
-        (Some((_, what, unit)), None) => ((*what).to_owned(), unit),
-        (Some((_, what, unit)), Some(bin)) => (format!("{what}, bin {bin}"), unit),
-        (None, _) => {
-            let what =
-                format!("{name} of its time in communication: average completion time over the baseline's");
-            (what, RATIO)
-        }
-    }
-}
-
-/// What a measure is, in one line with its unit.
-pub(crate) fn describe(name: &str) -> String {
-    let (what, unit) = words(name);
-    if unit == RATIO { what } else { format!("{what}, {unit}") }
-}
 
 /// Adds what Siphon's paper reports besides, the 90th percentiles; and what no policy can beat, if that is known.
 pub(crate) fn between_sites(outcome: &Outcome, bound: Option<f64>, measures: &mut Measures) {
@@ -122,6 +15,7 @@ pub(crate) fn between_sites(outcome: &Outcome, bound: Option<f64>, measures: &mu
     }
     let under_way: f64 = outcome.coflows.iter().map(|record| record.cct.as_secs()).sum();
     measures.insert("active".to_owned(), under_way / outcome.makespan.as_secs().max(1e-9));
+    // Bin 0 stands for the coflows of all bins.
     for bin in 0..=4u8 {
         let of_bin = outcome.coflows.iter().filter(|record| bin == 0 || record.bin == bin);
         let mut ccts: Vec<f64> = of_bin.map(|record| record.cct.as_secs()).collect();
@@ -138,6 +32,7 @@ pub(crate) fn between_sites(outcome: &Outcome, bound: Option<f64>, measures: &mu
 pub(crate) fn of_run(outcome: &Outcome, coflows: &[CoflowSpec], classes: &Classes) -> Measures {
     let mut measures = Measures::new();
     let completed: Vec<&CoflowRecord> = outcome.coflows.iter().filter(|record| record.admitted).collect();
+    // Bin 0 stands for the coflows of all bins.
     for bin in 0..=4u8 {
         let of_bin = completed.iter().filter(|record| bin == 0 || record.bin == bin);
         let mut ccts: Vec<f64> = of_bin.map(|record| record.cct.as_secs()).collect();
@@ -392,8 +287,6 @@ mod tests {
         let (mut own, baseline) = (of_run(&fair, &[], &Classes::new()), of_run(&base, &[], &Classes::new()));
         compare(&mut own, &baseline, &fair, &base, Some(&fair));
         assert_eq!((own["factor avg"], own["job <25 %"]), (2.0, 16.0 / 15.0));
-        assert!(check("job <25 %").is_ok() && check("factor p95 bin 4").is_ok());
-        assert!(check("job some").is_err() && check("avg bin 5").is_err());
     }
 
     #[test]
@@ -421,13 +314,6 @@ mod tests {
         assert_eq!(
             (own["factor jct"], own["factor jct <25 %"], own.get("factor jct 25-49 %")),
             (1.0, 1.5, None)
-        );
-        assert!(
-            check("factor jct <25 %").is_ok() && check("jct p95").is_ok() && check("jct p95 <25 %").is_err()
-        );
-        assert_eq!(
-            describe("jct <25 %"),
-            "average completion time of jobs, jobs with <25 % of their time in communication, s"
         );
     }
 }

@@ -4,15 +4,12 @@
 //! when they are made; a change of a policy, a transport or a simulator that changes results changes the probe too, but for
 //! changes that show only in a large workload.
 
+use crate::measures::Probe;
 use crate::run::{RunError, simulate, six_digits, work_of};
 use crate::{Experiment, Measures, Point, Source, packets};
 use rayon::prelude::*;
-use std::collections::BTreeMap;
 use std::path::Path;
 use weir_sim::Options;
-
-/// Measures of the probe of every point and policy, by `POINT, POLICY`.
-pub type Probe = BTreeMap<String, Measures>;
 
 /// What is simulated in place of a trace.
 const WORKLOAD: &str = "fb2010,hosts=20,coflows=40,seconds=60";

@@ -101,6 +101,8 @@ pub fn run(
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
+                // Each thread takes the next task that is open: simulations differ in length, so
+                // that fixed shares would leave processors idle.
                 while let Some((at, task)) =
                     Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, tasks.get(at)?)))
                 {

@@ -292,9 +292,9 @@ impl Experiment {
             if self.is_of_workload() {
                 crate::characteristics::check(name)?;
             } else if self.is_of_packets() {
-                crate::packets::check(name)?;
+                crate::packets::measures::check(name)?;
             } else {
-                crate::measure::check(name)?;
+                crate::names::check(name)?;
             }
         }
         self.plot.x.as_ref().map_or(Ok(()), |x| x.check(self.point.len()))?;

@@ -1,6 +1,6 @@
 //! Results as a page of Markdown.
 
-use crate::measure::describe;
+use crate::names::describe;
 use crate::{Experiment, PointResult, Results};
 use std::fmt::Write;
 

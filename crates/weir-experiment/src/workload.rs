@@ -98,6 +98,8 @@ fn mixed(coflows: &[CoflowSpec], mix: [usize; 4], draw: &mut Draw) -> Result<Vec
     }
     drawn.sort_by_key(|coflow| coflow.arrival);
     for (id, coflow) in (1..).zip(&mut drawn) {
+        // Drawn with repetition: a coflow of the trace may be there several times, and ids have to
+        // differ.
         coflow.id = CoflowId(id);
     }
     Ok(drawn)

@@ -5,7 +5,7 @@
 //! the file has headers, and the true lengths.
 
 use crate::observer::{Observer, PacketSeen};
-use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
+use crate::packet::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::time::Picos;
 use etherparse::{IpDscp, IpEcn, IpNumber, Ipv4Header, TcpHeader};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
@@ -82,6 +82,8 @@ fn headers(packet: &PacketSeen) -> Vec<u8> {
     if let Ok(mut ip) = ip {
         ip.dscp = IpDscp::try_new(packet.class).unwrap_or_default();
         ip.ecn = match (packet.is_ack, packet.marked) {
+            // Pure acknowledgements are not capable of marks (RFC 3168, section 6.1.4); the
+            // receiver's word on marks is in ECE.
             (true, _) => IpEcn::ZERO,
             (false, true) => IpEcn::THREE,
             (false, false) => IpEcn::TWO,

@@ -2,8 +2,8 @@
 
 use crate::receiver::Receiver;
 use crate::record::FlowRecord;
+use crate::requests::Requests;
 use crate::sender::Sender;
-use crate::simulation::Requests;
 use crate::time::Picos;
 use crate::topology::Topology;
 use crate::transport::Network;
@@ -41,7 +41,7 @@ impl Flow {
             finish: now,
             retransmitted: self.sender.retransmitted,
             timeouts: self.sender.all_timeouts,
-            ideal: crate::simulation::ideal(&self.arrival, topology, network),
+            ideal: crate::spans::ideal(&self.arrival, topology, network),
         }
     }
 
@@ -146,6 +146,8 @@ impl Flows {
     }
     /// How many there ever were at a time.
     pub(crate) fn most(&self) -> usize {
+        // Places are used again before the table grows, so its length is the largest number of
+        // flows at a time.
         self.table.len()
     }
 }

@@ -106,6 +106,7 @@ pub trait Observer {
 impl<A: Observer, B: Observer> Observer for (A, B) {
     fn sample_every(&self) -> Option<Picos> {
         match (self.0.sample_every(), self.1.sample_every()) {
+            // The observer with the longer interval gets more samples than it asked for.
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }

@@ -2,6 +2,15 @@
 
 use crate::time::Picos;
 
+/// Payload of a full segment.
+pub const SEGMENT_BYTES: u32 = 1460;
+/// Of TCP and IP, on every packet; an acknowledgement is nothing else.
+pub const HEADER_BYTES: u32 = 40;
+/// Segments of a flow of so many bytes; an empty flow is one byte.
+pub(crate) fn segments_of(bytes: u64) -> u32 {
+    u32::try_from(bytes.max(1).div_ceil(u64::from(SEGMENT_BYTES))).unwrap_or(u32::MAX)
+}
+
 /// Links that a packet passes at most: its host's, and those of five switches.
 pub(crate) const MAX_HOPS: usize = 6;
 
@@ -61,6 +70,18 @@ pub(crate) struct Packet {
     /// Number of the links of its route that it has passed.
     pub(crate) hop: u8,
     pub(crate) route: Route,
+}
+
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    /// All segments before this one are there.
+    pub(crate) expected: u32,
+    /// The segment that it answers; none if it answers a probe.
+    pub(crate) segment: Option<u32>,
+    pub(crate) marked: bool,
+    /// When that segment was sent.
+    pub(crate) sent: Picos,
 }
 
 /// All packets that are in the network, by place; places are used again.

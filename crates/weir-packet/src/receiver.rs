@@ -67,6 +67,8 @@ impl Receiver {
         self.last_marked = held.marked;
         let before = self.held.take();
         if !in_order {
+            // RFC 5681, section 4.2: at once. It says what is there in order, and so covers what
+            // was held back.
             return Reply { held: None, now: true, wait: false };
         }
         if let Some(before) = before {

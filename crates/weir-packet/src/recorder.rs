@@ -72,6 +72,7 @@ impl<W: Write> Recorder<W> {
     }
 
     fn line(&mut self, now: Picos, what: &str, number: u64, value: f64) {
+        // An observer cannot stop a run: the first error is kept, and `finish` tells it.
         if value == 0.0 || self.failed.is_some() {
             return;
         }

@@ -67,6 +67,7 @@ impl Segments {
     fn advance(&mut self) {
         while let Some(&word) = self.words.front() {
             let first = self.missing % BITS;
+            // A word of ones alone has no bit that ends the run: it ends with the word.
             let run = (!(word >> first)).trailing_zeros().min(BITS - first);
             self.missing += run;
             if first + run < BITS {

@@ -1,29 +1,15 @@
 //! The sending end of a flow: which segment goes next, what is lost, when to give up waiting.
 
 use crate::control::{Acked, Control, Loss};
+use crate::packet::{Answer, SEGMENT_BYTES, segments_of};
 use crate::repair::{Progress, Repair};
+use crate::setup::Timeouts;
 use crate::tagging::{Standing, Tagging};
 use crate::time::Picos;
-use crate::transport::{Sending, Timeouts};
+use crate::transport::Sending;
 
-/// Payload of a full segment.
-pub const SEGMENT_BYTES: u32 = 1460;
-/// Of TCP and IP, on every packet; an acknowledgement is nothing else.
-pub const HEADER_BYTES: u32 = 40;
 /// A timeout grows to at most so many times the first.
 const MOST_BACKOFF: u32 = 64;
-
-/// What an acknowledgement says.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
-    /// All segments before this one are there.
-    pub(crate) expected: u32,
-    /// The segment that it answers; none if it answers a probe.
-    pub(crate) segment: Option<u32>,
-    pub(crate) marked: bool,
-    /// When that segment was sent.
-    pub(crate) sent: Picos,
-}
 
 pub(crate) struct Sender {
     pub(crate) control: Box<dyn Control>,
@@ -58,11 +44,6 @@ pub(crate) struct Sender {
     pub(crate) change_event: Picos,
     pub(crate) retransmitted: u32,
     pub(crate) all_timeouts: u32,
-}
-
-/// Segments of a flow of so many bytes; an empty flow is one byte.
-pub(crate) fn segments_of(bytes: u64) -> u32 {
-    u32::try_from(bytes.max(1).div_ceil(u64::from(SEGMENT_BYTES))).unwrap_or(u32::MAX)
 }
 
 impl Sender {
@@ -238,6 +219,8 @@ impl Sender {
     pub(crate) fn timeout(&self) -> Picos {
         let base = match self.timeouts {
             Timeouts::Fixed(span) => return span,
+            // Before the first sample. RFC 6298, rule 2.1, has a second here: thousands of round
+            // trips of a datacenter.
             Timeouts::AtLeast(least) if self.smoothed == Picos::ZERO => least,
             // Rule 2.3 with K = 4, without the clock's granularity: simulated clocks are exact.
             Timeouts::AtLeast(least) => (self.smoothed + Picos(4 * self.variation.0)).max(least),
@@ -260,6 +243,8 @@ impl Sender {
 
     /// The timer ran out.
     pub(crate) fn on_timeout(&mut self, now: Picos) {
+        // Of several timeouts in a row the first counts: an answer to what was sent before it
+        // explains all of them.
         self.unexplained.get_or_insert(now);
         self.all_timeouts += 1;
         self.timeouts_in_row += 1;

@@ -10,23 +10,20 @@
 mod asking;
 mod delayed;
 mod links;
-mod spans;
-
-pub(crate) use asking::Requests;
-pub use spans::ideal;
 
 use crate::event::{Event, What, Wheel};
 use crate::flow::Flows;
 use crate::observer::{FlowSeen, Observer};
+use crate::packet::{Answer, HEADER_BYTES};
 use crate::packet::{Kind, Packet, Packets, Word};
 use crate::port::{Allocator, Memory, Port, PortCounts};
 use crate::receiver::Acknowledging;
 use crate::record::{FlowRecord, RunCounts, Unfinished};
-use crate::sender::{Answer, HEADER_BYTES, Sender};
+use crate::sender::Sender;
+use crate::spans::{ideal, reach, spacing};
 use crate::time::Picos;
 use crate::topology::Topology;
 use crate::transport::{Network, Setup, Transport};
-use spans::{reach, spacing};
 use std::ops::Range;
 use weir_trace::FlowArrival;
 
@@ -83,6 +80,7 @@ impl<'a> Simulation<'a> {
         network: Network,
         arrivals: impl Iterator<Item = (u64, FlowArrival)> + 'a,
     ) -> Simulation<'a> {
+        // Before all else: PIAS and Karuna find the thresholds here that `sending` hands to flows.
         transport.prepare(&network);
         let setup = transport.setup(&network);
         let (ports, memories) =
@@ -217,6 +215,8 @@ impl<'a> Simulation<'a> {
     fn await_arrival(&mut self) {
         self.next_arrival = self.arrivals.next();
         if let Some((_, flow)) = &self.next_arrival {
+            // A flow that should have begun before now begins now: the wheel takes no event of the
+            // past.
             let at = Picos::from(flow.arrival).max(self.now);
             self.push(at, What::FlowArrival, 0);
         }
@@ -251,6 +251,8 @@ impl<'a> Simulation<'a> {
     fn follow_plan(&mut self, place: u32) {
         let sender = &mut self.flows.get_mut(place).sender;
         if let Some(at) = sender.control.next_change(self.now)
+            // One event for each change: until that has come, the control names the same moment
+            // again.
             && at > sender.change_event
             && !sender.is_done()
         {
@@ -317,6 +319,7 @@ impl<'a> Simulation<'a> {
     /// Sees to it that an event comes when a flow may send again.
     fn wait_to_send(&mut self, place: u32, due: Picos) {
         let sender = &mut self.flows.get_mut(place).sender;
+        // An event that comes earlier is enough: it finds the flow not due and sees to a later one.
         if due < sender.pace_event && !sender.is_done() {
             sender.pace_event = due;
             sender.pace_events += 1;
@@ -501,6 +504,8 @@ impl<'a> Simulation<'a> {
         {
             observer.ended(&FlowSeen::of(flow), self.now);
         }
+        // Before the window is asked: fast retransmit sends at once what is lost (RFC 5681, section
+        // 3.2).
         if let Some(segment) = lost {
             self.send_segment(packet.flow, segment, Kind::Data);
         }

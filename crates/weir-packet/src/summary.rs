@@ -143,6 +143,8 @@ impl Gathered {
             return;
         };
         self.with_deadline.add(record);
+        // Not of flows that were late: they used more than their time and would hide early ends in
+        // the average.
         if let Some(used) = record.used().filter(|_| met) {
             self.used.add(used);
         }

@@ -104,6 +104,8 @@ impl PerByte {
     /// The time that `bytes` take.
     #[inline]
     pub(crate) fn of(self, bytes: u32) -> Picos {
+        // No overflow: on the slowest link that a topology may have, 1 kbit/s, a byte is below 2^49
+        // here, and packets have at most 1500 bytes.
         Picos((u64::from(bytes) * self.0) >> FRACTION_BITS)
     }
     /// The same of more than a packet has; the longest time there is where they take longer.

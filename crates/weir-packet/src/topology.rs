@@ -217,6 +217,7 @@ impl Topology {
 
     /// How long a packet of `bytes` takes from `source` to `destination` through a network in which nothing waits.
     pub fn empty_delay(&self, source: u32, destination: u32, bytes: u32) -> Picos {
+        // Whichever spine it is: all have links of one rate and one delay.
         let route = self.route(source, destination, 0, 0);
         route.ports[..usize::from(route.hops)].iter().fold(Picos::ZERO, |sum, &port| {
             let spec = &self.ports[usize::from(port)];

@@ -20,8 +20,7 @@ pub mod view;
 #[cfg(any(test, feature = "laws"))]
 pub mod laws;
 
-pub use admit::Refusal;
-pub use plan::{Detour, Form, Grant, Plan, Share};
+pub use plan::{Detour, Form, Grant, Plan, Refusal, Share};
 pub use policy::{
     Chosen, Claims, CoflowByCoflow, Parameter, ParameterKind, Policy, PolicyInfo, Routed, Settings,
     UnknownPolicy, add_policies, create, find, local_rule, registry,

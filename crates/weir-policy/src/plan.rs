@@ -1,9 +1,8 @@
 //! What a policy decides, in compact form.
 
-use crate::admit::Refusal;
-use crate::bits::BitSet;
-use crate::view::{ClassId, CoflowTable, FlowRef, Slot};
-use weir_model::{LinkId, Rate};
+use crate::view::{ClassId, FlowRef, Slot};
+use std::fmt;
+use weir_model::{LinkId, LinkKind, Rate, Span};
 
 /// The rate of one flow, in place of what its coflow's drain gives it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +22,36 @@ pub struct Detour {
     pub relay: u32,
     /// How much of its grant goes this way; what is left of the grant by all its detours goes directly.
     pub bytes_per_sec: f64,
+}
+
+/// Why a coflow is refused.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// Coflow that is refused, by its slot.
+    pub coflow: Slot,
+    /// Link on which the coflow lacks most capacity.
+    pub link: LinkKind,
+    /// What it needs there on average until it is due.
+    pub needed: Rate,
+    /// What coflows let in before leave there on average until then.
+    pub left: Rate,
+    /// Time until it is due.
+    pub within: Span,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refusal { link, needed, left, within, .. } = self;
+        let secs = within.as_secs();
+        write!(
+            f,
+            "{link}: {needed} needed for {secs} s until the deadline, {left} left by coflows let in before"
+        )?;
+        // On average there is enough on this link, only not when the coflow's other links have it
+        // too. The bare sentence would seem to contradict its own numbers.
+        let fits = needed <= left;
+        if fits { f.write_str(", but not at the same time as on its other links") } else { Ok(()) }
+    }
 }
 
 /// How the flows of one coflow share what links have for it.
@@ -52,7 +81,7 @@ pub enum Form {
 
 /// The rates of all live flows from one event to the next, without a list of them.
 ///
-/// A plan that goes on from the last one names changes only: [`CoflowTable`] knows all drains and grants
+/// A plan that goes on from the last one names changes only: [`crate::CoflowTable`] knows all drains and grants
 /// once it has adopted the plan.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -106,42 +135,5 @@ impl Plan {
         self.classes.clear();
         self.just_in_time.clear();
         self.refused.clear();
-    }
-
-    /// The rate of one flow once the table has adopted the plan; 0 if it has ended, infinite if it crosses
-    /// no link.
-    pub fn rate(&self, view: &CoflowTable, at: FlowRef) -> Rate {
-        let flow = view.flow(at);
-        let rate = match flow.class() {
-            _ if !flow.live() => 0.0,
-            None => f64::INFINITY,
-            Some(class) if self.form == Form::Levels => {
-                let path = view.classes()[class.index()].path();
-                path.iter().map(|link| self.levels[link.index()]).fold(f64::INFINITY, f64::min)
-            }
-            Some(_) => view.own_rate(at),
-        };
-        Rate::from_bytes_per_sec(rate)
-    }
-
-    /// Adds to `rates`, in the place of each of some links, the bytes per second that all live flows on it get together,
-    /// once the table has adopted the plan and before it advances. See `view/crossing.rs` for the cost.
-    pub fn add_rates_on(&self, view: &CoflowTable, links: &BitSet, rates: &mut [f64]) {
-        if self.form == Form::Levels {
-            view.add_level_rates_on(&self.levels, links, rates);
-        } else {
-            view.add_own_rates_on(links, rates);
-        }
-    }
-
-    /// Calls `visit` with every live flow and its rate once the table has adopted the plan, coflows by
-    /// (arrival, id), flows by index.
-    pub fn for_each_rate(&self, view: &CoflowTable, mut visit: impl FnMut(FlowRef, Rate)) {
-        for (slot, coflow) in view.coflows() {
-            for (flow, _) in (0u32..).zip(coflow.flows()).filter(|(_, flow)| flow.live()) {
-                let at = FlowRef { coflow: slot, flow };
-                visit(at, self.rate(view, at));
-            }
-        }
     }
 }

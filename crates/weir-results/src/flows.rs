@@ -136,6 +136,8 @@ impl Observer for FlowRecorder {
     fn planned(&mut self, table: &CoflowTable, plan: &Plan, arrived: &[Slot]) {
         let named = |slot: Slot| (slot, table.coflow(slot).id().0);
         self.waiting.extend(arrived.iter().map(|&slot| named(slot)));
+        // A whole plan takes the place of what plans gave since anything moved; one that goes on
+        // adds to it.
         if !plan.continues {
             self.granted.clear();
             self.given.clear();

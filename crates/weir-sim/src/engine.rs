@@ -154,6 +154,8 @@ pub fn simulate_changing(
         if at_secs > LATEST_ARRIVAL_SECS {
             return Err(SimError::TooLate { coflow: coflow.id, at_secs: at_secs.to_string() });
         }
+        // An arrival that is not scaled stays as it is: by way of a double it could lose
+        // nanoseconds.
         if scale != 1.0 {
             coflow.arrival = Time::ZERO + Span::from_secs_ceil(coflow.arrival.as_secs() * scale);
         }
@@ -352,6 +354,7 @@ impl<'a> Engine<'a> {
         self.observer.coflow_completed(&record);
         self.outcome.coflows.push(record);
         self.arrivals.complete(record.id, self.now);
+        // Coflows end in order of time: the last one to be recorded is the one that counts.
         self.outcome.makespan = self.now;
         self.stale = true;
     }
@@ -381,6 +384,7 @@ impl<'a> Engine<'a> {
     fn insert_windowed(&mut self, coflow: &CoflowSpec, window: Window) -> Slot {
         let mut windows = Windows::new(coflow, &self.fabric, window.bytes, window.blocks);
         let crosses = |flow: &FlowSpec| self.fabric.path(flow.source, flow.destination).is_some();
+        // Flows inside a host are complete as the coflow arrives and take nothing of a window.
         let linkless = coflow.flows.iter().enumerate().filter(|(_, flow)| !crosses(flow));
         let linkless = linkless.map(|(flow, spec)| Request { flow, spec: *spec });
         let first: Vec<Request> = linkless.chain(windows.begin()).collect();
@@ -420,6 +424,7 @@ impl<'a> Engine<'a> {
         let windowed = self.windows.get_mut(slot.0 as usize).and_then(Option::as_mut);
         let Some((windowed, class)) = windowed.zip(self.table.flow(ended).class()) else { return };
         let class = &self.table.classes()[class.index()];
+        // The request is finished; the table still knows what it was.
         let flow = self.table.flow(ended);
         let spec = FlowSpec {
             source: class.source(),

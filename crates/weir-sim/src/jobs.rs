@@ -36,6 +36,7 @@ impl Jobs {
             let record =
                 records.entry(id).or_insert(JobRecord { id, arrival, jct: Some(Span::ZERO), coflows: 0 });
             let until = (coflow.arrival + coflow.cct).since(arrival);
+            // One refused coflow leaves the job without a completion time, whatever comes after it.
             record.jct = record.jct.filter(|_| coflow.admitted).map(|jct| jct.max(until));
             record.coflows += 1;
         }
@@ -48,6 +49,7 @@ impl Jobs {
 /// Tells every coflow that others start after what its job needs at least once it is complete: the longest path of
 /// isolation times on this fabric, with and without compute times. Other coflows keep what they have.
 pub fn set_tails(fabric: &Fabric, coflows: &mut [CoflowSpec]) {
+    // No stage waits for another: all tails stay empty, and no isolation time need be computed.
     if coflows.iter().all(|coflow| coflow.dependencies.after.is_empty()) {
         return;
     }

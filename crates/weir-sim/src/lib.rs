@@ -46,9 +46,7 @@ mod outcome;
 mod statistics;
 mod windows;
 
-pub use engine::{
-    Options, Replan, SimError, Window, simulate, simulate_changing, simulate_observed,
-};
+pub use engine::{Options, Replan, SimError, Window, simulate, simulate_changing, simulate_observed};
 pub use isolation::isolation;
 pub use jobs::{Jobs, set_tails};
 pub use outcome::{CoflowRecord, Counters, FlowRecord, JobRecord, Observer, Outcome, RefusedCoflow};

@@ -108,6 +108,7 @@ impl Outcome {
 
     fn average(&self, span: impl Fn(&CoflowRecord) -> Span) -> f64 {
         let admitted = || self.coflows.iter().filter(|record| record.admitted);
+        // 64 bits hold 584 years in nanoseconds; the sum over many coflows may be more.
         let nanos: u128 = admitted().map(|record| u128::from(span(record).nanos())).sum();
         let count = admitted().count();
         if count == 0 { 0.0 } else { nanos as f64 / 1e9 / count as f64 }

@@ -57,6 +57,8 @@ impl Bed {
         // One for each host, one for the control host, and the last one for the switch.
         let mut namespaces = Namespace::create_many(links.hosts.len() + 2)?;
         let switch = namespaces.pop().expect("create_many made hosts + 2 >= 3");
+        // Not `/proc/net`, which is that of the process's first thread: only the thread of `run` is
+        // in the switch.
         let counters = switch
             .run(|| File::open("/proc/thread-self/net/dev"))
             .and_then(|file| file)

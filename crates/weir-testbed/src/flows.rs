@@ -145,10 +145,14 @@ pub fn move_flows(bed: &Bed, flows: &[BedFlow], options: &MoveOptions<'_>) -> Re
                 break Ok(());
             }
         };
+        // Before sockets are shut down: their threads look at it to tell the end of the run from a
+        // failure.
         run.over.store(true, Ordering::Relaxed);
         for (near, far) in &pairs {
             let _ = (near.shutdown(Shutdown::Both), far.shutdown(Shutdown::Both));
         }
+        // Threads hold all senders that are left, so that the loop below ends with the last of
+        // them.
         drop(say);
         // What those say that were ended.
         for (index, word) in said {
@@ -279,6 +283,7 @@ fn listen(congestion: &str) -> io::Result<(TcpListener, u16)> {
     let socket = socket(congestion)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
     socket.listen(16)?;
+    // Of a listening socket this bounds `accept`.
     socket.set_read_timeout(Some(CONNECT_LIMIT))?;
     let listener = TcpListener::from(socket);
     let port = listener.local_addr()?.port();

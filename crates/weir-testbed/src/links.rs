@@ -124,6 +124,7 @@ impl BedLinks {
         };
         for (from, row) in self.between.iter().enumerate() {
             let _ = writeln!(text, "[[site]]\nname = \"site-{from}\"");
+            // Each pair once: a link of a topology has both directions.
             for (to, rate) in row.iter().enumerate().take(from) {
                 let back = self.between[to][from];
                 let _ = writeln!(

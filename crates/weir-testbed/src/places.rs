@@ -71,6 +71,7 @@ impl Places {
 
 impl Drop for Places {
     fn drop(&mut self) {
+        // While the files of namespaces are open: by their labels processes inside are found.
         let labels: Vec<Vec<u8>> = self.namespaces.iter().filter_map(|place| place.label().ok()).collect();
         process::kill_inside(&labels);
     }

@@ -95,6 +95,8 @@ pub(crate) fn shape(device: &str, link_rate_bps: u64, limit: u64, queues: Queues
         format!("qdisc add dev {device} parent {class} handle {minor}: bfifo limit {limit}")
     };
     let mut lines = vec![
+        // `tc` reads this number as hexadecimal, like those of classes: it is class 1:10, that of
+        // control.
         format!("qdisc add dev {device} root handle 1: htb default 10"),
         link_class("add", device, link_rate_bps, burst),
         control_class("add", device, link_rate_bps, queues),

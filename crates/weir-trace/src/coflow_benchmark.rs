@@ -124,6 +124,7 @@ fn read_coflow(words: &mut Words<'_>, hosts: u32, sum: &mut Total) -> Result<Cof
     }
     let count = words.whole("the number of reducers", u64::from(MAX_HOSTS))?;
     let mut flows = Vec::new();
+    // A group per reducer, not per port: two reducers on one port stay two tasks.
     for group in 0..count as u32 {
         let (column, destination, total) = read_reducer(words, hosts)?;
         // At least 1 byte: a flow of no bytes is not a flow.
@@ -193,6 +194,8 @@ impl<W: Write> Writer<W> {
             let megabytes = shortest_megabytes(part, mappers.len()).ok_or(WriteError::Size(coflow.id))?;
             Ok(format!(" {port}:{megabytes}"))
         };
+        // Before the first byte goes out: of a coflow that the format cannot hold nothing is
+        // written.
         let reducers = reducers.into_iter().map(written).collect::<Result<Vec<_>, WriteError>>()?;
         let output = &mut self.output;
         write!(output, "{} {} {}", coflow.id, coflow.arrival.nanos() / 1_000_000, mappers.len())?;
@@ -250,6 +253,8 @@ struct Shuffle {
 /// The coflow as a shuffle, if its flows are all mappers to all reducers.
 fn shuffle_of(coflow: &CoflowSpec) -> Option<Shuffle> {
     let first = coflow.flows.first();
+    // Flows have to stand reducer by reducer, each a group: the first group then has one flow per
+    // mapper.
     let width = coflow.flows.iter().take_while(|flow| Some(flow.group) == first.map(|f| f.group)).count();
     let mappers: Vec<HostId> = coflow.flows[..width].iter().map(|flow| flow.source).collect();
     let mut reducers = Vec::new();

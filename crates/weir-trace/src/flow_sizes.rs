@@ -354,6 +354,7 @@ impl FlowSizes {
                     Some(before) if before.bytes < point.bytes => {
                         (area(point.bytes) - area(before.bytes)) / (point.bytes - before.bytes)
                     }
+                    // A step: its flows have one size. A flow of no bytes is sent as one packet.
                     _ => (point.bytes / packet).ceil().max(1.0),
                 };
             before = Some(point);
@@ -386,6 +387,7 @@ impl FlowSizes {
 
 /// Uniform in [0, 1), by nothing but exactly defined arithmetic.
 pub(crate) fn unit(random: &mut impl Rng) -> f64 {
+    // The upper 53 bits: as many as an f64 holds exactly.
     (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 

@@ -228,6 +228,8 @@ impl Poisson {
         let hosts = self.spec.hosts;
         // A host other than the given one: those behind it move up by one.
         let other = |host: HostId, drawn: u32| HostId(drawn + u32::from(drawn >= host.0));
+        // Two draws, also where one is not used: sizes and times of later flows are the same for
+        // all kinds of ends.
         let (one, two) = (below(&mut self.flows, hosts), below(&mut self.flows, hosts - 1));
         match self.spec.ends {
             Ends::Uniform => (HostId(one), other(HostId(one), two)),
@@ -290,6 +292,7 @@ pub fn mean_wire_bytes(sizes: &FlowSizes) -> f64 {
 /// A number drawn uniformly from 0 to `n` - 1.
 fn below(random: &mut ChaCha8Rng, n: u32) -> u32 {
     use rand::Rng;
+    // The upper half of the product: one draw and no division, with a bias of at most n / 2^64.
     ((u128::from(random.next_u64()) * u128::from(n)) >> 64) as u32
 }
 

@@ -42,6 +42,8 @@ impl Slice {
         let mut start = None;
         let mut piece = Vec::new();
         for coflow in chosen {
+            // Before flows are looked at: a first coflow that is dropped still is the beginning of
+            // the piece.
             let start = *start.get_or_insert(coflow.arrival);
             let mut flows = self.fold(&coflow.flows);
             if flows.is_empty() {

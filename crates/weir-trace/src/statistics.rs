@@ -87,6 +87,8 @@ impl Statistics {
         self.sender_bound += usize::from(busiest(&self.sent) > busiest(&self.received));
         self.fewer_senders += usize::from(ends(&self.sent) < ends(&self.received));
         for flow in &coflow.flows {
+            // Only what this coflow set: to clear all of both arrays would cost the number of hosts
+            // for every coflow.
             self.sent[flow.source.index()] = 0;
             self.received[flow.destination.index()] = 0;
         }

@@ -107,6 +107,7 @@ impl<R: BufRead> Lines<R> {
 
     /// The words of the next line that is neither blank nor a comment.
     pub(crate) fn next(&mut self, comment: Option<char>) -> Result<Option<Words<'_>>, ReadError> {
+        // After `unread` the loop is passed over: the buffer still has the line.
         while !std::mem::take(&mut self.again) {
             self.line += 1;
             let line = self.line;

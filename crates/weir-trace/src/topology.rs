@@ -238,6 +238,7 @@ fn expand(name: &Spanned<String>) -> Result<Vec<String>, Wrong> {
     }
     let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
     let (low, high) = (number(first)?, number(last)?);
+    // Before any name is made: a slip in a range of millions must not fill the memory.
     if low > high || high - low >= MAX_HOSTS {
         return Err(at(name, format!("the range {range} is of no hosts, or of more than {MAX_HOSTS}")));
     }
@@ -320,6 +321,7 @@ impl Topology {
                 return Err(at(&host.name, format!("there are more than {MAX_HOSTS} hosts")));
             }
         }
+        // After all hosts: an oversubscription divides the sum of the rates of the rack's hosts.
         for (number, rack) in file.rack.iter().enumerate() {
             let rates = topology.rack_rates(number, rack)?;
             let (name, site, label) = (rack.name.get_ref().clone(), of_racks[number], label(&rack.label)?);
@@ -352,6 +354,7 @@ impl Topology {
             self.between[to][from] = Some(rate(&link.back_rate)?.unwrap_or(there));
         }
         for (from, site) in file.site.iter().enumerate() {
+            // A link has both directions, so that one half of the pairs says all.
             if let Some(to) = (0..from).find(|&to| self.between[from][to].is_none()) {
                 let names = [site, &file.site[to]].map(|site| quote(site.name.get_ref()));
                 return Err(at(&site.name, format!("no [[link]] joins {} and {}", names[0], names[1])));

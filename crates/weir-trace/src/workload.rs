@@ -60,6 +60,7 @@ impl Job {
     /// are left out.
     pub fn set_arrivals(&mut self) {
         for index in 0..self.stages.len() {
+            // Stages stand behind those that they wait for, so that one pass in order is enough.
             let earlier = self.stages[index].after.iter().filter(|&&other| other < index);
             let start = earlier.map(|&other| self.stages[other].coflow.arrival).fold(self.arrival, Time::max);
             let stage = &mut self.stages[index];

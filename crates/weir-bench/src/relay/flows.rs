@@ -51,6 +51,7 @@ impl RelayThread {
 
 impl Drop for RelayThread {
     fn drop(&mut self) {
+        // The relay serves until this sender is gone.
         self.stop = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -176,6 +177,7 @@ fn send_piece(to: &TcpStream, bytes: &OwnedFd, flow: Option<FlowKey>, at: u64) -
         let header = Header::data(key, HOP_LIMIT, at * PIECE_BYTES, PIECE_BYTES as u32).encode();
         let mut left = &header[..];
         while !left.is_empty() {
+            // More follows by `sendfile`, so that a header takes no segment of its own.
             let sent = rustix::net::send(to, left, SendFlags::MORE | SendFlags::NOSIGNAL)?;
             left = &left[sent..];
         }

@@ -82,6 +82,7 @@ fn forward(poller: &Poller, mut streams: Vec<Option<Stream>>) -> std::io::Result
                 Some(_) => {}
             }
         }
+        // Streams whose turn ended while they could move on wait for no event.
         let timeout = (!more.is_empty()).then_some(weir_model::Span::ZERO);
         if streams.iter().any(Option::is_some) {
             poller.wait(timeout, &mut events)?;

@@ -74,6 +74,8 @@ impl Faults {
 
     fn strike(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
         let kind = self.kinds[self.draw.below(self.kinds.len() as u64) as usize];
+        // Drawn before the members are known: a seed gives the same draws, whatever runs at the
+        // time.
         let (drawn, stops) = (self.draw.below(1 << 32), self.draw.below(2) == 0);
         let members = cluster.members(kind);
         if members.is_empty() {

@@ -215,6 +215,7 @@ fn round(
 pub(super) fn prepare(setup: &Setup, shape: &Shape, jobs: &[Job], partitions: u32) -> anyhow::Result<()> {
     let mut sizes: BTreeSet<u32> = jobs.iter().map(|job| job.megabytes).collect();
     sizes.insert(WARM_MEGABYTES);
+    // Over fast links and by Spark alone: writing the input is not measured.
     let fast = Shape {
         link_rate: "10gbit".parse().context("a rate")?,
         worker_conf: Vec::new(),

@@ -20,6 +20,7 @@ impl Processor {
         let seconds = |processes: &[String]| -> Option<f64> {
             processes.iter().map(|process| weir_metrics::cpu_seconds(process)).sum()
         };
+        // A worker has one executor. Where one is being started again, its time so far is lost.
         if executors.len() != workers.len() {
             return None;
         }

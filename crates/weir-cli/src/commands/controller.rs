@@ -156,6 +156,8 @@ pub(crate) fn controller(args: ControllerArgs) -> Result<(), Failure> {
             let deciding = decider::decide(
                 args.decider.settings(unique("decider"))?,
                 store.clone(),
+                // It has no signal of its own: it ends with the runtime, once the server has
+                // stopped.
                 std::future::pending(),
             );
             // Rounds of simulation must not hold up relays.

@@ -249,6 +249,8 @@ impl InForce {
             Failure::Input(reason) => reason,
             _ => "it cannot be read".to_owned(),
         };
+        // A call that does not name the topology changes nothing of it, although the file may be
+        // another one by now. A hangup reads all.
         let names_topology = call.is_none_or(|call| call.iter().any(|(name, _)| name == "topology"));
         let topology = match names_topology {
             true => topology_of(&args).map_err(said)?,
@@ -282,6 +284,8 @@ impl Changing {
     /// # Errors
     /// In one line: nothing was changed.
     async fn change(&self, call: Option<Vec<(String, String)>>) -> Result<Vec<Changed>, String> {
+        // One reading at a time, whose thread keeps the permit until it is done: reads of a disk
+        // that does not answer must not pile up.
         let reading = Arc::clone(&self.reading).try_acquire_owned();
         let reading = reading
             .map_err(|_| "files of an earlier change are still being read: their disk does not answer")?;
@@ -301,6 +305,8 @@ impl Changing {
         let gone = "the coordinator is shutting down";
         self.changes.send((change, done)).await.map_err(|_| gone)?;
         taken.await.map_err(|_| gone)?;
+        // Once the coordinator has taken the change: of one that fails nothing is in force, the log
+        // included.
         show();
         let changed = again.changed.clone();
         for one in &changed {
@@ -330,6 +336,7 @@ impl Changing {
                 }
                 call = calls.recv() => {
                     let Some(ChangeCall { settings, reply }) = call else { return };
+                    // A call that was given up while it waited here changes nothing any more.
                     if !reply.is_closed() {
                         let changed = self.change(Some(settings)).await;
                         let changed = changed.map_err(|reason| logging::shortened(&reason));

@@ -233,6 +233,7 @@ async fn wait_until_empty(client: &Client, name: &str, limit: Duration) -> Resul
                 }
                 None => "its agent is away, with whatever it held".to_owned(),
             },
+            // A coordinator that is being restarted is asked again until the time is over.
             Err(Error::Unreachable(reason)) => reason,
             Err(error) => return Err(said(error)),
         };

@@ -123,6 +123,7 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     // The rate by which sizes are cut, if they are cut.
     let link_rate = network.as_ref().and_then(|(_, rate)| *rate).unwrap_or(args.link_rate);
     let of_topology = network.as_ref().map(|(fabric, _)| fabric.hosts());
+    // A topology with fewer hosts than the workload folds the workload's hosts, as --hosts does.
     if args.hosts.or(of_topology.filter(|&known| known < hosts)).is_some() || args.slice.is_given() {
         hosts = args.hosts.or(of_topology).unwrap_or(hosts);
         cut = Some(args.slice.recorded(hosts));
@@ -137,6 +138,7 @@ fn prepare(args: &SimArgs, options: Options) -> Result<Simulation, Failure> {
     if let Some(spread) = args.deadlines {
         weir_trace::draw_deadlines(&mut coflows, spread, seed, |coflow| weir_sim::isolation(&fabric, coflow));
     }
+    // Results name a seed only where something was drawn by it.
     let seed = workload::draws(trace, args.deadlines).then_some(seed);
     check_window(args, &coflows)?;
     let topology = args.topology.clone();

@@ -5,7 +5,7 @@ mod sites;
 
 pub(crate) use rows::{CoflowStatusRow, RecordRow, plain_table};
 
-use super::blocks::Peers;
+use super::blocks::{Peers, reach, silent};
 use clap::Args;
 use rows::Status;
 use std::io::IsTerminal;
@@ -27,9 +27,6 @@ pub(crate) struct StatusArgs {
 
 /// How often it is shown again.
 const EVERY: Duration = Duration::from_secs(1);
-/// How long a connection may take until the client, which is more patient, is left to it.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-
 enum Peer {
     Coordinator(Address, Box<Client>),
     Controller(Address),
@@ -60,16 +57,6 @@ impl Peer {
                 Ok(if json { sites::json(&status)? + "\n" } else { sites::render(&status) })
             }
         }
-    }
-}
-
-/// Finds out at once, and in the words of the operating system, that no process listens there: a client tries for longer,
-/// because the process that it asks may be starting.
-pub(crate) async fn reach(who: &str, address: &Address) -> Result<(), Failure> {
-    let connecting = tokio::net::TcpStream::connect(address.as_str());
-    match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
-        Ok(Err(error)) => Err(silent(who, address, &error)),
-        Ok(Ok(_)) | Err(_) => Ok(()),
     }
 }
 
@@ -119,8 +106,4 @@ fn other(who: &str, address: &Address, error: &weir_client::Error) -> Failure {
         )),
         error => silent(who, address, error),
     }
-}
-
-fn silent(who: &str, address: &Address, error: &dyn std::error::Error) -> Failure {
-    Failure::Unanswered(anyhow::anyhow!("no {who} answers at {address}: {error}"))
 }

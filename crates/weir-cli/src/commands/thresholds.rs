@@ -112,6 +112,7 @@ fn request(args: &ThresholdsArgs) -> Result<Request, Failure> {
     let urgent = if args.bursts { Urgent::Bursts } else { Urgent::Paced };
     let Shares { known, deadline: deadline_bytes } = args.mix;
     let mix = Mix { deadline_bytes, deadline_size: args.deadline_size, known, ..Mix::UNKNOWN };
+    // Flows with a deadline have the first queue for themselves.
     let levels = usize::from(args.queues) - usize::from(args.mix.deadline > 0.0);
     let levels = NonZeroUsize::new(levels).ok_or_else(|| {
         Failure::Input("--queues 1: flows with a deadline take it, and the others need one too".to_owned())

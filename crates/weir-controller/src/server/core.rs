@@ -5,7 +5,7 @@
 //! one's answer to [`ServerCore::handle_reply`]. One is under way at a time. Sleep until [`ServerCore::next_timeout`], then
 //! call [`ServerCore::handle_timeout`].
 
-use super::known::{HelloError, Known};
+use super::known::{HelloError, Known, SessionId};
 use super::rules::{At, Key, RuleTable, complete, differences, rules_for};
 use super::undecided::Undecided;
 use crate::decision::Decision;
@@ -25,10 +25,6 @@ const PAUSE: Span = Span::from_millis(3_000);
 /// How long a store that may have forgotten all is given to hear it again from every server: each tries again within half
 /// of it.
 pub const FORGETFUL_GRACE: Span = Span::from_millis(1_000);
-
-/// One stream of one relay, numbered by the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SessionId(pub u64);
 
 /// What a server needs to know.
 #[derive(Clone, Debug)]

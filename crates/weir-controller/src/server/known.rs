@@ -1,6 +1,5 @@
 //! What the relays attached to one server have told it, and the documents it comes to.
 
-use super::SessionId;
 use crate::records::{
     CoflowRecord, GroupRecord, LinksRecord, RelayRecord, coflow_document, links_document, relay_document,
 };
@@ -9,6 +8,10 @@ use std::net::SocketAddr;
 use weir_model::{Span, Time};
 use weir_policy::route::MAX_SITES;
 use weir_proto::v1;
+
+/// One stream of one relay, numbered by the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
 
 /// Longest name of a relay.
 pub const MAX_RELAY_NAME_BYTES: usize = 255;

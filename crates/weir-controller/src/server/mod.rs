@@ -11,11 +11,10 @@ mod undecided;
 #[cfg(test)]
 mod tests;
 
-pub use self::core::{
-    Counts, FORGETFUL_GRACE, Output, Reply, Request, ServerCore, ServerSettings, SessionId,
-};
+pub use self::core::{Counts, FORGETFUL_GRACE, Output, Reply, Request, ServerCore, ServerSettings};
 pub use known::{
     HelloError, LOST_RELAY_GRACE, MAX_LINK_SAMPLES, MAX_OPEN_FLOWS, MAX_RELAY_NAME_BYTES, MAX_RELAYS,
+    SessionId,
 };
 pub use metrics::METRICS;
 

@@ -52,6 +52,8 @@ impl Agent {
             if !held.has_bytes_of(&block) {
                 return Err(PutError::Taken { coflow: block.coflow, block: block.block });
             }
+            // Written down only where the put adds something: another file, or that a file is on
+            // the disk by now.
             if self.keep_also(block.clone()) || self.is_safer_now(&block) {
                 self.write_down(JournalEntry::Put(block));
             } else if block.spooled && !self.owners.contains_key(&block.path) {
@@ -212,6 +214,7 @@ impl Agent {
         let is_over = !gone.is_empty() && !self.blocks.contains_key(key);
         let (coflow, block) = (key.coflow, &key.name);
         for gone in &gone {
+            // Of a block that is over one line says it, below; its places need none of their own.
             if !is_over {
                 let (block, place) = (block.clone(), gone.place());
                 self.write_down(JournalEntry::PlaceGone { coflow, block, place });
@@ -262,6 +265,8 @@ impl Agent {
         match left.pop_front() {
             Some(main) => _ = self.blocks.insert(key.clone(), main),
             None => {
+                // A block's bytes count once, however many files it has: they go with the last of
+                // them.
                 let size = gone.first().map_or(0, |gone| gone.size);
                 if let Some(held) = self.held.get_mut(&key.coflow) {
                     *held = held.saturating_sub(size);

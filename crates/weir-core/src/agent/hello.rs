@@ -42,6 +42,7 @@ impl Agent {
             let mut note = entry.note.clone();
             note.coflow = coflow.0;
             note.age_ns = note.age_ns.saturating_add(now.since(entry.noted).nanos());
+            // 0 says that no flow of it was opened here.
             note.moving_age_ns = entry.first_opened.map_or(0, |at| now.since(at).nanos().max(1));
             note
         };
@@ -128,6 +129,8 @@ impl Agent {
                     identity: block.identity.to_wire(),
                 });
             }
+            // As many blocks as there was room for may not be all of them: the next part looks for
+            // more.
             introduction.blocks_told = part.blocks.len() < room;
             if is_planted(Defect::BlocksNotTold) {
                 part.blocks.clear();

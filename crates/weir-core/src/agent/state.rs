@@ -250,6 +250,7 @@ impl Agent {
     /// Begins to serve a block, from a frame on.
     pub(super) fn open_flow(&mut self, now: Time, wanted: &Wanted<'_>) -> Result<FlowNumber, Status> {
         let Wanted { coflow, block, receiver: (destination, group), size, offset, takes_turns } = *wanted;
+        // A block of no bytes has one place to begin at.
         let inside = offset < size || (offset, size) == (0, 0);
         if !inside || !offset.is_multiple_of(FRAME_BYTES) {
             return Err(Status::BadRequest);

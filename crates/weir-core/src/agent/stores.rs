@@ -37,6 +37,8 @@ impl Agent {
         let StoreEntry { application, executor, .. } = store.clone();
         match self.stores.get(&(application.clone(), executor.clone())) {
             Some(known) if *known == store => return Ok(()),
+            // The executor itself may attach anew, with other directories; its token shows that it
+            // is the same one.
             Some(known) if known.token != store.token => {
                 return Err(StoreError::Taken { application, executor });
             }

@@ -176,6 +176,7 @@ impl Coordinator {
 
     /// Acts on what the plan just adopted lets in and refuses.
     pub(super) fn act_on_judgement(&mut self, now: Time) {
+        // Refusals first: what is still undecided after them was let in.
         for refusal in std::mem::take(&mut self.plan.refused) {
             self.refuse(now, refusal.coflow, refusal.to_string());
         }
@@ -215,6 +216,8 @@ impl Coordinator {
         let stops = !coflow.stopped().is_empty();
         let hosts: Vec<HostNumber> = coflow.live.keys().copied().collect();
         self.count(if was_admitted { "admitted_coflows_given_up" } else { "coflows_refused" });
+        // A coflow that stops moves no more. Agents refuse its gets by its note, so there is
+        // nothing to leave to TCP.
         for host in hosts.into_iter().filter(|_| !stops) {
             self.tell_bypassed(host, id);
         }

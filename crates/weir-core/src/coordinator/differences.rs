@@ -225,6 +225,8 @@ impl Coordinator {
                 continue;
             }
             entry.news.clear();
+            // On the wire 0 says that it is not to end just in time: one that is due now has a
+            // nanosecond.
             let due_in_ns = due.map_or(0, |due| due.since(now).nanos().max(1));
             for &host in entry.live.keys() {
                 if entry.classes.insert(host, told) != Some(told) {

@@ -86,6 +86,8 @@ impl Coordinator {
         now: Time,
         request: v1::RegisterRequest,
     ) -> Result<CoflowId, RegisterError> {
+        // A call that its driver repeated, as after an answer that was lost, is of the coflow of
+        // the first one.
         if let Some(&coflow) =
             self.request_keys.get(&request.request_key).filter(|_| request.request_key != 0)
         {
@@ -104,6 +106,8 @@ impl Coordinator {
         if self.coflows.len() >= limits::MAX_LIVE_COFLOWS {
             return Err(RegisterError::TooMany);
         }
+        // An agent may have named an id before it was given. Such an id counts as ended, and no
+        // coflow gets it.
         while self.ended.contains(self.next_coflow) {
             self.next_coflow.0 = self.next_coflow.0.saturating_add(1);
         }
@@ -228,6 +232,7 @@ impl Coordinator {
 
     /// The caller no longer waits for the answer to a call.
     pub fn handle_given_up(&mut self, token: u64) {
+        // A token is of one call, of whichever kind: where it is not known nothing happens.
         self.waiting.remove(token);
         self.awaited.waiting.remove(token);
         self.offers.give_up(token);

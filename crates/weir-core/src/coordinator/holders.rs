@@ -99,6 +99,7 @@ impl Coordinator {
             let promised = (receiver, key.clone());
             holders.sort_by_cached_key(|(held, _)| self.rank(held.session, held.host, &promised));
             let best = holders[0].0;
+            // From the receiver's own host the block crosses no link, so that it is owed nothing.
             if best.host != receiver {
                 self.promises.make(promised, best.host, best.size, now);
             }

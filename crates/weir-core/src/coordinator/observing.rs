@@ -157,6 +157,7 @@ impl Coordinator {
         let in_time = record.cct_s <= Span::from_millis(record.deadline_ms).as_secs();
         let ends = &mut self.ends;
         let of = ends.completed.entry((self.policy_info.name, coflow.bin())).or_default();
+        // A time equal to a bound belongs to the bound's bucket, as Prometheus has it (`le`).
         let at = CCT_BOUNDS.partition_point(|&bound| bound < record.cct_s);
         of.counts[at] = of.counts[at].saturating_add(1);
         of.sum_s += record.cct_s;

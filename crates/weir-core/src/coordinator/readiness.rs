@@ -130,6 +130,8 @@ impl Coordinator {
             let link = self.network.uplink(host)?;
             Some(secs((&link, &bytes.saturating_add(coflow.demand.0.get(&link).copied().unwrap_or(0)))))
         });
+        // `all` holds of no link too: without the second test a coflow of unknown bytes would be
+        // small where nothing is bypassed.
         coflow.demand.0.iter().map(secs).chain(to_come).all(|secs| secs < bypass) && bypass > 0.0
     }
 
@@ -160,6 +162,7 @@ impl Coordinator {
         let deadline = Span::from_millis(coflow.options.deadline_ms);
         let judged = Span::from_secs_ceil(deadline.as_secs() * JUDGED_WITHIN).min(JUDGED_SOON);
         let until = coflow.arrived.unwrap_or(now) + ready_wait.max(judged);
+        // A coflow that announced no number of flows has nothing to wait for.
         if coflow.opened >= coflow.options.flows || coflow.sealed || until <= now {
             self.schedule(now, id);
         } else {
@@ -247,6 +250,8 @@ impl Coordinator {
             empty.deadline = Some(self.config.tuning.deadline_margin.shorten(deadline));
         }
         self.expect_anew(id);
+        // Without flows: each is added with the id that it has already, and `next_flow` is taken by
+        // none.
         Some(self.table.insert(&empty, self.next_flow, self.network.whole()))
     }
 

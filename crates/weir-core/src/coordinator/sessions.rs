@@ -307,6 +307,7 @@ impl Coordinator {
     pub(super) fn expire_arrivals(&mut self, now: Time) {
         let heard_since = self.heard_since();
         let late = |arrival: &Arrival| {
+            // While this process did not run it could hear no agent: that is no silence of theirs.
             arrival.heard.max(heard_since) + PART_LIMIT <= now
                 || arrival.began.max(heard_since) + HELLO_LIMIT <= now
         };
@@ -367,6 +368,7 @@ impl Coordinator {
         }
         if note.moving_age_ns > 0 {
             let opened = Time::from_nanos(now.nanos().saturating_sub(note.moving_age_ns));
+            // Each agent tells of its own first flow; the coflow arrived with the first of all.
             entry.arrived = Some(entry.arrived.map_or(opened, |at| at.min(opened)));
         }
         // In place of what this host said before, not in addition: it tells its sums at every Hello.

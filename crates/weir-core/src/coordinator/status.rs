@@ -63,6 +63,8 @@ impl Coordinator {
         let mut room = Portion::within(limits::MAX_COFLOWS_SHOWN, MAX_SHOWN_BYTES);
         let (mut coflows, mut hidden): (Vec<v1::CoflowStatus>, u64) = (Vec::new(), 0);
         for (&id, coflow) in self.coflows.iter().filter(|(_, coflow)| !coflow.complete) {
+            // Once one does not fit, none after it is shown, also if it is smaller: what is shown
+            // are the first ones.
             if hidden > 0 {
                 hidden = hidden.saturating_add(1);
                 continue;

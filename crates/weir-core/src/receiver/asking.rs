@@ -1,10 +1,11 @@
 //! Asking holders for what is missing, one after the other.
 
 use super::facts::{Link, Output, ReceiverError, RelaysOfHost};
-use super::frames::Source;
 use super::relayed::RelayedFlow;
-use super::state::{Receiver, Stage, Timer};
+use super::stage::{Answering, Ask, Round, Source, Stage, Step, Way};
+use super::state::Receiver;
 use super::taken::Offer;
+use super::timer::Timer;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
@@ -20,53 +21,6 @@ const ANSWER_LIMIT: Span = Span::from_millis(12_000);
 /// So much of the first frame is read with an answer, if it comes with it: a small block takes one read.
 const AHEAD_BYTES: usize = 16 << 10;
 
-/// Holders, each of which is asked once.
-pub(super) struct Round {
-    /// Holders that are still to be asked.
-    queue: VecDeque<SocketAddr>,
-    holds: Vec<SocketAddr>,
-    /// The holder that broke the flow off, if the coordinator did not name it.
-    broke: Option<SocketAddr>,
-    ask: Ask,
-}
-
-/// The holder that is asked.
-struct Ask {
-    holder: SocketAddr,
-    /// A way by relays that is offered with the request.
-    way: Option<Way>,
-    /// Its connection comes from an earlier get. It may have died meanwhile: then a new one is tried at once.
-    pooled: bool,
-    step: Step,
-}
-
-struct Way {
-    path: RelayPath,
-    /// Why its connection ended, if it did.
-    broken: Option<String>,
-}
-
-enum Step {
-    /// The agent of this host is asked for relays.
-    Describing,
-    /// A relay is connected to.
-    ReachingRelay(RelayPath),
-    /// The holder is connected to.
-    Connecting,
-    /// It was sent the request.
-    Answering(Answering),
-    /// It said that the coflow was refused: the coordinator is asked why.
-    Explaining,
-    /// It accepted, and sends by relays: the one here is told to hand its messages on.
-    Subscribing(Offer),
-}
-
-struct Answering {
-    request: Request,
-    /// Bytes that came: of the answer, and then of the first frame.
-    filled: usize,
-}
-
 /// Why a holder does not send what was asked for.
 enum Refusal {
     /// It may answer otherwise later, or another one may.
@@ -79,16 +33,6 @@ enum Refusal {
     OtherBytes,
     /// Its file changed since it was put.
     Changed,
-}
-
-impl Round {
-    pub(super) fn has_connection(&self) -> bool {
-        !matches!(self.ask.step, Step::Describing | Step::ReachingRelay(_))
-    }
-
-    pub(super) fn has_relay(&self) -> bool {
-        self.ask.way.is_some() || matches!(self.ask.step, Step::ReachingRelay(_))
-    }
 }
 
 impl Receiver {

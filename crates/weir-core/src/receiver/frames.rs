@@ -1,44 +1,16 @@
 //! Frames: read where they are verified, compared or handed out; and what silence means.
 
 use super::facts::{Link, Output, ReceiverError};
-use super::relayed::RelayedFlow;
-use super::state::{FRAME_AT, Receiver, Stage, Timer};
+use super::stage::{FRAME_AT, Probe, Stage};
+use super::state::Receiver;
 use super::taken::Taking;
+use super::timer::Timer;
 use crate::planted::{Defect, is_planted};
-use std::net::SocketAddr;
 use weir_model::{Span, Time};
 use weir_proto::data::{FRAME_HEADER_BYTES, FrameHeader, Identity, Request, checksum, encode_nak};
 
 /// How long a holder that was silent may take to show that it is there.
 const ALIVE_LIMIT: Span = Span::from_millis(2_000);
-
-/// Where frames come from.
-pub(super) struct Source {
-    pub(super) holder: SocketAddr,
-    /// The messages that carry them, if not the holder's own connection.
-    pub(super) relayed: Option<RelayedFlow>,
-    /// Room for what a holder must not say while relays carry its frames.
-    unasked: [u8; 1],
-}
-
-impl Source {
-    pub(super) fn new(holder: SocketAddr, relayed: Option<RelayedFlow>) -> Source {
-        Source { holder, relayed, unasked: [0] }
-    }
-
-    pub(super) fn restart_silence(&mut self, now: Time) {
-        if let Some(relayed) = &mut self.relayed {
-            relayed.silence.restart(now);
-        }
-    }
-}
-
-/// A question to a silent holder.
-#[derive(Debug, Default)]
-pub(super) struct Probe {
-    asked: bool,
-    answer: [u8; 1],
-}
 
 impl Receiver {
     pub(super) fn frame_room(&mut self, link: Link) -> &mut [u8] {

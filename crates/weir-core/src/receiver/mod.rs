@@ -41,10 +41,12 @@ mod asking;
 mod facts;
 mod frames;
 mod relayed;
+mod stage;
 mod state;
 mod taken;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod tried;
 
 pub use facts::{Link, Located, Output, ReceiverConfig, ReceiverError, RelaysOfHost};

@@ -1,6 +1,6 @@
 //! Frames that come by way of relays: messages of the relay that the receiver subscribed at.
 
-use super::state::Timer;
+use super::timer::Timer;
 use weir_model::{Span, Time};
 use weir_proto::relay::{HEADER_BYTES, Header, Kind};
 

@@ -1,18 +1,15 @@
 //! The receiver's state machine: what is under way, and what goes on when it ends.
 
-use super::asking::Round;
 use super::facts::{Link, Located, Output, ReceiverConfig, ReceiverError};
-use super::frames::{Probe, Source};
+use super::stage::{FRAME_AT, Source, Stage};
 use super::taken::Taken;
+use super::timer::Timer;
 use super::tried::Tried;
 use crate::planted::{Defect, is_planted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use weir_model::{Span, Time};
-use weir_proto::data::{ACK, FRAME_HEADER_BYTES, RESPONSE_BYTES};
-
-/// Where a frame begins in the buffer: behind the holder's answer, which may come with it.
-pub(super) const FRAME_AT: usize = RESPONSE_BYTES;
+use weir_proto::data::{ACK, FRAME_HEADER_BYTES};
 
 /// First pause between attempts to reach a holder; each is twice as long as the one before.
 pub const FIRST_RETRY: Span = Span::from_millis(5);
@@ -27,43 +24,6 @@ const LOCATE_LIMIT: Span = Span::from_millis(12_000);
 const LOCATE_WAIT: Span = Span::from_millis(5_000);
 /// How long a holder that did not answer, or sent a damaged frame, is asked after all others.
 const AVOID: Span = Span::from_millis(10_000);
-
-/// A wait that begins anew when its cause shows that it is there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timer {
-    since: Time,
-    span: Span,
-}
-
-impl Timer {
-    pub(super) fn new(since: Time, span: Span) -> Timer {
-        Timer { since, span }
-    }
-
-    pub(super) fn restart(&mut self, now: Time) {
-        self.since = now;
-    }
-
-    pub(super) fn due(&self) -> Time {
-        self.since + self.span
-    }
-}
-
-/// What is under way.
-pub(super) enum Stage {
-    /// Nothing: it goes on at the timer, or when the first byte is wanted.
-    Paused,
-    /// The coordinator is asked.
-    Locating,
-    Asking(Round),
-    Receiving(Source),
-    /// None came for a while: the holder is asked whether it is there.
-    Probing(Source, Probe),
-    /// All were handed out, and the acknowledgement is on its way.
-    Acknowledging(Source),
-    /// The get is over, with this result.
-    Over(Result<(), ReceiverError>),
-}
 
 /// A receiver of one block. Call order: see the crate's documentation; besides, [`Receiver::handle_wanted`] comes first and
 /// after each [`Output::Verified`], and what [`Receiver::room`] offers is told filled with [`Receiver::handle_read`].

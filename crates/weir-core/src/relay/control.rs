@@ -1,7 +1,7 @@
 //! What relay and controller say to each other, and what happens by the clock.
 
 use super::facts::{HopId, Output};
-use super::hops::HopState;
+use super::hop::HopState;
 use super::state::{ALIVE_INTERVAL, PAUSE, Relay};
 use crate::planted::{Defect, is_planted};
 use std::collections::BTreeMap;

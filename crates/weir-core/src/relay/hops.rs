@@ -3,6 +3,7 @@
 use super::facts::{HopId, Message, Output};
 use super::flight::{Flight, UnderWay};
 use super::flow::{Flow, Forward, Route, Way};
+use super::hop::{Hop, HopState};
 use super::meter::LinkMeter;
 use super::queue::NextHopQueue;
 use super::state::Relay;
@@ -17,43 +18,6 @@ use weir_proto::relay::{FlowKey, Header, Kind};
 const RETRY: Span = Span::from_millis(1_000);
 /// Class of flows without a rule: after all that have one.
 const LAST_RANK: u64 = u64::MAX;
-
-/// A relay that this one sends to.
-#[derive(Debug)]
-pub(super) struct Hop<P> {
-    pub(super) address: SocketAddr,
-    pub(super) site: u32,
-    pub(super) state: HopState,
-    pub(super) queue: NextHopQueue<P>,
-    pub(super) meter: LinkMeter,
-    pub(super) flight: Flight,
-    /// Flows with a place in the queue.
-    flows: BTreeSet<FlowKey>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HopState {
-    /// Its connections are being made for the first time.
-    Connecting,
-    /// It can be sent to.
-    Up,
-    /// It failed; it is tried again from then on.
-    Down(Time),
-    /// It failed, and its connections are being made again.
-    Retrying,
-}
-
-impl<P> Hop<P> {
-    /// Whether it can be sent to, and a message waits that its neighbour has room for.
-    fn has_ready(&self) -> bool {
-        self.state == HopState::Up && self.queue.is_ready()
-    }
-
-    /// Whether a message waits because of what is under way.
-    fn is_crowded(&self) -> bool {
-        self.flight.is_held() && self.has_ready()
-    }
-}
 
 impl<P> Relay<P> {
     /// All connections to a neighbour are there.

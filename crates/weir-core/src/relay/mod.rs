@@ -47,6 +47,7 @@ mod control;
 mod facts;
 mod flight;
 mod flow;
+mod hop;
 mod hops;
 mod meter;
 mod neighbours;

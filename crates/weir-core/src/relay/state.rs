@@ -3,7 +3,7 @@
 use super::facts::{HopId, Message, Output, RelayConfig, RelayCounters};
 use super::facts::{SubscriberId, UpstreamId, UpstreamKind};
 use super::flow::{Delivery, Flow, Incoming, Way};
-use super::hops::Hop;
+use super::hop::Hop;
 use super::reassembly::Reassembly;
 use super::table::ForwardingTable;
 use super::window::{Window, window_bytes};

@@ -9,8 +9,8 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use twox_hash::XxHash3_128;
 use weir_core::agent::{Gathered, StoreEntry};
 use weir_net::{OpenedFile, Piece, connections_within_limit};
@@ -108,11 +108,7 @@ struct Output {
 
 /// Finds the ranges of a gather, on a thread that may wait for a disk. Where a range runs on from the one before, both are one
 /// piece.
-pub(super) fn find(
-    store: &StoreEntry,
-    request: &GatherRequest,
-    files: &OpenFiles,
-) -> Result<Found, Status> {
+pub(super) fn find(store: &StoreEntry, request: &GatherRequest, files: &OpenFiles) -> Result<Found, Status> {
     let mut outputs: BTreeMap<u64, Output> = BTreeMap::new();
     let maps: BTreeSet<u64> = request.ranges.iter().map(|range| range.map).collect();
     // An index is open while ranges are looked for, and the data after that.

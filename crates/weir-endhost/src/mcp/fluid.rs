@@ -120,6 +120,8 @@ pub(super) fn run(params: &Params, link: Link, demands: &[Demand]) -> Run {
     let mut longest_queue = 0.0f64;
     for step in 0..(end / STEP) as u64 {
         let now = step as f64 * STEP;
+        // Acknowledgements first: they may end a window, and then what is sent in this step goes by
+        // the next one.
         model.acknowledge(now);
         model.send(now);
         longest_queue = longest_queue.max(model.queued);
@@ -180,6 +182,8 @@ impl Model<'_> {
             let sender = &mut self.senders[ack.flow];
             sender.acked += ack.segments;
             sender.marked += if ack.marked { ack.segments } else { 0.0 };
+            // What is acknowledged may be a part of a segment, and weighs as such a part of a
+            // sample.
             sender.rtt += (ack.rtt - sender.rtt) * (ack.segments * RTT_GAIN).min(1.0);
         }
     }
@@ -236,6 +240,8 @@ impl Model<'_> {
                 self.senders[flow].undelivered -= segments;
             }
             if self.senders[flow].undelivered < 1e3 * NOTHING && self.received[flow].is_none() {
+                // All propagation lies behind the queue, half of it on the way to the receiver; the
+                // other half is the acknowledgement's.
                 self.received[flow] = Some(now + base / 2.0);
             }
         }

@@ -202,6 +202,7 @@ impl Mcp {
         let in_reach = facts.remaining * facts.rtt <= facts.link * facts.left;
         self.gave_up = facts.left < self.params.base_rtt.as_secs() || !in_reach;
         self.rtt = facts.rtt;
+        // Where the link is not known there is no rate to hurry at, and the flow goes by its law.
         let window = if self.hurries && facts.link.is_finite() { facts.link } else { window };
         let bounded = window.min(facts.link).max(MIN_WINDOW_SEGMENTS);
         self.window = if self.gave_up { GIVEN_UP_SEGMENTS } else { bounded };

@@ -86,6 +86,8 @@ pub fn even_split(traffic: &Traffic, levels: NonZeroUsize) -> Thresholds {
     let at = |level: usize| {
         let load = 1.0 - free * (left / free).powf(level as f64 / levels as f64);
         let (mut below, mut enough) = (0, traffic.sizes().largest().0.max(1));
+        // The load up to `below` is too little, up to `enough` it suffices: ends at the least size
+        // that does.
         while enough - below > 1 {
             let middle = below + (enough - below) / 2;
             if traffic.load_up_to(Bytes(middle)) < load { below = middle } else { enough = middle }
@@ -264,6 +266,8 @@ impl Search<'_> {
             let best = least(&all);
             for target in 0..count {
                 let base = if generation % 2 == 0 { random.random_range(0..count) } else { best };
+                // Storn and Price draw different points. Where these are the same their difference
+                // is 0, and the trial a crossover with the base alone.
                 let (one, two) = (random.random_range(0..count), random.random_range(0..count));
                 let factor = FACTOR.0 + (FACTOR.1 - FACTOR.0) * random.random::<f64>();
                 let sure = random.random_range(0..start.len());
@@ -305,6 +309,8 @@ impl Search<'_> {
         for boundary in 0..self.cuts {
             let mut rest = point.clone();
             for kind in rest.chunks_mut(self.cuts) {
+                // At the largest size the boundary ends an empty level: it is as if it were not
+                // there.
                 kind[boundary..].rotate_left(1);
                 kind[self.cuts - 1] = self.most;
             }

@@ -119,6 +119,7 @@ impl Thresholds {
             return Err(ThresholdsError::Lengths { demotion: demotions, splitting: splittings });
         }
         for (what, values) in [("demotion", &demotion), ("splitting", &splitting)] {
+            // Counted from 1, and of each pair the second is at fault.
             for (number, pair) in (2..).zip(values.windows(2)) {
                 let (before, after) = (pair[0].0, pair[1].0);
                 if after < before {
@@ -356,6 +357,8 @@ impl Traffic {
         let mut above = self.deadline_load();
         for Ends { demotion, splitting } in thresholds.ends(self.sizes.largest()) {
             let (unknown, known) = (self.sizes.below(demotion), self.sizes.below(splitting));
+            // E[min(X, a_k)] and E[min(X, a_k)^2] below are made of the moments at hand:
+            // `mean_capped` would search the table again.
             let (cap, longer) = (demotion.0 as f64, 1.0 - unknown.share);
             let load = self.deadline_load()
                 + unknown_rate * (unknown.first + cap * longer)

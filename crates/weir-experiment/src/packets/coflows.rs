@@ -87,6 +87,8 @@ impl Drawing {
         let mut all: Vec<u32> = (0..self.hosts).collect();
         let count = count.min(self.hosts) as usize;
         for place in 0..count {
+            // The first steps of Fisher and Yates's shuffle: different hosts, each choice of them
+            // as likely.
             let other = self.random.random_range(place..all.len());
             all.swap(place, other);
         }
@@ -339,6 +341,8 @@ fn flows(traffic: &CoflowTraffic, work: &Work, scenario: &Scenario) -> Result<Fl
             ));
         }
     }
+    // A stable sort: flows that arrive together stay in the order of their coflows, whatever the
+    // seed.
     all.sort_by_key(|(flow, _)| flow.arrival);
     (flows.arrivals, flows.coflows) = all.into_iter().unzip();
     Ok(flows)

@@ -4,214 +4,25 @@
 //! then. Times are milliseconds, here and in results.
 
 mod coflows;
+pub(crate) mod measures;
 mod order;
+mod setup;
 
 pub use coflows::CoflowTraffic;
+use measures::{FACTOR, LESS};
+pub use setup::PacketSetup;
 
-use crate::measure::{Described, INTERVAL, RATIO, half_width};
+use crate::measure::half_width;
+use crate::measures::INTERVAL;
 use crate::run::{RunError, by_seed, six_digits};
 use crate::runs::Runs;
 use crate::{Experiment, Measures, Point, PointResult, PolicyResult, Results};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use std::path::Path;
-use weir_model::{Bytes, Span};
-use weir_packet::scenario::ENDLESS;
-use weir_packet::{Completion, Gathered, Picos, Scenario, Simulation, Summary, transport};
-use weir_trace::{FlowSizes, PoissonSpec};
+use weir_packet::{Completion, Gathered, Picos, Simulation, Summary, transport};
 
 /// What results are called where a trace would be named.
 pub const PACKETS: &str = "packets";
-
-/// Flows of a packet-level run: a scenario, and what differs from it.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct PacketSetup {
-    /// The scenario's file, seen from the folder of the experiment.
-    pub scenario: Option<String>,
-    /// How large flows are.
-    pub sizes: Option<String>,
-    /// Load of hosts' links.
-    pub load: Option<f64>,
-    /// Number of flows, if not the scenario's.
-    pub flows: Option<u64>,
-    /// Flows that are measured, by number in order of arrival, from one to before another; all unless said. Before them
-    /// queues fill up, and a run ends when they are done: flows that arrive later keep its links busy until then.
-    pub measured: Option<(u64, u64)>,
-    /// Share of bytes with deadlines.
-    pub deadline_bytes: Option<f64>,
-    /// How large flows with deadlines are, if not as others.
-    pub deadline_size: Option<String>,
-    /// Deadlines are uniform between these.
-    pub within: Option<(String, String)>,
-    /// Share of the other flows whose size is known.
-    pub known: Option<f64>,
-    /// What switches have for each port.
-    pub buffer: Option<String>,
-    /// Coflows and flows with deadlines instead of the scenario's traffic.
-    pub coflows: Option<CoflowTraffic>,
-}
-
-/// What is measured of every run.
-pub(crate) const MEASURES: &[Described] = &[
-    ("fct avg", "average completion time of flows without deadlines", "ms"),
-    ("fct p95", "95th percentile of completion times of flows without deadlines", "ms"),
-    ("fct p99", "99th percentile of completion times of flows without deadlines", "ms"),
-    (
-        "fct slowdown",
-        "average of completion time over that of the flow alone, flows without deadlines",
-        RATIO,
-    ),
-    ("fct avg small", "average completion time of flows up to 100 kB", "ms"),
-    ("fct p95 small", "95th percentile of completion times of flows up to 100 kB", "ms"),
-    ("fct p99 small", "99th percentile of completion times of flows up to 100 kB", "ms"),
-    ("fct avg middle", "average completion time of flows of 100 kB to 10 MB", "ms"),
-    ("fct p99 middle", "99th percentile of completion times of flows of 100 kB to 10 MB", "ms"),
-    ("fct avg large", "average completion time of flows above 10 MB", "ms"),
-    ("deadline fct avg", "average completion time of flows with deadlines", "ms"),
-    ("missed", "deadlines missed", "% of those that the flow could meet alone"),
-    ("infeasible", "deadlines that the flow could not meet alone", "% of all"),
-    (
-        "deadline used",
-        "completion time over the time until the deadline, of flows that met theirs, average",
-        "%",
-    ),
-    (
-        "deadline used least",
-        "completion time over the time until the deadline, of flows that met theirs, least",
-        "%",
-    ),
-    (
-        "open rate",
-        "what flows received that were still going when the run ended, over the whole run",
-        "Mbit/s",
-    ),
-    ("cct avg small", "average completion time of small coflows", "ms"),
-    ("cct p95 small", "95th percentile of completion times of small coflows", "ms"),
-    ("cct p99 small", "99th percentile of completion times of small coflows", "ms"),
-    ("cct avg large", "average completion time of large coflows", "ms"),
-    ("cct over plan", "completion time of large coflows over what was planned for them, average", RATIO),
-    ("timeouts", "retransmission timeouts", "per 1000 flows"),
-    ("retransmitted", "segments sent again", "per 1000 segments"),
-    ("dropped", "packets dropped", "per million packet-hops"),
-];
-
-/// What begins the name of a measure over the baseline's,
-const FACTOR: &str = "factor ";
-/// and of a measure less the baseline's: both of the same seed, so that their intervals are those of pairs.
-const LESS: &str = "less ";
-
-/// What a name says of a measure besides: how it is compared with the baseline's; and the measure.
-fn parts(name: &str) -> (&str, &str) {
-    let name = name.strip_suffix(INTERVAL).unwrap_or(name);
-    let compared = [FACTOR, LESS].into_iter().find_map(|how| Some((how, name.strip_prefix(how)?)));
-    compared.unwrap_or(("", name))
-}
-
-/// Whether there is such a measure.
-pub(crate) fn check(name: &str) -> Result<(), String> {
-    let (_, stem) = parts(name);
-    if MEASURES.iter().any(|(known, _, _)| *known == stem) {
-        return Ok(());
-    }
-    Err(format!("`{name}` is no measure of packets"))
-}
-
-/// What a measure is, in words, and its unit; none if it is none of packets.
-pub(crate) fn words(name: &str) -> Option<(String, &'static str)> {
-    let (how, stem) = parts(name);
-    let (_, what, unit) = MEASURES.iter().find(|(known, _, _)| *known == stem)?;
-    Some(match how {
-        FACTOR => (format!("{what}, over the baseline's"), RATIO),
-        LESS => (format!("{what}, less the baseline's"), unit),
-        _ => ((*what).to_owned(), unit),
-    })
-}
-
-impl PacketSetup {
-    /// These values, and where one is absent that of `base`.
-    pub(crate) fn over(&self, base: Option<&PacketSetup>) -> PacketSetup {
-        let Some(base) = base else { return self.clone() };
-        PacketSetup {
-            scenario: self.scenario.clone().or_else(|| base.scenario.clone()),
-            sizes: self.sizes.clone().or_else(|| base.sizes.clone()),
-            load: self.load.or(base.load),
-            flows: self.flows.or(base.flows),
-            measured: self.measured.or(base.measured),
-            deadline_bytes: self.deadline_bytes.or(base.deadline_bytes),
-            deadline_size: self.deadline_size.clone().or_else(|| base.deadline_size.clone()),
-            within: self.within.clone().or_else(|| base.within.clone()),
-            known: self.known.or(base.known),
-            buffer: self.buffer.clone().or_else(|| base.buffer.clone()),
-            coflows: self.coflows.clone().or_else(|| base.coflows.clone()),
-        }
-    }
-
-    /// The scenario as this setup has it.
-    fn prepare(&self, folder: &Path, seed: u64) -> Result<Scenario, String> {
-        let name = self.scenario.as_deref().ok_or("packets: it names no scenario")?;
-        let path = folder.join(name);
-        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let text = weir_trace::read_text(&path).map_err(|error| failed(&error))?;
-        let mut scenario = Scenario::from_text(&text).map_err(|error| failed(&error))?;
-        if let Some(buffer) = &self.buffer {
-            let size: Bytes = buffer.parse().map_err(|error| format!("packets: buffer: {error}"))?;
-            scenario.buffer = weir_packet::Buffer::PerPort(size);
-        }
-        match &mut scenario.traffic {
-            Some(traffic) => {
-                self.change(traffic)?;
-                traffic.seed = seed;
-            }
-            // Flows that are listed one by one have nothing to change, and no seed.
-            None if self.changes_traffic() => {
-                return Err(failed(&"it has no [traffic] that could be changed"));
-            }
-            None => {}
-        }
-        if let Some((first, end)) = self.measured {
-            let flows = scenario.traffic.as_ref().map_or(0, |traffic| traffic.flows);
-            if first >= end || end > flows || self.coflows.is_some() {
-                return Err(format!(
-                    "packets: measured = [{first}, {end}] has to be a part of the {flows} flows of [traffic]"
-                ));
-            }
-        }
-        Ok(scenario)
-    }
-
-    /// Something differs from the scenario's traffic.
-    fn changes_traffic(&self) -> bool {
-        let PacketSetup { sizes, load, flows, deadline_bytes, deadline_size, within, known, coflows, .. } =
-            self;
-        let texts = sizes.is_some() || deadline_size.is_some() || within.is_some() || coflows.is_some();
-        texts || flows.is_some() || [load, deadline_bytes, known].iter().any(|number| number.is_some())
-    }
-
-    fn change(&self, traffic: &mut PoissonSpec) -> Result<(), String> {
-        if let Some(sizes) = &self.sizes {
-            traffic.sizes = FlowSizes::load(sizes).map_err(|error| format!("packets: sizes: {error}"))?;
-        }
-        traffic.load = self.load.unwrap_or(traffic.load);
-        traffic.flows = self.flows.unwrap_or(traffic.flows);
-        traffic.mix.deadline_bytes = self.deadline_bytes.unwrap_or(traffic.mix.deadline_bytes);
-        if let Some(text) = &self.deadline_size {
-            let failed = |error: &dyn std::fmt::Display| format!("packets: deadline_size: {error}");
-            let size: Bytes = text.parse().map_err(|error| failed(&error))?;
-            if size == Bytes(0) || size > ENDLESS {
-                return Err(failed(&format!("`{text}` has to be above 0 and at most {ENDLESS}")));
-            }
-            traffic.mix.deadline_size = Some(size);
-        }
-        traffic.mix.known = self.known.unwrap_or(traffic.mix.known);
-        if let Some((least, most)) = &self.within {
-            let span =
-                |text: &String| text.parse::<Span>().map_err(|error| format!("packets: within: {error}"));
-            traffic.mix.within = (span(least)?, span(most)?);
-        }
-        Ok(())
-    }
-}
 
 /// A run: which point, which seed, which transport, by place.
 type Task = (usize, usize, usize);
@@ -382,6 +193,8 @@ fn means(of_seeds: &[Measures]) -> Measures {
     let mut all = Measures::new();
     let names = of_seeds.iter().flat_map(Measures::keys);
     for name in names {
+        // Over the seeds that have the measure: under one of them a class of sizes may have no
+        // flow.
         let values: Vec<f64> = of_seeds.iter().filter_map(|measures| measures.get(name)).copied().collect();
         all.insert(name.clone(), six_digits(values.iter().sum::<f64>() / values.len() as f64));
         if let Some(half) = half_width(&values) {
@@ -394,31 +207,6 @@ fn means(of_seeds: &[Measures]) -> Measures {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn prepare(setup: &str, scenario: &str) -> Result<Scenario, String> {
-        let mut setup: PacketSetup = toml::from_str(setup).expect("a setup");
-        setup.scenario = Some(format!("../../scenarios/packets/{scenario}.toml"));
-        setup.prepare(Path::new(env!("CARGO_MANIFEST_DIR")), 7)
-    }
-
-    #[test]
-    fn a_setup_may_give_deadline_flows_a_size_of_their_own() {
-        let own = r#"deadline_bytes = 0.1
-            deadline_size = "80kB"
-            within = ["5ms", "6ms"]"#;
-        let traffic = prepare(own, "sixteen-hosts").unwrap().traffic.unwrap();
-        assert_eq!((traffic.mix.deadline_size, traffic.seed), (Some(Bytes(80_000)), 7));
-        let drawn = prepare("deadline_bytes = 0.1", "sixteen-hosts").unwrap().traffic.unwrap();
-        assert_eq!(drawn.mix.deadline_size, None);
-        for (text, reason) in [
-            ("0", "`0` has to be above 0 and at most 4.4 TB"),
-            ("7TB", "`7TB` has to be above 0 and at most 4.4 TB"),
-            ("big", "`big` is not a size in bytes such as 4096, 10MB or 10MiB"),
-        ] {
-            let error = prepare(&format!("deadline_size = \"{text}\""), "sixteen-hosts").unwrap_err();
-            assert_eq!(error, format!("packets: deadline_size: {reason}"));
-        }
-    }
 
     fn results(setup: &str, seeds: &str) -> Results {
         let text = format!(
@@ -470,19 +258,5 @@ mod tests {
         let all = results("flows = 300", "[1]");
         let average = |results: &Results| results.points[0].policies[0].measures["fct avg"];
         assert!(average(&window) != average(&all));
-        for bad in ["[5, 5]", "[0, 601]", "[7, 6]"] {
-            let own = format!("flows = 600\nmeasured = {bad}");
-            let error = prepare(&own, "sixteen-hosts").unwrap_err();
-            assert!(error.ends_with("has to be a part of the 600 flows of [traffic]"), "{error}");
-        }
-    }
-
-    #[test]
-    fn flows_listed_one_by_one_run_as_they_are_and_have_nothing_to_change() {
-        assert_eq!(prepare("buffer = \"90kB\"", "four-flows").unwrap().flows.len(), 5);
-        for change in ["load = 0.5", "flows = 3", "deadline_size = \"80kB\"", "sizes = \"web-search\""] {
-            let error = prepare(change, "four-flows").unwrap_err();
-            assert!(error.ends_with("four-flows.toml: it has no [traffic] that could be changed"), "{error}");
-        }
     }
 }

@@ -3,16 +3,19 @@
 //! ours as a hollow diamond, and the 95 % confidence interval of a mean over seeds as a whisker.
 
 mod axis;
+mod curves;
 mod legend;
 mod lines;
 mod rows;
 mod style;
 
-use crate::characteristics::{curve_axis, curves};
-use crate::measure::{INTERVAL, RATIO, half_width, words};
+use crate::measure::half_width;
+use crate::measures::{INTERVAL, RATIO};
+use crate::names::words;
 use crate::results::PolicyResult;
 use crate::{Experiment, Results};
 use axis::Axis;
+use curves::{curve_axis, curves};
 use std::fmt::Write;
 
 /// Text that is safe inside HTML and SVG.

@@ -43,6 +43,7 @@ pub(crate) fn least_average_secs(
     }
     let sums = machines.into_iter().map(|(speeds, bytes)| {
         let jobs = coflows.iter().zip(&bytes).filter(|(_, bytes)| **bytes > 0.0);
+        // Coflows that do not cross this cut are bounded by what they need alone.
         let others: f64 =
             alone.iter().zip(&bytes).filter(|(_, bytes)| **bytes == 0.0).map(|(alone, _)| alone).sum();
         shortest_first(jobs.map(|(coflow, bytes)| (coflow.arrival.as_secs(), *bytes)).collect(), &speeds)

@@ -2,7 +2,7 @@
 //! time, once a round trip, and sends at the rate that it is given.
 
 use super::{Acked, Allowance, Ask, Control, Loss};
-use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
+use crate::packet::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::time::Picos;
 use weir_model::{Bytes, Rate};
 
@@ -77,6 +77,8 @@ impl Control for AsksRate {
     }
 
     fn on_given(&mut self, rate: Rate) {
+        // A port gives the base rate where nothing else is left. A flow that gets no more sends
+        // headers alone, one a round trip, and goes on asking.
         self.rate = if rate > self.base { rate } else { Rate::ZERO };
     }
     fn is_paused(&self) -> bool {

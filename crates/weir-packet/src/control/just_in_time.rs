@@ -2,7 +2,7 @@
 
 use super::dctcp::Dctcp;
 use super::{Acked, Allowance, Control, Decided, Loss, WindowEnded};
-use crate::sender::SEGMENT_BYTES;
+use crate::packet::SEGMENT_BYTES;
 use crate::time::Picos;
 use weir_endhost::mcp::{Mcp, Params, WindowFacts};
 use weir_model::{Bytes, Rate, Span};
@@ -127,6 +127,7 @@ impl Control for JustInTime {
     }
 
     fn on_loss(&mut self, lost: &Loss) {
+        // MCP goes by marks and round trips: a loss is repaired and does not change the pace.
         if self.demoted() {
             self.after.on_loss(lost);
         }

@@ -1,7 +1,7 @@
 //! A flow at the rates that a coordinator planned for it.
 
 use super::{Acked, Allowance, Control, Loss};
-use crate::sender::SEGMENT_BYTES;
+use crate::packet::SEGMENT_BYTES;
 use crate::time::Picos;
 use std::sync::Arc;
 use weir_model::Rate;
@@ -59,6 +59,7 @@ impl Control for ByPlan {
             self.rate = rate;
             self.next += 1;
         }
+        // A step beyond the end never comes into force: the plan has lapsed by then.
         Some(self.steps.get(self.next).map_or(self.end, |(from, _)| (*from).min(self.end)))
     }
     fn on_ack(&mut self, acked: &Acked) {

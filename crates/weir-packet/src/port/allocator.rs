@@ -11,24 +11,12 @@
 //! met since then, as in XCP: packets of paced flows that happen to meet are no congestion. The capacity stays
 //! between half the link and all of it. Formula and weights (0.1 and 1) are from memory of the paper, not from its text.
 
+use crate::setup::Giving;
 use crate::time::Picos;
 use weir_model::Rate;
 
 /// The least share of a link that is given away, however long its queue.
 const LEAST_CAPACITY: f64 = 0.5;
-
-/// How ports give rates.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Giving {
-    /// The round trip, every which the capacity is adapted.
-    pub round_trip: Picos,
-    /// The weight of capacity that is not used.
-    pub alpha: f64,
-    /// The weight of the queue.
-    pub beta: f64,
-    /// What every flow gets at least: one header a round trip.
-    pub base: Rate,
-}
 
 /// What a flow and a port know of each other since the flow's last request. Whole bytes per second, so that sums over
 /// flows come back to zero.
@@ -104,6 +92,8 @@ impl Allocator {
         self.asked += asks;
         let capacity = self.capacity as u64;
         let left = capacity.saturating_sub(self.given);
+        // The flow that asks is counted by now, so `flows` is not 0. Where flows ask for more than
+        // there is, nothing is left to share.
         let fair = capacity.saturating_sub(self.asked) / self.flows;
         // `given` may exceed the capacity, which shrinks, and which base rates do not heed: `left` is then zero.
         let gives = if left > asks { asks + fair } else { left };

@@ -87,10 +87,11 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use crate::packet::{Kind, Packet, Packets, Word};
-    use crate::port::{Buffer, Discipline, Marking, Port, PortSpec, build};
+    use crate::port::{Port, PortSpec, build};
     use crate::receiver::Acknowledging;
+    use crate::setup::Setup;
+    use crate::setup::{Buffer, Discipline, Marking};
     use crate::time::Picos;
-    use crate::transport::Setup;
     use proptest::prelude::*;
     use weir_model::{Bytes, Rate};
 

@@ -5,63 +5,18 @@ mod classes;
 mod line;
 mod ranked;
 
-pub use allocator::Giving;
 pub(crate) use allocator::{Allocator, Given};
 
+use crate::packet::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::packet::{Packet, Packets, Route};
-use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
+use crate::setup::{Buffer, Discipline, Marking, Setup};
 use crate::time::{PerByte, Picos};
-use crate::transport::Setup;
+
 use classes::Classes;
 use line::Line;
 use ranked::Ranked;
 use std::collections::BTreeMap;
 use weir_model::{Bytes, Rate};
-
-/// Where a packet that arrives is marked (ECN) instead of being told of congestion by loss.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marking {
-    /// Packets are never marked.
-    Off,
-    /// If its own class has at least so many bytes waiting.
-    PerQueue(Bytes),
-    /// If all classes of the port together have.
-    PerPort(Bytes),
-}
-
-/// How a port orders what waits, and what it drops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Discipline {
-    /// Strict priorities, first come first served in each; what finds the buffer full is dropped.
-    Classes {
-        /// In the first class.
-        first: Marking,
-        /// In each class after the first.
-        others: Marking,
-        /// What of a port's buffer only the first class may fill; of ports that share a memory all parts together have to
-        /// leave some of it. Without it packets of the first class are dropped where
-        /// others have filled the buffer.
-        reserved: Bytes,
-    },
-    /// By rank: the least goes first, of its flow the earliest segment; of a full buffer the greatest
-    /// rank is dropped, its last come first (pFabric, sections 4.1 and 4.3).
-    Ranked,
-}
-
-/// How much may wait at a port.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Buffer {
-    /// So many bytes at each.
-    PerPort(Bytes),
-    /// The ports of a switch share `all`: each may have `share` times what is free of it (the dynamic thresholds
-    /// of Choudhury and Hahne, 1998).
-    Shared {
-        /// Memory of a switch.
-        all: Bytes,
-        /// What a port may have, as a multiple of what no port has.
-        share: f64,
-    },
-}
 
 /// What a port is like.
 #[derive(Clone, Copy, Debug, PartialEq)]

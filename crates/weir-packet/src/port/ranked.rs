@@ -44,6 +44,8 @@ impl Ranked {
     /// earliest segment, so that ranks which fall as a flow goes on do not reorder it. Its place, and its bytes.
     pub(super) fn pop(&mut self) -> Option<(u32, u16)> {
         let &Waits { flow, kind, .. } = self.waiting.last()?;
+        // All that waits is looked at: ports of pFabric hold few packets, two windows unless set
+        // otherwise.
         let (mut index, mut earliest) = (0, u64::MAX);
         for (i, packet) in self.waiting.iter().enumerate() {
             if packet.flow == flow && packet.kind == kind && packet.order < earliest {

@@ -2,8 +2,8 @@
 //! runs out is sent again, with a watch also once segments sent later are acknowledged.
 
 use super::{Noted, Progress};
+use crate::packet::Answer;
 use crate::segments::Segments;
-use crate::sender::Answer;
 use crate::watch::Watch;
 
 #[derive(Debug, Default)]
@@ -36,6 +36,7 @@ impl Each {
             return Some(lost);
         }
         self.next = self.next.max(self.acked.missing());
+        // After a timeout `next` goes back; what has arrived in spite of it is not sent again.
         while self.next < at.sent && self.acked.contains(self.next) {
             self.next += 1;
         }
@@ -53,6 +54,8 @@ impl Each {
             + u32::from(answer.segment.is_some_and(|segment| self.acked.insert(segment)));
         // A loss is reported with what was in flight before this answer.
         let flight = self.in_flight;
+        // A segment that counted as lost left the count then and may still be acknowledged: the
+        // difference may be below 0.
         self.in_flight = flight.saturating_sub(newly);
         let mut noted = Noted { newly, ..Noted::default() };
         if let Some(watch) = &mut self.watch {

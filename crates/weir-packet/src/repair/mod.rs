@@ -9,9 +9,9 @@ mod newreno;
 mod reduction;
 mod scoreboard;
 
-use crate::sender::Answer;
+use crate::packet::Answer;
+use crate::setup::Recovery;
 use crate::time::Picos;
-use crate::transport::Recovery;
 use each::Each;
 use newreno::NewReno;
 use scoreboard::Scoreboard;

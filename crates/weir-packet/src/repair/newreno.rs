@@ -1,7 +1,7 @@
 //! NewReno (RFC 6582): three duplicates, then one segment a round trip; after a timeout all anew.
 
 use super::{DUPLICATES, Noted, Progress};
-use crate::sender::Answer;
+use crate::packet::Answer;
 
 /// Duplicates before the third that let a new segment go each (limited transmit, RFC 3042).
 const LIMITED: u32 = DUPLICATES - 1;

@@ -6,8 +6,8 @@
 
 use super::reduction::Reduction;
 use super::{DUPLICATES, Noted, Progress};
+use crate::packet::Answer;
 use crate::segments::Segments;
-use crate::sender::Answer;
 use crate::time::Picos;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -45,6 +45,8 @@ impl Scoreboard {
     #[inline]
     pub(super) fn take(&mut self, window: u32, at: Progress) -> Option<u32> {
         let full = match &self.reduction {
+            // While losses are repaired, proportional rate reduction says what may go, and the
+            // window bounds it there (RFC 9937).
             Some(reduction) => reduction.allowed == 0,
             None => self.in_flight(at.sent) >= window,
         };
@@ -82,6 +84,7 @@ impl Scoreboard {
             self.judge();
             self.judge_again(answer, at.smoothed);
         } else {
+            // All that was ever sent is there: late answers to copies can show no loss.
             self.lost.clear();
             self.again.clear();
         }
@@ -115,6 +118,8 @@ impl Scoreboard {
         let [first, second, third] = &mut self.highest;
         if end > *first {
             (*first, *second, *third) = (end, *first, *second);
+        // Answers to copies of one segment count once: it takes three different segments after a
+        // hole to say that it is lost.
         } else if end > *second && end != *first {
             (*second, *third) = (end, *second);
         } else if end > *third && end != *first && end != *second {

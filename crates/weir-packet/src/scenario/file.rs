@@ -32,7 +32,7 @@
 //! What is left out of `[network]` is [`DEFAULTS`].
 
 use super::{ENDLESS, Scenario, ScenarioError, Shape};
-use crate::port::Buffer;
+use crate::setup::Buffer;
 use crate::time::Picos;
 use crate::topology::{Balance, LeafSpine, SingleSwitch};
 use serde::{Deserialize, Deserializer, de::Error as _};

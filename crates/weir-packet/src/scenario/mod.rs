@@ -2,8 +2,8 @@
 
 mod file;
 
-use crate::port::Buffer;
-use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
+use crate::packet::{HEADER_BYTES, SEGMENT_BYTES};
+use crate::setup::Buffer;
 use crate::time::Picos;
 use crate::topology::{LeafSpine, SingleSwitch, Topology, TopologyError};
 use crate::transport::{Network, TrafficFacts};

@@ -11,36 +11,11 @@
 
 use super::Simulation;
 use crate::control::Ask;
-use crate::packet::{Kind, MAX_HOPS, Packet, Word};
-use crate::port::Given;
-use crate::sender::{HEADER_BYTES, SEGMENT_BYTES, Sender};
+use crate::packet::{HEADER_BYTES, SEGMENT_BYTES};
+use crate::packet::{Kind, Packet, Word};
+use crate::sender::Sender;
 use crate::time::Picos;
-use weir_model::{Bytes, Rate};
-
-/// A flow's side of its requests.
-#[derive(Debug, Default)]
-pub(crate) struct Requests {
-    /// What is asked for.
-    asks: Rate,
-    /// What each port on the way gave.
-    given: [Given; MAX_HOPS],
-    /// A request is under way.
-    waits: bool,
-    /// The flow was given up and ends as it is.
-    pub(crate) stopped: bool,
-}
-
-impl Requests {
-    /// Some port on the way counts the flow.
-    pub(crate) fn is_counted(&self) -> bool {
-        self.given.iter().any(|given| given.counted)
-    }
-    /// The least that was given on the way; nothing if the flow has given all back.
-    fn least_given(&self) -> Option<Rate> {
-        let rates = self.given.iter().filter(|given| given.counted).map(Given::rate);
-        rates.min_by(|one, other| one.bytes_per_sec().total_cmp(&other.bytes_per_sec()))
-    }
-}
+use weir_model::Bytes;
 
 /// Bytes on the wire that the sender has not sent.
 fn unsent_wire(sender: &Sender) -> Bytes {
@@ -48,6 +23,8 @@ fn unsent_wire(sender: &Sender) -> Bytes {
     if segments == 0 {
         return Bytes(0);
     }
+    // The last segment, which may be short, counts as one of them, also where it is on its way and
+    // an earlier one is lost.
     let last = u64::from(sender.payload(sender.segments - 1) + HEADER_BYTES);
     Bytes((segments - 1) * u64::from(SEGMENT_BYTES + HEADER_BYTES) + last)
 }
@@ -66,6 +43,8 @@ impl Simulation<'_> {
     #[cold]
     pub(super) fn ask_port(&mut self, at: u32, place: u32) {
         let packet = self.packets.get(place);
+        // An acknowledgement brings the word back to the sender, by ports of the other direction,
+        // which the flow does not ask.
         if packet.kind == Kind::Ack || packet.word == Word::None {
             return;
         }
@@ -75,6 +54,7 @@ impl Simulation<'_> {
         if packet.word == Word::Leaves {
             allocator.take_back(given);
         } else {
+            // First, so that the rate given is one of the capacity as it is now.
             allocator.adapt(self.now, port.counts(self.now).bytes, port.queued(self.now).0);
             allocator.give(given, requests.asks);
         }
@@ -132,6 +112,7 @@ impl Simulation<'_> {
             return true;
         }
         let soon = now + flow.sender.round_trip().unwrap_or(usual_round_trip);
+        // No segment goes within a round trip that could carry the request: a header alone does.
         if !requests.waits && start.is_none_or(|start| start > soon) {
             let segment = flow.sender.unacked;
             self.send_segment(place, segment, Kind::Probe);

@@ -18,6 +18,8 @@ impl Simulation<'_> {
         if reply.now {
             self.acknowledge(place, expected, 1);
         } else {
+            // The receiver keeps what its acknowledgement has to say; a new packet is made of it
+            // when that goes.
             self.packets.remove(place);
             self.flows.get_mut(packet.flow).in_network -= 1;
         }

@@ -24,6 +24,7 @@ impl Simulation<'_> {
         }
         let memory = &mut self.memories[port.memory as usize];
         let dropped = port.wait(&mut self.packets, memory, place);
+        // Nothing waits if the packet itself was dropped; then no event is needed.
         if !port.wakes && !port.is_empty() {
             port.wakes = true;
             let at_time = port.busy_until;

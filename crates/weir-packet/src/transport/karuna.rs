@@ -9,8 +9,8 @@ use super::settings::{Settings, SettingsError};
 use super::windowed::{Marked, few_enough, kept, service, thresholds_for};
 use super::{Network, Sending, Setup, Transport, deadline_of};
 use crate::control::{Control, JustInTime, Late};
-use crate::port::{Discipline, Marking};
-use crate::sender::{HEADER_BYTES, SEGMENT_BYTES, segments_of};
+use crate::packet::{HEADER_BYTES, SEGMENT_BYTES, segments_of};
+use crate::setup::{Discipline, Marking};
 use crate::time::Picos;
 use std::sync::Arc;
 use weir_endhost::mcp::{Params, Variant};
@@ -111,6 +111,7 @@ impl Karuna {
 impl Transport for Karuna {
     fn prepare(&mut self, network: &Network) {
         if self.demotion.is_none() {
+            // The first class is that of deadlines; thresholds divide flows among those below it.
             let classes = CLASSES - usize::from(OTHERS);
             let best = thresholds_for(network.traffic.as_ref(), classes, self.service);
             self.demotion = Some(best.demotion().into());

@@ -13,6 +13,7 @@ mod rated;
 mod settings;
 mod windowed;
 
+pub use crate::setup::{Recovery, Setup, Timeouts};
 pub use beside::{Beside, Guide};
 pub use hosts::{HostClasses, HostControl, OnHosts};
 pub use known::{SETTINGS, SettingInfo};
@@ -22,37 +23,14 @@ pub use rated::{ByRateTold, RateTold, Rated};
 pub use settings::SettingsError;
 
 use crate::control::Control;
-use crate::port::{Buffer, Discipline, Giving};
-use crate::receiver::Acknowledging;
+use crate::packet::{HEADER_BYTES, SEGMENT_BYTES};
+use crate::setup::Buffer;
 use crate::tagging::Tagging;
 use crate::time::Picos;
 use settings::Settings;
 use thiserror::Error;
 use weir_model::{Bytes, Rate};
 use weir_trace::{FlowArrival, FlowKind, FlowSizes, Mix};
-
-/// How lost segments are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recovery {
-    /// By three duplicates (NewReno, RFC 6582).
-    NewReno,
-    /// By selective acknowledgements (RFC 6675), with proportional rate reduction (RFC 9937); what was sent again, by time.
-    Sack,
-    /// By timeouts alone; each segment is acknowledged by itself. For networks that reorder packets.
-    Selective,
-    /// As that, and by time: a segment is lost once others are acknowledged that were sent half a round trip later
-    /// (RACK, RFC 8985, which has a quarter that adapts).
-    Timed,
-}
-
-/// When a sender stops waiting for an acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timeouts {
-    /// After this time, always.
-    Fixed(Picos),
-    /// By the measured round trip (RFC 6298), but not before this time; doubled each time in a row.
-    AtLeast(Picos),
-}
 
 /// Flows that are to come, as thresholds are made for them.
 #[derive(Clone, Debug)]
@@ -90,25 +68,8 @@ impl Network {
     /// Full segments that are on their way when a path is just full.
     pub fn segments_in_flight(&self) -> f64 {
         let bytes = self.host_rate.bytes_per_sec() * self.round_trip.as_secs();
-        (bytes / f64::from(crate::sender::SEGMENT_BYTES + crate::sender::HEADER_BYTES)).ceil()
+        (bytes / f64::from(SEGMENT_BYTES + HEADER_BYTES)).ceil()
     }
-}
-
-/// What switches do, and receivers.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setup {
-    /// How ports order what waits, and what they mark or drop.
-    pub discipline: Discipline,
-    /// How much may wait.
-    pub buffer: Buffer,
-    /// Whether receivers acknowledge each segment, or wait for a second one.
-    pub acknowledging: Acknowledging,
-    /// After so many timeouts in a row a flow's tagging ages ([`Tagging`]); none: never.
-    pub ages_after: Option<u32>,
-    /// After so many timeouts in a row a sender asks with headers alone whether packets come through.
-    pub probes_after: Option<u32>,
-    /// How ports give rates to flows that ask ([`Control::ask`]); none: they do not. All packets of a flow take one way then.
-    pub gives: Option<Giving>,
 }
 
 /// How one flow is sent.
@@ -239,6 +200,8 @@ pub fn named(text: &str) -> Result<Box<dyn Transport>, TransportError> {
     let wrong = |error| TransportError::Setting { name: name.to_owned(), error };
     let mut settings = Settings::read(parts).map_err(wrong)?;
     let transport = (entry.make)(&mut settings).map_err(wrong)?;
+    // After the transport has asked for all settings that it has: what is left over it does not
+    // know.
     settings.end().map_err(wrong)?;
     Ok(transport)
 }

@@ -4,9 +4,9 @@ use super::hosts::{HostClasses, HostControl, OnHosts};
 use super::settings::{Settings, SettingsError};
 use super::{Network, Recovery, Sending, Setup, Timeouts, TrafficFacts, Transport, deadline_of};
 use crate::control::{Dctcp, LineRate, Reno, Urgency};
-use crate::port::{Buffer, Discipline, Marking};
+use crate::packet::{HEADER_BYTES, SEGMENT_BYTES};
 use crate::receiver::Acknowledging;
-use crate::sender::{HEADER_BYTES, SEGMENT_BYTES};
+use crate::setup::{Buffer, Discipline, Marking};
 use crate::tagging::Tagging;
 use crate::time::{PerByte, Picos};
 use std::num::NonZeroUsize;
@@ -189,6 +189,7 @@ impl Transport for DctcpTransport {
     fn on_hosts(&self, network: &Network) -> Option<OnHosts> {
         let marking = self.marked.threshold(network);
         let rules = OnHosts { control: HostControl::Dctcp, classes: None, marking: Some([marking; 2]) };
+        // Real sockets have no D2TCP here: `HostControl` knows none.
         (!self.heeds_deadlines).then_some(rules)
     }
 }
@@ -355,6 +356,8 @@ impl Transport for Pfabric {
         Sending {
             control: Box::new(LineRate::new(self.window(network))),
             tagging,
+            // Ports drop by rank, so the order of what arrives says nothing of losses; timeouts
+            // alone find them (pFabric, section 4.2).
             recovery: Recovery::Selective,
             timeouts: Timeouts::Fixed(
                 self.timeout.unwrap_or_else(|| network.round_trip.times(PFABRIC_TIMEOUT_ROUND_TRIPS)),

@@ -56,10 +56,14 @@ impl Admission {
             let links = view.coflow(slot).links();
             let share = |link: &weir_model::LinkId| left[link.index()] / (view.demand(slot, *link) * *drain);
             let share = links.iter().map(share).fold(f64::INFINITY, f64::min);
+            // One factor for all of the coflow, that of its scarcest link: its flows go on ending
+            // together.
             if share < 1.0 - ROUNDING {
                 *drain *= share;
             }
             for &link in links {
+                // A rest below 0, by rounding, would make the next coflow's factor and drain
+                // negative.
                 left[link.index()] = (left[link.index()] - view.demand(slot, link) * *drain).max(0.0);
             }
         }

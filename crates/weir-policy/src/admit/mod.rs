@@ -49,43 +49,14 @@
 mod late;
 mod timetable;
 
-use crate::{CoflowTable, Slot};
-use std::fmt;
+use crate::{CoflowTable, Refusal, Slot};
 use timetable::{Piece, Timetable};
-use weir_model::{CoflowId, Fabric, LinkId, LinkKind, Rate, Span, Time};
+use weir_model::{CoflowId, Fabric, LinkId, Rate, Span, Time};
 
 /// What is left of a link for a coflow is covered by its booking up to this share: rounding of sums.
 const ROUNDING: f64 = 1e-9;
 /// The last piece of a booking is this much faster than needed, so that rounding makes no coflow late.
 const HASTE: f64 = 1e-12;
-
-/// Why a coflow is refused.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
-    /// Coflow that is refused, by its slot.
-    pub coflow: Slot,
-    /// Link on which the coflow lacks most capacity.
-    pub link: LinkKind,
-    /// What it needs there on average until it is due.
-    pub needed: Rate,
-    /// What coflows let in before leave there on average until then.
-    pub left: Rate,
-    /// Time until it is due.
-    pub within: Span,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refusal { link, needed, left, within, .. } = self;
-        let secs = within.as_secs();
-        write!(
-            f,
-            "{link}: {needed} needed for {secs} s until the deadline, {left} left by coflows let in before"
-        )?;
-        let fits = needed <= left;
-        if fits { f.write_str(", but not at the same time as on its other links") } else { Ok(()) }
-    }
-}
 
 /// What a coflow with a deadline was promised.
 #[derive(Clone, Debug)]
@@ -114,6 +85,8 @@ impl Booking {
         };
         let rest = piece.until.since(now).as_secs();
         let share = piece.share_after(now);
+        // Shares are parts of the whole booking, a drain is a part of what is left now: `share /
+        // (share + later)` turns one into the other.
         let later = self.ahead(now) - share;
         // The last piece: all that is left, in the time that is left, so that earlier rounding is made up here.
         if later <= 0.0 { drain_within(piece.until.since(now)) } else { share / (share + later) / rest }
@@ -149,6 +122,8 @@ impl Admission {
     pub fn judge(&mut self, now: Time, fabric: &Fabric, view: &CoflowTable) {
         self.refusals.clear();
         self.bookings.resize_with(view.slot_bound(), || None);
+        // A coflow may have left and come back under its id in the same slot: its id alone would
+        // let the old judgement stand.
         for slot in view.changes().arrived.iter().chain(&view.changes().departed) {
             self.bookings[slot.0 as usize] = None;
         }
@@ -180,9 +155,12 @@ impl Admission {
         if !grown || booking.refused || booking.due <= now {
             return true;
         }
+        // Noted even where the booking covers the new flows, so that each growth is checked once.
         booking.flows = coflow.flows().len();
         let ahead = booking.ahead(now) * (1.0 + ROUNDING);
         coflow.links().iter().all(|&link| {
+            // Only the share ahead of what was promised is still reserved; the pieces before now
+            // are gone.
             let promised =
                 booking.demand.iter().find(|(other, _)| *other == link).map_or(0.0, |entry| entry.1);
             view.demand(slot, link) <= promised * (ahead + ROUNDING)
@@ -203,6 +181,8 @@ impl Admission {
             let latest_start =
                 |due: Time, alone: Span| Time::from_nanos(due.nanos().saturating_sub(alone.nanos()));
             let found = found.or_else(|| self.all_anew(now, fabric, view, slot, latest_start));
+            // Booking is greedy: in either order coflows may fail to fit whose present bookings
+            // hold. The new one may still find room beside these.
             found.or_else(|| existing.clone().book(&demand, due))
         };
         if pieces.is_none() {
@@ -257,6 +237,7 @@ impl Admission {
         for (slot, pieces, demand) in found {
             match &mut self.bookings[slot.0 as usize] {
                 _ if slot == new => of_new = Some(pieces),
+                // The demand as well: shares of the new pieces are shares of what is left now.
                 Some(booking) => (booking.pieces, booking.demand) = (pieces, demand),
                 None => {}
             }

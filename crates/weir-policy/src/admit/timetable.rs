@@ -69,6 +69,8 @@ impl Timetable {
     pub(super) fn take(&mut self, pieces: &[Piece], demand: &[(LinkId, f64)], scale: f64) {
         for piece in pieces {
             let secs = piece.until.since(piece.from).as_secs();
+            // In this order: an edge that is put in moves only those after it, so that `from` stays
+            // right.
             let (from, until) = (self.edge(piece.from), self.edge(piece.until));
             for left in &mut self.left[from..until] {
                 for &(link, bytes) in demand {
@@ -119,6 +121,8 @@ impl Timetable {
     /// The link on which a coflow lacks most until `due`: the link, the rate needed and the rate left there on
     /// average.
     pub(super) fn scarcest(&self, demand: &[(LinkId, f64)], due: Time) -> (LinkId, f64, f64) {
+        // A deadline that is now: at least a nanosecond, the resolution of times, so that rates
+        // stay finite.
         let secs = due.since(self.edges[0]).as_secs().max(1e-9);
         let mut found = (LinkId(0), 0.0, f64::INFINITY);
         for &(link, bytes) in demand {

@@ -138,9 +138,9 @@ impl LocalRule for Weighted {
 #[cfg(test)]
 mod tests {
     use super::super::LocalFlow;
-    use crate::local_rule;
     use super::*;
     use crate::find;
+    use crate::local_rule;
     use proptest::prelude::*;
     use weir_model::Bytes;
 

@@ -50,6 +50,8 @@ impl TierOrder for LimitedMultiplexing {
             // Only coflows that share a link count: on other links nothing of them stands in the way.
             let before = served.iter().filter(|(_, other, _)| shares(other)).map(|&(_, _, behind)| behind);
             let tier = before.max().unwrap_or(0);
+            // Behind a light coflow the next one waits a tier; behind a heavy one it shares the
+            // tier. That is the limited multiplexing of Baraat, section 4.
             served.push((tier, slot, tier + u32::from(!self.is_heavy(view, slot))));
         }
         served.sort_by_key(|&(tier, _, _)| tier);
@@ -61,6 +63,8 @@ impl TierOrder for LimitedMultiplexing {
 
     fn next_change(&self, now: Time, view: &CoflowTable) -> Option<Time> {
         let light = view.slots().iter().filter(|&&slot| !self.is_heavy(view, slot));
+        // A coflow that stands still becomes heavy at no time: the quotient below would be
+        // infinite.
         let moving = light.filter(|&&slot| view.shared_rate(slot) > 0.0);
         let secs = moving.map(|&slot| (self.heavy_bytes - view.attained(slot)) / view.shared_rate(slot));
         secs.min_by(f64::total_cmp).map(|secs| now + Span::until_done(secs))

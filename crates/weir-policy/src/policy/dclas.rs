@@ -191,6 +191,8 @@ impl Policy for Weighted {
                 // `min`: a link on which no queue has flows has a sum of 0, and the quotient is infinite.
                 .extend(links.map(|(link, sum)| link.capacity.bytes_per_sec() * (weight / sum).min(1.0)));
             self.residual.reset_to(fabric, &self.part);
+            // A tier per coflow: within a queue, coflows are served in turn, first come, first
+            // served (Aalo, section 4.2).
             for coflow in queue {
                 self.tiers.take(view, 0, std::slice::from_ref(coflow), &mut self.residual);
             }

@@ -36,7 +36,8 @@
 
 use super::settings::{Parameter, ParameterKind};
 use super::{Claims, Policy, PolicyInfo};
-use crate::admit::{Refusal, drain_within, noise_share};
+use crate::Refusal;
+use crate::admit::{drain_within, noise_share};
 use crate::order::{Order, Sebf};
 use crate::share::{Backfill, Madd, Residual};
 use crate::{Coflow, CoflowTable, Plan, Slot};
@@ -100,6 +101,7 @@ fn needs(view: &CoflowTable, coflow: &Coflow, fabric: &Fabric, within: Span) -> 
         let Some(class) = flow.class().map(|class| &view.classes()[class.index()]) else { continue };
         class.path().iter().for_each(|link| bytes[link.index()] += flow.size().0 as f64);
     }
+    // At least a nanosecond, the resolution of times: a deadline that is now must not divide by 0.
     let within = within.as_secs().max(1e-9);
     let of_link = (0u32..).zip(bytes).map(|(link, bytes)| (LinkId(link), bytes / within));
     of_link.filter(|&(_, rate)| rate > 0.0).collect()
@@ -151,6 +153,8 @@ impl VirtualCluster {
                 left: Rate::from_bytes_per_sec(left),
                 within,
             });
+            // A refused coflow is noted as well, without a reservation, so that later plans do not
+            // judge it again.
             let reserved = refusal.is_none().then_some(wanted);
             self.clusters[slot.0 as usize] = Some(Cluster { coflow: coflow.id(), reserved });
             plan.refused.extend(refusal);
@@ -165,6 +169,8 @@ impl VirtualCluster {
             left[link.index()] -= rate;
         }
         let lacks = |&&(link, rate): &&(LinkId, f64)| {
+            // Below 0 where rounding of earlier reservations, or a link that lost capacity,
+            // overdrew the link.
             let lacking = rate - left[link.index()].max(0.0);
             lacking > noise_share(within) * fabric.capacity(link).bytes_per_sec()
         };
@@ -222,6 +228,7 @@ impl Policy for VirtualCluster {
         }
         std::mem::swap(&mut self.by_sebf, &mut self.last_by_sebf);
         self.sebf.sort(view, &mut self.by_sebf);
+        // Coflows with a deadline move by their reservation, or not at all if they were refused.
         self.by_sebf.retain(|&slot| view.due(slot).is_none());
         if self.goes_on(now, view)
             && self.backfill.go_on(view, &self.by_sebf, &self.residual, &self.reserved, plan)

@@ -163,6 +163,7 @@ fn relieve(routes: &mut Routes, link: Link, pair: Link, next_hop: usize) -> bool
     if routes.split_bytes(pair.0, pair.1, next_hop) <= least {
         return false;
     }
+    // The receiving site as next hop is the direct link: bytes on a detour may go back to it.
     let others = (0..routes.demand().sites()).filter(|&hop| hop != pair.0 && hop != next_hop);
     let open = others.filter(|&hop| {
         links(pair, hop).all(|(from, to)| routes.demand().capacity[from * routes.demand().sites + to] > 0.0)
@@ -174,6 +175,7 @@ fn relieve(routes: &mut Routes, link: Link, pair: Link, next_hop: usize) -> bool
     let bytes =
         // The least of both links of a detour, where the paper takes the heavier: else the lighter one could become the bottleneck.
         links(pair, new_hop).map(|other| levelling_bytes(routes, link, other)).fold(f64::INFINITY, f64::min);
+    // Two links evened out against each other would exchange ever smaller amounts without end.
     bytes > least && routes.shift(pair, next_hop, new_hop, bytes) > 0.0
 }
 

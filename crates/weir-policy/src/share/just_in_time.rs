@@ -79,6 +79,7 @@ impl JustInTime {
 fn drain(left: Span, view: &CoflowTable, slot: Slot, residual: &Residual) -> Option<f64> {
     let (secs, aims) =
         (left.as_secs(), Span::from_nanos(left.nanos().saturating_sub(BEFORE.nanos())).as_secs());
+    // Within the last microsecond `aims` is 0 and the drain infinite; the links below bound it.
     let mut drain = 1.0 / aims;
     for &link in view.coflow(slot).links() {
         let (demand, free) = (view.demand(slot, link), residual.left(link));
@@ -86,6 +87,7 @@ fn drain(left: Span, view: &CoflowTable, slot: Slot, residual: &Residual) -> Opt
             return None;
         }
         if demand > 0.0 {
+            // Ending `BEFORE` the deadline asks for slightly more than the check above allows for.
             drain = drain.min(free / demand);
         }
     }

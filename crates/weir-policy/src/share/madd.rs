@@ -74,11 +74,16 @@ impl Madd {
         self.reserve(view, order, least_of, residual);
         for (rank, &slot) in (1u32..).zip(order) {
             let coflow = view.coflow(slot);
+            // No live flow crosses a link: there is no bottleneck, and `slowest` would index an
+            // empty list.
             if coflow.links().is_empty() {
                 continue;
             }
             let least = least_of(slot);
             if let Some(link) = self.full_link(coflow, rank) {
+                // MADD moves all flows of a coflow in one proportion, so one full link stops the
+                // whole coflow here. Backfill may still give single flows something, and a least
+                // drain was reserved before.
                 self.passed[slot.0 as usize] = Some((rank, link));
                 plan.drains.extend((least > 0.0).then_some((slot, least)));
                 continue;
@@ -99,6 +104,8 @@ impl Madd {
             residual.saturate(bottleneck);
             let full = coflow.links().iter().filter(|link| residual.saturated().contains(link.index()));
             full.for_each(|link| self.filled_by[link.index()] = rank);
+            // Two parts that add up: `least` was reserved beforehand, and `drain` is 1 / Gamma on
+            // what was left after that.
             plan.drains.push((slot, least + drain));
         }
     }
@@ -117,6 +124,7 @@ impl Madd {
             }
         }
         for link in residual.saturated().iter() {
+            // Ranks of coflows begin at 1: for all of them this link was full before their turn.
             self.filled_by[link] = 0;
         }
     }
@@ -132,6 +140,8 @@ impl Madd {
         let still_passed = |madd: &mut Madd, slot: Slot| {
             let Some((rank, link)) = madd.passed[slot.0 as usize] else { return true };
             let coflow = view.coflow(slot);
+            // The link that stopped it is still full, since coflows earlier in the order go on as
+            // they were. It stops this one as long as a live flow of it crosses the link.
             if coflow.live_on(link) > 0 || coflow.links().is_empty() {
                 return true;
             }

@@ -166,6 +166,8 @@ impl Residual {
     pub(super) fn reachable(&self, source: usize, word: usize) -> u64 {
         let rack = self.racks.of[source] as usize;
         let beyond = if self.racks.can_leave[rack] { self.racks.can_be_entered.words()[word] } else { 0 };
+        // Paths inside a rack cross no link of the core, so hosts of the source's own rack stay
+        // reachable when its rack's links are full.
         (beyond | self.racks.members[rack].words()[word]) & self.free_destinations.words()[word]
     }
 
@@ -230,6 +232,8 @@ impl Residual {
             LinkKind::Downlink(host) => self.free_destinations.remove(host.index()),
             LinkKind::RackUplink(rack) => self.racks.can_leave[rack as usize] = false,
             LinkKind::RackDownlink(rack) => self.racks.cannot_enter(rack),
+            // No set of hosts stands for links between sites: `least` on the path of each flow
+            // finds them full.
             LinkKind::Site { .. } => {}
         }
     }

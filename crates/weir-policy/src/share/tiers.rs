@@ -39,6 +39,8 @@ impl Tiers {
     /// Gives a tier what it can use of what is left. Rounds count from 0.
     pub fn take(&mut self, view: &CoflowTable, round: usize, coflows: &[Slot], residual: &mut Residual) {
         let Some(&first) = coflows.first() else { return };
+        // Grows only: a fill that this plan does not need remembers tiers that the next plan may
+        // need.
         self.fills.resize_with(self.fills.len().max(round + 1), Fill::default);
         self.given.resize_with(view.slot_bound(), Given::default);
         self.fills[round].take(view, coflows, self.weigh, residual);
@@ -55,6 +57,8 @@ impl Tiers {
             let given = &mut self.given[slot.0 as usize];
             let Given { now, last, .. } = given;
             let known = std::mem::replace(&mut given.coflow, coflow.id().0) == coflow.id().0;
+            // The slot may have passed to another coflow since the last plan. Equal parts then say
+            // nothing of what that one was told.
             if now != last || !known || !plan.continues {
                 let fills = &self.fills;
                 let share = |part: &Part| fills[part.fill].share(part.first, slot, self.weigh);

@@ -83,6 +83,7 @@ impl Classes {
     pub(super) fn refit(&mut self, fabric: &Fabric) {
         let hosts = fabric.hosts() as usize;
         self.rows.resize(hosts, Vec::new());
+        // Empty rows stay empty: `find` gives them their length with the first flow of the source.
         self.rows.iter_mut().filter(|row| !row.is_empty()).for_each(|row| row.resize(hosts, 0));
         self.kinds = fabric.links().iter().map(|link| link.kind).collect();
         self.served = vec![0.0; fabric.links().len()];

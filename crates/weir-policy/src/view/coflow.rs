@@ -1,17 +1,13 @@
 //! One live coflow: its flows, and their sums per link.
 
 use super::ClassId;
+use super::line::{FLOOR_BYTES, Line};
 use super::load::Load;
-use super::moving::{Drain, Line, Moving};
+use super::moving::{Drain, Moving};
 use super::paced::Paced;
+use super::place::NONE;
 use crate::bits::BitSet;
 use weir_model::{Bytes, CoflowId, Dependencies, FlowId, HostId, JobId, LinkId, Path, Span, Time};
-
-pub(super) const NONE: u32 = u32::MAX;
-
-/// What is left of a flow that was predicted to be done but not yet reported so, at least (bytes).
-/// Keeps a late report from turning into an infinite rate; no completion time depends on it.
-pub(super) const FLOOR_BYTES: f64 = 1e-6;
 
 /// One flow of a live coflow.
 #[derive(Clone, Debug)]
@@ -85,6 +81,7 @@ impl Row {
     /// The place of the first live flow to a destination, made if there was none.
     fn head(&mut self, destination: usize, hosts: usize) -> &mut u32 {
         if let Heads::Dense { base, flows } = &mut self.heads {
+            // The array of a new row is empty: its base then counts as its only place.
             let (low, high) = (destination.min(*base), destination.max(*base + flows.len().max(1) - 1));
             let used = flows.iter().filter(|&&flow| flow != NONE);
             let in_range = destination >= *base && destination < *base + flows.len();
@@ -259,6 +256,8 @@ impl Coflow {
         let load = &self.loads[link.index()];
         match load.grants {
             0 => load.base,
+            // Past the predicted ends the sum of lines falls below 0. Every flow counts with the
+            // floor until its end is reported.
             grants => load.base + load.granted.at(clock).max(FLOOR_BYTES * f64::from(grants)) / self.scale,
         }
     }
@@ -439,6 +438,8 @@ impl Coflow {
         let next = self.flows[index as usize].next;
         let head = self.rows[at].head(destination, words * 64);
         if *head != index {
+            // Not the first of its chain: the pair keeps a live flow, so the sets of hosts stay as
+            // they are.
             let mut before = *head as usize;
             while self.flows[before].next != index {
                 before = self.flows[before].next as usize;
@@ -549,8 +550,11 @@ impl Coflow {
         }
         let scale = std::mem::replace(&mut self.scale, 1.0);
         if let Some(drain) = &mut self.drain {
+            // The scale begins again at 1; what the drain shrinks must change by the same factor.
             drain.scale /= scale;
         }
+        // By number of the source, not by row: rows stand in the order in which flows joined, and
+        // sums of doubles depend on the order of their terms.
         for source in 0..self.row_of.len() {
             let Some(row) = self.rows.get(self.row_of[source] as usize) else { continue };
             for &head in row.heads().iter().filter(|&&head| head != NONE) {

@@ -14,9 +14,10 @@
 //! * A sum that is computed anew is the one that all flows of the coflow have
 //!   (`a_link_summed_by_its_host_has_what_all_flows_have`).
 
-use super::coflow::{Flow, NONE};
+use super::coflow::Flow;
 use super::load::Load;
 use super::moving::Moving;
+use super::place::NONE;
 use super::{Class, ClassId, Coflow};
 use crate::bits::members;
 use weir_model::LinkId;

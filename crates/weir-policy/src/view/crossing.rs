@@ -25,7 +25,8 @@
 //! * Cost of a sum over drains and grants: one term per coflow and link asked for that it crosses. Over levels: the number
 //!   of hosts per link asked for, of path classes, or of flows, whichever is least.
 
-use super::coflow::{Flow, NONE};
+use super::coflow::Flow;
+use super::place::NONE;
 use super::{Class, Coflow, CoflowTable, Slot};
 use crate::bits::{BitSet, members_of};
 use weir_model::{LinkId, LinkKind, Path};

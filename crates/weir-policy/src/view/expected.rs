@@ -9,7 +9,8 @@
 //! flows that are open, and none is kept for others.
 
 use super::Coflow;
-use super::table::{CoflowTable, Slot};
+use super::place::Slot;
+use super::table::CoflowTable;
 use weir_model::LinkId;
 
 impl CoflowTable {

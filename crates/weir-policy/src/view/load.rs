@@ -1,6 +1,6 @@
 //! What one link has to carry for one coflow.
 
-use super::moving::Line;
+use super::line::Line;
 
 /// A sum that one change leaves with less than this part is computed anew: what rounding added to it when
 /// it was large may be more than what is left.

@@ -16,18 +16,23 @@
 //!
 //! Which one holds follows from the form of the last plan.
 
+mod advance;
 mod class;
 mod coflow;
 mod corrected;
 mod crossing;
 mod expected;
+mod line;
 mod load;
 mod moving;
 mod paced;
+mod place;
+mod rates;
 mod refit;
 mod sharing;
 mod table;
 
 pub use class::{Class, ClassId};
 pub use coflow::{Coflow, Flow, Row};
-pub use table::{Changes, CoflowTable, FlowRef, Slot};
+pub use place::{FlowRef, Slot};
+pub use table::{Changes, CoflowTable};

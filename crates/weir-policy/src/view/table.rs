@@ -1,26 +1,14 @@
 //! The table of live coflows.
 
 use super::class::Classes;
-use super::coflow::{FLOOR_BYTES, NONE};
+use super::line::FLOOR_BYTES;
 use super::moving::Moving;
 use super::paced::Paced;
+use super::place::{FlowRef, NONE, Slot};
 use super::{Class, ClassId, Coflow};
 use crate::{Form, Plan};
 use std::collections::BTreeMap;
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowId, FlowSpec, HostId, LinkId, Path, Span, Time};
-
-/// Where a live coflow stands in its table. Reused after the coflow is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Slot(pub u32);
-
-/// Where a flow stands in its table; valid until its coflow is removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FlowRef {
-    /// Coflow of the flow, by its slot.
-    pub coflow: Slot,
-    /// Its index among [`Coflow::flows`].
-    pub flow: u32,
-}
 
 /// What changed since the last [`CoflowTable::adopt`], besides what moved by the plan.
 #[derive(Clone, Debug, Default)]

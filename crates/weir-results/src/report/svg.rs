@@ -135,6 +135,7 @@ impl Drawing {
             "<rect class=\"{class}\" x=\"{:.2}\" y=\"{:.2}\" width=\"{:.2}\" height=\"{:.2}\">{}</rect>",
             corner.0,
             corner.1,
+            // SVG takes a size below 0, as rounding may give, for an error.
             size.0.max(0.0),
             size.1.max(0.0),
             tooltip(title)

@@ -19,8 +19,8 @@ mod stages;
 mod task;
 
 pub use data::{check_room, free_room};
-pub use leftovers::{OwnChild, RunFolder, UnfinishedFile, at_end, end_on_signals, ending_signal};
 pub use error::LiveError;
+pub use leftovers::{OwnChild, RunFolder, UnfinishedFile, at_end, end_on_signals, ending_signal};
 pub use network::{Network, relay_address};
 pub use options::{LiveOptions, RateChange, RelaySetup};
 pub use relays::RelayCommands;

@@ -3,8 +3,8 @@
 use super::error::LiveError;
 use super::leftovers;
 use super::network::{Network, relay_address};
-use super::protocol::{FromTask, ToTask};
 use super::options::LiveOptions;
+use super::protocol::{FromTask, ToTask};
 use crate::Place;
 use crate::topology::HOST_LINK;
 use std::io::{self, BufRead, BufReader, Write};
@@ -207,6 +207,8 @@ impl Processes {
                     return;
                 }
             }
+            // A task that ended says nothing more: without this the driver would wait until it
+            // calls that silence.
             let _ = send.send((host, Err(io::ErrorKind::UnexpectedEof.into())));
         });
         Ok(())

@@ -2,8 +2,8 @@
 
 use super::error::LiveError;
 use super::network::{Network, relay_address};
-use super::processes::{Processes, Role};
 use super::options::{LiveOptions, RateChange, RelaySetup};
+use super::processes::{Processes, Role};
 use crate::{Place, SiteBed};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;

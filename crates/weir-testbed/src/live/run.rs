@@ -4,9 +4,9 @@ use super::data::{BLOCK_STRIDE, DATA_SLACK, check_room, write_data};
 use super::error::{LiveError, SILENCE_LIMIT};
 use super::leftovers::RunFolder;
 use super::network::Network;
+use super::options::LiveOptions;
 use super::processes::{Processes, Role};
 use super::protocol::{FromTask, GetBlock, Got, PutBlock, ToTask};
-use super::options::LiveOptions;
 use super::relays::{self, follow_changes};
 use super::stages::{Stages, parents, parents_first};
 use std::collections::{BTreeMap, BTreeSet};
@@ -174,6 +174,8 @@ impl Driver {
             let mut ids = vec![0; order.len()];
             let mut first_of = BTreeMap::new();
             for at in order {
+                // An id is above 0. A parent without one comes later in the order: the coflows are
+                // in a circle.
                 let parents = parents[at].iter().map(|&parent| ids[parent]).filter(|&id| id > 0).collect();
                 // A job is named by its first coflow, whose id is known only once that is registered: parents come first.
                 let job = jobs[at].and_then(|job| first_of.get(&job).copied()).unwrap_or(0);
@@ -347,6 +349,7 @@ fn get_all(
             for (host, blocks) in gets.remove(&coflow).unwrap_or_default() {
                 processes.tell(host, &ToTask::Get(blocks))?;
             }
+            // Without flows it is complete as it starts: no task will say so.
             if left[coflow] == 0 {
                 stages.complete(coflows[coflow].id, elapsed());
             }
@@ -382,6 +385,7 @@ fn get_all(
             }
             Ok((_, Ok(FromTask::PutDone))) => continue,
             Ok((host, Err(error))) => return Err(LiveError::Task { host, reason: error.to_string() }),
+            // While a coflow is still to start by itself, silence is no fault.
             Err(RecvTimeoutError::Timeout) if due.is_none() && news.elapsed() > SILENCE_LIMIT => {
                 let ended: BTreeSet<(usize, usize)> =
                     flows.iter().map(|done: &FlowOutcome| (done.coflow, done.flow)).collect();

@@ -32,6 +32,7 @@ pub fn run_task(
     data: &Path,
 ) -> anyhow::Result<()> {
     let (lines, mut inbox) = mpsc::unbounded_channel();
+    // A read of standard input blocks, and would hold up all gets, which share one thread.
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
             let Ok(line) = line else { return };
@@ -119,6 +120,8 @@ async fn get(client: &Client, expected: &File, block: GetBlock) -> anyhow::Resul
     anyhow::ensure!(at == block.size, "block {} has {at} bytes instead of {}", block.block, block.size);
     let done_ns = weir_net::monotonic_nanos();
     if let Some(first) = reader.first_byte() {
+        // The reader says it as an `Instant`; the driver reckons in the monotonic clock that all
+        // processes of the machine share.
         first_byte_ns = done_ns.saturating_sub(first.elapsed().as_nanos() as u64);
     }
     Ok(Got { flow: block.flow, called_ns, first_byte_ns, done_ns })

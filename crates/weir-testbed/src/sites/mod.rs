@@ -19,17 +19,16 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command};
 
-
 use crate::bed::port_counters;
 use crate::error::BedError;
 use crate::links::{MAX_SITES, check_rate};
 use crate::namespace::Namespace;
 use crate::place::Place;
+use crate::place::{MAX_HOSTS, address};
 use crate::places::Places;
 use crate::queues::Queues;
 use crate::shape;
 use crate::tool::Tools;
-use crate::place::{MAX_HOSTS, address};
 use wiring::End;
 
 /// What a bed of sites should be.
@@ -100,6 +99,7 @@ impl SiteBed {
         crate::Bed::sweep_stale();
         let sites = Sites::new(&config.hosts_per_site);
         let mut namespaces = Namespace::create_many(sites.hosts() + 1 + sites.count())?;
+        // In this order: hosts and the control host, as `Places` has them, then gateways.
         let gateways = namespaces.split_off(sites.hosts() + 1);
         let places = Places::new(namespaces)?;
         let bed = SiteBed { config: config.clone(), sites, tools, places, gateways };
@@ -228,6 +228,8 @@ impl SiteBed {
             self.tools.ip.batch(gateway, &named(site), &wiring::links(&self.sites, site, path))?;
         }
         for (site, gateway) in self.gateways.iter().enumerate() {
+            // In a second pass: a gateway makes the links to the sites before it alone, and routes
+            // need all of them.
             self.tools.ip.batch(gateway, &named(site), &wiring::gateway_routes(&self.sites, site))?;
             let shapers = self.sites.others(site).flat_map(|other| {
                 let rate = self.config.rates_bps[site][other];

@@ -53,6 +53,7 @@ pub(super) fn links(sites: &Sites, site: usize, path: impl Fn(End) -> String) ->
     let control = hardware_address(Place::Control);
     lines.push(veth(CONTROL_PORT, &control_port(site), &control, End::Place(Place::Control)));
     lines.push(format!("link set {CONTROL_PORT} up"));
+    // One link for two sites, made by the later of them.
     for other in 0..site {
         lines.push(veth(&site_port(other), &site_port(site), &gateway_hardware(other), End::Gateway(other)));
     }
@@ -104,6 +105,8 @@ pub(super) fn host_routes(sites: &Sites, host: usize) -> Vec<String> {
         format!("address add {}/32 dev {HOST_LINK}", address(Place::Host(host))),
         format!("link set {HOST_LINK} up"),
         format!("neighbour add {gateway} lladdr {} dev {HOST_LINK} nud permanent", gateway_hardware(site)),
+        // Addresses are /32 each, so that the gateway is in no subnet of the host: without `onlink`
+        // the kernel would refuse the route.
         format!("route add default via {gateway} dev {HOST_LINK} onlink"),
     ]
 }

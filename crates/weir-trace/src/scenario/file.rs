@@ -106,6 +106,7 @@ pub(super) fn parse(text: &str) -> Result<Scenario, Wrong> {
         changes: Vec::new(),
         expect: BTreeMap::new(),
     };
+    // Any rate will do: what counts is whether there is such a network, and which links it has.
     let fabric = scenario
         .fabric_at(Rate::from_bytes_per_sec(1.0))
         .map_err(|error| lines.wrong(&file.fabric, error.to_string()))?;
@@ -215,6 +216,7 @@ fn relate(coflow: &mut CoflowUnits, parents: &[CoflowId], others: &mut [CoflowUn
     }
     coflow.ancestors.sort_unstable();
     coflow.ancestors.dedup();
+    // It may join coflows of several jobs. All of them become one job, under the least id.
     coflow.root = roots.first().copied().or_else(|| (coflow.compute > 0.0).then_some(coflow.id));
     for other in others.iter_mut().filter(|other| other.root.is_some_and(|root| roots.contains(&root))) {
         other.root = coflow.root;

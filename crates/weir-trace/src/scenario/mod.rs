@@ -259,6 +259,7 @@ impl Scenario {
         let coflow = |coflow: &CoflowUnits| {
             let mut groups: Vec<HostId> = Vec::new();
             let flow = |flow: &FlowUnits| {
+                // Scenario files name hosts and no tasks: each receiving host is one flow group.
                 let group = groups.iter().position(|&host| host == flow.destination).unwrap_or_else(|| {
                     groups.push(flow.destination);
                     groups.len() - 1

@@ -11,10 +11,12 @@ impl Number {
     pub(super) fn parse(text: &str) -> Option<Number> {
         let plain = |text: &str| -> Option<f64> {
             let text = text.trim();
+            // `parse` alone would accept signs, exponents, `inf` and `nan`.
             let digits = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
             text.parse().ok().filter(|_| digits)
         };
         let value = match text.split_once('/') {
+            // Over 0 this is infinite or no number, and `checked` refuses both.
             Some((above, below)) => plain(above)? / plain(below)?,
             None => plain(text)?,
         };

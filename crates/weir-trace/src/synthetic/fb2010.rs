@@ -125,6 +125,7 @@ impl Fb2010 {
                     }
                 }
                 Size::Long { low, high, bytes } => {
+                    // Per cent over per cent: the share of all bytes over the share of all coflows.
                     let mean = MEAN_BYTES * bytes / kind.coflows;
                     for size in with_mean(&mut draw, count, low, high, mean) {
                         sketches.push(long(&mut draw, kind.wide, size, ends));
@@ -141,6 +142,8 @@ impl Fb2010 {
     /// Gives every sketch an arrival and hosts.
     fn place(&self, draw: &mut Draw, sketches: Vec<Sketch>) -> Workload {
         let mut arrivals: Vec<u64> = sketches.iter().map(|_| draw.below(self.seconds * 1000)).collect();
+        // Ids rise with arrivals. Sketches were shuffled before, so that kinds are spread over the
+        // time.
         arrivals.sort_unstable();
         let mut hosts: Vec<u32> = (0..self.hosts).collect();
         let mut coflows = Vec::with_capacity(sketches.len());
@@ -268,6 +271,7 @@ fn turn_ends(draw: &mut Draw, sketches: &mut [Sketch], bound: usize) {
     let mut wanted = bound;
     for index in order {
         let (sent, received) = sketches[index].busiest();
+        // The other way round it would be limited by both sides again.
         if sent == received {
             continue;
         }

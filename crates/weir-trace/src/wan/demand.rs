@@ -72,6 +72,8 @@ impl SkewedDemands {
     fn normal(&mut self) -> f64 {
         // In (0, 1]: its logarithm is finite.
         let radius = (-2.0 * (1.0 - self.random.random::<f64>()).ln()).sqrt();
+        // The method gives two numbers; the sine is left out, so that nothing has to be kept
+        // between calls.
         radius * (std::f64::consts::TAU * self.random.random::<f64>()).cos()
     }
 
@@ -86,6 +88,7 @@ impl SkewedDemands {
             for (to, receiver) in receivers.iter().enumerate() {
                 let noise = (self.noise * self.normal()).exp();
                 if to != from {
+                    // `as` saturates: at the largest noise a draw may be beyond what 64 bits hold.
                     demand[from][to] = Bytes((LARGEST * sender * receiver * noise) as u64);
                 }
             }

@@ -215,6 +215,7 @@ impl Measurements {
     /// Reading fails, a row is malformed, the text is longer than [`MAX_WAN_BYTES`], or it has no row of a tier that
     /// counts.
     pub fn read(input: impl Read) -> Result<Measurements, WanReadError> {
+        // One byte more than is allowed tells a file that is too long from one that just fits.
         let mut input = input.take(MAX_WAN_BYTES + 1);
         let read = Measurements::of_rows(&mut input);
         // Where the text was cut off, what is wrong with its last line says nothing.

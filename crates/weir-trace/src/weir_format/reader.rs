@@ -115,6 +115,8 @@ impl<R: BufRead> Iterator for Reader<R> {
             return None;
         }
         let next = self.next_job().transpose();
+        // After an error nothing more is read: a line that is missing would make others mean
+        // something else.
         self.done |= !matches!(next, Some(Ok(_)));
         next
     }

@@ -147,6 +147,7 @@ fn write_stage(output: &mut impl Write, stage: &Stage) -> Result<(), WriteError>
 /// The rest of a coflow's line, and its flows.
 fn write_coflow(output: &mut impl Write, coflow: &CoflowSpec) -> Result<(), WriteError> {
     if coflow.weight != 1.0 {
+        // Rust prints the shortest decimal that reads back as the same number.
         write!(output, " weight={}", coflow.weight)?;
     }
     if let Some(deadline) = coflow.deadline {

@@ -17,6 +17,7 @@
 //! and the measure changes nothing of the run.
 
 mod comparison;
+mod event;
 mod links;
 mod parties;
 mod system;

@@ -1,11 +1,12 @@
 //! What each party does: the coordinator, agents, and models of drivers, tasks and receivers.
 
-use super::system::{Event, System, host_of, session_of};
+use super::event::{Call, Event, Job, host_of, session_of};
+use super::system::System;
 use std::time::Instant;
 use weir_core::agent::{BlockEntry, Crowd, Output as AgentOutput, Pacing};
 use weir_core::coordinator::{Answer, Output};
 use weir_core::ids::FlowNumber;
-use weir_model::{CoflowId, CoflowSpec, FlowSpec, Span, Time};
+use weir_model::{CoflowId, Span};
 use weir_proto::data::{Identity, Request};
 use weir_proto::{Message, v1};
 
@@ -13,45 +14,6 @@ use weir_proto::{Message, v1};
 const LOCATE_WAIT_MS: u64 = 60_000;
 /// Drivers renew at a third of their lease of ten minutes.
 const RENEWAL: Span = Span::from_millis(200_000);
-
-/// A call of the coordinator; those of the receivers of a coflow arrive together.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Call {
-    Register { job: usize },
-    Locate { job: usize },
-    Renew { job: usize },
-    Unregister { job: usize },
-}
-
-/// A coflow with its driver and its tasks.
-pub(super) struct Job {
-    pub(super) begins: Time,
-    flows: Vec<FlowSpec>,
-    weight: f64,
-    /// Number of the first of its gets.
-    first_get: usize,
-    coflow: Option<CoflowId>,
-    /// Receivers that do not have all.
-    left: usize,
-    pub(super) cct: Span,
-}
-
-impl Job {
-    pub(super) fn new(begins: Time, first_get: usize, coflow: &CoflowSpec) -> Result<Job, String> {
-        if !coflow.dependencies.after.is_empty() || coflow.deadline.is_some() || coflow.flows.is_empty() {
-            return Err(format!("coflow {} has stages, a deadline or no flows", coflow.id));
-        }
-        Ok(Job {
-            begins,
-            flows: coflow.flows.clone(),
-            weight: coflow.weight,
-            first_get,
-            coflow: None,
-            left: coflow.flows.len(),
-            cct: Span::ZERO,
-        })
-    }
-}
 
 impl System<'_> {
     pub(super) fn hear_agent(&mut self, host: u32, message: v1::AgentMessage) {

@@ -1,7 +1,7 @@
 //! The system: coordinator, agents, links, and the loop.
 
+use super::event::{Call, Event, Job};
 use super::links::Links;
-use super::parties::{Call, Job};
 use super::{Computing, LEAD, ScaleSettings, Traffic};
 use crate::events::Queue;
 use std::collections::BTreeSet;
@@ -9,12 +9,9 @@ use std::hash::Hasher;
 use std::time::Instant;
 use twox_hash::XxHash3_64;
 use weir_core::agent::{Agent, AgentConfig};
-use weir_core::coordinator::{
-    Coordinator, CoordinatorConfig, DeadlineMargin, SessionId, Tuning, Wire, first_coflow,
-};
-use weir_core::ids::{FlowNumber, HostNumber};
-use weir_model::{CoflowId, CoflowSpec, Fabric, Span, Time};
-use weir_proto::v1;
+use weir_core::coordinator::{Coordinator, CoordinatorConfig, DeadlineMargin, Tuning, Wire, first_coflow};
+use weir_core::ids::HostNumber;
+use weir_model::{CoflowSpec, Fabric, Span, Time};
 
 /// Clocks show the time of day.
 const BEGIN: Time = Time::from_millis(1_700_000_000_000);
@@ -27,55 +24,6 @@ const COFLOW_LEASE: Span = Span::from_millis(600_000);
 const FIRST_PLAN_WAIT: Span = Span::from_millis(100);
 /// No party acts twice within this time for nothing.
 const STEP: Span = Span::from_nanos(10_000);
-
-#[derive(Debug)]
-pub(super) enum Event {
-    CoordinatorWakes,
-    AgentWakes {
-        host: u32,
-    },
-    Upward {
-        host: u32,
-        message: Box<v1::AgentMessage>,
-    },
-    Downward {
-        host: u32,
-        message: Box<v1::CoordinatorMessage>,
-    },
-    /// A driver registers its coflow; it hears which number it has; it begins.
-    Register {
-        job: usize,
-    },
-    Registered {
-        job: usize,
-        coflow: CoflowId,
-    },
-    Begin {
-        job: usize,
-    },
-    /// A call arrives at the coordinator.
-    Call(Call),
-    /// A receiver knows who has its block, and its request arrives there.
-    Request {
-        get: usize,
-        holder: u32,
-    },
-    /// A flow of a host ends at its rate, if that was not changed since.
-    Ends {
-        host: u32,
-        number: u64,
-    },
-    /// A receiver has all; then its sender hears so.
-    Received {
-        get: usize,
-        from: u32,
-        flow: FlowNumber,
-    },
-    Done {
-        host: u32,
-        flow: FlowNumber,
-    },
-}
 
 /// A host: its agent, and when it acts next.
 pub(super) struct Host {
@@ -330,16 +278,6 @@ impl<'a> System<'a> {
     pub(super) fn after(&mut self, after: Span, event: Event) {
         self.queue.push(self.now + after, event);
     }
-}
-
-/// The session of a host: none is ever lost.
-pub(super) fn session_of(host: u32) -> SessionId {
-    SessionId(u64::from(host) + 1)
-}
-
-/// The host of a session.
-pub(super) fn host_of(session: SessionId) -> u32 {
-    (session.0 - 1) as u32
 }
 
 fn agent_config(settings: &ScaleSettings, host: u32) -> AgentConfig {

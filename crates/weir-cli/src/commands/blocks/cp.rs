@@ -74,8 +74,10 @@ pub(crate) fn cp(args: CpArgs) -> Result<(), Failure> {
     };
     let coordinator = runtime.block_on(args.peers.coordinator_address())?;
     let coflow = runtime.block_on(client.register(options)).map_err(said)?;
+    // Also where a signal ends the command: otherwise the coflow would live until its lease lapses.
     weir_testbed::live::at_end(move || end(coordinator, coflow));
     let copied = copy(&runtime, &client, coflow, &args, &output);
+    // Before the outcome is looked at: the coflow ends also where the copy failed.
     let ended = runtime.block_on(client.unregister(coflow));
     let got = copied?;
     // The file is there, so that a coordinator that has gone away since is only logged.

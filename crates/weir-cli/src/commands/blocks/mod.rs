@@ -11,7 +11,7 @@ pub(crate) use coflows::{CoflowArgs, RegisterArgs, register, seal, unregister};
 pub(crate) use cp::{CpArgs, cp};
 pub(crate) use get::{GetArgs, get};
 pub(crate) use listing::{ListArgs, list, why};
-pub(crate) use peers::{Peers, run, said};
+pub(crate) use peers::{Peers, reach, run, said, silent};
 pub(crate) use put::{PutArgs, put};
 
 use serde::Serialize;

@@ -1,12 +1,12 @@
 //! Who a command talks to: the agent of this host by its socket, and the coordinator.
 
-use crate::commands::status::reach;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 use weir_client::{Address, Client, ClientConfig, DescribeReply, Error, GetError};
 use weir_console::Failure;
 use weir_proto::limits::MAX_BLOCK_NAME_BYTES;
@@ -15,6 +15,9 @@ use weir_proto::limits::MAX_BLOCK_NAME_BYTES;
 const DEFAULT_AGENT: &str = "/run/weir/agent.sock";
 /// Where a coordinator listens by default.
 const DEFAULT_COORDINATOR: &str = "127.0.0.1:7070";
+
+/// How long a connection may take until the client, which is more patient, is left to it.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// Who a command talks to, and how it answers.
 #[derive(Args, Clone)]
@@ -194,4 +197,19 @@ pub(crate) fn coflow_or_refuse(coflow: Option<u64>) -> Result<u64, Failure> {
 pub(crate) fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(work)
+}
+
+/// Finds out at once, and in the words of the operating system, that no process listens there: a client tries for longer,
+/// because the process that it asks may be starting.
+pub(crate) async fn reach(who: &str, address: &Address) -> Result<(), Failure> {
+    let connecting = tokio::net::TcpStream::connect(address.as_str());
+    match tokio::time::timeout(CONNECT_LIMIT, connecting).await {
+        Ok(Err(error)) => Err(silent(who, address, &error)),
+        Ok(Ok(_)) | Err(_) => Ok(()),
+    }
+}
+
+/// No process answers there, which is said with the reason.
+pub(crate) fn silent(who: &str, address: &Address, error: &dyn std::error::Error) -> Failure {
+    Failure::Unanswered(anyhow::anyhow!("no {who} answers at {address}: {error}"))
 }

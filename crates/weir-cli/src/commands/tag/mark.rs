@@ -37,6 +37,7 @@ pub(super) fn mark(args: &MarkArgs) -> Result<(), Failure> {
             args.interface, args.threshold
         ));
         let period = args.every.map_or(super::SELDOM, |seconds| Duration::from_secs(seconds.into()));
+        // The first tick after a period: `interval` ticks at once, when nothing is counted yet.
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
         loop {
             tokio::select! {

@@ -69,6 +69,8 @@ pub(super) fn run_command(args: &RunArgs) -> Result<(), Failure> {
                     tell(&group, control.as_deref());
                     return outcome(ended?);
                 }
+                // The command decides what a signal means to it; this process waits until it has
+                // ended.
                 _ = terminations.recv() => { let _ = pass(Signal::TERM); }
                 _ = hangups.recv() => { let _ = pass(Signal::HUP); }
             }
@@ -78,6 +80,7 @@ pub(super) fn run_command(args: &RunArgs) -> Result<(), Failure> {
 
 /// As a shell tells it: what a signal ended has 128 and its number.
 fn outcome(status: ExitStatus) -> Result<(), Failure> {
+    // 128 and the number of the signal, as shells report it.
     let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
     if code == 0 { Ok(()) } else { Err(Failure::Ended(u8::try_from(code).unwrap_or(u8::MAX))) }
 }

@@ -40,6 +40,7 @@ pub(super) fn tag(args: &TagArgs) -> Result<(), Failure> {
         let _controls = paths.map(|paths| register(paths, &tagger)).transpose()?;
         say(format_args!("weir tag: tags what TCP connections send through {}\n", args.interface));
         let period = args.every.map_or(SELDOM, |seconds| Duration::from_secs(seconds.into()));
+        // The first tick after a period: `interval` ticks at once, when nothing is counted yet.
         let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
         loop {
             tokio::select! {

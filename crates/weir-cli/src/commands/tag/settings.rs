@@ -73,6 +73,8 @@ fn parse(text: &str, unhinted: Unhinted) -> Result<Config, String> {
 fn thresholds(said: Option<&[String]>, taken: usize) -> Result<Thresholds, String> {
     let Some(said) = said else {
         let published = pias(PUBLISHED_FOR.0, PUBLISHED_FOR.1).unwrap_or_else(Thresholds::none);
+        // So many classes have one threshold less, and what deadlines take has none: the largest
+        // thresholds are left out.
         let most = CLASSES - 1 - taken;
         return Ok(Thresholds::same(published.demotion().iter().copied().take(most).collect()));
     };

@@ -118,6 +118,8 @@ impl GoOn<'_> {
         loop {
             let stirred = self.ripple.stirred.iter().map(|stirred| stirred.next).min();
             let ended = self.ripple.ended.last().copied();
+            // The ripple may reach a place at which a flow has ended as well: it is visited once
+            // for both.
             let place = stirred.unwrap_or(NEVER).min(ended.unwrap_or(NEVER));
             if place == NEVER {
                 return;
@@ -149,6 +151,7 @@ impl GoOn<'_> {
             links.into_iter().for_each(|link| self.find_next(link, place));
             return;
         }
+        // The coflow may have other live flows between the two hosts than the one that ended.
         let live = coflow.destinations_of(source)[destination / 64] >> (destination % 64) & 1 == 1;
         let mut left = links.map(|link| self.left_before(link, place));
         // What is left is a difference of sums, and may be a little below 0.
@@ -230,6 +233,8 @@ impl GoOn<'_> {
         }
         let id = LinkId(link as u32);
         let mut left = self.residual.capacity(id) - self.reserved.get(link).unwrap_or(&0.0);
+        // Drains of all coflows, whatever their rank: MADD has served all of them before the walk
+        // begins.
         for (slot, _) in self.view.drains() {
             left -= self.drains[slot.0 as usize] * self.view.demand(slot, id);
         }

@@ -146,6 +146,7 @@ impl Backfill {
                 let left = of_destination - rate;
                 of_source -= rate;
                 let filled = [of_source <= dust, left <= links.dust[downlink]];
+                // Dust becomes exactly 0, as `Residual::left` promises for a full link.
                 links.left[downlink] = if filled[1] { 0.0 } else { left };
                 *free &= !(u64::from(filled[1]) << bit);
                 let flow = FlowRef { coflow: slot, flow: row.first(destination) };

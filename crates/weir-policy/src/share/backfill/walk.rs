@@ -129,6 +129,7 @@ impl Walk {
         }
         let place = Place::new(rank, ends[0], ends[1]);
         let at = self.granted.len() as u32;
+        // The rate follows with `take_rates`, once the drain of the coflow is part of it.
         self.granted.push(Granted { place, flow, bytes_per_sec: 0.0 });
         for (link, filled) in [2 * ends[0], 2 * ends[1] + 1].into_iter().zip(filled) {
             self.on_link[link].push((place, at));

@@ -117,6 +117,8 @@ impl Crossing {
 
     /// Takes all classes on short paths out of the links they also cross.
     fn take_short(&self, level: f64, open: &mut Open) {
+        // As long as holes are few, two arrays walked in step are cheaper than scattered writes; a
+        // hole holds 0 and changes nothing.
         if self.row.len() <= DENSE_SPREAD * self.short.len() {
             let range = self.base..self.base + self.row.len();
             let (capacity, flows) = (&mut open.capacity[range.clone()], &mut open.flows[range]);
@@ -330,6 +332,8 @@ impl MaxMin {
         let (path, live) = (self.places(classes[class.index()].path()), classes[class.index()].live());
         let before = std::mem::replace(&mut self.known[class.index()].live, live);
         self.long_paths |= path.len() > 2;
+        // While the class has no limit, `limit` is one past the last link, and `get_mut` finds
+        // nothing.
         if let Some(limited) = self.limited.get_mut(self.known[class.index()].limit as usize) {
             *limited += f64::from(live) - f64::from(before);
         }
@@ -501,6 +505,7 @@ impl MaxMin {
             let (bound, position, link) = self.window[at];
             if bound <= least {
                 let (capacity, flows) = (self.open.capacity[link as usize], self.open.flows[link as usize]);
+                // Numbers of flows are whole, though kept as doubles: less than one half is none.
                 if flows < 0.5 {
                     if capacity < -ROUNDING * self.capacity[link as usize] {
                         return Some((f64::NEG_INFINITY, false, link as usize));
@@ -510,6 +515,8 @@ impl MaxMin {
                     self.done[link as usize] = true;
                     self.new_order.push(link);
                     self.window.swap_remove(at);
+                    // `swap_remove` moved the last entry to `at`. If that one was the best so far,
+                    // its index moved along.
                     if best == self.window.len() {
                         best = at;
                     }
@@ -517,6 +524,8 @@ impl MaxMin {
                 }
                 let share = capacity / flows;
                 self.window[at].0 = share;
+                // Equal shares: the lower place goes first. The order of the window depends on
+                // earlier plans and must not decide.
                 if share < least || (share == least && link < self.window[best].2) {
                     (least, best) = (share, at);
                 }

@@ -1,7 +1,7 @@
 //! What a link serves under one share, and the flows that it limits there.
 
 use super::NEVER;
-use crate::view::moving::{end_after, secs_between};
+use crate::view::line::{end_after, secs_between};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -32,8 +32,7 @@
 mod meter;
 mod restart;
 
-use super::coflow::FLOOR_BYTES;
-use super::moving::{end_after, secs_between};
+use super::line::{FLOOR_BYTES, end_after, secs_between};
 use meter::{Entry, Meter};
 use std::cmp::Reverse;
 use weir_model::{LinkId, Path};
