@@ -9,7 +9,7 @@ fn git(arguments: &[&str]) -> Option<String> {
 }
 
 fn main() {
-    // Whoever packages a source without its repository may say the commit.
+    // A package of the source without its repository may say the commit.
     println!("cargo::rerun-if-env-changed=WEIR_COMMIT");
     let commit = std::env::var("WEIR_COMMIT").ok().or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
     println!("cargo::rustc-env=WEIR_COMMIT={}", commit.as_deref().unwrap_or("unknown"));

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// is the processor time from the first get to the last, of the coordinator, of all agents, and of the receivers, which are
 /// this command.
 ///
-/// Processes are real, on loopback. The kernel's work for a socket counts for whoever has it do it.
+/// Processes are real, on loopback. The kernel's work for a socket counts for the process that has it done.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct GetsArgs {

@@ -44,7 +44,7 @@ const MOVING_BYTES: u64 = 1 << 42;
 ///
 /// every flow that moved before was planned for again;
 ///
-/// where the coordinator decides and nobody was killed: the sizes of all these flows were known;
+/// where the coordinator decides and no process was killed: the sizes of all these flows were known;
 ///
 /// besides how long the journals were before and after, and the memory of the processes. After every restart some
 /// blocks are got and compared.
@@ -91,7 +91,7 @@ enum Killed {
     Holders,
     /// The coordinator, and those agents that hold blocks
     Both,
-    /// Nobody: the policy changes, to the next of --policy
+    /// No process: the policy changes, to the next of --policy
     Nobody,
 }
 
@@ -247,6 +247,8 @@ impl Bed<'_> {
         while let Some(coflow) = next(&mut calls).await? {
             self.coflows.push(coflow);
         }
+        // Calls end in any order: by id, flows and blocks are of the coflows that were registered
+        // first and after them.
         self.coflows.sort_unstable();
         let registered = began.elapsed();
         let clients: Vec<Client> = self.places.iter().map(AgentPlace::client).collect();

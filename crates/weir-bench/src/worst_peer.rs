@@ -218,6 +218,7 @@ impl Bed {
             std::io::Result::Ok(())
         })?;
         sleep(SETTLED).await;
+        // Counted anew from here: what the peer's beginning cost is no part of the row.
         self.longest_gap();
         let mut client = connect(self.address)?;
         let (begun, cpu) = (Instant::now(), self.coordinator.cpu_seconds()?);
@@ -295,6 +296,7 @@ async fn never_ending_hello(mut client: CoordinatorClient<Channel>) {
             data_address: "127.0.0.1:1".to_owned(),
             incarnation: 1,
             spool_identity: 7,
+            // The last part of the Hello never comes.
             more: true,
             ..v1::Hello::default()
         };

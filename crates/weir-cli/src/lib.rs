@@ -133,7 +133,7 @@ pub fn main() -> ExitCode {
             | Command::Bench(_)
             | Command::Experiment(commands::experiment::ExperimentCommand::Live(_))
     );
-    // Whoever reads what a daemon says may stop, and processes that were started have to be ended.
+    // The reader of a daemon's output may stop, and processes that were started have to be ended.
     if is_daemon || has_processes {
         terminal::go_on_unread();
     }

@@ -11,6 +11,14 @@ pub enum Error {
     /// The client was set up without an agent.
     #[error("this client has no agent; set ClientConfig::agent to the agent's socket")]
     NoAgent,
+    /// The agent names a coordinator whose address cannot be read.
+    #[error("this host's agent says that its coordinator is {said:?}: {source}")]
+    Coordinator {
+        /// As the agent says it.
+        said: String,
+        /// Why that is no address.
+        source: weir_net::AddressError,
+    },
     /// The peer refused, for the reason it gives.
     #[error("refused: {0}")]
     Refused(String),

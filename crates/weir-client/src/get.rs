@@ -129,6 +129,7 @@ impl Client {
             if attempt == ANEW || !may_be_right {
                 return Err(failed);
             }
+            // Holders that gave wrong bytes are asked after all others.
             avoided = reader.receiver.take_avoided();
         }
         unreachable!("the loop ends by itself")

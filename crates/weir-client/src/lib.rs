@@ -16,12 +16,8 @@
 //! use weir_client::{Client, ClientConfig, CoflowOptions, GetOptions};
 //!
 //! async fn shuffle() -> anyhow::Result<()> {
-//!     // Every task: where the coordinator is, the socket of this host's agent, and this host's number.
-//!     let client = Client::new(ClientConfig {
-//!         coordinator: Some("10.0.0.1:7070".parse()?),
-//!         agent: Some("/var/lib/weir/agent.sock".into()),
-//!         host: 0,
-//!     });
+//!     // Every task: the agent of this host says which host this is, and where the coordinator is.
+//!     let client = Client::new(ClientConfig::of_agent("/var/lib/weir/agent.sock").await?);
 //!
 //!     // The driver declares the coflow, and gives its id to the tasks.
 //!     let options = CoflowOptions { name: "shuffle 7".into(), flows: 2, ..Default::default() };
@@ -51,6 +47,7 @@
 
 mod admission;
 mod calls;
+mod config;
 mod content;
 mod error;
 mod get;
@@ -62,6 +59,7 @@ mod pool;
 mod stream;
 
 pub use admission::Admission;
+pub use config::ClientConfig;
 pub use error::{Error, GetError};
 pub use get::{BlockReader, GetOptions};
 pub use memory::MemoryBlock;
@@ -91,18 +89,6 @@ use weir_proto::{limits, v1};
 const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// Pause between attempts of a control call.
 const CALL_RETRY: Duration = Duration::from_millis(50);
-
-/// Where a client finds its peers.
-#[derive(Clone, Debug)]
-pub struct ClientConfig {
-    /// The coordinator; without one, coflows cannot be registered and gets need holders. An IP address or a host's
-    /// name, with the port.
-    pub coordinator: Option<Address>,
-    /// Unix socket of this host's agent; needed to put.
-    pub agent: Option<PathBuf>,
-    /// This host in the coordinator's fabric, as destination of what it gets.
-    pub host: u32,
-}
 
 /// A connection to Weir; clones share it.
 #[derive(Clone)]

@@ -63,6 +63,7 @@ impl MemoryBlock {
     /// The agent owns the file from now on, or will remove it in time: where it is not known whether a put arrived, its
     /// file must not go.
     pub(crate) fn hand_over(mut self) {
+        // So that `drop` leaves the file: it is the agent's from here on.
         self.is_named = false;
     }
 }
@@ -92,6 +93,8 @@ fn allocate(file: &File, size: u64) -> io::Result<MmapMut> {
         // Nothing can be mapped of an empty file, and no reader sees this byte.
         return MmapMut::map_anon(1);
     }
+    // Room is taken now: where a full disk had none, a write into the map would end the process
+    // (SIGBUS).
     rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, size)?;
     // SAFETY: the file has a fresh random name in the agent's spool; no other process writes or shortens it.
     #[expect(unsafe_code, reason = "mapping a file is the point: no copy between task and agent")]

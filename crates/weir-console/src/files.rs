@@ -77,6 +77,7 @@ impl OutputFile {
     pub fn write(&self, fill: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
         match &self.place {
             Place::File(path) => {
+                // Beside the old file, which stays as it was if the run fails on the way.
                 let unfinished = UnfinishedFile::create_in(place::folder(path));
                 let unfinished = unfinished.map_err(|error| self.failed(error))?;
                 let file = unfinished.file().map_err(|error| self.failed(error))?;

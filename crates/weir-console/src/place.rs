@@ -29,7 +29,7 @@ pub(crate) enum Identity {
     Inode(u64, u64),
     /// A path without links to what is not there yet.
     Name(PathBuf),
-    /// Takes everything from everybody.
+    /// Takes every right from every user.
     Null,
 }
 

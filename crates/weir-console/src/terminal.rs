@@ -41,6 +41,7 @@ pub fn say(text: Arguments<'_>) {
 
 /// Writes to standard error. Where that fails there is nowhere to say so.
 pub fn complain(text: Arguments<'_>) {
+    // Where standard error takes nothing there is no other place to say so.
     let _ = std::io::stderr().lock().write_fmt(text);
 }
 

@@ -190,6 +190,8 @@ impl Maker {
 
     /// The tallies of all decision makers on this state so far. Those that do not fit it are left out.
     pub fn totals(&mut self, tallies: &[Tally]) {
+        // Anew from all tallies: each sums up all rounds of its maker so far, and was part of the
+        // last total too.
         self.total = Tally::new(self.out.len());
         let strangers = tallies.iter().filter(|tally| !self.total.add(tally)).count();
         if strangers > 0 {

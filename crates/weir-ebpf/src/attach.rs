@@ -44,6 +44,7 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: u32, seen: &Attached) -
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
         ..Default::default()
     };
+    // The kernel refuses if another program was attached since the look.
     options.__bindgen_anon_1.tcx.expected_revision = seen.revision;
     // SAFETY: `options` says its size and outlives the call; the program is an open file.
     let link = unsafe {

@@ -1,4 +1,4 @@
-//! What the kernel has of these programs, whoever loaded them.
+//! What the kernel has of these programs, whichever process loaded them.
 
 use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
 use std::collections::BTreeSet;

@@ -197,8 +197,11 @@ fn coefficient_of_variation(values: &[f64]) -> f64 {
 /// Completion times of jobs that compute and then communicate, so that communication is `share` of their time under
 /// fair sharing.
 fn job_times(outcome: &Outcome, fair: &Outcome, share: f64) -> Vec<f64> {
-    let pairs = outcome.coflows.iter().zip(&fair.coflows).filter(|(own, _)| own.admitted);
-    pairs.map(|(own, fair)| own.cct.as_secs() + fair.cct.as_secs() * (1.0 - share) / share).collect()
+    let fair: BTreeMap<CoflowId, f64> =
+        fair.coflows.iter().map(|record| (record.id, record.cct.as_secs())).collect();
+    // By id: where coflows follow on each other, the order of their arrivals is not that of the other run.
+    let admitted = outcome.coflows.iter().filter(|own| own.admitted);
+    admitted.filter_map(|own| Some(own.cct.as_secs() + fair.get(&own.id)? * (1.0 - share) / share)).collect()
 }
 
 #[cfg(test)]

@@ -18,15 +18,15 @@ pub const FAIR: &str = "fair";
 pub struct Pair {
     /// As it was named: [`TCP`], or a policy.
     pub policy: String,
-    /// By real bytes.
+    /// The coflows as real bytes moved on the bed.
     pub live: Run,
     /// By the fluid simulator; of [`TCP`] under [`FAIR`].
     pub simulated: Run,
     /// Processor seconds of the coordinator, all agents and all tasks.
     pub cpu_secs: [f64; 3],
-    /// As [`LiveOutcome::first_byte_us`].
+    /// Microseconds, as [`LiveOutcome::first_byte_us`].
     pub first_byte_us: Vec<u32>,
-    /// As [`LiveOutcome::replan_us`].
+    /// Microseconds, as [`LiveOutcome::replan_us`].
     pub replan_us: Vec<u32>,
     /// How full links were, live.
     pub link_use: LinkUse,

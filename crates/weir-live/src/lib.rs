@@ -1,4 +1,4 @@
-//! Real bytes beside their simulation, for whoever has a workload and a policy: the same coflows on a test bed and in the fluid
+//! Real bytes beside their simulation, for callers that have a workload and a policy: the same coflows on a test bed and in the fluid
 //! simulator ([`Case`]), between sites through relays ([`sites`]), and single flows packet by packet ([`mix`]). Work goes in, records
 //! come out; no command line is read here, and nothing is printed.
 #![forbid(unsafe_code)]

@@ -131,6 +131,7 @@ impl<L: Fn() -> Looked + Send + Sync + 'static> Watch<L> {
 
     /// Looks, unless that was just done. Others wait for the look that is under way.
     async fn seen(&self) -> Seen {
+        // Held during the look, so that requests that come meanwhile share it.
         let mut seen = self.seen.lock().await;
         if let Some(seen) = seen.as_ref().filter(|seen| seen.at.elapsed() < LOOK_INTERVAL) {
             return seen.clone();

@@ -62,6 +62,7 @@ pub enum Medium {
 impl Medium {
     fn of(file: &File) -> Medium {
         let Ok(found) = rustix::fs::fstatfs(file) else { return Medium::Elsewhere };
+        // On 32-bit machines the number is signed, and its upper half would be filled with ones.
         match found.f_type as u64 & 0xffff_ffff {
             // tmpfs, ramfs.
             0x0102_1994 | 0x8584_58f6 => Medium::Memory,

@@ -182,6 +182,7 @@ fn incoming_within<L: Listener>(
                     Some(place) => {
                         let unheard = Some(silent.add(peer));
                         let peer = Peer { user: L::user(&stream) };
+                        // Where the server has ended the connection is dropped, and so closed.
                         let _ = sender.send(Ok(Guarded { stream, peer, unheard, _place: place })).await;
                     }
                     None => {
@@ -197,6 +198,7 @@ fn incoming_within<L: Listener>(
                     if failed.is_power_of_two() {
                         tracing::warn!(%error, failed, "cannot accept a control connection");
                     }
+                    // A silent connection that is closed gives its descriptor back.
                     silent.make_room();
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                 }
@@ -212,6 +214,7 @@ async fn place(places: &Arc<Semaphore>, silent: &Silent) -> Option<OwnedSemaphor
         return Some(place);
     }
     silent.make_room();
+    // The place comes back when the task of the silent connection has seen that it is closed.
     tokio::time::timeout(CLOSING_LIMIT, Arc::clone(places).acquire_owned()).await.ok()?.ok()
 }
 
@@ -233,6 +236,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         if buffer.filled().len() > before {
             self.unheard = None;
         }
+        // A first word that waits to be read counts, though the time for it is over.
         if read.is_pending()
             && let Some(unheard) = &mut self.unheard
             && unheard.is_over(context)

@@ -98,6 +98,7 @@ fn speed_below(root: &Path, name: &str) -> Option<u64> {
 /// Finds an interface in the table of counters. Columns after the name: eight about receiving, bytes first, then
 /// those about sending, bytes first.
 fn counters(table: &str, name: &str) -> Option<InterfaceCounters> {
+    // With the colon: `eth1` is also how `eth10` begins.
     let columns = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let columns: Vec<u64> = columns.split_ascii_whitespace().filter_map(|text| text.parse().ok()).collect();
     Some(InterfaceCounters { sent: *columns.get(8)?, received: *columns.first()? })
@@ -114,6 +115,7 @@ fn route(table: &str, address: Ipv4Addr) -> Option<String> {
         let (destination, flags, mask) = (hex(1)?, hex(3)?, hex(7)?);
         let metric: u32 = columns.get(6)?.parse().ok()?;
         let leads = flags & ROUTE_UP != 0 && address & mask == destination;
+        // Subtracted, so that the lowest metric is the greatest.
         leads.then(|| ((mask.count_ones(), u32::MAX - metric), columns[0].to_owned()))
     });
     routes.max_by_key(|(rank, _)| *rank).map(|(_, name)| name)

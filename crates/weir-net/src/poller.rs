@@ -102,6 +102,7 @@ impl Poller {
         });
         let state = &self.wake.state;
         let waits = state.compare_exchange(AWAKE, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        // A thread that was woken since its last wait first sees to what it was woken for.
         let timeout = if waits { timeout } else { Some(Timespec { tv_sec: 0, tv_nsec: 0 }) };
         let mut buffer = [MaybeUninit::uninit(); EVENTS_PER_WAIT];
         let waited = epoll::wait(&self.epoll, &mut buffer, timeout.as_ref());

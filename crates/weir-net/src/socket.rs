@@ -31,6 +31,7 @@ const BACKLOG: i32 = 4096;
 
 fn bound(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A process that starts again may find connections of the one before in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
@@ -89,6 +90,7 @@ pub fn mark_control<'s>(socket: impl Into<SockRef<'s>>) -> io::Result<()> {
     let socket = socket.into();
     socket.set_tcp_nodelay(true)?;
     if socket.domain()? == Domain::IPV4 {
+        // The class is the upper six bits of this byte; the lower two are of ECN.
         socket.set_tos_v4(CONTROL_DSCP << 2)?;
     }
     Ok(())
@@ -146,9 +148,13 @@ pub fn connect_to_send(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {
+    // The end of a frame is not to wait until what went before it is acknowledged, as Nagle's
+    // algorithm has it.
     socket.set_tcp_nodelay(true)?;
     set_congestion_control(socket);
     socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_LIMIT))?;
+    // On an idle connection the user timeout takes the place of the retries (tcp(7)), where it is
+    // not taken off again.
     let keepalive = TcpKeepalive::new()
         .with_time(Duration::from_secs(10))
         .with_interval(Duration::from_secs(5))
@@ -159,7 +165,7 @@ fn tune_data(socket: &SockRef<'_>) -> io::Result<()> {
 /// How much of a flow the kernel holds unsent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
-    /// What it likes.
+    /// As much as the kernel lets it hold.
     Free,
     /// So much that the flow after it can begin before this one has ended.
     InTurn,
@@ -261,6 +267,7 @@ pub struct TcpPath {
 /// # Errors
 /// The kernel does not say, as where the socket is not of TCP.
 pub fn tcp_path(socket: impl AsFd) -> io::Result<TcpPath> {
+    // Zeroed, as older kernels know fewer fields and leave the others as they are.
     let mut info = MaybeUninit::<tcp_info>::zeroed();
     let mut length = size_of::<tcp_info>() as libc::socklen_t;
     // SAFETY: the descriptor is open for the length of the call, which writes at most `length` bytes of

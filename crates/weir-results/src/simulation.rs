@@ -58,6 +58,7 @@ pub fn simulate(
         flows: recorded.flows.then(|| FlowRecorder::new(coflows)),
     };
     let (changes, copy, mut instance) = (changes.clone(), coflows.clone(), policy.create());
+    // Of this thread alone, as several simulations may run at once.
     let before = thread_cpu_secs();
     let outcome = weir_sim::simulate_changing(fabric, changes, copy, instance.as_mut(), options, &mut watch)?;
     let cpu_s = thread_cpu_secs() - before;

@@ -34,6 +34,7 @@ pub fn number(value: f64) -> String {
         value if value >= 10.0 => 2,
         value if value >= 1.0 => 3,
         0.0 => return "0".to_owned(),
+        // 0.0123 has the logarithm -1.9: 3 + 2 decimals show four digits of it.
         value if value >= SMALLEST_PLAIN => 3 + value.log10().floor().abs() as usize,
         _ => return format!("{value:.3e}"),
     };

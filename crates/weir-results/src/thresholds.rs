@@ -69,7 +69,7 @@ struct LevelRow {
     mean_fct_s: Option<f64>,
 }
 
-/// What is compared.
+/// What forecasts are made of, and with what they are compared.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// What was said for the sizes, and the traffic.

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 /// A setting with another value than before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// The setting.
+    /// Name of the setting, as in a file.
     pub name: String,
     /// What it was; empty: not set.
     pub before: String,
@@ -45,7 +45,7 @@ pub struct Again {
     pub words: Vec<OsString>,
     /// What would be another than it is.
     pub changed: Vec<Changed>,
-    /// For the log.
+    /// What the log is to say besides.
     pub warnings: Vec<String>,
     said: BTreeMap<String, Entry>,
     values: BTreeMap<String, String>,

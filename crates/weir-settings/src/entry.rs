@@ -7,7 +7,7 @@ pub enum Origin {
     File {
         /// As it was named.
         path: String,
-        /// From 1.
+        /// Number of its line in the file, from 1.
         line: usize,
     },
     /// Name of an environment variable.
@@ -42,8 +42,8 @@ pub struct Entry {
 pub enum Value {
     /// Text or a number, as on the command line.
     Word(String),
-    /// Several of these.
+    /// A list of strings.
     Words(Vec<String>),
-    /// True or false.
+    /// A boolean, for switches.
     Switch(bool),
 }

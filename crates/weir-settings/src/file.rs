@@ -31,6 +31,7 @@ impl SettingsFile {
         }
         let file = std::fs::File::open(path).map_err(wrong)?;
         let mut bytes = Vec::new();
+        // One byte more, which tells a file that is too long from one that just fits.
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(wrong)?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(format!("--config {shown}: longer than {MAX_FILE_BYTES} bytes"));
@@ -44,6 +45,7 @@ impl SettingsFile {
     }
 
     fn of_text(path: String, text: String) -> Result<SettingsFile, String> {
+        // Some editors begin a file with a byte order mark.
         let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
         let file = SettingsFile { path, text };
         match DeTable::parse(&file.text) {
@@ -105,6 +107,7 @@ impl SettingsFile {
                 (key.span(), entry)
             })
             .collect();
+        // In the file's order, so that of several wrong settings the first one is told.
         entries.sort_by_key(|(span, _)| span.start);
         entries.into_iter().map(|(_, entry)| entry).collect()
     }
@@ -123,6 +126,7 @@ fn word(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) => {
+            // In decimal, as the command line takes it: 0x10 is 16.
             let digits = number.as_str();
             match i128::from_str_radix(digits, number.radix()) {
                 Ok(value) => value.to_string(),

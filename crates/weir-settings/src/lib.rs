@@ -79,6 +79,7 @@ fn gather(
         file.check_sections()?;
         for entry in file.section(daemon.name) {
             daemon.check(&entry)?;
+            // Variables come before the file.
             said.entry(entry.key.clone()).or_insert(entry);
         }
     }
@@ -95,6 +96,7 @@ fn arrange(
     let mut said = said.clone();
     for entry in first {
         daemon.check(entry)?;
+        // What a call says takes the place of what the command line says.
         words = daemon.without(words, &entry.key);
         said.insert(entry.key.clone(), entry.clone());
     }

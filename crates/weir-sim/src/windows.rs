@@ -11,7 +11,7 @@
 //! told of it.
 //!
 //! Where a flow is a block ([`crate::Window::blocks`]), a request is one flow, however large: Spark does not cut blocks, so that a
-//! receiver with larger blocks than its window asks one source at a time, and uplinks that nobody asks idle.
+//! receiver with larger blocks than its window asks one source at a time, and uplinks that no receiver asks idle.
 //!
 //! # Departures
 //! Spark draws the order of its requests at random. So it is for blocks, by a hash of their numbers; parts of flows go by turns.

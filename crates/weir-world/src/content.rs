@@ -93,6 +93,7 @@ impl Part {
                     of: *of,
                     offset: *offset,
                     count: taken,
+                    // The first byte is the damaged one, and it is in the front part.
                     is_damaged: std::mem::take(is_damaged),
                 };
                 (*offset, *count) = (*offset + taken, *count - taken);

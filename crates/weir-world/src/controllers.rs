@@ -157,6 +157,7 @@ impl World {
     fn kill_server(&mut self, server: usize) {
         let side = &mut self.controllers.servers[server];
         (side.core, side.asked, side.answer, side.stopped_until) = (None, None, None, Time::ZERO);
+        // The process holds the store and the maker too.
         if self.controllers.is_one_process() {
             self.controllers.ledger = Ledger::default();
             self.controllers.makers[0] = MakerSide::default();
@@ -241,6 +242,7 @@ impl World {
         }
         let side = &self.controllers.servers[server];
         let Some(next) = side.core.as_ref().and_then(ServerCore::next_timeout) else { return };
+        // The core reads a clock of its own, which is ahead of the world's.
         let next = Time::from_nanos(next.nanos().saturating_sub(side.ahead.nanos()));
         let next = self.not_at_once(next);
         let side = &mut self.controllers.servers[server];
@@ -280,6 +282,7 @@ impl World {
         let Some(request) = side.of_life(life).and_then(|side| side.asked.take()) else { return };
         let name = side.core.as_ref().map_or("", ServerCore::name);
         let reply = if is_away { server::Reply::Failed } else { request.answer(now, ledger, name) };
+        // The store has done what it was asked for: only its answer is lost.
         side.answer = Some(if is_lost { server::Reply::Failed } else { reply });
         let after = self.answer_takes();
         self.later(after, Event::StoreAnswers { server, life });
@@ -293,6 +296,7 @@ impl World {
         let Some(request) = side.of_life(life).and_then(|side| side.asked.take()) else { return };
         let name = side.core.as_ref().map_or("", DeciderCore::name);
         let reply = if is_away { decider::Reply::Failed } else { request.answer(ledger, name) };
+        // As above: the decision may have been taken all the same.
         side.answer = Some(if is_lost { decider::Reply::Failed } else { reply });
         let after = self.answer_takes();
         self.later(after, Event::StoreAnswersMaker { maker, life });
@@ -310,7 +314,7 @@ impl World {
         self.settle_server(server);
     }
 
-    /// Everybody hears what happened at the store.
+    /// Servers and decision makers hear what happened at the store.
     fn store_tells(&mut self) {
         for notice in self.controllers.ledger.take_notices() {
             self.tell_all_of_store(notice);
@@ -335,6 +339,7 @@ impl World {
     }
 
     pub(crate) fn server_is_told(&mut self, server: usize, life: u64, notice: Notice) {
+        // All are told `Connected` once the store is back, and read it anew then.
         if self.is_store_away() {
             return;
         }
@@ -360,6 +365,7 @@ impl World {
         let Some(reply) = side.of_life(life).and_then(|side| side.answer.take()) else { return };
         if let Some(core) = &mut side.core {
             core.handle_reply(self.now, reply);
+            // Making a decision takes time, during which the state may change.
             let takes = self.millis(1, 20);
             self.controllers.makers[maker].counts_until = self.now + takes;
             self.settle_maker(maker);

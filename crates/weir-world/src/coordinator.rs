@@ -135,7 +135,8 @@ impl World {
             let waits = |flow: FlowNumber| agent.pacing(flow).filter(|pacing| *pacing != Pacing::Unscheduled);
             let waiting = host.flows.iter().filter(|(_, number)| !is_whole(number));
             if let Some((flow, pacing)) = waiting.filter_map(|(flow, _)| Some((flow, waits(*flow)?))).next() {
-                return self.violate(format!("host {number}: flow {flow} is {pacing:?}, and nobody decides"));
+                return self
+                    .violate(format!("host {number}: flow {flow} is {pacing:?}, and no party decides"));
             }
         }
     }
@@ -216,7 +217,7 @@ impl World {
     fn reply(&mut self, token: u64, reply: Reply) {
         // Each call has one answer: a second one finds no caller.
         let Some(caller) = self.coordinator.calls.remove(&token) else {
-            return self.violate(format!("an answer to a call that nobody made: {reply:?}"));
+            return self.violate(format!("an answer to a call that no client made: {reply:?}"));
         };
         let delay = self.delay();
         let is_lost = !self.is_calm() && self.rng.random_range(0..100) == 0;

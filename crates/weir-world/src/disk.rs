@@ -108,6 +108,7 @@ impl World {
         disk.journal.truncate(kept);
         if kept > unsynced.start && self.rng.random_range(0..4) == 0 {
             let hole = self.rng.random_range(unsynced.start..kept);
+            // What was not written reads as zeros where something behind it was written.
             disk.journal[unsynced.start..hole].fill(0);
             disk.has_hole |= hole > unsynced.start;
         }
@@ -115,6 +116,7 @@ impl World {
         (disk.synced, disk.syncs, disk.lost) = (kept, false, self.now);
         disk.boot += 1;
         if !durable {
+            // A file system may write a file's length before its bytes, which then read as zeros.
             for path in disk.files.keys() {
                 if self.rng.random_range(0..2) == 0 {
                     disk.hollow.insert(path.clone());

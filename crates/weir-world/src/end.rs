@@ -56,7 +56,7 @@ impl fmt::Display for Violation {
 impl std::error::Error for Violation {}
 
 impl World {
-    /// Everybody is there, and knows of the others.
+    /// All parties are there, and know of the others.
     pub(crate) fn is_whole(&self) -> bool {
         let attached = self.hosts.iter().all(|host| host.agent.is_some() && host.session.is_some());
         let attached = attached && self.relays.iter().all(|relay| relay.core.is_some());
@@ -86,7 +86,7 @@ impl World {
                 })
                 .take(3)
                 .collect();
-        if jobs.is_empty() { "somebody has no session".to_owned() } else { jobs.join("\n") }
+        if jobs.is_empty() { "an agent has no session".to_owned() } else { jobs.join("\n") }
     }
 
     /// Relays have no flows left, nor agents connections to relays.

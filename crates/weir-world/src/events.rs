@@ -306,6 +306,7 @@ impl<E> Default for Queue<E> {
 
 impl<E> Queue<E> {
     pub(crate) fn push(&mut self, at: Time, event: E) {
+        // The number orders events of one time, so that every run of a seed handles them alike.
         self.events.insert((at, self.inserted), event);
         self.inserted += 1;
     }

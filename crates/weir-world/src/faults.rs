@@ -124,6 +124,8 @@ impl World {
     pub(crate) fn undrain(&mut self, host: u32) {
         let is_over = self.now > self.hosts[host as usize].drained_until;
         let is_asked = is_over && self.ask_to_drain(host, true);
+        // An agent that is down may have the drain in its journal: it is looked at again once it is
+        // back.
         let is_draining = self.hosts[host as usize].agent.as_ref().is_none_or(Agent::is_draining);
         if !is_asked || is_draining {
             let after = self.millis(50, 500);
@@ -194,6 +196,7 @@ impl World {
             }
             10 => {
                 let until = self.now + self.millis(50, 4_000);
+                // A process that stands already stands until the later of both ends.
                 self.coordinator.stopped_until = until.max(self.coordinator.stopped_until);
             }
             11..13 => {

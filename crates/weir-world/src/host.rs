@@ -153,6 +153,7 @@ impl World {
     pub(crate) fn kill_agent(&mut self, host: u32) {
         let side = &mut self.hosts[host as usize];
         let lines = journal_lines(&side.writing).unwrap_or_default();
+        // A write may end anywhere, within a line too.
         let kept = self.rng.random_range(0..=lines.len());
         side.disk.journal.extend_from_slice(&lines[..kept]);
         let is_done = |entry: &JournalEntry| matches!(entry, JournalEntry::Done { .. });
@@ -231,6 +232,7 @@ impl World {
 
     fn wake_agent_in_time(&mut self, host: u32) {
         let side = &self.hosts[host as usize];
+        // One batch is written at a time: the next begins when this one is done.
         let writes = side.batches.next_due().filter(|_| !side.batches.is_under_way());
         let next = side.agent.as_ref().and_then(Agent::next_timeout);
         let Some(next) = [next, writes].into_iter().flatten().min() else { return };
@@ -281,6 +283,7 @@ impl World {
         let at = self.now;
         let side = &mut self.hosts[host as usize];
         let is_due = side.batches.next_due().is_some_and(|due| due <= side.now(at));
+        // What found no room is tried again at once, without new entries too.
         let waits = is_due || !side.no_room.is_empty();
         if !waits || side.batches.is_under_way() || side.agent.is_none() {
             return;

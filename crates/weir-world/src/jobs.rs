@@ -101,6 +101,7 @@ impl World {
                 blocks: Vec::new(),
                 gets: BTreeSet::new(),
                 left: 0,
+                // Longer than the lease, so that renewals alone keep the coflow.
                 pause: if self.rng.random_range(0..50) == 0 {
                     self.millis(11_000, 14_000)
                 } else {

@@ -29,6 +29,8 @@ impl World {
     pub(crate) fn lie(&mut self) {
         let host = self.some_host();
         let relay = self.some_relay().filter(|_| self.rng.random_range(0..4) > 0);
+        // Half of those that lie to a relay do so as a receiver would, the others as an agent or a
+        // relay.
         let number = match relay {
             None => self.dial(Role::Serving, host, host),
             Some(relay) if self.rng.random() => self.dial(Role::Delivery, self.settings.hosts + relay, host),
@@ -59,6 +61,7 @@ impl World {
         }
         if self.rng.random_range(0..4) == 0 {
             let kept = self.rng.random_range(1..=bytes.len());
+            // The next lie goes on where this one was cut off, and is read as its rest.
             bytes.truncate(kept);
         }
         match role {

@@ -307,6 +307,8 @@ impl World {
         self.report.bytes += length as u64;
         get.waits = false;
         let content = Content::new(block.identity, block.size);
+        // Compared byte by byte with what was put: a checksum that is right for wrong bytes is
+        // found too.
         let is_right = get.received <= block.size
             && get
                 .receiver
@@ -341,6 +343,8 @@ impl World {
         let size = self.jobs[job].blocks[of].size;
         self.drop_receiver(number);
         match result {
+            // The receiver ended by itself: it must not report success before the last byte was
+            // handed over.
             Ok(()) if received == size => self.got_block(number),
             Ok(()) => self.violate(format!("get {number} ends with {received} of {size} bytes")),
             Err(ReceiverError::CoflowEnded) if self.jobs[job].is_over() => {}
@@ -375,6 +379,7 @@ impl World {
     pub(crate) fn drop_receiver(&mut self, number: usize) {
         let get = &mut self.gets[number];
         if let Some(mut receiver) = get.receiver.take() {
+            // The next get takes it, so that not every get has one made.
             self.buffers.push(receiver.take_buffer());
         }
         for (link, of) in std::mem::take(&mut get.connections) {

@@ -155,6 +155,7 @@ impl World {
                     talk.into_iter().for_each(|talk| talk.refuse(refused.unwrap_or(Status::NoSuchBlock)));
                     self.flush(number);
                 }
+                // The receiver has all of it. The connection stays, for the next request on it.
                 Input::Acknowledged => {
                     let side = &mut self.hosts[host as usize];
                     if let (Some(flow), Some(agent)) = (flow, &mut side.agent) {
@@ -264,6 +265,8 @@ impl World {
         let offset = frame * FRAME_BYTES;
         let is_changed = served.content.checksum(offset) != served.checksum(offset);
         let (coflow, block, place) = (served.coflow, served.block.clone(), served.place.clone());
+        // The file is as it was put: then the frame was damaged on its way, which only a fault may
+        // do.
         if !is_changed {
             if !self.has_damaged {
                 self.violate(format!("host {host} is told that frame {frame} of {block} is wrong"));
@@ -311,6 +314,8 @@ impl World {
         let in_flight = self.connections.get(&carrier).map_or(0, |carrier| carrier.in_flight);
         let Some(connection) = self.connections.get_mut(&number) else { return (0, true) };
         let (Some(talk), Some(served)) = (&mut connection.talk, &connection.served) else { return (0, true) };
+        // Other writes on the connection may have filled it beyond the bound: heads need no
+        // permission.
         let mut room = BUFFER_BYTES.saturating_sub(in_flight);
         let (mut parts, mut sent) = (Vec::new(), 0);
         let is_blocked = loop {
@@ -351,6 +356,7 @@ impl World {
                 served.coflow == key.coflow && served.block == key.name && is_there
             })
         };
+        // Gathered first, as each end takes its flow out of the map.
         let readers: Vec<u64> = self.hosts[host as usize].flows.values().filter(reads).copied().collect();
         readers.into_iter().for_each(|number| self.hang_up(number));
     }
@@ -363,6 +369,7 @@ impl World {
     /// An agent looks at what takes too long.
     pub(crate) fn look(&mut self, host: u32, life: u64) {
         let side = &self.hosts[host as usize];
+        // Looks of an earlier life of the agent end here; the new life has its own.
         if side.life != life || side.agent.is_none() {
             return;
         }

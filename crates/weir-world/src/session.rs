@@ -119,6 +119,7 @@ impl World {
         let first = message.events.first().and_then(|event| event.kind.clone());
         if let Some(v1::agent_event::Kind::Hello(hello)) = first {
             if core.handle_hello(now, id, hello).is_err() {
+                // The coordinator took no session, and so has none to lose.
                 self.cut(id, Some(Event::Refused { session: id }), false);
             }
         } else {
@@ -159,6 +160,8 @@ impl World {
     pub(crate) fn cut(&mut self, id: SessionId, says: Option<Event>, coordinator_too: bool) {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_cut) else { return };
         session.is_cut = true;
+        // Each end learns of it at a time of its own: the coordinator may still have this session
+        // when the next one begins.
         let (agent, coordinator) = (self.notice(), self.notice());
         self.later(agent, says.unwrap_or(Event::AgentLoses { session: id }));
         if coordinator_too {

@@ -28,7 +28,7 @@ pub(crate) const BEGIN: Time = Time::from_millis(1_700_000_000_000);
 /// No party acts twice within this time for nothing.
 const STEP: Span = Span::from_nanos(50_000);
 /// Until a kernel has found out that another machine is gone.
-const KEEPALIVE: Span = Span::from_millis(25_000);
+const KEEPALIVE: Span = Span::from_millis(65_000);
 /// How long everything is let be once all jobs are over, before it is looked at what is left.
 const QUIET: Span = Span::from_millis(20_000);
 
@@ -250,6 +250,7 @@ impl World {
         self.report.events += 1;
         let mut line = String::new();
         let _ = write!(line, "{:.6} {event:?}", self.since_begin());
+        // Of every event and its time: two runs of a seed that differ anywhere differ in it.
         self.digest.write(line.as_bytes());
         if self.settings.trace {
             println!("{line}");
@@ -373,6 +374,7 @@ impl World {
 
     /// Ends the run as failed; the first violation is the one that is told.
     pub(crate) fn violate(&mut self, what: String) {
+        // The first violation is the cause; those after it may follow from it.
         if self.wrong.is_none() {
             self.wrong = Some(self.violated(what));
         }

@@ -186,6 +186,7 @@ fn quoted(value: &str) -> String {
 fn masked(value: &str) -> String {
     match value.split_once("://") {
         Some((scheme, rest)) if rest.contains('@') => {
+            // The last `@`, as a password may have one in it.
             let host = rest.rsplit('@').next().unwrap_or_default();
             format!("{scheme}://***@{host}")
         }
@@ -240,7 +241,7 @@ weir config set policy=dclas:first=1MB bypass=0.1 log=info
 ```
 
 It is answered once that is in force, and all agents are back that had to come again (two seconds at most). It reads no file that it does not
-name, and holds until the coordinator reads its settings again, or starts anew. Whoever reaches the
+name, and holds until the coordinator reads its settings again, or starts anew. Every client that reaches the
 coordinator can do so: nothing is authenticated yet.
 
 What moves goes on. Between two policies that the coordinator decides by, agents hear another plan; from or to one that senders

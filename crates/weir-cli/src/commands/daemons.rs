@@ -41,7 +41,7 @@ pub(crate) struct AgentArgs {
     /// Directory below which tasks may name files to serve; may be repeated
     #[arg(long, value_name = "DIR")]
     allow: Vec<PathBuf>,
-    /// Directory below which files may be taken by whoever reaches the coordinator (`weir cp`); may be repeated. Nothing is
+    /// Directory below which files may be taken by every client that reaches the coordinator (`weir cp`); may be repeated. Nothing is
     /// authenticated yet
     #[arg(long, value_name = "DIR")]
     share: Vec<PathBuf>,

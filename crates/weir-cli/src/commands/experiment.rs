@@ -98,6 +98,7 @@ fn folders(dir: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
             folders.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
         }
     }
+    // A directory lists its entries in no order.
     folders.sort();
     Ok(folders)
 }

@@ -4,7 +4,7 @@ use weir_metrics::{Kind, Metric, PROCESS};
 
 const HEAD: &str = "# Metrics
 
-`--metrics IP:PORT` has a daemon serve, over HTTP and to whoever reaches it:
+`--metrics IP:PORT` has a daemon serve, over HTTP and to every client that reaches it:
 
 | path | answer |
 |---|---|

@@ -177,6 +177,7 @@ impl Cluster {
     async fn end(mut self) {
         let all = async {
             self.stage.send_replace(Stage::Agents);
+            // The last one is the coordinator, which was not asked to end yet.
             while self.daemons.len() > 1 && self.daemons.join_next().await.is_some() {}
             self.stage.send_replace(Stage::Coordinator);
             while self.daemons.join_next().await.is_some() {}

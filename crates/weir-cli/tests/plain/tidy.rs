@@ -80,8 +80,8 @@ fn nothing_names_a_folder_of_one_machine() {
 }
 
 #[test]
-fn crates_use_what_the_architecture_says_and_nothing_else() {
-    let text = document("ARCHITECTURE.md");
+fn crates_use_what_their_table_says_and_nothing_else() {
+    let text = document("crates.md");
     let rows = text.lines().filter(|line| line.starts_with("| `weir-"));
     let stated: BTreeMap<String, BTreeSet<String>> = rows
         .map(|row| {
@@ -90,7 +90,27 @@ fn crates_use_what_the_architecture_says_and_nothing_else() {
             (name, quoted(cells[2]).into_iter().map(|used| format!("weir-{used}")).collect())
         })
         .collect();
-    assert_eq!(stated, dependencies(), "left docs/ARCHITECTURE.md, right the Cargo.toml files");
+    assert_eq!(stated, dependencies(), "left docs/crates.md, right the Cargo.toml files");
+}
+
+#[test]
+fn crates_use_crates_of_lower_rows_of_the_figure_alone() {
+    let text = document("ARCHITECTURE.md");
+    let words = |line: &str| -> Option<(u32, Vec<String>)> {
+        let (row, names) = line.trim().split_once(' ')?;
+        let names = names.split('(').next()?.split([' ', ',', '*']).filter(|name| !name.is_empty());
+        Some((row.parse().ok()?, names.map(|name| format!("weir-{name}")).collect()))
+    };
+    let figure = text.split("## Crates").nth(1).and_then(|rest| rest.split("```").nth(1)).expect("a figure");
+    let rows = figure.lines().filter_map(words);
+    let row_of: BTreeMap<String, u32> =
+        rows.flat_map(|(row, names)| names.into_iter().map(move |name| (name, row))).collect();
+    let uses = dependencies();
+    assert_eq!(row_of.keys().collect::<Vec<_>>(), uses.keys().collect::<Vec<_>>());
+    for (name, used) in &uses {
+        let above = used.iter().find(|used| row_of[*used] >= row_of[name]);
+        assert!(above.is_none(), "{name} uses {above:?}, which is not below it in docs/ARCHITECTURE.md");
+    }
 }
 
 /// Crates that take more than Rust to build. All others are built by plain `cargo build`.

@@ -65,6 +65,23 @@ fn pattern(length: usize, seed: u64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_tells_its_tasks_which_host_they_are_on_and_where_the_coordinator_is() {
+    let cluster = Cluster::start(3, Rate::from_bytes_per_sec(50e6));
+    let socket = spool(cluster.dir.path(), 2).join("agent.sock");
+    let config = ClientConfig::of_agent(socket.clone()).await.unwrap();
+    let coordinator: weir_client::Address = cluster.coordinator.into();
+    assert_eq!(
+        (config.host, config.coordinator.clone(), &config.agent),
+        (2, Some(coordinator), &Some(socket))
+    );
+    // What it says is enough to work with.
+    let client = Client::new(config);
+    let coflow = client.register(CoflowOptions { flows: 1, ..CoflowOptions::default() }).await.unwrap();
+    client.put_bytes(coflow, "b", b"bytes").await.unwrap();
+    assert_eq!(client.get_bytes(coflow, "b", GetOptions::default()).await.unwrap(), b"bytes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_coflow_goes_from_register_to_its_last_byte() {
     let cluster = Cluster::start(3, Rate::from_bytes_per_sec(50e6));
     let (sender, receiver) = (cluster.client(0), cluster.client(2));

@@ -114,6 +114,7 @@ impl DeciderCore {
     /// The answer to the request under way.
     pub fn handle_reply(&mut self, now: Time, reply: Reply) {
         self.under_way = false;
+        // The store may have done what it was asked for, or forgotten all: what holds is read anew.
         if reply == Reply::Failed {
             self.leave();
             self.retry_at = now + self.retry_pause;

@@ -223,6 +223,8 @@ impl ServerCore {
     ) -> Result<Option<SessionId>, HelloError> {
         self.known.hello(now, session, hello)?;
         let older = self.sessions.iter().find(|(_, other)| other.relay == hello.relay).map(|(&id, _)| id);
+        // A relay has one session, the newer one: the older may be a connection that broke without
+        // a word.
         older.map(|id| self.sessions.remove(&id));
         let begun = Session {
             relay: hello.relay.clone(),
@@ -378,6 +380,7 @@ impl ServerCore {
     }
 
     fn renewed(&mut self, now: Time) {
+        // A renewal may fail and be repeated before the store takes the server for gone.
         self.renew_at = now + Span::from_nanos(SERVER_LIFETIME.nanos() / 3);
     }
 

@@ -372,6 +372,7 @@ impl Document {
 fn coflow_record(site: u32, coflow: &KnownCoflow) -> CoflowRecord {
     let mut left = BTreeMap::new();
     for flow in coflow.flows.values() {
+        // What stays within the site takes no link between sites.
         if flow.destination != site {
             *left.entry(flow.destination).or_insert(0.0) += flow.left() as f64;
         }

@@ -37,6 +37,9 @@ const MAX_QUEUED_EVENTS: usize = 4_096;
 const MAX_EVENTS_AT_ONCE: usize = 512;
 
 /// Serves relays on `listener` (see [`weir_net::control_listener`]) until `stop` resolves.
+///
+/// # Errors
+/// The listener cannot be used, metrics cannot be served at their address, or the gRPC server or the state machine's task failed.
 pub async fn serve(
     settings: ServerSettings,
     store: Arc<dyn Store>,

@@ -55,6 +55,7 @@ impl RelayControl for Service {
         let gone = || Status::unavailable("the controller is shutting down");
         let up = Event::Up(session, Box::new(hello), sender, reply);
         self.events.send(up).await.map_err(|_| gone())?;
+        // Before the stream is answered, so that a refusal is the answer to the call.
         let accepted = answer.await.map_err(|_| gone())?;
         accepted.map_err(|refused| Status::failed_precondition(refused.to_string()))?;
         let events = self.events.clone();
@@ -64,6 +65,7 @@ impl RelayControl for Service {
                     return;
                 }
             }
+            // A server that is shutting down has no sessions left to lose.
             let _ = events.send(Event::Lost(session)).await;
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))

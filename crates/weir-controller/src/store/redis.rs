@@ -84,6 +84,7 @@ impl RedisStore {
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection, StoreError> {
+        // Held while it connects: calls that come meanwhile share the attempt.
         let mut kept = self.connection.lock().await;
         if let Some(connection) = &*kept {
             return Ok(connection.clone());
@@ -136,6 +137,7 @@ impl Store for RedisStore {
                 .arg(millis(SERVER_LIFETIME))
                 .arg(millis(PAUSE))
                 .arg(u8::from(report.complete));
+            // Scripts of Redis count in doubles.
             script.arg(report.floor.min(MAX_NUMBER));
             for (name, text) in &report.changes {
                 script.arg(name).arg(u8::from(text.is_some())).arg(text.as_deref().unwrap_or_default());
@@ -213,6 +215,7 @@ async fn subscribe(client: &Client, channel: &str) -> Result<redis::aio::PubSub,
 
 /// Passes on what is published, until either side is gone.
 async fn forward(news: redis::aio::PubSub, sender: &mpsc::Sender<Notice>) {
+    // Only after the subscription: what changes once the listener has read the store is told.
     if sender.send(Notice::Connected).await.is_err() {
         return;
     }
@@ -224,6 +227,7 @@ async fn forward(news: redis::aio::PubSub, sender: &mpsc::Sender<Notice>) {
         };
         let Some(message) = message else { return };
         let notice =
+            // Any other word has listeners look at the state, which does no harm.
             if message.get_payload_bytes() == b"decision" { Notice::Decision } else { Notice::State };
         // A listener that lags so far behind looks at the store anyway.
         let _ = sender.try_send(notice);

@@ -83,6 +83,7 @@ impl<T> Batches<T> {
         let most = MAX_WAITING.saturating_mul(DROPPED_BEYOND);
         if before > most {
             // Puts are still to be answered for, and are no more than may wait.
+            // Down to half, so that one pass over all entries serves for many that come later.
             let mut left = before.saturating_sub(most / 2);
             self.entries.retain(|entry| {
                 let is_dropped = left > 0 && !matches!(entry, JournalEntry::Put(_));

@@ -41,6 +41,7 @@ impl Agent {
     /// The next facts, about `most` of them; empty once all were read off.
     pub fn facts(&self, cursor: &mut FactCursor, most: usize) -> Vec<JournalEntry> {
         let mut facts = Vec::new();
+        // Nothing would be taken for the end, so stages without facts are passed over.
         while facts.is_empty() {
             cursor.0 = match std::mem::replace(&mut cursor.0, Stage::Over) {
                 Stage::Ended => {
@@ -79,6 +80,7 @@ impl Agent {
         for (&coflow, entry) in self.coflows.range((after, Bound::Unbounded)).take(most) {
             last = Some(coflow);
             if entry.note.options.is_some() {
+                // What was served has an entry of its own.
                 let note = weir_proto::v1::CoflowNote { done_flows: 0, done_bytes: 0, ..entry.note.clone() };
                 let (note, noted_ns) = (weir_proto::encode_note(&note), entry.noted.nanos());
                 facts.push(JournalEntry::Coflow { coflow, note, noted_ns });

@@ -81,6 +81,8 @@ impl Sender {
     fn hear(&mut self, queues: v1::Queues) {
         let mut before = BTreeMap::new();
         if queues.complete {
+            // Coflows that it leaves out are forgotten; of the others the queue of before still
+            // counts.
             before = std::mem::take(&mut self.heard);
         }
         for mut heard in queues.coflows {

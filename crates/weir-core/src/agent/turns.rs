@@ -12,7 +12,7 @@
 //! one's receiver has had no room for most of it, twice as many may.
 //!
 //! Two are let off. A new connection finds its rate in a few round trips; where these are long, turns would cost more than they gain. And
-//! whoever gets several blocks at once had a connection for each without Weir, so that blocks take no turns.
+//! a receiver of several blocks at once had a connection for each without Weir, so that blocks take no turns.
 //!
 //! # Terminology
 //! * lane: the gathers of one coflow to one host that take turns.

@@ -75,6 +75,7 @@ impl Coordinator {
         if is_same && change.tuning == self.config.tuning {
             return;
         }
+        // What flows moved until now, they moved at the rates of the policy before.
         self.advance(now);
         self.count("changes");
         // The terms of before, to be compared with those that follow from the change.

@@ -163,6 +163,7 @@ impl Coordinator {
 
     /// An agent says that coflows have ended. Of those that this process registered, it knows itself.
     pub(super) fn end_of_others(&mut self, now: Time, range: &v1::IdRange) {
+        // From the wire: it may be no range.
         if range.last < range.first {
             return;
         }

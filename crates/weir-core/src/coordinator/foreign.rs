@@ -100,6 +100,8 @@ impl Coordinator {
         }
         let own = report.own.iter().fold(0, |sum: u64, own| sum.saturating_add(own.bytes));
         let traffic = self.traffic.entry(host).or_default();
+        // Set and not added: this report has all that left by the uplink. A downlink sums over the
+        // reports of all senders.
         traffic.up.own = own;
         // Own bytes above are counted all the same; a rate over no time is none.
         if interval == Span::ZERO {
@@ -135,6 +137,8 @@ impl Coordinator {
         let left = if foreign < NOTICED * whole { whole } else { headroom * whole - foreign };
         let left = left.clamp(LEAST_SHARE * whole, whole);
         let before = self.network.left().capacity(link).bytes_per_sec();
+        // The whole is given back at any rate, or a link without foreign traffic would go on with a
+        // little less.
         let same = left == before || (left != whole && (left - before).abs() < TOLERANCE * whole);
         // What is left is above 0, for the whole is.
         if !same && self.network.leave(link, Rate::from_bytes_per_sec(left)).is_ok() {

@@ -31,6 +31,7 @@ impl Coordinator {
             if self.has_ended(id) || self.was_never_given(id) {
                 ended.push(id.0);
             }
+            // 0 stands for a coflow without a lease, after which no renewal has to come.
             shortest =
                 [shortest, self.lease_ms(id)].into_iter().filter(|&lease_ms| lease_ms > 0).min().unwrap_or(0);
         }

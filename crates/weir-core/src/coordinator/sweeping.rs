@@ -45,6 +45,7 @@ impl Coordinator {
             // A coflow without blocks counts, too: there may be as many of them as one agent named before it took all back.
             left = left.saturating_sub(1);
             let looked: Vec<Box<str>> = blocks
+                // Also from the beginning: no block has the empty name.
                 .range::<str, _>((Bound::Excluded(&*from), Bound::Unbounded))
                 .take(left)
                 .map(|(name, _)| name.clone())

@@ -222,6 +222,7 @@ impl Receiver {
 
     /// So many bytes, at least one, were read into [`Receiver::room`].
     pub fn handle_read(&mut self, now: Time, link: Link, count: usize) {
+        // No more than there was room for, whatever a driver says.
         let count = count.min(self.room(link).len());
         if count == 0 {
             return;

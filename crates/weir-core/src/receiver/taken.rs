@@ -69,12 +69,15 @@ impl Taken {
     pub(super) fn accept(&mut self, offer: Offer) {
         self.size = Some(offer.size);
         (self.at, self.offered) = (offer.offset, offer.identity);
+        // Bytes that were handed out keep their identity until all of them were compared with the
+        // new holder's.
         if self.verified == 0 {
             self.identity = offer.identity;
         }
     }
 
     pub(super) fn is_complete(&self) -> bool {
+        // The second holds only once a block that was begun anew has been compared to its end.
         self.size == Some(self.verified) && self.at == self.verified
     }
 

@@ -52,6 +52,8 @@ pub struct Contact {
 impl Contact {
     /// A connection that a peer made; its `Hello` will say which kind of peer it is.
     pub fn accepted() -> Contact {
+        // Room for one message, so that the hello and the opening are read before any credit is
+        // given.
         Contact { role: Role::New, granted: MAX_DATA_BYTES as u64, received: 0 }
     }
 

@@ -31,6 +31,8 @@ impl<P> Relay<P> {
         // Before the hello: rules that answer it have epochs of the new session.
         self.table.begin_session();
         self.forget_reports();
+        // A flow is told of by the relay where it entered alone, so that the controller counts its
+        // bytes once.
         let entered = self.flows.iter().filter(|(_, flow)| flow.entered);
         let hello = v1::RelayHello {
             version: 1,
@@ -115,6 +117,7 @@ impl<P> Relay<P> {
         let mut sites: BTreeMap<u32, f64> = BTreeMap::new();
         for (id, hop) in &mut self.hops {
             let sample = hop.meter.take(now, unacknowledged.get(id).copied().unwrap_or(0));
+            // The controller plans links between sites only.
             if let Some(rate) = sample.filter(|_| hop.site != self.config.site) {
                 *sites.entry(hop.site).or_default() += rate;
             }

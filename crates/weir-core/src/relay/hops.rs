@@ -28,6 +28,7 @@ impl<P> Relay<P> {
         for key in flows {
             self.open_at(id, key);
         }
+        // Flows that went another way while it was down come back to it, where their rules say so.
         self.report_hop(id, true);
         self.reroute(now);
     }
@@ -48,6 +49,7 @@ impl<P> Relay<P> {
         }
         for &key in &left {
             if let Some(forward) = self.forward_of(key) {
+                // A new connection to it knows of no flow, and is told again.
                 forward.opened.remove(&id);
             }
             self.set_route(now, key);
@@ -154,6 +156,8 @@ impl<P> Relay<P> {
             self.open_at(id, key);
         }
         let forward = self.flows.get(&key).and_then(Flow::forward);
+        // One that was told of the flow stays its neighbour: what it took is lost if it fails, and
+        // with that the flow.
         let kept = |id: &HopId| forward.is_some_and(|way| way.opened.contains(id) || way.leads_to(*id));
         let left: Vec<HopId> = before.iter().map(|hop| hop.0).filter(|id| !kept(id)).collect();
         for id in left {
@@ -182,6 +186,7 @@ impl<P> Relay<P> {
             let (site, address) = match to {
                 To::Deliver => (site, direct),
                 To::Relay(name) => match self.directory.get(&name) {
+                    // A rule that names this relay itself would have it send to itself.
                     Some(&entry) if entry.1 != self.config.address => entry,
                     _ => continue,
                 },

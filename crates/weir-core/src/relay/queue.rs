@@ -82,6 +82,8 @@ impl<P> NextHopQueue<P> {
         let weight = weight.clamp(1.0 / MOST_WEIGHT, MOST_WEIGHT);
         self.suspend(key);
         match self.flows.get_mut(&key) {
+            // What went at the old weight is not counted anew: the next message is the first of the
+            // new one.
             Some(flow) if flow.rank == rank => flow.weight = weight,
             Some(flow) => {
                 let before = std::mem::replace(&mut flow.rank, rank);
@@ -191,6 +193,7 @@ impl<P> NextHopQueue<P> {
     fn resume(&mut self, key: FlowKey) {
         let Some(flow) = self.flows.get_mut(&key).filter(|flow| flow.start.is_none()) else { return };
         let Some((offset, first)) = flow.messages.first_key_value() else { return };
+        // A message goes whole or not at all: the next hop takes what credit covers, and no more.
         if offset.saturating_add(u64::from(first.length)) > flow.credit {
             return;
         }

@@ -146,6 +146,7 @@ impl ForwardingTable {
         for rule in &rules.set {
             let prefix = rule.prefix.as_ref().and_then(Prefix::from_wire);
             let full = self.rules.len() >= limits::MAX_RULES_PER_RELAY;
+            // A full table still takes changes of the rules it has.
             match prefix.filter(|prefix| !full || self.rules.contains_key(prefix)) {
                 Some(prefix) => drop(self.rules.insert(prefix, Rule::from_wire(rule))),
                 None => self.bad = self.bad.saturating_add(1),

@@ -95,6 +95,7 @@ impl Served {
             self.read(reading, frame);
             self.waiting.borrow_mut().insert(reading.connection);
         }
+        // The next frame is read while this one goes out.
         if frame + 1 < frame_count(self.file.size()) && !self.copies.borrow().contains_key(&(frame + 1)) {
             self.read(reading, frame + 1);
         }
@@ -109,6 +110,8 @@ impl Served {
         let known = self.file.checksums().get(frame);
         let pending = self.pending.borrow().contains(&frame);
         let ready = match known {
+            // A frame that a receiver doubts is among these: it is not sent again before it was
+            // read anew.
             _ if pending => None,
             Some(checksum) if is_short && self.file.frame_now(offset, reading.buffer).is_some() => {
                 Some((checksum, true))
@@ -165,6 +168,7 @@ impl Served {
     /// A frame was read, or could not be. Returns the connections that waited for it.
     pub(super) fn settle(&self, frame: u64, read: Option<FrameRead>) -> BTreeSet<u64> {
         self.pending.borrow_mut().remove(&frame);
+        // All are woken, whichever frame they wait for: those of another one wait again.
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
         if let Some(bytes) = read.and_then(|read| read.bytes) {
             let mut copies = self.copies.borrow_mut();

@@ -83,6 +83,8 @@ impl Connection {
     pub(super) fn set_unsent(&mut self, unsent: Unsent) {
         if self.upload.is_none() && self.unsent != unsent {
             self.unsent = unsent;
+            // Where it fails the kernel takes more than it should: frames wait there longer, and
+            // all of them arrive.
             let _ = weir_net::tune_unsent(self.frame_stream(), unsent);
         }
     }
@@ -133,6 +135,8 @@ impl Connection {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Input::Nothing,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A reset ends the conversation as an end does: the receiver asks again in any
+                // case.
                 Err(_) => self.talk.handle_end(),
             }
         }

@@ -58,6 +58,8 @@ impl Files {
         match self.opening.get_mut(path) {
             Some(opening) if now.since(opening.began) < JOINED => opening.waiting.push(waiting),
             Some(opening) => {
+                // The opening before goes on: those who joined it are served by whichever of the
+                // two is over first.
                 opening.began = now;
                 return false;
             }

@@ -344,12 +344,14 @@ impl Jobs {
         let on = self.mounts.of(&path);
         self.running.insert(id, Running { path, on, began: now });
         self.runtime.spawn_blocking(move || {
+            // The data plane may have ended meanwhile: then what came of the job matters no more.
             let _ = done.send((id, done_or(job.failed(), || job.run(&closing))));
             waker.wake();
         });
     }
 
     fn has_room(&self, now: Time, on: FileSystem) -> bool {
+        // A pass over all that run: `MOST_THREADS` at most.
         let here = self.running.values().filter(|running| running.on == on);
         let (all, short) = here.fold((0, 0), |(all, short), running| {
             (all + 1, short + usize::from(now.since(running.began) < LONG))

@@ -263,6 +263,8 @@ impl Journal {
     /// A journal in the making gets what the old one gets; if it cannot, it is given up.
     fn also(&mut self, lines: &[u8], count: usize) {
         let Some(new) = &mut self.rewriting else { return };
+        // What happens while facts are read off goes into both journals, so that the new one lacks
+        // nothing when it takes the old one's place.
         new.lines += count;
         if let Err(error) = new.log.append(lines) {
             self.give_up(&error);
@@ -275,6 +277,7 @@ impl Journal {
         }
         self.rewriting = None;
         self.failed = Some(Instant::now());
+        // What cannot be removed now is removed at the next start.
         let _ = std::fs::remove_file(self.spool.join(NEW_FILE));
     }
 

@@ -69,7 +69,14 @@ impl Places {
         self: &Arc<Self>,
         put: &v1::PutRequest,
     ) -> Result<(PathBuf, FileStamp), Status> {
-        let named = v1::PutRequest { frame_checksums: Vec::new(), ..put.clone() };
+        // What `find` looks at: a large block's checksums need not be copied.
+        let named = v1::PutRequest {
+            path: put.path.clone(),
+            offset: put.offset,
+            size: put.size,
+            spooled: put.spooled,
+            ..v1::PutRequest::default()
+        };
         let path = if put.spooled { self.spool.blocks.clone() } else { PathBuf::from(&put.path) };
         let places = Arc::clone(self);
         match self.slots.run(&path, move || places.find(&named)).await {
@@ -265,6 +272,8 @@ impl Slots {
         let done = async {
             let slot = slots.acquire_owned().await.map_err(|_| TooLong)?;
             let running = tokio::task::spawn_blocking(move || {
+                // The thread gives the place back, and not its caller, who may have stopped
+                // waiting.
                 let done = work();
                 drop(slot);
                 done

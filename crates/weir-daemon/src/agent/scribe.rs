@@ -274,6 +274,7 @@ fn sync(file: ToSync, inbox: mpsc::Sender<Message>) {
     let spawned = std::thread::Builder::new().name("weir-sync".to_owned()).spawn(move || {
         let _ = inbox.send(Message::Synced(file.run()));
     });
+    // Without a thread the sync counts as failed: otherwise the journal would wait for it for ever.
     if let Err(error) = spawned {
         let _ = failed.send(Message::Synced(Err(error)));
     }
@@ -284,6 +285,8 @@ fn write(journal: &mut Journal, batch: Batch) -> Written {
     let result = if has_puts {
         journal.append_put(&entries).inspect_err(|_| {
             let is_put = |entry: &JournalEntry| matches!(entry, JournalEntry::Put(_));
+            // The puts are refused; what happened besides them still has to be written down, later
+            // if need be.
             let others: Vec<_> = entries.into_iter().filter(|entry| !is_put(entry)).collect();
             journal.append(&others);
         })

@@ -180,6 +180,7 @@ impl Running {
         let path = path?;
         let (upload, open) = self.uploads.begin(self.clock.now(), token, &mut self.next_token, &path)?;
         if self.poller.add(&upload.stream, upload.token).is_err() {
+            // The flow goes straight to its receiver then.
             self.uploads.forget(token);
             return None;
         }
@@ -371,6 +372,7 @@ impl Running {
                 self.agent.handle_crowded(now, flow, crowd);
                 continue;
             }
+            // There is nothing to send before its file is open; `serve` tells the agent when it is.
             if connection.talk.is_opening() {
                 self.agent.handle_blocked(now, flow);
                 self.agent.handle_sent(now, flow, 0);

@@ -81,6 +81,7 @@ impl Spool {
 
     /// An error if another agent holds the spool. Nothing is written: who else may write here is not known yet.
     fn check_unused(&self) -> anyhow::Result<()> {
+        // `NONBLOCK`: opening a FIFO in the lock's place would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::open(self.own.join(LOCK), flags, Mode::empty()) {
             Ok(file) => self.take(&mut File::from(file)),
@@ -131,6 +132,7 @@ fn make(path: &Path) -> anyhow::Result<()> {
 
 /// An error if the directory is not this user's: its owner may replace whatever is in it.
 fn check_owner(path: &Path) -> anyhow::Result<()> {
+    // Not followed: a link may be turned to another directory after this check.
     let found = path.symlink_metadata().with_context(|| format!("cannot use {}", path.display()))?;
     anyhow::ensure!(
         found.is_dir(),
@@ -153,6 +155,7 @@ fn restrict(path: &Path, mode: u32) -> anyhow::Result<()> {
 
 /// Gives a file or folder to a group, with these permissions.
 pub(super) fn open_to(path: &Path, group: u32, mode: u32) -> anyhow::Result<()> {
+    // The group first: otherwise the permissions would be those of the group before, for a moment.
     let given = rustix::fs::chown(path, None, Some(rustix::fs::Gid::from_raw(group)))
         .and_then(|()| rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(mode)));
     given.with_context(|| {
@@ -178,6 +181,7 @@ pub(super) fn files(blocks: &Path) -> Vec<PathBuf> {
         let named = |entry: &std::fs::DirEntry| entry.file_name().to_str().is_some_and(is_block_name);
         Ok(entries.iter().filter(|entry| named(entry)).map(std::fs::DirEntry::path).collect())
     };
+    // What cannot be listed is not removed either.
     listed().unwrap_or_default()
 }
 

@@ -39,9 +39,10 @@ impl Default for OpenFiles {
 impl OpenFiles {
     /// Room for so many more; none if there is not.
     fn take(&self, count: usize) -> Option<Places> {
-        let places = Places { count, of: Arc::clone(&self.count) };
-        // Without room `places` is dropped here, which takes the count back.
-        (self.count.fetch_add(count, Ordering::Relaxed) + count <= self.most).then_some(places)
+        // In one step: of two calls at the same time the one that fits is not refused for the other.
+        let more = |taken: usize| taken.checked_add(count).filter(|all| *all <= self.most);
+        let taken = self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Places { count, of: Arc::clone(&self.count) })
     }
 }
 

@@ -119,6 +119,8 @@ pub async fn serve(
         let events = events.clone();
         tokio::spawn(weir_metrics::serve(listener, metrics::ALL, move || metrics::look(&events)))
     });
+    // Without a bound, as what is dropped cannot wait for room. Each call that waits sends one
+    // token at most.
     let (given_up, gone) = mpsc::unbounded_channel();
     let mut owner = tokio::spawn(run(options, inbox, gone, Alarm::new()?));
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -342,6 +344,8 @@ impl Owner {
         while let Some(output) = self.core.poll_output() {
             self.carry_out(now, output);
         }
+        // A change may end sessions. It is answered once their agents are back, or after
+        // `RETURN_LIMIT`.
         let all_are_back = self.core.returning() == 0;
         for (until, done) in std::mem::take(&mut self.changing) {
             if all_are_back || until <= now {

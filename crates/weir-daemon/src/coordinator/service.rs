@@ -205,6 +205,7 @@ impl coordinator_server::Coordinator for Service {
     ) -> Result<Response<v1::UnregisterReply>, Status> {
         let coflow = CoflowId(request.into_inner().coflow);
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        // A caller that gives up does not take the end back, so that the owner need not hear of it.
         let record = self.ask(|reply| Event::Unregister(token, coflow, reply)).await?;
         Ok(Response::new(v1::UnregisterReply { record }))
     }

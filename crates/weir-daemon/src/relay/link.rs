@@ -156,6 +156,7 @@ impl Link {
         loop {
             while self.written < self.output.len() {
                 let left = &self.output[self.written..];
+                // With more to follow the kernel keeps back a packet that is not full.
                 match weir_net::send(&self.stream, left, more || self.sending.is_some())? {
                     Some(count) => {
                         self.written += count;

@@ -36,6 +36,8 @@ impl Attach for Commands {
                     .map_err(|_| tonic::Status::deadline_exceeded("the controller is silent"))?;
                 let Some(message) = message? else { return Ok(()) };
                 if let Some(Kind::Keepalive(keepalive)) = &message.kind {
+                    // At least 300 ms, as a lease of 0 would end the session at once, and no more
+                    // than before the first one, however long a controller says its leases are.
                     patience =
                         FIRST_LEASE.min(Duration::from_millis(keepalive.lease_ms.max(100)) * SILENT_LEASES);
                 }

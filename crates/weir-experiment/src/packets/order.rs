@@ -22,7 +22,7 @@ struct Member {
 pub(super) enum Says {
     /// An order: classes up to the network's last.
     Classes {
-        /// Counted from 0.
+        /// The last class of the transport, counted from 0.
         last: u8,
     },
     Rates,

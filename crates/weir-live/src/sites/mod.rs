@@ -22,7 +22,7 @@ const HOST_RATE: f64 = 1.25e9;
 /// The processes of a run.
 #[derive(Clone, Debug)]
 pub struct Processes {
-    /// `weir`.
+    /// The binary `weir`, which runs daemons and tasks.
     pub program: PathBuf,
     /// Options of `weir controller`; none: there is no controller.
     pub controller: Option<Vec<String>>,
@@ -43,7 +43,7 @@ pub struct LiveResults {
 }
 
 impl LiveResults {
-    /// Nothing yet.
+    /// Results without a run yet.
     pub fn new(made_by: MadeBy, point: &str, workload: &str) -> LiveResults {
         LiveResults {
             schema: 1,
@@ -87,7 +87,7 @@ pub struct LearnedLink {
     learned: Quantiles,
 }
 
-/// Of samples.
+/// Mean, median, 10th and 90th percentile of samples.
 #[derive(Debug, Serialize)]
 pub struct Quantiles {
     mean: f64,

@@ -97,7 +97,7 @@ pub enum Decided {
     Mcp {
         /// What the law was told.
         facts: WindowFacts,
-        /// Segments.
+        /// The window that ended, in segments.
         window: f64,
         /// The deadline cannot be met.
         gave_up: bool,

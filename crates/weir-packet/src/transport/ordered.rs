@@ -8,7 +8,7 @@ use crate::time::Picos;
 /// Asked for the class of a planned flow, by its number, as it begins. None: it goes as the others.
 pub type Told = Box<dyn Fn(u32, Picos) -> Option<ToldClass> + Send + Sync>;
 
-/// Who says classes.
+/// Classes are said by a coordinator in the simulation, through this.
 pub struct ByTold(Told);
 
 /// Flows of the kind `Planned` go under another transport, in the class that is said of them; until then, and all others, as that has it.

@@ -9,7 +9,7 @@ use weir_endhost::tagging::ClassLaw;
 /// Asked for the rate of a planned flow, by its number, as it begins. None: it goes as the others.
 pub type RateTold = Box<dyn Fn(u32, Picos) -> Option<ToldRate> + Send + Sync>;
 
-/// Who says rates.
+/// Rates are said by a coordinator in the simulation, through this.
 pub struct ByRateTold(RateTold);
 
 /// Flows of the kind `Planned` go at the rates that are said of them, in the last class; all others as another transport has it.

@@ -124,6 +124,7 @@ impl Branches {
     pub fn costs_with(&mut self, inverse: &[f64], skip: &[bool], ends: &mut [f64], costs: &mut [f64]) {
         let Branches { links, bytes, graph, scratch: Scratch { secs, loads, .. }, .. } = self;
         secs.clear();
+        // Chunks of 0 would panic; without links there are no bytes either.
         for bytes in bytes.chunks_exact((*links).max(1)) {
             secs.extend(bytes.iter().zip(inverse).map(|(bytes, inverse)| bytes * inverse));
         }

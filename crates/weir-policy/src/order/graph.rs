@@ -131,6 +131,7 @@ impl Graph {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.known.clear();
         scratch.known.resize(self.sets.len(), false);
+        // Those of the evaluation before may stay: `known` says which are of this one.
         scratch.loads.resize(self.sets.len() * links, 0.0);
         scratch.tails.clear();
         scratch.tails.resize(self.tails.len(), f64::NAN);

@@ -130,6 +130,7 @@ impl Tally {
                 best[1] = Some(score);
             }
         }
+        // With one branch left there is nothing to tell it from.
         let [Some(first), Some(second)] = best else { return true };
         match decide {
             Decide::Wins => {
@@ -138,6 +139,8 @@ impl Tally {
                 first - second > APART * (first + second).sqrt()
             }
             Decide::Mean => {
+                // As if both were drawn independently. They share the draws of each round, which as
+                // a rule makes the true error smaller: rounds are run that need not be.
                 let error = (first.error_squared() + second.error_squared()).sqrt();
                 second.mean() - first.mean() > APART * error
             }

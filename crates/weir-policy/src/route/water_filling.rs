@@ -88,10 +88,12 @@ impl Rule {
     /// Splits a demand over direct links and detours.
     pub fn route(self, demand: &SiteDemand) -> Routes {
         let mut routes = Routes::direct(demand);
-        if self == Rule::Direct || !relieve_bottleneck(&mut routes) || self == Rule::OneIteration {
-            return routes;
-        }
-        for _ in 0..MAX_ROUNDS {
+        let rounds = match self {
+            Rule::Direct => 0,
+            Rule::OneIteration => 1,
+            Rule::Published | Rule::Converged => MAX_ROUNDS,
+        };
+        for _ in 0..rounds {
             if !relieve_bottleneck(&mut routes) {
                 break;
             }

@@ -65,7 +65,7 @@ pub type Gifts = BTreeMap<FlowRef, f64>;
 pub struct Given<'a> {
     /// Links and what they have for these coflows.
     pub fabric: &'a Fabric,
-    /// Live coflows.
+    /// Live coflows, as the plan moves them.
     pub table: &'a CoflowTable,
     /// The plan in force, which the table has adopted and has not advanced by yet.
     pub plan: &'a Plan,

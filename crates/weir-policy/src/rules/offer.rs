@@ -128,6 +128,8 @@ impl Offer {
                 self.limit(usable);
             }
         } else {
+            // The limit may have gone: it is offered twice as much with each look until it takes
+            // less again.
             self.usable *= 2.0;
         }
         // As much as the uplink has is no limit, and the coordinator is told so.
@@ -152,6 +154,7 @@ impl Offer {
     pub fn note_waited(&mut self, now: Time, waited: Span) -> bool {
         let before = self.waited.replace((now, waited));
         let Some((usable, (at, before))) = self.suspected.take().zip(before) else { return false };
+        // Both answers may be of one moment.
         let share = (waited.as_secs() - before.as_secs()) / now.since(at).as_secs().max(1e-9);
         if share >= LIMITED {
             self.limit(usable);
@@ -160,6 +163,7 @@ impl Offer {
     }
 
     fn begin(&mut self, now: Time) {
+        // A socket that is full now holds the flow up in the next interval as well.
         (self.judged, self.earned, self.taken, self.held_up) = (now, 0.0, 0, self.blocked);
     }
 

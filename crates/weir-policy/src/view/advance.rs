@@ -14,6 +14,7 @@ impl CoflowTable {
         let moving = &self.moving;
         let first = if moving.exact { moving.first_end } else { moving.find_first_end() };
         let first = if self.form == Form::Shares { self.first_paced_end() } else { first };
+        // An end that is past, and was not finished, is due at once.
         (first != NEVER).then(|| Span::from_nanos(first.saturating_sub(self.moving.clock)))
     }
 
@@ -68,6 +69,8 @@ impl CoflowTable {
 
     /// Lets go of every drain, and of every grant that the next plan has none in place of: amounts are those of now.
     pub(super) fn stop_moving(&mut self, next: &Plan) {
+        // These keep their grants until the new rates are set: otherwise the sums of their links
+        // would be changed twice.
         for grant in next.grants.iter().filter(|grant| grant.bytes_per_sec > 0.0) {
             let place = self.flow(grant.flow).granted;
             if place != NONE {

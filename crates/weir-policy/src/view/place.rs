@@ -1,6 +1,6 @@
 //! Where coflows and flows stand in a table.
 
-/// No place.
+/// In place of an index: there is none.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Where a live coflow stands in its table. Reused after the coflow is removed.

@@ -20,7 +20,7 @@ use weir_packet::{
 };
 use weir_trace::{FlowArrival, FlowKind, PoissonError};
 
-/// Where flows moved.
+/// Whether flows moved in the simulator or on the bed.
 #[derive(Clone, Copy, Debug)]
 pub enum On {
     /// In the packet-level simulator.
@@ -34,7 +34,7 @@ pub enum On {
 pub struct Machine {
     /// How much later than it was to be a flow's first byte was given to the kernel, on average, in seconds.
     pub begun_late_avg_s: f64,
-    /// At most.
+    /// Seconds by which a flow began later than it was to, at most.
     pub begun_late_max_s: f64,
     /// Share of the time that the machine's processors were busy.
     pub processors_busy: f64,
@@ -45,13 +45,13 @@ pub struct Machine {
 pub struct Run {
     /// As it was asked for; of a live run it ends in [`LIVE`].
     pub transport: String,
-    /// Where they moved.
+    /// Whether they moved in the simulator or on the bed.
     pub on: On,
     /// Completion times by kind and size, and deadlines.
     pub summary: Summary,
     /// What happened to packets.
     pub counts: RunCounts,
-    /// Of all flows.
+    /// Retransmission timeouts of all flows.
     pub timeouts: u64,
     /// Segments that were sent again.
     pub retransmitted: u64,
@@ -65,12 +65,12 @@ pub struct Run {
     pub received: Received,
 }
 
-/// A complete flow.
+/// A flow that was complete, in results.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowRow {
     /// Its number in the scenario.
     pub id: u64,
-    /// Since the beginning.
+    /// Arrival, in seconds since the run began.
     pub arrival_s: f64,
     /// Host that sends.
     pub source: u32,

@@ -37,6 +37,7 @@ pub(super) fn section_of(what: &str, ends: [&str; 3], legend: &str, runs: &[Dead
     if runs.iter().any(|run| !run.used.is_empty()) {
         body.push_str(legend);
         let lines = runs.iter().map(|run| {
+            // Of all that had deadlines: what was never complete keeps the line below 100 %.
             let of = run.ends.iter().sum();
             Shares { look: run.look, values: run.used.clone(), of }
         });

@@ -69,10 +69,12 @@ impl LinkUse {
             let secs = (transfer.end_s - transfer.start_s).max(1e-9);
             let first = (transfer.start_s / end * intervals as f64) as usize;
             for index in first..intervals {
-                let overlap = transfer.end_s.min(edge(index + 1)) - transfer.start_s.max(edge(index));
-                if overlap <= 0.0 {
+                if edge(index) >= transfer.end_s {
                     break;
                 }
+                // Rounding may have `first` one interval too early: nothing overlaps there.
+                let overlap = transfer.end_s.min(edge(index + 1)) - transfer.start_s.max(edge(index));
+                let overlap = overlap.max(0.0);
                 for link in path.iter() {
                     totals[index + 1][link.index()] += transfer.bytes as f64 * overlap / secs;
                 }
@@ -136,11 +138,14 @@ impl<'a> LinkRecorder<'a> {
     fn note(&mut self, at_s: f64, table: &CoflowTable) {
         let mut totals = self.completed.clone();
         for (slot, coflow) in table.coflows() {
-            let first = self.first_flow.get(&coflow.id().0).copied().unwrap_or(0);
-            for (index, flow) in coflow.flows().iter().enumerate().filter(|(_, flow)| flow.live()) {
-                let left = table.remaining(FlowRef { coflow: slot, flow: index as u32 });
-                let Some(&ends) = self.ends.get(first + index) else { continue };
-                LinkRecorder::add(self.fabric, ends, flow.size().0 as f64 - left, &mut totals);
+            for (index, flow) in (0..).zip(coflow.flows()).filter(|(_, flow)| flow.live()) {
+                let left = table.remaining(FlowRef { coflow: slot, flow: index });
+                // By the path that the table knows: where receivers have windows its flows are requests, and
+                // their places say nothing of the workload's flows.
+                let path = flow.class().map(|class| table.classes()[class.index()].path());
+                for link in path.iter().flat_map(|path| path.iter()) {
+                    totals[link.index()] += flow.size().0 as f64 - left;
+                }
             }
         }
         self.samples.push((at_s, totals));
@@ -208,6 +213,48 @@ mod tests {
         assert!(found.mean[..128].iter().all(|mean| (mean - 0.5).abs() < 1e-9));
         assert!(found.mean[128..].iter().all(|mean| (mean - 0.1).abs() < 1e-9));
         assert_eq!((found.full[0], found.full[200]), (0.5, 0.0));
+    }
+
+    #[test]
+    fn a_transfer_that_begins_at_an_edge_counts_however_that_is_rounded() {
+        let fabric = Fabric::big_switch(2, Rate::from_bytes_per_sec(100.0)).unwrap();
+        let (source, destination) = (HostId(0), HostId(1));
+        for end in [3.0, 7.1, 0.3, 1e-3, 12345.678] {
+            for index in 0..256 {
+                let start_s = end * f64::from(index) / 256.0;
+                let found = LinkUse::from_transfers(
+                    &fabric,
+                    &[Transfer { source, destination, start_s, end_s: end, bytes: 100 }],
+                );
+                let spans = found.edges_s.windows(2).map(|pair| pair[1] - pair[0]);
+                let moved: f64 = spans.zip(&found.mean).map(|(secs, mean)| secs * mean * 4.0 * 100.0).sum();
+                assert!((moved / 200.0 - 1.0).abs() < 1e-6, "from {start_s} to {end}: {moved}");
+            }
+        }
+    }
+
+    #[test]
+    fn requests_count_on_the_links_of_their_flow() {
+        let fabric = Fabric::big_switch(4, Rate::from_bytes_per_sec(1e6)).unwrap();
+        let flow = |source, destination, size| FlowSpec {
+            source: HostId(source),
+            destination: HostId(destination),
+            size: Bytes(size),
+            group: 0,
+        };
+        // One flow in many requests keeps two of eight links full; small ones make events in between.
+        let mut coflows = vec![CoflowSpec::new(CoflowId(0), Time::ZERO, vec![flow(0, 1, 1_000_000)])];
+        coflows.extend(
+            (1..100).map(|id| CoflowSpec::new(CoflowId(id), Time::from_millis(7 * id), vec![flow(2, 3, 1)])),
+        );
+        let window = Some(weir_sim::Window { bytes: Bytes(100_000), blocks: false, expected: false });
+        let mut recorder = LinkRecorder::new(&fabric, &coflows);
+        let mut policy = weir_policy::create("fair").unwrap();
+        let options = Options { window, ..Options::default() };
+        simulate_observed(&fabric, coflows.clone(), policy.as_mut(), &options, &mut recorder).unwrap();
+        let found = recorder.finish();
+        assert!(found.mean.len() > 50);
+        assert!(found.mean.iter().all(|mean| (mean - 0.25).abs() < 1e-3), "{:?}", found.mean);
     }
 
     #[test]

@@ -108,6 +108,8 @@ fn rates(report: &PacketReport) -> String {
             let mut points = Vec::with_capacity(2 * rate.points.len());
             let mut from = rate.points.first().map_or(0.0, |(at, _)| *at);
             for &(until, value) in &rate.points {
+                // Two points for each interval: a rate is a mean over it, and between two of them
+                // the line is upright.
                 points.extend([(x.at(from), y.at(value)), (x.at(until), y.at(value))]);
                 from = until;
             }

@@ -11,7 +11,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Linear from 0 to a round number not below `high`.
+    /// Linear from 0 to `high`; to 1 where that is no number above 0.
     pub(super) fn linear(high: f64, from: f64, to: f64) -> Scale {
         let high = if high > 0.0 && high.is_finite() { high } else { 1.0 };
         Scale { low: 0.0, high, from, to, log: false }
@@ -54,6 +54,7 @@ impl Scale {
 
     fn linear_ticks(&self, count: usize) -> Vec<(f64, bool)> {
         let step = round_step(self.high / count.max(1) as f64);
+        // A quotient that is whole may come out a little less, and the last tick would be lost.
         let last = (self.high / step + 1e-9) as usize;
         (0..=last).map(|index| (index as f64 * step, true)).collect()
     }
@@ -66,6 +67,7 @@ impl Scale {
         for power in first..=self.high.log10().ceil() as i32 {
             for digit in 1..=9u32 {
                 let value = f64::from(digit) * 10f64.powi(power);
+                // Powers of ten are rounded: a tick at either end is not to be lost by that.
                 if value >= self.low * 0.999 && value <= self.high * 1.001 {
                     ticks.push((value, named.contains(&digit)));
                 }
@@ -81,6 +83,7 @@ pub(super) fn round_step(step: f64) -> f64 {
     [1.0, 2.0, 5.0, 10.0]
         .into_iter()
         .map(|digit| digit * power)
+        // A step that is round but for rounding is not to become the next larger one.
         .find(|&round| round >= step * 0.999_999)
         .unwrap_or(step)
 }

@@ -3,11 +3,11 @@
 use super::error::LiveError;
 use crate::{Bed, BedError, Place, SiteBed};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command};
 
-/// Port of relays.
+/// TCP port that each relay of a bed listens on.
 const RELAY_PORT: u16 = 7072;
 
 /// The hosts of a run.
@@ -47,7 +47,7 @@ impl Network {
     pub(super) fn port(&self, port: u16) -> io::Result<u16> {
         match self {
             Network::Bed(_) | Network::Sites(_) => Ok(port),
-            Network::Loopback => Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port()),
+            Network::Loopback => Ok(crate::free_address()?.port()),
         }
     }
 

@@ -63,6 +63,7 @@ impl System<'_> {
         let options = v1::CoflowOptions {
             flows: flows.len() as u64,
             weight: *weight,
+            // Three renewals in a lease, as the client library has it.
             lease_ms: RENEWAL.nanos() * 3 / 1_000_000,
             ..v1::CoflowOptions::default()
         };
@@ -106,6 +107,7 @@ impl System<'_> {
             self.wrong = Some(format!("coflow {number} begins before it is registered"));
             return;
         };
+        // Every flow has a call of its own, of which the first was counted with the event.
         self.done.calls += job.flows.len() as u64 - 1;
         for (index, flow) in job.flows.iter().enumerate() {
             let request = v1::LocateRequest {
@@ -157,9 +159,10 @@ impl System<'_> {
         match answer.reply.holders.first() {
             Some(holder) => {
                 let holder = holder.host;
+                // The answer goes to the receiver, and its request to the holder.
                 self.after(twice(self.settings.delay), Event::Request { get, holder });
             }
-            None => self.wrong = Some(format!("nobody has the block of get {get}: {:?}", answer.reply)),
+            None => self.wrong = Some(format!("no agent has the block of get {get}: {:?}", answer.reply)),
         }
     }
 

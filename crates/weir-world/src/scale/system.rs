@@ -178,6 +178,7 @@ impl<'a> System<'a> {
     fn step(&mut self) -> Result<(), String> {
         let Some(at) = self.queue.next_time() else { return Err(self.stalled()) };
         self.now = at;
+        // All that happens at one time is taken in before any party acts on it.
         while self.queue.next_time() == Some(at) {
             let Some((_, _, event)) = self.queue.pop() else { break };
             self.done.events += 1;
@@ -214,6 +215,7 @@ impl<'a> System<'a> {
             Event::Call(call) => self.take_call(call),
             Event::Request { get, holder } => self.request(get, holder),
             Event::Ends { host, number } => {
+                // An end that was moved since has another number, and an event of its own.
                 if self.hosts[host as usize].ends.0 == number {
                     self.hosts[host as usize].ends.1 = Time::MAX;
                     self.tell_moved(host);

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use weir_client::{Address, Client, ClientConfig, DescribeReply, Error, GetError};
+use weir_client::{Address, Client, ClientConfig, Error, GetError};
 use weir_console::Failure;
 use weir_proto::limits::MAX_BLOCK_NAME_BYTES;
 
@@ -42,8 +42,9 @@ impl Peers {
         if self.agent_said().is_none() && !Path::new(DEFAULT_AGENT).exists() {
             return Ok(DEFAULT_COORDINATOR.parse()?);
         }
-        let (path, described) = self.describe().await?;
-        coordinator_of(&path, &described)?.ok_or_else(|| {
+        let config = self.of_agent().await?;
+        config.coordinator.ok_or_else(|| {
+            let path = config.agent.unwrap_or_default();
             Failure::Input(format!(
                 "the agent at {} has no coordinator; say which with --coordinator",
                 path.display()
@@ -60,12 +61,9 @@ impl Peers {
 
     /// A client of this host's agent, which reaches the coordinator too if there is one.
     pub(crate) async fn with_agent(&self) -> Result<Client, Failure> {
-        let (path, described) = self.describe().await?;
-        let coordinator = match self.coordinator_said()? {
-            Some(address) => Some(address),
-            None => coordinator_of(&path, &described)?,
-        };
-        Ok(Client::new(ClientConfig { coordinator, agent: Some(path), host: described.host }))
+        let config = self.of_agent().await?;
+        let coordinator = self.coordinator_said()?.or_else(|| config.coordinator.clone());
+        Ok(Client::new(ClientConfig { coordinator, ..config }))
     }
 
     /// A client that gets: of this host's agent, or, where it is said which host this is, of the coordinator alone.
@@ -96,8 +94,8 @@ impl Peers {
         }
     }
 
-    /// What this host's agent says of itself, and its socket.
-    async fn describe(&self) -> Result<(PathBuf, DescribeReply), Failure> {
+    /// What this host's agent says.
+    async fn of_agent(&self) -> Result<ClientConfig, Failure> {
         let path = self.agent_said().unwrap_or_else(|| PathBuf::from(DEFAULT_AGENT));
         // A client would try for long, because the agent may be starting.
         tokio::net::UnixStream::connect(&path)
@@ -109,27 +107,8 @@ impl Peers {
                 )
             })
             .map_err(Failure::Unanswered)?;
-        let client = Client::new(ClientConfig { coordinator: None, agent: Some(path.clone()), host: 0 });
-        let described = client.describe().await.map_err(said)?;
-        Ok((path, described))
+        ClientConfig::of_agent(path).await.map_err(said)
     }
-}
-
-fn coordinator_of(path: &Path, described: &DescribeReply) -> Result<Option<Address>, Failure> {
-    if described.coordinator.is_empty() {
-        return Ok(None);
-    }
-    let parsed = described.coordinator.parse();
-    parsed
-        .map(Some)
-        .with_context(|| {
-            format!(
-                "the agent at {} says that its coordinator is {:?}",
-                path.display(),
-                described.coordinator
-            )
-        })
-        .map_err(Failure::Run)
 }
 
 /// Why a call failed, with the exit code that says whether it may be tried again.

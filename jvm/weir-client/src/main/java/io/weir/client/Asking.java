@@ -36,10 +36,10 @@ final class Asking implements AutoCloseable {
     private final Set<InetSocketAddress> changedAt = new HashSet<>();
     private final Object pauseLock = new Object();
     private InetSocketAddress holder;
-    /** The holder that broke the flow off: it is asked once more though nobody names it. */
+    /** The holder that broke the flow off: it is asked once more though the coordinator does not name it. */
     private InetSocketAddress broke;
     private volatile Connection link;
-    /** The holder said what nobody asked for: the connection is not left for a later get. */
+    /** The holder said something unasked: the connection is not left for a later get. */
     private boolean spoiled;
     private boolean lookedAgain;
     private long pause = Limits.FIRST_RETRY_NANOS;

@@ -240,7 +240,7 @@ final class BlockReader implements ConnectionPool.Abortable, AutoCloseable {
         }
     }
 
-    /** Ends a get that nobody waits for any more. Idempotent. What was lent must not be read after it. */
+    /** Ends a get that no caller waits for any more. Idempotent. What was lent must not be read after it. */
     @Override
     public void close() {
         if (failure == null && !over) {

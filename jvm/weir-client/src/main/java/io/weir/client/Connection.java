@@ -20,7 +20,7 @@ interface Connection extends Closeable {
     /** Writes all of a buffer. */
     void write(ByteBuffer from, long limit) throws IOException;
 
-    /** Whether it is still open and its peer has said nothing that nobody asked for. */
+    /** Whether it is still open and its peer has said nothing unasked. */
     boolean isFit();
 
     /** Ends it. May be called from any thread: one that waits for the connection gets an error then. */

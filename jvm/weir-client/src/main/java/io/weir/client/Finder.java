@@ -5,11 +5,11 @@ import java.util.List;
 
 /** Finds the holders of one block. */
 interface Finder {
-    /** Whether it knows holders that nobody else knows better: those that the caller named. */
+    /** Whether it knows holders better than the coordinator: those that the caller named. */
     boolean isFixed();
 
     /**
-     * The holders, best first; none if nobody has put the block until {@code waitNanos} passed.
+     * The holders, best first; none if no agent has the block until {@code waitNanos} passed.
      *
      * @param limit when it gives up, on the clock of {@link System#nanoTime}
      * @throws UnreachableException or {@link TimeLimitException} if it may be asked again

@@ -7,7 +7,7 @@ import java.util.Arrays;
 
 /** Ranges of the map outputs of one shuffle in one store, which come as one flow. Not for several threads. */
 public final class Gather {
-    /** Most ranges of one gather; whoever wants more asks twice. */
+    /** Most ranges of one gather; a receiver that wants more asks twice. */
     public static final int MAX_RANGES = 1_024;
     /** {@code WGTH}, read as little-endian. */
     private static final int MAGIC = 0x48544757;

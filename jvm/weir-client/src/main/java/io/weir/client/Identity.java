@@ -28,7 +28,7 @@ public final class Identity {
     /**
      * An identity drawn at random.
      *
-     * @return one that nobody else has
+     * @return one that no other block has
      */
     public static Identity drawn() {
         long high = RANDOM.nextLong() & ~CONTENT_BIT;

@@ -89,7 +89,7 @@ final class Leases implements AutoCloseable {
                 try {
                     wait(SHORTEST_PAUSE_MS);
                 } catch (InterruptedException e) {
-                    // This thread is nobody else's; it ends with the client.
+                    // This thread is the client's alone, and ends with it.
                 }
                 if (closed || kept.isEmpty()) {
                     thread = null;

@@ -142,7 +142,7 @@ final class SocketConnection implements Connection {
     @Override
     public void close() {
         closed = true;
-        // Whoever waits in the selector is woken by its close, and then finds it closed.
+        // A thread that waits in the selector is woken by its close, and then finds it closed.
         closeQuietly(channel, selector);
     }
 

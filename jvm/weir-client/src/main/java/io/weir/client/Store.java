@@ -17,7 +17,7 @@ public final class Store {
      *
      * @param application name of the application, 1 to 255 bytes of UTF-8
      * @param executor name of the executor within it, likewise
-     * @param token {@value #TOKEN_BYTES} bytes that whoever asks for the store's bytes must say
+     * @param token {@value #TOKEN_BYTES} bytes that a receiver of the store's bytes must say
      */
     public Store(String application, String executor, byte[] token) {
         name("application", application);
@@ -39,7 +39,7 @@ public final class Store {
     }
 
     /**
-     * A token that nobody can guess.
+     * A token that cannot be guessed.
      *
      * @return {@value #TOKEN_BYTES} bytes
      */

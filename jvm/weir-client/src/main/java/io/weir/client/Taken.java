@@ -33,7 +33,7 @@ final class Taken {
         return size;
     }
 
-    /** Bytes whose identity nobody said cannot be gone on with: they are asked for from the start. */
+    /** Bytes whose identity no holder said cannot be gone on with: they are asked for from the start. */
     private boolean canResume() {
         return verified > 0 && identity.isKnown();
     }

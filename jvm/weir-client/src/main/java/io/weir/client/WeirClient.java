@@ -128,7 +128,7 @@ public final class WeirClient implements AutoCloseable {
     }
 
     /**
-     * Says how many bytes of a coflow are still to come, by the agents that have them, before anybody asks for them. It counts for the
+     * Says how many bytes of a coflow are still to come, by the agents that have them, before a receiver asks for them. It counts for the
      * coflow's order among others, where the policy looks at sizes, and for nothing else. In place of what was said before.
      *
      * @param coflow its id
@@ -187,7 +187,7 @@ public final class WeirClient implements AutoCloseable {
      * @param coflow its coflow
      * @param block its name
      * @param wait how long to wait for a put; 600 s at most count
-     * @return none if nobody put it in that time
+     * @return none if it was not put in that time
      * @throws IOException see the class; {@link CoflowEndedException}, {@link CoflowRefusedException}
      */
     public List<Holder> locate(long coflow, String block, Duration wait) throws IOException {

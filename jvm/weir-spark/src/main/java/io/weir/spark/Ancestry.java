@@ -13,7 +13,7 @@ import java.util.Set;
 /**
  * Which coflows a stage's coflow follows on, and which job they are of. A job is an action of Spark, or a whole query: with adaptive
  * execution a query is many actions, one for each shuffle. Parents are of the same job; a shuffle that an earlier job left is
- * there already, and its writers are nobody's parents.
+ * there already, and its writers are no parents.
  */
 final class Ancestry {
     /** Parents of one coflow, latest first; a coordinator takes 1,000. */

@@ -17,7 +17,7 @@ import org.apache.spark.api.plugin.PluginContext;
 
 /**
  * What this executor knows from the driver: coflows of stages, and agents of executors. The driver is asked by threads of its own,
- * and whoever fetches waits for an answer for a moment at most.
+ * and a fetch waits for an answer for a moment at most.
  */
 final class Directory {
     /** How long a fetch waits for an answer of the driver. */
@@ -40,7 +40,7 @@ final class Directory {
     /** Of what {@link #learn} hears of next. */
     private int place;
     private final ExecutorService asking = Executors.newFixedThreadPool(THREADS, task -> thread(task, "weir-asks-driver"));
-    /** Nobody waits for it. */
+    /** No fetch waits for it. */
     private final ScheduledExecutorService preparing =
             Executors.newSingleThreadScheduledExecutor(task -> thread(task, "weir-prepares"));
 
@@ -128,7 +128,7 @@ final class Directory {
                 }
             }
         } catch (Exception | Error e) {
-            // Whoever fetches asks.
+            // A fetch asks.
         }
     }
 
@@ -159,7 +159,7 @@ final class Directory {
             }
             return coflow;
         } catch (Exception | Error e) {
-            // Whoever fetches asks.
+            // A fetch asks.
             return Messages.NONE;
         }
     }

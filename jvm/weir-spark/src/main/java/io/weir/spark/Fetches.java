@@ -236,7 +236,7 @@ final class Fetches {
             vanilla.fetch(rest, new Counted(listener, stage, attempt, why));
         }
 
-        /** A block that its listener could not take has failed: nobody waits for it in vain. */
+        /** A block that its listener could not take has failed: no task waits for it in vain. */
         private void hand(String block, ByteBuffer bytes) {
             try {
                 listener.onBlockFetchSuccess(block, new NioManagedBuffer(bytes));

@@ -25,7 +25,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The coflows of the stages that read shuffles: one for each attempt of a stage, from when it is submitted or first asked for to when
- * it completes. The coordinator is called by threads of their own; whoever asks is answered at once with what is known.
+ * it completes. The coordinator is called by threads of their own; callers are answered at once with what is known.
  */
 final class StageCoflows implements AutoCloseable {
     private static final Logger LOG = LoggerFactory.getLogger(StageCoflows.class);
@@ -236,7 +236,7 @@ final class StageCoflows implements AutoCloseable {
         }
     }
 
-    /** Tells how much is to come. Whoever asks for the coflow has its id by now, and does not wait for this. */
+    /** Tells how much is to come. A caller that asks for the coflow has its id by now, and does not wait for this. */
     private void expect(long coflow, Map<String, Long> toRead) {
         if (toRead.isEmpty() || !takesExpectations) {
             return;
@@ -288,7 +288,7 @@ final class StageCoflows implements AutoCloseable {
     }
 
     /**
-     * An attempt is over, and so is its coflow; one that others may follow on goes on for a moment, and nobody is told of it any more.
+     * An attempt is over, and so is its coflow; one that others may follow on goes on for a moment, and no task is told of it any more.
      *
      * @return what can be told of it; what is not known yet comes later; null if nothing is known of it
      */
