@@ -293,6 +293,15 @@ mod tests {
     }
 
     #[test]
+    fn coflows_of_two_runs_are_paired_by_their_ids() {
+        let (own, fair) = (outcome(&[1000, 5000]), outcome(&[2000, 8000]));
+        let mut turned = fair.clone();
+        turned.coflows.reverse();
+        assert_eq!(job_times(&own, &turned, 0.5), job_times(&own, &fair, 0.5));
+        assert_eq!(job_times(&own, &fair, 0.5), [3.0, 13.0]);
+    }
+
+    #[test]
     fn completion_times_of_jobs_are_averaged_by_class() {
         let job = |id, secs: Option<u64>| JobRecord {
             id: JobId(id),

@@ -243,10 +243,9 @@ mod tests {
             group: 0,
         };
         // One flow in many requests keeps two of eight links full; small ones make events in between.
-        let mut coflows = vec![CoflowSpec::new(CoflowId(0), Time::ZERO, vec![flow(0, 1, 1_000_000)])];
-        coflows.extend(
-            (1..100).map(|id| CoflowSpec::new(CoflowId(id), Time::from_millis(7 * id), vec![flow(2, 3, 1)])),
-        );
+        let small = |id| CoflowSpec::new(CoflowId(id), Time::from_millis(7 * id), vec![flow(2, 3, 1)]);
+        let large = CoflowSpec::new(CoflowId(0), Time::ZERO, vec![flow(0, 1, 1_000_000)]);
+        let coflows: Vec<CoflowSpec> = (1..100).map(small).chain([large]).collect();
         let window = Some(weir_sim::Window { bytes: Bytes(100_000), blocks: false, expected: false });
         let mut recorder = LinkRecorder::new(&fabric, &coflows);
         let mut policy = weir_policy::create("fair").unwrap();
