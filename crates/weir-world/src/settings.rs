@@ -116,7 +116,7 @@ impl Settings {
             loses_machines: false,
             durable: false,
             is_open: false,
-            patience: Span::from_millis(120_000),
+            patience: Span::from_millis(200_000),
             trace: false,
         }
     }
