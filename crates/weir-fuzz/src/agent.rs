@@ -2,7 +2,7 @@
 
 use crate::input::Input;
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, Crowd, JournalEntry, Output};
-use weir_core::ids::{BlockKey, FlowNumber, HostNumber};
+use weir_core::ids::{BlockKey, FlowNumber};
 use weir_model::{CoflowId, Rate, Span, Time};
 use weir_proto::data::{Identity, Request};
 use weir_proto::v1;
@@ -12,7 +12,6 @@ pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let Some(choice) = input.byte() else { return };
     let mut agent = Agent::new(AgentConfig {
-        host: HostNumber(0),
         data_address: "10.0.0.1:7071".to_owned(),
         incarnation: 1,
         spool_identity: 1,
@@ -68,19 +67,8 @@ fn step(agent: &mut Agent, input: &mut Input<'_>, now: &mut Time) -> Option<()> 
             let spooled = input.byte()? & 1 == 1;
             let path = if spooled { format!("/spool/{block}") } else { "/data/file".to_owned() };
             let identity = Identity::drawn([input.byte()?; 16]);
-            let frame_checksums = Vec::new();
-            let entry = BlockEntry {
-                coflow,
-                block,
-                path,
-                offset,
-                size,
-                spooled,
-                frame_checksums,
-                stamp: None,
-                identity,
-                durable: false,
-            };
+            let whole = BlockEntry::of_file(coflow, block, path, size, identity);
+            let entry = BlockEntry { offset, spooled, ..whole };
             let _ = agent.handle_put(entry);
         }
         5 => {

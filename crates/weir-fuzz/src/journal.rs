@@ -1,12 +1,10 @@
 //! An agent's journal, whatever happened to its file.
 
 use weir_core::agent::{Agent, AgentConfig, FactCursor, JournalEntry, JournalLines, journal_lines};
-use weir_core::ids::HostNumber;
 use weir_model::Span;
 
 fn agent(entries: Vec<JournalEntry>) -> Agent {
     let mut agent = Agent::new(AgentConfig {
-        host: HostNumber(0),
         data_address: "10.0.0.1:7071".to_owned(),
         incarnation: 1,
         spool_identity: 1,

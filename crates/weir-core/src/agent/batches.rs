@@ -163,18 +163,13 @@ mod tests {
     }
 
     fn entry(name: &str) -> BlockEntry {
-        BlockEntry {
-            coflow: CoflowId(1),
-            block: name.to_owned(),
-            path: format!("/{name}"),
-            offset: 0,
-            size: 1,
-            spooled: false,
-            frame_checksums: Vec::new(),
-            stamp: None,
-            identity: weir_proto::data::Identity::drawn([3; 16]),
-            durable: false,
-        }
+        BlockEntry::of_file(
+            CoflowId(1),
+            name.to_owned(),
+            format!("/{name}"),
+            1,
+            weir_proto::data::Identity::drawn([3; 16]),
+        )
     }
 
     fn put(name: &str, caller: u64) -> WaitingPut<u64> {

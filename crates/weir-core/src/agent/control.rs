@@ -423,21 +423,8 @@ mod tests {
     }
 
     fn put(agent: &mut Agent, name: &str) {
-        let (block, path) = (name.to_owned(), "/data".to_owned());
-        let (stamp, frame_checksums, identity) = (None, Vec::new(), Identity::drawn([1; 16]));
-        let (coflow, offset, size, spooled, durable) = (1, 0, 10, false, false);
-        let entry = BlockEntry {
-            coflow: CoflowId(coflow),
-            block,
-            path,
-            offset,
-            size,
-            spooled,
-            frame_checksums,
-            stamp,
-            identity,
-            durable,
-        };
+        let identity = Identity::drawn([1; 16]);
+        let entry = BlockEntry::of_file(CoflowId(1), name.to_owned(), "/data".to_owned(), 10, identity);
         agent.handle_put(entry).unwrap();
     }
 
@@ -455,12 +442,8 @@ mod tests {
     #[test]
     fn ends_of_flows_wait_for_what_is_said_next_but_not_that_of_the_last_one() {
         let mut agent = Agent::new(AgentConfig {
-            host: HostNumber(0),
-            data_address: String::new(),
             incarnation: 1,
             spool_identity: 1,
-            first_plan_wait: Span::ZERO,
-            report_interval: Span::ZERO,
             batch: Span::from_millis(1),
             ..AgentConfig::default()
         });

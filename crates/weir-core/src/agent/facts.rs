@@ -70,6 +70,28 @@ pub struct BlockEntry {
 }
 
 impl BlockEntry {
+    /// A whole file as a block: one of a task, without checksums of its frames.
+    pub fn of_file(
+        coflow: CoflowId,
+        block: String,
+        path: String,
+        size: u64,
+        identity: Identity,
+    ) -> BlockEntry {
+        BlockEntry {
+            coflow,
+            block,
+            path,
+            offset: 0,
+            size,
+            spooled: false,
+            frame_checksums: Vec::new(),
+            stamp: None,
+            identity,
+            durable: false,
+        }
+    }
+
     /// Coflow and name, by which the block is found.
     pub fn key(&self) -> BlockKey {
         BlockKey { coflow: self.coflow, name: self.block.clone() }

@@ -311,37 +311,18 @@ mod tests {
     use super::super::facts::FileStamp;
     use super::super::{AgentConfig, FactCursor};
     use super::*;
-    use crate::ids::HostNumber;
-    use weir_model::Span;
     use weir_proto::data::Identity;
 
     fn agent() -> Agent {
-        Agent::new(AgentConfig {
-            host: HostNumber(0),
-            data_address: String::new(),
-            incarnation: 1,
-            spool_identity: 1,
-            first_plan_wait: Span::ZERO,
-            report_interval: Span::ZERO,
-            batch: Span::ZERO,
-            ..AgentConfig::default()
-        })
+        Agent::new(AgentConfig { incarnation: 1, spool_identity: 1, ..AgentConfig::default() })
     }
 
     /// The block `b` of coflow 1, with the bytes number `bytes`, in a file that was written at this time.
     fn put(path: &str, bytes: u8, modified_ns: i64) -> BlockEntry {
-        BlockEntry {
-            coflow: CoflowId(1),
-            block: "b".to_owned(),
-            path: path.to_owned(),
-            offset: 0,
-            size: 10,
-            spooled: path.ends_with(".block"),
-            frame_checksums: Vec::new(),
-            stamp: Some(FileStamp { inode: 1, modified_ns, length: 10 }),
-            identity: Identity::drawn([bytes; 16]),
-            durable: false,
-        }
+        let identity = Identity::drawn([bytes; 16]);
+        let whole = BlockEntry::of_file(CoflowId(1), "b".to_owned(), path.to_owned(), 10, identity);
+        let stamp = Some(FileStamp { inode: 1, modified_ns, length: 10 });
+        BlockEntry { spooled: path.ends_with(".block"), stamp, ..whole }
     }
 
     fn paths(agent: &Agent) -> Vec<String> {

@@ -250,18 +250,13 @@ mod tests {
         let mut agent = Agent::new(AgentConfig::default());
         let found = Gathered { size: 600_000, identity: Identity([1; 16]) };
         let opened = agent.handle_gather(Time::ZERO, &gather("1"), found, Span::ZERO).unwrap();
-        let put = BlockEntry {
-            coflow: CoflowId(9),
-            block: opened.block.clone(),
-            path: "/data/forged".to_owned(),
-            offset: 0,
-            size: 600_000,
-            spooled: false,
-            frame_checksums: Vec::new(),
-            stamp: None,
-            identity: Identity([1; 16]),
-            durable: false,
-        };
+        let put = BlockEntry::of_file(
+            CoflowId(9),
+            opened.block.clone(),
+            "/data/forged".to_owned(),
+            600_000,
+            Identity([1; 16]),
+        );
         assert_eq!(agent.handle_put(put.clone()), Err(PutError::Name));
         let request = Request {
             coflow: 9,

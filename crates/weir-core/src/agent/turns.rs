@@ -341,22 +341,8 @@ mod tests {
             gather(&mut agent, ms(1), 1, 3, NEAR),
             gather(&mut agent, ms(1), 1, 2, NEAR + Span::from_nanos(1)),
         ];
-        let (block, path) = ("b".to_owned(), "/data".to_owned());
-        let coflow = CoflowId(1);
-        let (stamp, frame_checksums, identity) = (None, Vec::new(), Identity::drawn([1; 16]));
-        let (offset, size, spooled, durable) = (0, 10, false, false);
-        let entry = BlockEntry {
-            coflow,
-            block,
-            path,
-            offset,
-            size,
-            spooled,
-            frame_checksums,
-            stamp,
-            identity,
-            durable,
-        };
+        let identity = Identity::drawn([1; 16]);
+        let entry = BlockEntry::of_file(CoflowId(1), "b".to_owned(), "/data".to_owned(), 10, identity);
         agent.handle_put(entry).unwrap();
         let request =
             Request { coflow: 1, offset: 0, destination: 2, group: 0, identity, block: "b".to_owned() };

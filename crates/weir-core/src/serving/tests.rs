@@ -29,18 +29,7 @@ fn path() -> RelayPath {
 }
 
 fn opening(request: Request, path: Option<RelayPath>, size: u64) -> Opening {
-    let block = BlockEntry {
-        coflow: CoflowId(1),
-        block: "b".to_owned(),
-        path: "/b".to_owned(),
-        offset: 0,
-        size,
-        spooled: false,
-        frame_checksums: Vec::new(),
-        stamp: None,
-        identity: IDENTITY,
-        durable: false,
-    };
+    let block = BlockEntry::of_file(CoflowId(1), "b".to_owned(), "/b".to_owned(), size, IDENTITY);
     Opening { opened: OpenedFlow { flow: FlowNumber(9), block, offset: request.offset }, request, path }
 }
 

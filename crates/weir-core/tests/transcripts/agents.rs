@@ -7,7 +7,7 @@ use crate::text::{Cuts, bytes};
 use weir_core::agent::{Agent, AgentConfig, BlockEntry, JournalEntry};
 use weir_core::ids::HostNumber;
 use weir_core::serving::{Conversation, Input, Opening, Outlet, Range, Relays, Write};
-use weir_model::{CoflowId, Span};
+use weir_model::CoflowId;
 use weir_proto::data::{Status, checksum, frame_length};
 use weir_proto::relay::FlowKey;
 
@@ -52,24 +52,16 @@ impl Side {
             data_address: cases::agent(number).to_string(),
             incarnation: 1,
             spool_identity: 1,
-            first_plan_wait: Span::ZERO,
-            report_interval: Span::ZERO,
-            batch: Span::ZERO,
             ..AgentConfig::default()
         });
         for held in holds {
-            let entry = BlockEntry {
-                coflow: CoflowId(COFLOW),
-                block: held.name.to_owned(),
-                path: format!("/{}", held.name),
-                offset: 0,
-                size: held.size,
-                spooled: false,
-                frame_checksums: Vec::new(),
-                stamp: None,
-                identity: held.identity,
-                durable: false,
-            };
+            let entry = BlockEntry::of_file(
+                CoflowId(COFLOW),
+                held.name.to_owned(),
+                format!("/{}", held.name),
+                held.size,
+                held.identity,
+            );
             let place = entry.place();
             agent.handle_put(entry).unwrap();
             if fault == Fault::Changed {

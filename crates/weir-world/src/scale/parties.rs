@@ -79,18 +79,13 @@ impl System<'_> {
         let job = &mut self.jobs[number];
         job.coflow = Some(coflow);
         for (index, flow) in job.flows.iter().enumerate() {
-            let entry = BlockEntry {
+            let entry = BlockEntry::of_file(
                 coflow,
-                block: block_name(index),
-                path: format!("/{number}/{index}"),
-                offset: 0,
-                size: flow.size.0,
-                spooled: false,
-                frame_checksums: Vec::new(),
-                stamp: None,
-                identity: Identity::drawn(((job.first_get + index) as u128 + 1).to_be_bytes()),
-                durable: false,
-            };
+                block_name(index),
+                format!("/{number}/{index}"),
+                flow.size.0,
+                Identity::drawn(((job.first_get + index) as u128 + 1).to_be_bytes()),
+            );
             let host = flow.source.0;
             if let Err(error) = self.hosts[host as usize].agent.handle_put(entry) {
                 self.wrong = Some(format!("block {index} of coflow {number} is not taken: {error}"));

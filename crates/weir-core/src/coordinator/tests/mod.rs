@@ -86,18 +86,7 @@ fn coordinator(hosts: u32, first_coflow: u64) -> Coordinator {
 }
 
 fn block(coflow: CoflowId, name: &str, size: u64) -> BlockEntry {
-    BlockEntry {
-        coflow,
-        block: name.to_owned(),
-        path: "/data".to_owned(),
-        offset: 0,
-        size,
-        spooled: false,
-        frame_checksums: Vec::new(),
-        stamp: None,
-        identity: Identity::drawn([1; 16]),
-        durable: false,
-    }
+    BlockEntry::of_file(coflow, name.to_owned(), "/data".to_owned(), size, Identity::drawn([1; 16]))
 }
 
 /// A request of a receiver that takes any block of the name.

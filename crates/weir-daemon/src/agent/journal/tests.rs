@@ -1,35 +1,16 @@
 use super::*;
 use weir_core::agent::JOURNAL_HEADER_1;
 use weir_core::agent::{AgentConfig, BlockEntry};
-use weir_core::ids::HostNumber;
-use weir_model::{CoflowId, Span};
+use weir_model::CoflowId;
 
 fn put(coflow: u64, name: &str) -> JournalEntry {
-    JournalEntry::Put(BlockEntry {
-        coflow: CoflowId(coflow),
-        block: name.to_owned(),
-        path: format!("/spool/{name}"),
-        offset: 0,
-        size: 1,
-        spooled: true,
-        frame_checksums: vec![7],
-        stamp: None,
-        identity: weir_proto::data::Identity::drawn([3; 16]),
-        durable: false,
-    })
+    let identity = weir_proto::data::Identity::drawn([3; 16]);
+    let whole = BlockEntry::of_file(CoflowId(coflow), name.to_owned(), format!("/spool/{name}"), 1, identity);
+    JournalEntry::Put(BlockEntry { spooled: true, frame_checksums: vec![7], ..whole })
 }
 
 fn agent() -> Agent {
-    Agent::new(AgentConfig {
-        host: HostNumber(0),
-        data_address: String::new(),
-        incarnation: 1,
-        spool_identity: 1,
-        first_plan_wait: Span::ZERO,
-        report_interval: Span::ZERO,
-        batch: Span::ZERO,
-        ..AgentConfig::default()
-    })
+    Agent::new(AgentConfig { incarnation: 1, spool_identity: 1, ..AgentConfig::default() })
 }
 
 fn open(dir: &Path) -> (Journal, JournalLines, Vec<JournalEntry>) {
