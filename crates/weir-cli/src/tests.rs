@@ -27,6 +27,16 @@ fn file(text: &str) -> (tempfile::TempDir, String) {
 }
 
 #[test]
+fn a_setting_whose_value_is_help_asks_for_none() {
+    let words = ["agent", "--rack", "help", "--host", "3"];
+    let said = composed(&words, &[("WEIR_AGENT_SPOOL", "/b")]).unwrap();
+    assert_eq!(said.last().unwrap(), "--spool=/b", "{said:?}");
+    for asking in [&["agent", "--help"][..], &["agent", "--rack", "r", "-h"], &["controller", "help"]] {
+        assert_eq!(composed(asking, &[("WEIR_AGENT_SPOOL", "/b")]).unwrap(), asking);
+    }
+}
+
+#[test]
 fn the_command_line_comes_before_the_environment_before_the_file() {
     let (_dir, path) =
         file("[agent]\nhost = 1\nspool = \"/a\"\nallow = [\"/x\", \"/y\"]\n[coordinator]\nhosts = 9\n");

@@ -324,6 +324,8 @@ impl Client {
         (offset, size): (u64, u64),
         identity: Identity,
     ) -> Result<(), Error> {
+        // A relative path counts from this process's folder, which is not the agent's.
+        let path = std::path::absolute(path).map_err(Error::File)?;
         let path = path.to_str().ok_or(Error::Path)?.to_owned();
         let (block, identity, frame_checksums) = (block.to_owned(), identity.to_wire(), Vec::new());
         let spooled = false;

@@ -277,7 +277,7 @@ impl Response {
     /// Decodes a response of this version.
     ///
     /// # Errors
-    /// The bytes do not begin with [`MAGIC`], or the version or the status is unknown.
+    /// The bytes do not begin with [`MAGIC`], the version or the status is unknown, or no block has that size.
     pub fn decode(bytes: &[u8; RESPONSE_BYTES]) -> Result<Response, DecodeError> {
         if bytes[..4] != MAGIC {
             return Err(DecodeError::Magic);
@@ -300,7 +300,11 @@ impl Response {
             _ => return Err(DecodeError::Field("status")),
         };
         let identity = bytes[16..].try_into().map_or(Identity::UNKNOWN, Identity);
-        Ok(Response { status, size: u64_at(bytes, 8), identity })
+        let size = u64_at(bytes, 8);
+        if size > crate::limits::MAX_BLOCK_BYTES {
+            return Err(DecodeError::Field("size"));
+        }
+        Ok(Response { status, size, identity })
     }
 }
 
@@ -426,6 +430,11 @@ mod tests {
         let old = response.encode_for(VERSION_1);
         assert_eq!(old, [&b"WEIR\x01\0\0\0"[..], &5u64.to_le_bytes()].concat());
         assert_eq!(Response::decode(&response.encode()), Ok(response));
+        let most = Response { size: crate::limits::MAX_BLOCK_BYTES, ..response };
+        assert_eq!(Response::decode(&most.encode()), Ok(most));
+        // No block is as large: such an answer would be read until a time limit or a disk is full.
+        let more = Response { size: most.size + 1, ..response };
+        assert_eq!(Response::decode(&more.encode()), Err(DecodeError::Field("size")));
     }
 
     #[test]

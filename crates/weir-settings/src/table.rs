@@ -57,10 +57,24 @@ impl Daemon {
     }
 
     pub(crate) fn asks_for_help(&self, words: &[OsString]) -> bool {
-        words
-            .iter()
-            .skip(2)
-            .any(|word| ["--help", "-h", "--version", "-V", "help"].iter().any(|help| word == help))
+        let mut rest = words.iter().skip(2);
+        while let Some(word) = rest.next() {
+            if ["--help", "-h", "--version", "-V", "help"].iter().any(|help| word == help) {
+                return true;
+            }
+            // The value of a setting may be any word, `help` too.
+            let name = word.to_str().and_then(|word| word.strip_prefix("--"));
+            if name.is_some_and(|name| self.takes_value(name)) {
+                rest.next();
+            }
+        }
+        false
+    }
+
+    /// Whether a setting of this name is followed by its value.
+    fn takes_value(&self, name: &str) -> bool {
+        let is_it = |arg: &Arg| key(arg) == name || arg.get_all_aliases().unwrap_or_default().contains(&name);
+        settings(&self.command).any(|arg| is_it(arg) && !is_switch(arg))
     }
 
     /// The file of settings that the command line names.

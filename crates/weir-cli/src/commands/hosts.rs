@@ -231,10 +231,11 @@ async fn wait_until_empty(client: &Client, name: &str, limit: Duration) -> Resul
                         agent.blocks, agent.flows
                     )
                 }
+                None if status.hidden_agents > 0 => "it is not among the hosts that are listed".to_owned(),
                 None => "its agent is away, with whatever it held".to_owned(),
             },
             // A coordinator that is being restarted is asked again until the time is over.
-            Err(Error::Unreachable(reason)) => reason,
+            Err(error @ (Error::Unreachable(_) | Error::TimeLimit)) => error.to_string(),
             Err(error) => return Err(said(error)),
         };
         if Instant::now() >= end {

@@ -124,7 +124,8 @@ impl Agent {
     /// A journal that names no start says nothing where it is of an agent that did not write it down; one that `is_damaged` may
     /// have lost the line, and counts as of another start.
     pub fn handle_boot(&mut self, boot: &str, is_damaged: bool) -> usize {
-        if self.boot.as_deref() == Some(boot) {
+        // A kernel that names no start may have been started anew: what is not known is not the same.
+        if !boot.is_empty() && self.boot.as_deref() == Some(boot) {
             return 0;
         }
         let before = self.boot.replace(boot.to_owned());
@@ -453,6 +454,12 @@ mod tests {
         let mut same = agent();
         entries.iter().cloned().for_each(|entry| same.restore(entry));
         assert_eq!((same.handle_boot("monday", false), same.blocks.len()), (0, 4));
+        // A kernel that names no start may have been started anew, twice as well.
+        let mut nameless = agent();
+        entries.iter().cloned().for_each(|entry| nameless.restore(entry));
+        assert_eq!((nameless.handle_boot("", false), nameless.blocks.len()), (1, 3));
+        nameless.handle_put(with("uncertain", false, 10, vec![])).unwrap();
+        assert_eq!((nameless.handle_boot("", false), nameless.blocks.len()), (1, 3));
         let mut other = agent();
         entries.iter().cloned().for_each(|entry| other.restore(entry));
         assert_eq!((other.handle_boot("tuesday", false), other.blocks.len()), (1, 3));

@@ -54,6 +54,14 @@ impl<K: Ord, V> Callers<K, V> {
         calls
     }
 
+    /// Those of them that match, in the order of their tokens: they wait no longer.
+    pub(super) fn take_matching(&mut self, thing: &K, matches: impl Fn(&V) -> bool) -> Vec<u64> {
+        let calls = self.by_thing.get(thing).into_iter().flatten();
+        let taken: Vec<u64> = calls.filter(|(_, value)| matches(value)).map(|(&token, _)| token).collect();
+        taken.iter().for_each(|&token| self.remove(token));
+        taken
+    }
+
     /// A call whose time is over: it waits no longer.
     pub(super) fn take_due(&mut self, now: Time) -> Option<(u64, Arc<K>)> {
         let &(_, token) = self.by_time.first().filter(|&&(until, _)| until <= now)?;

@@ -1,18 +1,21 @@
 //! What people see: live coflows and why each waits, completed ones, counters.
 
 use super::readiness::Stage;
-use super::state::{CoflowEntry, Coordinator};
+use super::state::{AgentEntry, CoflowEntry, Coordinator};
 use crate::ids::HostNumber;
 use crate::portions::Portion;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_model::{CoflowId, LinkId, Span, Time};
 use weir_policy::Slot;
-use weir_proto::{limits, v1};
+use weir_proto::{Message, limits, v1};
 
 /// Completed coflows in one status reply.
 const COMPLETED_SHOWN: usize = 20;
-/// Bytes of live coflows in one status reply: the rest of a message is for hosts, counters and completed ones.
+/// Bytes of agents and live coflows in one status reply: the rest of a message is for hosts that are away, counters and completed ones.
 const MAX_SHOWN_BYTES: usize = 3 * limits::MAX_PORTION_BYTES;
+/// Of these, bytes of agents at most, and of their labels.
+const MAX_AGENTS_SHOWN_BYTES: usize = 2 * limits::MAX_PORTION_BYTES;
+const MAX_LABELS_SHOWN_BYTES: usize = limits::MAX_PORTION_BYTES;
 /// A link with less than this share of its capacity left counts as fully used.
 const FULL: f64 = 0.99;
 
@@ -60,7 +63,10 @@ impl Coordinator {
     }
 
     fn status_of_all(&self, now: Time, rates: &RatesShown) -> v1::StatusReply {
-        let mut room = Portion::within(limits::MAX_COFLOWS_SHOWN, MAX_SHOWN_BYTES);
+        let (agents, hidden_agents) = self.agents_shown();
+        // Coflows have what agents leave.
+        let taken = agents.iter().map(Message::encoded_len).sum();
+        let mut room = Portion::within(limits::MAX_COFLOWS_SHOWN, MAX_SHOWN_BYTES.saturating_sub(taken));
         let (mut coflows, mut hidden): (Vec<v1::CoflowStatus>, u64) = (Vec::new(), 0);
         for (&id, coflow) in self.coflows.iter().filter(|(_, coflow)| !coflow.complete) {
             // Once one does not fit, none after it is shown, also if it is smaller: what is shown
@@ -82,30 +88,8 @@ impl Coordinator {
             ended: false,
             policy: self.policy_name.clone(),
             epoch: self.epoch,
-            agents: self
-                .hosts
-                .values()
-                .filter_map(|session| self.agents.get(session))
-                .map(|agent| {
-                    let [rack, site] = self.network.place_names(agent.host);
-                    let (foreign_sent_per_s, foreign_received_per_s) = self.foreign(agent.host);
-                    v1::AgentStatus {
-                        host: agent.host.0,
-                        data_address: agent.data_address.clone(),
-                        blocks: agent.blocks,
-                        flows: agent.flows.len() as u64,
-                        foreign_sent_per_s,
-                        foreign_received_per_s,
-                        name: self.network.name(agent.host),
-                        up_bytes_per_s: self.network.planned(self.network.uplink(agent.host)),
-                        down_bytes_per_s: self.network.planned(self.network.downlink(agent.host)),
-                        draining: agent.draining,
-                        rack,
-                        site,
-                        labels: self.network.labels(agent.host).to_vec(),
-                    }
-                })
-                .collect(),
+            agents,
+            hidden_agents,
             away: self.hosts_away(now),
             coflows,
             hidden_coflows: hidden,
@@ -115,6 +99,47 @@ impl Coordinator {
                 .iter()
                 .map(|(&name, &value)| v1::Counter { name: name.to_owned(), value })
                 .collect(),
+        }
+    }
+
+    /// The agents, as far as there is room for them, and how many there is none for. Labels go first.
+    fn agents_shown(&self) -> (Vec<v1::AgentStatus>, u64) {
+        let mut room = Portion::within(usize::MAX, MAX_AGENTS_SHOWN_BYTES);
+        let mut room_for_labels = MAX_LABELS_SHOWN_BYTES;
+        let (mut shown, mut hidden) = (Vec::new(), 0_u64);
+        for agent in self.hosts.values().filter_map(|session| self.agents.get(session)) {
+            let mut row = self.agent_status(agent);
+            let labels = row.labels.iter().map(String::len).sum();
+            match room_for_labels.checked_sub(labels) {
+                Some(left) => room_for_labels = left,
+                None => row.labels.clear(),
+            }
+            if room.take(&row) {
+                shown.push(row);
+            } else {
+                hidden = hidden.saturating_add(1);
+            }
+        }
+        (shown, hidden)
+    }
+
+    fn agent_status(&self, agent: &AgentEntry) -> v1::AgentStatus {
+        let [rack, site] = self.network.place_names(agent.host);
+        let (foreign_sent_per_s, foreign_received_per_s) = self.foreign(agent.host);
+        v1::AgentStatus {
+            host: agent.host.0,
+            data_address: agent.data_address.clone(),
+            blocks: agent.blocks,
+            flows: agent.flows.len() as u64,
+            foreign_sent_per_s,
+            foreign_received_per_s,
+            name: self.network.name(agent.host),
+            up_bytes_per_s: self.network.planned(self.network.uplink(agent.host)),
+            down_bytes_per_s: self.network.planned(self.network.downlink(agent.host)),
+            draining: agent.draining,
+            rack,
+            site,
+            labels: self.network.labels(agent.host).to_vec(),
         }
     }
 

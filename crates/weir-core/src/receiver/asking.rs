@@ -254,15 +254,15 @@ impl Receiver {
             return self.do_without_relay(now, why);
         }
         let subscribe = Header::about(FlowKey::of(request, path), Kind::Subscribe, 0);
-        ask.step = Step::Subscribing(offer);
+        ask.step = Step::Subscribing(offer, subscribe.key);
         self.timer = None;
         let bytes = subscribe.encode().to_vec();
         self.outputs.push_back(Output::Write { link: Link::Relay, bytes });
     }
 
     pub(super) fn subscribed(&mut self, now: Time) {
-        if let Some(&mut Ask { step: Step::Subscribing(offer), .. }) = self.ask() {
-            self.receive(now, offer, Some(RelayedFlow::new(now)));
+        if let Some(&mut Ask { step: Step::Subscribing(offer, key), .. }) = self.ask() {
+            self.receive(now, offer, Some(RelayedFlow::new(now, key)));
         }
     }
 
@@ -329,7 +329,7 @@ impl Receiver {
         let Some(ask) = self.ask() else { return };
         match (&ask.step, link) {
             (Step::ReachingRelay(_), Link::Relay) => self.connect_to_holder(now, true),
-            (Step::Subscribing(_), Link::Relay) => {
+            (Step::Subscribing(..), Link::Relay) => {
                 let why = why.unwrap_or_else(|| "the relay closed the connection".to_owned());
                 if let Some(way) = &mut ask.way {
                     way.broken = Some(why.clone());
@@ -357,7 +357,7 @@ impl Receiver {
                 self.refuse(now, Refusal::Again("connecting took too long".to_owned()));
             }
             Some(Step::Answering(_)) => self.refuse(now, Refusal::Silent),
-            Some(Step::Describing | Step::Explaining | Step::Subscribing(_)) | None => {}
+            Some(Step::Describing | Step::Explaining | Step::Subscribing(..)) | None => {}
         }
     }
 }

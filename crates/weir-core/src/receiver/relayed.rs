@@ -2,7 +2,7 @@
 
 use super::timer::Timer;
 use weir_model::{Span, Time};
-use weir_proto::relay::{HEADER_BYTES, Header, Kind};
+use weir_proto::relay::{FlowKey, HEADER_BYTES, Header, Kind};
 
 /// A relay says of every flow that it goes on, once a second. One that is silent for this long, or has failed, is
 /// done without.
@@ -11,6 +11,7 @@ const SILENCE_LIMIT: Span = Span::from_millis(5_000);
 /// The messages of one flow.
 #[derive(Debug)]
 pub(super) struct RelayedFlow {
+    key: FlowKey,
     head: [u8; HEADER_BYTES],
     head_filled: usize,
     /// Bytes of the current message that are still to come.
@@ -22,9 +23,9 @@ pub(super) struct RelayedFlow {
 }
 
 impl RelayedFlow {
-    pub(super) fn new(now: Time) -> RelayedFlow {
+    pub(super) fn new(now: Time, key: FlowKey) -> RelayedFlow {
         let silence = Timer::new(now, SILENCE_LIMIT);
-        RelayedFlow { head: [0; HEADER_BYTES], head_filled: 0, left: 0, offset: 0, silence }
+        RelayedFlow { key, head: [0; HEADER_BYTES], head_filled: 0, left: 0, offset: 0, silence }
     }
 
     /// Room for the rest of a message's header, between two messages.
@@ -56,6 +57,8 @@ impl RelayedFlow {
         self.head_filled = 0;
         let header = Header::decode(&self.head).map_err(|error| error.to_string())?;
         match header.kind {
+            // Of the flow that the connection was left by: what was said of it may come after its end.
+            Kind::Alive | Kind::Reset if header.key != self.key => Ok(()),
             Kind::Data if header.number == self.offset => {
                 self.left = header.length as usize;
                 self.offset = self.offset.saturating_add(header.length.into());

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use weir_model::Time;
 use weir_proto::data::{RESPONSE_BYTES, Request};
-use weir_proto::relay::RelayPath;
+use weir_proto::relay::{FlowKey, RelayPath};
 
 /// Where a frame begins in the buffer: behind the holder's answer, which may come with it.
 pub(super) const FRAME_AT: usize = RESPONSE_BYTES;
@@ -66,7 +66,7 @@ pub(super) enum Step {
     /// It said that the coflow was refused: the coordinator is asked why.
     Explaining,
     /// It accepted, and sends by relays: the one here is told to hand its messages on.
-    Subscribing(Offer),
+    Subscribing(Offer, FlowKey),
 }
 
 pub(super) struct Answering {

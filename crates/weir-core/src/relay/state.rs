@@ -361,8 +361,9 @@ impl<P> Relay<P> {
     /// The next message for a receiver that can take one.
     pub fn poll_delivery(&mut self, subscriber: SubscriberId) -> Option<Message<P>> {
         let key = self.subscriptions.get(&subscriber)?;
-        let delivery = self.flows.get_mut(key)?.delivery()?;
-        let message = delivery.reassembly.pop().filter(|_| delivery.subscriber == Some(subscriber))?;
+        let flow = self.flows.get_mut(key)?;
+        let delivery = flow.delivery().filter(|delivery| delivery.subscriber == Some(subscriber))?;
+        let message = delivery.reassembly.pop()?;
         self.note_gone(&message);
         Some(message)
     }
@@ -446,7 +447,6 @@ impl<P> Relay<P> {
         }
         if let Some(subscriber) = flow.subscriber() {
             self.outputs.push_back(Output::ToSubscriber { subscriber, header });
-            self.subscriptions.remove(&subscriber);
         }
         self.remove(key, false);
     }
@@ -454,6 +454,12 @@ impl<P> Relay<P> {
     fn remove(&mut self, key: FlowKey, complete: bool) {
         let Some(flow) = self.flows.remove(&key) else { return };
         self.held = self.held.saturating_sub(flow.held);
+        // Its receiver's connection is idle from now on: it may make room for another.
+        if let Some(subscriber) = flow.subscriber()
+            && self.subscriptions.get(&subscriber) == Some(&key)
+        {
+            self.subscriptions.remove(&subscriber);
+        }
         for upstream in flow.incoming.keys() {
             if let Some(keys) = self.upstreams.get_mut(upstream) {
                 keys.remove(&key);

@@ -205,6 +205,15 @@ impl Conversation {
                     None => Input::Ended,
                 },
             },
+            // A receiver that has not read its answer has nothing to ask. Answers to one that asks on and on, and reads none,
+            // would pile up here.
+            State::Idle if self.direct.left().is_some() => {
+                if self.input.is_empty() {
+                    Input::Nothing
+                } else {
+                    Input::Ended
+                }
+            }
             State::Idle => self.next_request().unwrap_or_else(|_| {
                 self.refuse(Status::BadRequest);
                 Input::Ended

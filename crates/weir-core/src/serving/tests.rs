@@ -350,6 +350,28 @@ fn nothing_may_be_said_between_a_request_and_its_answer() {
     assert_eq!(talk.poll_write(u64::MAX), Write::Nothing);
 }
 
+/// Answers would pile up for one that asks on and on for what is not there, and reads none.
+#[test]
+fn a_receiver_that_asks_on_and_reads_no_answer_is_let_go() {
+    let mut talk = Conversation::new(Time::ZERO);
+    let asks = |talk: &mut Conversation| {
+        talk.handle_input(&request(0).encode());
+        talk.poll_input(Time::ZERO)
+    };
+    let asked = Input::Request(request(0), None);
+    assert_eq!(asks(&mut talk), asked);
+    talk.refuse(Status::NoSuchBlock);
+    let answer = Response::refusal(Status::NoSuchBlock).encode();
+    assert_eq!(talk.poll_write(0), Write::Bytes { to: Outlet::Receiver, bytes: &answer, then: None });
+    talk.handle_written(Outlet::Receiver, answer.len());
+    // One that has read its answer asks again.
+    assert_eq!(asks(&mut talk), asked);
+    talk.refuse(Status::NoSuchBlock);
+    talk.handle_written(Outlet::Receiver, 10);
+    assert_eq!(asks(&mut talk), Input::Ended);
+    assert_eq!(talk.poll_write(0), Write::Bytes { to: Outlet::Receiver, bytes: &answer[10..], then: None });
+}
+
 #[test]
 fn what_is_no_request_is_refused_and_ends_the_connection() {
     let mut talk = Conversation::new(Time::ZERO);

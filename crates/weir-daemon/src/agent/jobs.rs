@@ -29,6 +29,8 @@ const LONG: Span = Span::from_millis(500);
 const MOST_OF_ONE: usize = 16;
 /// Most jobs that run on all file systems together, long ones counted.
 const MOST_THREADS: usize = 128;
+/// Most jobs of receivers that wait for one file system: where it hangs, each asks again and again.
+const MOST_WAITING: usize = 8_192;
 /// Files that one job removes.
 const REMOVED_AT_ONCE: usize = 64;
 /// How often it is looked at what is mounted, while there is work.
@@ -179,6 +181,23 @@ impl Job {
         }
     }
 
+    /// What its receiver is told if too many wait before it; none for work that no receiver waits for.
+    fn crowded_out(&self) -> Option<Done> {
+        let busy = || io::Error::from(io::ErrorKind::ResourceBusy);
+        match self.failed() {
+            Done::Opened { connection, flow, path, .. } => {
+                Some(Done::Opened { connection, flow, path, result: Err(busy()) })
+            }
+            Done::Read { block, place, frame, .. } => {
+                Some(Done::Read { block, place, frame, result: Err(busy()) })
+            }
+            Done::Gathered { connection, number, .. } => {
+                Some(Done::Gathered { connection, number, result: Err(Status::Busy) })
+            }
+            Done::StoreSeen(_) | Done::Removed | Done::Swept(_) | Done::Nothing | Done::Mounts(_) => None,
+        }
+    }
+
     fn run(self, closing: &mpsc::Sender<Job>) -> Done {
         match self {
             Job::Open { connection, flow, path } => {
@@ -281,8 +300,18 @@ impl Jobs {
     }
 
     pub(super) fn add(&mut self, now: Time, job: Job) {
-        self.queue(job);
-        self.start(now);
+        let waiting = self.waiting.get(&self.mounts.of(job.path())).map_or(0, VecDeque::len);
+        match job.crowded_out().filter(|_| waiting >= MOST_WAITING) {
+            Some(refused) => {
+                // As what came of a job that has no number.
+                let _ = self.done.send((u64::MAX, refused));
+                self.waker.wake();
+            }
+            None => {
+                self.queue(job);
+                self.start(now);
+            }
+        }
     }
 
     fn queue(&mut self, job: Job) {
@@ -413,5 +442,25 @@ mod tests {
     fn a_job_that_does_not_panic_says_what_it_found() {
         let done = done_or(Done::Removed, || Done::Swept(vec![PathBuf::from("/a")]));
         assert!(matches!(done, Done::Swept(paths) if paths == [PathBuf::from("/a")]));
+    }
+    #[tokio::test]
+    async fn of_a_disk_that_hangs_so_many_jobs_wait_and_further_receivers_hear_so() {
+        let poller = weir_net::Poller::new().unwrap();
+        let mut jobs = Jobs::new(Handle::current(), poller.waker());
+        let open = |connection| Job::Open { connection, flow: FlowNumber(3), path: PathBuf::from("/a") };
+        let on = jobs.mounts.of(Path::new("/a"));
+        jobs.waiting.entry(on).or_default().extend((0..MOST_WAITING as u64).map(open));
+        jobs.add(Time::ZERO, open(7_000_000));
+        let Some((_, Done::Opened { connection: 7_000_000, result: Err(error), .. })) =
+            jobs.inbox.try_recv().ok()
+        else {
+            unreachable!("it is answered at once")
+        };
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(jobs.waiting[&on].len(), MOST_WAITING);
+        // What no receiver waits for goes on to be taken.
+        jobs.add(Time::ZERO, Job::Sweep(PathBuf::from("/a")));
+        let waits = jobs.waiting.get(&on).map_or(0, VecDeque::len) + jobs.running.len();
+        assert!(waits > MOST_WAITING, "{waits}");
     }
 }

@@ -172,7 +172,10 @@ impl Journal {
     pub(super) fn append_put(&mut self, entries: &[JournalEntry]) -> io::Result<()> {
         // In order: what happened before the put is written before it.
         self.write_waiting()?;
-        self.log.reserve()?;
+        // What is free goes to the journal in the making, which frees more than is set aside here.
+        if self.rewriting.is_none() {
+            self.log.reserve()?;
+        }
         let is_durable = self.durability == Durability::Machine;
         if is_durable && self.is_renamed {
             // Without this the journal of before the rename could be there after the machine was lost.

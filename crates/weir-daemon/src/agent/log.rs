@@ -20,6 +20,8 @@ pub(super) struct Log {
     synced: u64,
     /// Since another thread began to sync it, no byte from here on stayed what it was.
     stable: u64,
+    /// Half a line may stand beyond the end: it could not be taken back.
+    is_torn: bool,
 }
 
 impl Log {
@@ -37,7 +39,14 @@ impl Log {
 
     fn at_end(mut file: File) -> io::Result<Log> {
         let length = file.seek(SeekFrom::End(0))?;
-        Ok(Log { file: Arc::new(file), length, reserved: Some(0), synced: 0, stable: u64::MAX })
+        Ok(Log {
+            file: Arc::new(file),
+            length,
+            reserved: Some(0),
+            synced: 0,
+            stable: u64::MAX,
+            is_torn: false,
+        })
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -45,8 +54,12 @@ impl Log {
     }
 
     pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.take_back(self.length)?;
+        }
         if let Err(error) = (&*self.file).write_all(lines) {
             // Half a line must not stand before the next one.
+            self.is_torn = true;
             self.take_back(self.length)?;
             return Err(error);
         }
@@ -58,6 +71,7 @@ impl Log {
     pub(super) fn take_back(&mut self, length: u64) -> io::Result<()> {
         self.file.set_len(length)?;
         (&*self.file).seek(SeekFrom::Start(length))?;
+        self.is_torn = false;
         self.length = length;
         // `set_len` also gave back the room that was set aside beyond the end.
         self.reserved = self.reserved.map(|_| 0);
@@ -78,16 +92,19 @@ impl Log {
             Ok(()) => self.reserved = Some(until),
             // A file system that cannot set room aside is not asked again; puts then fail only when writing does.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.reserved = None,
-            Err(errno) => return Err(errno.into()),
+            Err(errno) => {
+                // Some file systems (ext4) keep what they could set aside: room that the journal, written anew, may need.
+                let _ = self.file.set_len(self.length);
+                self.reserved = Some(0);
+                return Err(errno.into());
+            }
         }
         Ok(())
     }
 
     /// Gives back the room that was set aside beyond the end.
     pub(super) fn give_back(&mut self) {
-        if self.reserved.is_some_and(|reserved| reserved > self.length)
-            && self.file.set_len(self.length).is_ok()
-        {
+        if self.reserved.is_some() && self.file.set_len(self.length).is_ok() {
             self.reserved = Some(0);
         }
     }
@@ -136,6 +153,44 @@ pub(super) fn is_unsupported(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
+    use std::process::Command;
+
+    struct Mounted(std::path::PathBuf);
+
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(&self.0).status();
+        }
+    }
+
+    fn free_bytes(path: &Path) -> u64 {
+        let found = rustix::fs::statvfs(path).unwrap();
+        found.f_bavail * found.f_frsize
+    }
+
+    /// ext4 keeps what it could set aside where all of it was too much: a journal that is to be written anew then had no room.
+    #[test]
+    fn room_that_could_not_be_set_aside_is_left_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (image, mounted) = (dir.path().join("image"), dir.path().join("disk"));
+        std::fs::create_dir(&mounted).unwrap();
+        File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let run = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+        let made =
+            run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0", "-O", "^has_journal"]).arg(&image));
+        if !(made && run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mounted))) {
+            eprintln!("SKIPPED: a file cannot be mounted here; it takes root, loop devices and mkfs.ext4");
+            return;
+        }
+        let disk = Mounted(mounted);
+        let left = RESERVE_BYTES + RESERVE_BYTES / 2;
+        std::fs::write(disk.0.join("fill"), vec![0; (free_bytes(&disk.0) - left) as usize]).unwrap();
+        let before = free_bytes(&disk.0);
+        assert!(before < 2 * RESERVE_BYTES);
+        let mut log = Log::create(&disk.0.join("log")).unwrap();
+        assert!(log.reserve().is_err());
+        assert_eq!(free_bytes(&disk.0), before);
+    }
 
     #[test]
     fn room_that_went_with_what_was_taken_back_is_set_aside_again() {

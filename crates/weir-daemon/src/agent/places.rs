@@ -101,9 +101,6 @@ impl Places {
     }
 
     fn directory(&self, named: &str, user: u32) -> Result<String, Status> {
-        if !Path::new(named).is_absolute() {
-            return Err(Status::invalid_argument(format!("{named} is no absolute path")));
-        }
         let path = self.allowed(named)?;
         let found = std::fs::metadata(&path).map_err(|error| unopened(&path, &error))?;
         if !found.is_dir() {
@@ -122,9 +119,6 @@ impl Places {
     /// Length of a file that a caller on another host names, if it may be served.
     pub(super) async fn length_of(self: &Arc<Self>, path: &str) -> Result<u64, Status> {
         let put = v1::PutRequest { path: path.to_owned(), ..v1::PutRequest::default() };
-        if !Path::new(path).is_absolute() {
-            return Err(Status::invalid_argument(format!("{path} is no absolute path")));
-        }
         Ok(self.file_of(&put).await?.1.length)
     }
 
@@ -207,6 +201,10 @@ impl Places {
             return Err(Status::invalid_argument(format!("a path has at most {most} bytes")));
         }
         let named = Path::new(named);
+        // A relative path is relative to the task's folder, which is not the agent's.
+        if !named.is_absolute() {
+            return Err(Status::invalid_argument(format!("{} is no absolute path", named.display())));
+        }
         let path = named.canonicalize().map_err(|error| unopened(named, &error))?;
         // First, whatever else may be served: links that members of a group make in the spool must not lead to the agent's own files.
         if path.starts_with(&self.spool.top) {
@@ -311,6 +309,19 @@ mod tests {
         for errno in [Errno::NOENT, Errno::NOTDIR, Errno::ACCESS, Errno::LOOP] {
             assert_eq!(code(errno), tonic::Code::NotFound, "{errno:?}");
         }
+    }
+
+    #[test]
+    fn a_relative_path_is_no_file_of_the_agents_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let (spool, _) = Spool::prepare(dir.path(), None).unwrap();
+        // The folder that tests run in, which is below `/` and has this file.
+        let places = Places::new(&spool, "--allow", &["/".into()], Durability::Process).unwrap();
+        let put = |path: &str| v1::PutRequest { path: path.to_owned(), size: 1, ..v1::PutRequest::default() };
+        let refused = places.find(&put("Cargo.toml")).unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
+        let here = std::env::current_dir().unwrap().join("Cargo.toml");
+        assert!(places.find(&put(here.to_str().unwrap())).is_ok());
     }
 
     #[test]

@@ -280,21 +280,42 @@ fn sync(file: ToSync, inbox: mpsc::Sender<Message>) {
     }
 }
 
+/// Goes on to write the journal anew. Facts are read off an agent that holds the puts of the batch: those that are refused must
+/// not be there after a restart.
+fn go_on(journal: &mut Journal, facts: Vec<JournalEntry>, refused: &[JournalEntry]) {
+    let is_refused = |fact: &JournalEntry| {
+        let JournalEntry::Put(held) = fact else { return false };
+        refused.iter().any(|put| {
+            matches!(put, JournalEntry::Put(put) if put.key() == held.key() && put.place() == held.place())
+        })
+    };
+    // No facts mean that all were read.
+    let is_all = facts.is_empty();
+    let facts: Vec<_> = facts.into_iter().filter(|fact| !is_refused(fact)).collect();
+    if is_all || !facts.is_empty() {
+        journal.go_on(&facts);
+    }
+}
+
 fn write(journal: &mut Journal, batch: Batch) -> Written {
     let Batch { entries, has_puts, facts, live } = batch;
+    let mut refused = Vec::new();
     let result = if has_puts {
         journal.append_put(&entries).inspect_err(|_| {
             let is_put = |entry: &JournalEntry| matches!(entry, JournalEntry::Put(_));
             // The puts are refused; what happened besides them still has to be written down, later
             // if need be.
-            let others: Vec<_> = entries.into_iter().filter(|entry| !is_put(entry)).collect();
+            let (puts, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_put);
+            refused = puts;
             journal.append(&others);
         })
     } else {
         journal.append(&entries);
         Ok(())
     };
-    facts.into_iter().for_each(|facts| journal.go_on(&facts));
+    if let Some(facts) = facts {
+        go_on(journal, facts, &refused);
+    }
     if let Some(live) = live {
         journal.look_after(live);
     }
@@ -327,6 +348,29 @@ mod tests {
         let poller = Poller::new().unwrap();
         let (journal, _) = Journal::open(own, Durability::Process, |_| {}).unwrap();
         (Scribe::start(journal, poller.waker()).unwrap(), poller)
+    }
+
+    /// Facts are read off an agent that holds a put which then is refused.
+    #[test]
+    fn a_refused_put_is_not_in_the_journal_that_is_written_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path();
+        let (mut journal, _) = Journal::open(own, Durability::Process, |_| {}).unwrap();
+        // Large, and mostly dead.
+        let path = format!("/{}", "x".repeat(4_000));
+        let long = |number: u32| BlockEntry { path: path.clone(), ..put(&number.to_string()) };
+        let dead: Vec<_> = (0..5_000).map(|number| JournalEntry::Put(long(number))).collect();
+        journal.append_put(&dead).unwrap();
+        journal.look_after(1);
+        assert_eq!(journal.wants_facts(), Some(true));
+        let [kept, refused] = ["kept", "refused"].map(|name| JournalEntry::Put(put(name)));
+        go_on(&mut journal, vec![kept.clone(), refused.clone()], std::slice::from_ref(&refused));
+        go_on(&mut journal, vec![refused.clone()], std::slice::from_ref(&refused));
+        assert!(journal.wants_facts().is_some(), "not all facts were read");
+        let new = std::fs::read_to_string(own.join("journal.jsonl.new")).unwrap();
+        assert!(new.contains("kept") && !new.contains("refused"), "{new}");
+        go_on(&mut journal, Vec::new(), &[]);
+        assert_eq!(journal.wants_facts(), None);
     }
 
     #[test]

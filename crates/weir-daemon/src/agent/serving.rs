@@ -126,6 +126,10 @@ impl Running {
                 self.close_idle();
                 self.give_up_opening(token, flow, Status::Busy);
             }
+            // Too many wait for that disk: the receiver asks again.
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                self.give_up_opening(token, flow, Status::Busy);
+            }
             Err(error) if !is_of_the_file(&error) => {
                 tracing::warn!(path = block.path, coflow = block.coflow.0, %error, "a block's file cannot be opened now");
                 self.give_up_opening(token, flow, Status::Unreadable);

@@ -176,9 +176,12 @@ impl coordinator_server::Coordinator for Service {
         })?;
         let settings = settings.into_iter().map(|setting| (setting.name, setting.value)).collect();
         let (reply, answer) = oneshot::channel();
-        changes
-            .try_send(ChangeCall { settings, reply })
-            .map_err(|_| Status::unavailable("other changes are under way, or it is shutting down"))?;
+        changes.try_send(ChangeCall { settings, reply }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                Status::resource_exhausted("as many changes are under way as may be; ask again")
+            }
+            mpsc::error::TrySendError::Closed(_) => Status::unavailable("the coordinator is shutting down"),
+        })?;
         let gone = |_| Status::unavailable("the coordinator is shutting down");
         let changed = answer.await.map_err(gone)?.map_err(Status::invalid_argument)?;
         Ok(Response::new(v1::ChangeReply { changed }))

@@ -414,6 +414,10 @@ impl Running {
             && let Some(peer) = self.peers.get_mut(&link)
         {
             peer.link.say(header, body);
+            // Here, for a connection that takes nothing is not written to.
+            if peer.link.is_overfull() {
+                return self.close(link, &io::Error::other("a peer that takes nothing"));
+            }
             self.writable.insert(link);
         }
     }

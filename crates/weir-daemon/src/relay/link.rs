@@ -129,6 +129,11 @@ impl Link {
         output.extend_from_slice(body);
     }
 
+    /// Whether more waits than may for a peer that takes nothing: credits and resets have no flow control of their own.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.output.len() + self.later.len() > MAX_WAITING_BYTES
+    }
+
     /// Whether a message with payload can be sent.
     pub(super) fn is_free(&self) -> bool {
         self.sending.is_none()
@@ -149,10 +154,6 @@ impl Link {
     /// Writes what there is. `more`: another message follows at once.
     pub(super) fn flush(&mut self, more: bool) -> io::Result<Written> {
         let mut bytes = 0;
-        // Credits and acknowledgements have no flow control of their own: this bounds what a peer that stops reading costs.
-        if self.output.len() + self.later.len() > MAX_WAITING_BYTES {
-            return Err(io::Error::other("a peer that takes nothing"));
-        }
         loop {
             while self.written < self.output.len() {
                 let left = &self.output[self.written..];

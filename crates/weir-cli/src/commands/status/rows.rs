@@ -11,6 +11,7 @@ use weir_results::printable;
 pub(super) struct Status {
     policy: String,
     agents: Vec<AgentRow>,
+    hidden_agents: u64,
     coflows: Vec<CoflowStatusRow>,
     hidden_coflows: u64,
     completed: Vec<RecordRow>,
@@ -95,6 +96,7 @@ impl Status {
                 })
                 .collect(),
             coflows: reply.coflows.iter().map(CoflowStatusRow::of).collect(),
+            hidden_agents: reply.hidden_agents,
             hidden_coflows: reply.hidden_coflows,
             completed: reply.completed.iter().map(RecordRow::of).collect(),
             counters: reply.counters.iter().map(|counter| (counter.name.clone(), counter.value)).collect(),
@@ -106,7 +108,7 @@ impl Status {
         let mut text = format!(
             "policy {}, {} agents, {} live coflows, {flows} live flows\n",
             self.policy,
-            self.agents.len(),
+            self.agents.len() as u64 + self.hidden_agents,
             self.coflows.len() as u64 + self.hidden_coflows
         );
         text.push_str(&CoflowStatusRow::table(&self.coflows, self.hidden_coflows));

@@ -2,6 +2,7 @@
 
 use super::attacks::{journalled, restart};
 use super::*;
+use crate::coordinator::Joining;
 use weir_proto::{Message, limits};
 
 fn longest(said: &[Said]) -> usize {
@@ -35,6 +36,33 @@ fn no_message_is_longer_than_its_reader_takes_though_all_names_and_lists_are_as_
     let status = pair.coordinator.status(pair.now);
     assert!(status.encoded_len() < limits::MAX_CONTROL_MESSAGE_BYTES);
     assert_eq!(status.coflows.len() as u64 + status.hidden_coflows, 1_000);
+}
+
+#[test]
+fn a_look_at_more_hosts_than_a_message_has_room_for_shows_as_many_as_it_has() {
+    let joining =
+        Joining { link_rate: Some(Rate::from_bytes_per_sec(1e6)), share: 1.0, ..Joining::default() };
+    let config =
+        CoordinatorConfig { fabric: Fabric::without_hosts(), joining: Some(joining), ..config(1, 1) };
+    let mut pair = Pair::with(config);
+    let labels: Vec<String> =
+        (0..limits::MAX_LABELS).map(|at| format!("label{at:02}={}", "x".repeat(240))).collect();
+    for host in 0..2_000_u32 {
+        let hello = v1::Hello {
+            version: 1,
+            host,
+            name: format!("{host:0>200}"),
+            data_address: format!("{}:7071", "h".repeat(900)),
+            labels: labels.clone(),
+            ..v1::Hello::default()
+        };
+        pair.coordinator.handle_hello(pair.now, SessionId(u64::from(host) + 1), hello).unwrap();
+    }
+    let status = pair.coordinator.status(pair.now);
+    assert!(status.encoded_len() < limits::MAX_CONTROL_MESSAGE_BYTES, "{}", status.encoded_len());
+    assert_eq!(status.agents.len() as u64 + status.hidden_agents, 2_000);
+    let labelled = status.agents.iter().filter(|agent| !agent.labels.is_empty()).count();
+    assert!(labelled > 100 && status.agents.len() > labelled && status.hidden_agents > 0);
 }
 
 #[test]

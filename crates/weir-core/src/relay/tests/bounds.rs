@@ -156,6 +156,21 @@ fn an_upstream_that_says_the_end_again_and_of_less_keeps_no_flow() {
     assert!(relay.is_idle());
 }
 
+/// Its connection may make room for another, and is not taken for one that waits.
+#[test]
+fn a_receiver_whose_flow_is_over_is_idle() {
+    let (mut relay, now, subscriber) = (relay(), Time::from_millis(1), SubscriberId(7));
+    open(&mut relay, now, 0, 1000, UpstreamKind::Host, 0);
+    relay.handle_subscribe(now, subscriber, key(0));
+    relay.handle_data(now, UpstreamId(1000), &data(0, 0, LENGTH), ());
+    assert!(relay.is_subscribed(subscriber));
+    // Another receiver takes nothing of it, and loses it nothing.
+    assert!(relay.poll_delivery(SubscriberId(8)).is_none());
+    assert!(relay.poll_delivery(subscriber).is_some());
+    relay.handle_end(UpstreamId(1000), key(0), u64::from(LENGTH));
+    assert!(relay.is_idle() && !relay.is_subscribed(subscriber));
+}
+
 /// Bytes of no flow, and of a flow that another one opened: the flow goes on, and the peer that sent them is left.
 #[test]
 fn a_stranger_s_bytes_harm_no_flow_and_end_its_own_connection() {
