@@ -150,7 +150,7 @@ pub(crate) fn confidence<'a>(
 
 /// Half of the 95 % confidence interval of the mean of several values (Student's t); none of fewer than two.
 pub fn half_width(values: &[f64]) -> Option<f64> {
-    // Student's t at 97.5 %, by degrees of freedom from 1; beyond, the normal distribution's.
+    // Student's t at 97.5 %, by degrees of freedom from 1; beyond, from the normal distribution's (Abramowitz and Stegun, 26.7.5).
     const T: [f64; 20] = [
         12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
         2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
@@ -163,7 +163,9 @@ pub fn half_width(values: &[f64]) -> Option<f64> {
     let squares: f64 = values.iter().map(|value| (value - middle) * (value - middle)).sum();
     // The sample's deviation, with n - 1, as Student's t asks for.
     let deviation = (squares / (count - 1) as f64).sqrt();
-    let t = T.get(count - 2).copied().unwrap_or(1.96);
+    let freedom = (count - 1) as f64;
+    let beyond = 1.959_96 + 2.3723 / freedom + 2.8225 / (freedom * freedom);
+    let t = T.get(count - 2).copied().unwrap_or(beyond);
     Some(t * deviation / (count as f64).sqrt())
 }
 
@@ -290,6 +292,18 @@ mod tests {
         let (mut own, baseline) = (of_run(&fair, &[], &Classes::new()), of_run(&base, &[], &Classes::new()));
         compare(&mut own, &baseline, &fair, &base, Some(&fair));
         assert_eq!((own["factor avg"], own["job <25 %"]), (2.0, 16.0 / 15.0));
+    }
+
+    #[test]
+    fn students_t_goes_on_beyond_its_table() {
+        // As many values of 1 as of -1: the deviation is sqrt(n / (n - 1)).
+        let t = |count: usize| {
+            let values: Vec<f64> = (0..count).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();
+            half_width(&values).unwrap() * ((count - 1) as f64).sqrt()
+        };
+        for (count, expected) in [(22, 2.080), (32, 2.040), (62, 2.000), (1002, 1.962)] {
+            assert!((t(count) - expected).abs() < 0.0007, "{count}: {}", t(count));
+        }
     }
 
     #[test]

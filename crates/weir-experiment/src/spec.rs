@@ -131,6 +131,9 @@ impl Setup {
             None if self.sites.is_some() && self.oversubscription.is_some() => {
                 Err("sites have no racks: leave out sites or oversubscription".to_owned())
             }
+            None if self.sites.is_some() && self.arrival_scale.is_some() => {
+                Err("arrivals between sites are not scaled: leave out sites or arrival_scale".to_owned())
+            }
             None if self.sites.is_some() && self.jobs.is_some() => {
                 Err("jobs between sites are not modelled: leave out sites or jobs".to_owned())
             }

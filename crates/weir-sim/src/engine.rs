@@ -494,7 +494,10 @@ impl<'a> Engine<'a> {
         self.joined.clear();
         self.observer.planned(&self.table, &self.plan, &self.arrived);
         self.arrived.clear();
-        self.wakeup = self.policy.next_wakeup(self.now, &self.table).unwrap_or(Time::MAX);
+        // Not at this moment again: what a policy waits for may round down to it, and would then do so for ever.
+        let soonest = self.now + Span::from_nanos(1);
+        let wakeup = self.policy.next_wakeup(self.now, &self.table);
+        self.wakeup = wakeup.map_or(Time::MAX, |wakeup| wakeup.max(soonest));
         self.stale = false;
         self.outcome.counters.plans += 1;
         self.outcome.counters.grants += self.plan.grants.len() as u64;

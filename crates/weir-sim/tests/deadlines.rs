@@ -224,3 +224,41 @@ fn by_class_ends_a_coflow_just_before_its_deadline_and_leaves_the_rest_to_others
         }
     }
 }
+
+/// A link that is booked full has left what rounding leaves of it: to a coflow with a byte there that looks like a share, and it
+/// was let in with a booking of bytes that never move.
+#[test]
+fn a_coflow_with_a_tiny_flow_on_a_full_link_is_promised_no_rounding() {
+    let fabric = Fabric::big_switch(6, Rate::from_bytes_per_sec(125e6)).expect("a fabric");
+    let flow = |(source, destination, size)| FlowSpec {
+        source: HostId(source),
+        destination: HostId(destination),
+        size: Bytes(size),
+        group: 0,
+    };
+    let coflow = |id, at, within, flows: &[(u32, u32, u64)]| CoflowSpec {
+        deadline: Some(Span::from_nanos(within)),
+        ..CoflowSpec::new(CoflowId(id), Time::from_nanos(at), flows.iter().copied().map(flow).collect())
+    };
+    for tiny in [1, 10] {
+        let coflows = vec![
+            coflow(0, 0, 389_052_503, &[(0, 1, 39_484_372)]),
+            coflow(1, 100_000_000, 200_000_000, &[(0, 1, 1_000_000), (2, 4, tiny)]),
+            coflow(2, 61_677_000, 231_820_486, &[(2, 3, 27_857_900)]),
+        ];
+        let mut policy = create("varys-deadline").expect("a policy");
+        let mut capacities = Capacities(&fabric);
+        let outcome = simulate_observed(
+            &fabric,
+            coflows.clone(),
+            policy.as_mut(),
+            &Options::default(),
+            &mut capacities,
+        )
+        .expect("a run");
+        for record in outcome.coflows.iter().filter(|record| record.admitted) {
+            let due = coflows[record.id.0 as usize].deadline.expect("one");
+            assert!(record.cct <= due, "{record:?} is late");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 
 use weir_model::{Bytes, CoflowId, CoflowSpec, Fabric, FlowSpec, HostId, Rate, Time};
 use weir_policy::create;
-use weir_sim::{FlowRecord, Observer, Options, simulate_observed};
+use weir_sim::{FlowRecord, Observer, Options, simulate, simulate_observed};
 
 const UNIT: f64 = 1e6;
 
@@ -55,6 +55,21 @@ fn mean(times: &[f64]) -> f64 {
 
 fn varys_figure_1() -> [CoflowSpec; 2] {
     [coflow(1, &[(1, 2, 1.0), (2, 3, 2.0), (3, 1, 4.0)]), coflow(2, &[(1, 2, 2.0), (2, 3, 2.0)])]
+}
+
+/// At 2 Tbit/s in all a coflow moves 250 bytes in a nanosecond. What a policy waits for then rounds to a moment at which it is not
+/// there yet, and that moment came for ever.
+#[test]
+fn a_threshold_that_is_passed_between_two_nanoseconds_stops_no_clock() {
+    let fabric = Fabric::big_switch(398, Rate::from_bytes_per_sec(1.25e9)).expect("a fabric");
+    let flow =
+        |at| FlowSpec { source: HostId(at), destination: HostId(199 + at), size: Bytes(1_000_000), group: 0 };
+    for policy in ["dclas", "dclas-strict"] {
+        let coflow = CoflowSpec::new(CoflowId(1), Time::ZERO, (0..199).map(flow).collect());
+        let mut policy = create(policy).expect("a policy");
+        let outcome = simulate(&fabric, vec![coflow], policy.as_mut(), &Options::default()).expect("a run");
+        assert_eq!(outcome.makespan, Time::from_nanos(800_000));
+    }
 }
 
 #[test]

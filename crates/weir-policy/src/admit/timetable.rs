@@ -7,6 +7,8 @@ use weir_model::{Fabric, LinkId, Time};
 pub(super) const NOISE_SECS: f64 = 1e-11;
 /// A share this small is rounding.
 pub(super) const ROUNDING: f64 = 1e-12;
+/// What a link carries in this time may be left of one that is full: pieces end at whole nanoseconds.
+const ROUNDED_SECS: f64 = 2e-9;
 
 /// A time during which a coflow moves a share of what it has.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,8 +101,13 @@ impl Timetable {
             let left = &self.left[index];
             let rates = demand.iter().map(|&(link, bytes)| left[link.index()] / bytes);
             let per_sec = rates.fold(f64::INFINITY, f64::min);
-            // What rounding left of a full link: a piece of it would only be an edge more in the timetable.
-            if per_sec * alone <= ROUNDING {
+            // What rounding left of a full link: a piece of it would be an edge more in the timetable, and bytes that never move. Ends
+            // of pieces are whole nanoseconds, so that it may be what a link carries in one, however little the coflow has there.
+            let secs = until.since(from).as_secs();
+            let is_full = |&(link, _): &(LinkId, f64)| {
+                left[link.index()] * secs <= self.capacity[link.index()] * ROUNDED_SECS
+            };
+            if per_sec * alone <= ROUNDING || demand.iter().any(is_full) {
                 continue;
             }
             let filled = from + weir_model::Span::until_done(missing / per_sec);

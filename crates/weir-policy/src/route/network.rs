@@ -8,8 +8,8 @@ use weir_model::{Fabric, LinkId};
 #[derive(Clone, Debug, Default)]
 pub struct SiteNetwork {
     sites: usize,
-    /// Per host, its site.
-    site_of: Vec<u32>,
+    /// Per host, its site; none of hosts that are in no site.
+    site_of: Vec<Option<u32>>,
     /// By sending, then receiving site; none on the diagonal.
     links: Vec<Option<LinkId>>,
     /// As `links`: bytes per second, 0 on the diagonal.
@@ -34,7 +34,7 @@ impl SiteNetwork {
         let hosts = (0..fabric.hosts()).map(weir_model::HostId);
         SiteNetwork {
             sites: sites as usize,
-            site_of: hosts.filter_map(|host| fabric.site_of(host)).collect(),
+            site_of: hosts.map(|host| fabric.site_of(host)).collect(),
             capacity: links.iter().map(capacity).collect(),
             links,
         }
@@ -63,7 +63,9 @@ impl SiteNetwork {
     }
 
     fn pair_of(&self, class: &Class) -> Option<Pair> {
-        let site = |host: weir_model::HostId| self.site_of.get(host.index()).map(|&site| site as usize);
+        let site = |host: weir_model::HostId| {
+            self.site_of.get(host.index()).copied().flatten().map(|site| site as usize)
+        };
         let (from, to) = (site(class.source())?, site(class.destination())?);
         (from != to).then_some((from, to))
     }
@@ -131,7 +133,25 @@ impl SiteNetwork {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::{Rate, SiteSpec};
+    use weir_model::{Bytes, CoflowId, CoflowSpec, FlowId, FlowSpec, HostId, Rate, SiteSpec, Time};
+
+    #[test]
+    fn a_host_without_a_site_puts_no_other_into_a_wrong_one() {
+        let rate = Rate::from_bytes_per_sec(1e6);
+        let mut fabric = Fabric::big_switch(3, rate).unwrap();
+        fabric.join_sites(0, 1, rate).unwrap();
+        fabric.join_sites(1, 0, rate).unwrap();
+        let hosts = [0, 1, 2].map(HostId);
+        fabric.move_host(hosts[1], None, Some(0));
+        fabric.move_host(hosts[2], None, Some(1));
+        let network = SiteNetwork::of(&fabric);
+        let mut table = CoflowTable::new(&fabric);
+        let flow = |source, destination| FlowSpec { source, destination, size: Bytes(1), group: 0 };
+        let flows = vec![flow(hosts[1], hosts[2]), flow(hosts[2], hosts[1]), flow(hosts[0], hosts[1])];
+        let coflow = table.insert(&CoflowSpec::new(CoflowId(1), Time::ZERO, flows), FlowId(0), &fabric);
+        let pairs = [0, 1, 2].map(|flow| network.pair(&table, FlowRef { coflow, flow }));
+        assert_eq!(pairs, [Some((0, 1)), Some((1, 0)), None]);
+    }
 
     #[test]
     fn more_sites_than_tables_of_routes_have_room_for_are_not_routed() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use weir_model::{CoflowSpec, Fabric, HostId, Time};
-use weir_policy::{CoflowTable, FlowRef, Plan};
+use weir_policy::{Class, CoflowTable, FlowRef, Plan};
 use weir_sim::{FlowRecord, Observer};
 
 /// Samples kept, at most; when they are used up they are taken twice as far apart.
@@ -101,6 +101,8 @@ pub struct LinkRecorder<'a> {
     /// Where a coflow's flows begin there.
     first_flow: BTreeMap<u64, usize>,
     completed: Vec<f64>,
+    /// What relays passed on, as more on their links and less on the direct ones, up to now.
+    detoured: Vec<f64>,
     last_completed: Time,
     samples: Vec<(f64, Vec<f64>)>,
     step_s: f64,
@@ -121,6 +123,7 @@ impl<'a> LinkRecorder<'a> {
             ends,
             first_flow,
             completed: vec![0.0; fabric.links().len()],
+            detoured: vec![0.0; fabric.links().len()],
             last_completed: Time::ZERO,
             samples: vec![(0.0, vec![0.0; fabric.links().len()])],
             step_s: 1e-3,
@@ -135,8 +138,24 @@ impl<'a> LinkRecorder<'a> {
         }
     }
 
+    /// What links carried of flows that are complete, and of detours.
+    fn carried(&self) -> Vec<f64> {
+        self.completed.iter().zip(&self.detoured).map(|(direct, more)| direct + more).collect()
+    }
+
+    /// Moves bytes from the direct link of a flow to those by way of a relay.
+    fn detour(&mut self, class: &Class, relay: u32, bytes: f64) {
+        let ends = (self.fabric.site_of(class.source()), self.fabric.site_of(class.destination()));
+        let (Some(from), Some(to)) = ends else { return };
+        for (from, to, bytes) in [(from, to, -bytes), (from, relay, bytes), (relay, to, bytes)] {
+            if let Some(link) = self.fabric.between(from, to) {
+                self.detoured[link.index()] += bytes;
+            }
+        }
+    }
+
     fn note(&mut self, at_s: f64, table: &CoflowTable) {
-        let mut totals = self.completed.clone();
+        let mut totals = self.carried();
         for (slot, coflow) in table.coflows() {
             for (index, flow) in (0..).zip(coflow.flows()).filter(|(_, flow)| flow.live()) {
                 let left = table.remaining(FlowRef { coflow: slot, flow: index });
@@ -170,15 +189,22 @@ impl<'a> LinkRecorder<'a> {
 
     /// What links carried up to the last event.
     pub fn finish(mut self) -> LinkUse {
-        self.samples.push((self.last_completed.as_secs(), self.completed));
+        self.samples.push((self.last_completed.as_secs(), self.carried()));
         LinkUse::from_totals(self.fabric, &self.samples)
     }
 }
 
 impl Observer for LinkRecorder<'_> {
-    fn moved(&mut self, from: Time, _to: Time, table: &CoflowTable, _plan: &Plan) {
+    fn moved(&mut self, from: Time, to: Time, table: &CoflowTable, plan: &Plan) {
         if from.as_secs() >= self.next_s {
             self.note(from.as_secs(), table);
+        }
+        for detour in &plan.detours {
+            let flow = table.flow(detour.flow);
+            if let Some(class) = flow.class().filter(|_| flow.live()) {
+                let class = table.classes()[class.index()].clone();
+                self.detour(&class, detour.relay, detour.bytes_per_sec * to.since(from).as_secs());
+            }
         }
     }
 
@@ -231,6 +257,29 @@ mod tests {
                 assert!((moved / 200.0 - 1.0).abs() < 1e-6, "from {start_s} to {end}: {moved}");
             }
         }
+    }
+
+    #[test]
+    fn what_relays_pass_on_counts_on_their_links() {
+        // Directly 0.1 MB/s, by the third site 1 MB/s: three links are full until the end.
+        let rate = |from, to| Rate::from_bytes_per_sec(if (from, to) == (0, 1) { 1e5 } else { 1e6 });
+        let rates = (0..3).map(|from| (0..3).map(|to| rate(from, to)).collect()).collect();
+        let spec = weir_model::SiteSpec { hosts_per_site: vec![1; 3], host_rate: None, rates };
+        let fabric = Fabric::sites(&spec).unwrap();
+        let flow = FlowSpec { source: HostId(0), destination: HostId(1), size: Bytes(1_100_000), group: 0 };
+        // One that ends in between has the links looked at.
+        let short = FlowSpec { source: HostId(2), destination: HostId(0), size: Bytes(500_000), group: 0 };
+        let coflows = vec![
+            CoflowSpec::new(CoflowId(1), Time::ZERO, vec![flow]),
+            CoflowSpec::new(CoflowId(2), Time::ZERO, vec![short]),
+        ];
+        let mut recorder = LinkRecorder::new(&fabric, &coflows);
+        let mut policy = weir_policy::create("sebf-routed").unwrap();
+        simulate_observed(&fabric, coflows.clone(), policy.as_mut(), &Options::default(), &mut recorder)
+            .unwrap();
+        let found = recorder.finish();
+        let last = found.full.last().unwrap() * fabric.links().len() as f64;
+        assert!((last - 3.0).abs() < 1e-9, "{found:?}");
     }
 
     #[test]
