@@ -165,11 +165,12 @@ impl Sender {
         }
         let noted = self.repair.note(answer, self.progress(now));
         self.unacked = self.repair.unacked();
-        // RFC 6298, rules 5.2 and 5.3: the timer stops when all is acknowledged, and starts anew whenever new data is.
+        // RFC 6298, rules 5.2 and 5.3: the timer stops when all that was sent is acknowledged, and starts anew whenever new data is.
         if (noted.newly > 0 || self.unacked > before) && !noted.keeps_timer {
             self.backoff = 1;
             self.timeouts_in_row = 0;
-            self.timer = if self.is_done() { Picos::MAX } else { now + self.timeout() };
+            // Of all that was sent, not of the flow: one that goes slowly has nothing on its way most of the time.
+            self.timer = if self.unacked >= self.sent { Picos::MAX } else { now + self.timeout() };
         }
         if noted.newly > 0 {
             let round_over = self.unacked >= self.round_end;

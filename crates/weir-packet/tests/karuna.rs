@@ -25,7 +25,12 @@ impl Observer for Received {
     }
 }
 
-fn run(scenario: &Scenario, transport: &str, received: &mut Received) -> Vec<FlowRecord> {
+/// Watches nothing.
+struct Unwatched;
+
+impl Observer for Unwatched {}
+
+fn run(scenario: &Scenario, transport: &str, received: &mut impl Observer) -> Vec<FlowRecord> {
     let topology = scenario.topology().expect("a network");
     let network = scenario.network(&topology);
     let transport = transport::named(transport).expect("a transport");
@@ -53,6 +58,20 @@ fn four_deadline_flows_end_in_the_last_tenth_of_their_windows() {
     println!("shares of their windows: {needed:.4?}");
     assert_eq!(records.len(), 4);
     assert!(needed.iter().all(|share| (0.9..=1.0).contains(share)), "{needed:?}");
+}
+
+/// A flow that is paced slower than a segment for each timeout has nothing on its way most of the time: no timer runs then.
+#[test]
+fn a_flow_with_time_to_spare_has_no_timeouts() {
+    for within in ["196ms", "940ms"] {
+        let text = format!(
+            "name = \"slow\"\n[network]\ntopology = \"single-switch\"\nhosts = 2\nrate = \"1gbit\"\n[[flow]]\nsource = 0\ndestination = 1\n\
+             size = \"146kB\"\ndeadline = \"{within}\"\n"
+        );
+        let records = run(&Scenario::from_text(&text).unwrap(), "karuna", &mut Unwatched);
+        assert_eq!((records[0].timeouts, records[0].retransmitted), (0, 0), "within {within}");
+        assert_eq!(records[0].met(), Some(true));
+    }
 }
 
 /// In every millisecond: no more than 1.15 times what is left over the time left, and a segment, for a millisecond ends

@@ -57,6 +57,10 @@ impl Each {
         // A segment that counted as lost left the count then and may still be acknowledged: the
         // difference may be below 0.
         self.in_flight = flight.saturating_sub(newly);
+        // Of a segment that was sent twice one copy is acknowledged: the other would count for ever, and no timer runs to end that.
+        if self.acked.missing() >= at.sent {
+            self.in_flight = 0;
+        }
         let mut noted = Noted { newly, ..Noted::default() };
         if let Some(watch) = &mut self.watch {
             let lost = watch.on_answer(&self.acked, answer.sent, at.now, at.sent, at.smoothed);
