@@ -210,6 +210,8 @@ async fn leave(world: Shared, agents: u32) {
     for _ in 0..agents {
         timer.tick().await;
         let mut world = world.borrow_mut();
+        // The last one: a session's place in the list is its host's number, and the numbers of the
+        // hosts that stay must not change.
         let Some(mut session) = world.sessions.pop() else { return };
         let left = world.sessions.len() as u32;
         world.load.set_ports(left);
@@ -231,6 +233,8 @@ async fn scrape(address: SocketAddr, seen: Rc<RefCell<Vec<(f64, usize)>>>) -> an
         stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await?;
+        // OpenMetrics ends a text so: an answer that was cut off would otherwise count as a fast
+        // one.
         anyhow::ensure!(answer.ends_with(b"# EOF\n"), "the metrics were not read whole");
         seen.borrow_mut().push((began.elapsed().as_secs_f64(), answer.len()));
     }
@@ -298,6 +302,8 @@ async fn play(world: Shared, client: Client, report_ticks: usize) {
         for coflow in over {
             let (world, client) = (Rc::clone(&world), client.clone());
             tokio::task::spawn_local(async move {
+                // Its error is not told: if the coordinator does not answer, the registration says
+                // so.
                 let _ = client.unregister(coflow).await;
                 if let Err(error) = arrive(&world, &client).await {
                     eprintln!("weir: {error:#}");
@@ -322,6 +328,8 @@ async fn flood(world: Shared, host: usize) {
         if outbound.send(v1::AgentMessage { events: vec![event] }).await.is_err() {
             return;
         }
+        // The task that writes the session's socket runs on this thread. Without a turn for it the
+        // few places would be full at once, and the flood would wait a whole tick each time.
         tokio::task::yield_now().await;
     }
 }
@@ -410,6 +418,8 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
             let watched = watched.to_string();
             let options = ["--policy", &args.policy, "--link-rate", &rate, "--metrics", &watched];
             let mut options = options.map(str::to_owned).to_vec();
+            // `--hosts` closes the network: the coordinator would refuse the agents that join
+            // later.
             if args.join == 0 {
                 options.extend(["--hosts".to_owned(), args.agents.to_string()]);
             }
@@ -427,6 +437,7 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
         for _ in 0..args.coflows {
             arrive(&world, &client).await?;
         }
+        // A tick is a millisecond (`TICK`), so that there are as many ticks as milliseconds.
         let report_ticks = args.report_interval_ms as usize;
         tokio::task::spawn_local(play(Rc::clone(&world), client.clone(), report_ticks));
         tokio::time::sleep(WARM_UP).await;

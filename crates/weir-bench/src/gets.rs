@@ -164,11 +164,14 @@ impl Bed {
         let (mut spent, mut seconds) = ([0.0; 3], 0.0);
         for _ in 0..shuffles {
             let driver = &self.clients[0];
+            // Announced: the coordinator takes the coflow in once all its gets were asked for, not
+            // flow by flow as they come.
             let flows = self.pairs().count() as u64;
             let coflow = driver.register(CoflowOptions { flows, ..CoflowOptions::default() }).await?;
             for (from, to) in self.pairs() {
                 self.clients[from].put_file(coflow, &format!("{from}-{to}"), &file, 0, bytes).await?;
             }
+            // From here on: registering and puts are no part of what a get costs.
             let (before, begun) = (self.cpu()?, Instant::now());
             let mut running = JoinSet::new();
             for (from, to) in self.pairs() {

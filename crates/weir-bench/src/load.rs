@@ -41,6 +41,7 @@ impl Load {
         let ends = ((self.width as f64).sqrt().ceil() as u32).min(self.ports);
         let mut draw = || sample(&mut self.random, self.ports as usize, ends as usize).into_vec();
         let (senders, receivers) = (draw(), draw());
+        // Drawn as an exponent, so that each doubling of the size is as likely as any other.
         let scale = self.least_bytes * 2f64.powf(self.random.random_range(0.0..OCTAVES));
         let pairs =
             senders.iter().flat_map(|&from| receivers.iter().map(move |&to| (from as u32, to as u32)));

@@ -73,6 +73,7 @@ pub(crate) fn puts(args: &PutsArgs) -> Result<(), Failure> {
         for &tasks in &args.tasks {
             let mut seen = [Vec::new(), Vec::new()];
             for _ in 0..args.rounds {
+                // In turn, so that a disk that is slower for a while is slower for both kinds.
                 for (durable, seen) in KINDS.iter().zip(&mut seen) {
                     seen.push(runtime.block_on(measure(args, durable, block_bytes, tasks))?);
                 }
@@ -144,6 +145,7 @@ async fn put_all(
         let name = format!("{task}-{number}");
         let path = dir.join(&name);
         tokio::fs::write(&path, vec![task as u8; bytes as usize]).await?;
+        // Only now: writing the file is the task's own work, however the agent keeps the block.
         let begun = Instant::now();
         client.put_file(COFLOW, &name, &path, 0, bytes).await?;
         if number % 16 == 0 {

@@ -232,6 +232,8 @@ impl Bed<'_> {
     async fn fill(&mut self, driver: &Client) -> anyhow::Result<()> {
         let mut data = std::io::BufWriter::new(std::fs::File::create(self.data())?);
         for byte in 0..1000 + HELD_BYTES {
+            // A prime: the pattern has no period of a power of two, as pages and frames have, at
+            // which bytes from a wrong place would look right.
             data.write_all(&[(byte % 251) as u8])?;
         }
         data.flush()?;
@@ -286,6 +288,7 @@ impl Bed<'_> {
             let to = (from + 1) % self.places.len();
             let coflow = self.coflows[flow as usize];
             self.places[from].client().put_file(coflow, "moving", &zeros, 0, MOVING_BYTES).await?;
+            // Ten hours: a get's usual limit is one, and many rounds may take longer than that.
             let options = GetOptions { time_limit: Duration::from_secs(36_000), ..GetOptions::default() };
             let (client, received) = (self.places[to].client(), Arc::clone(&self.received));
             moving.spawn(async move {
@@ -360,6 +363,7 @@ impl Bed<'_> {
     ) -> anyhow::Result<Known> {
         let mut known = Known::default();
         loop {
+            // A call fails as long as the coordinator that was killed does not serve again.
             let status = driver.status().await.ok();
             let now = from.elapsed();
             if let Some(status) = &status {
@@ -407,6 +411,7 @@ impl Bed<'_> {
 
     /// Gets some of the held blocks and compares every byte.
     async fn compare_some(&self) -> anyhow::Result<()> {
+        // With fewer blocks than the sample has, all are compared: a step of 0 would panic.
         let step = (self.args.blocks / SAMPLE).max(1);
         for index in (0..self.args.blocks).step_by(step as usize) {
             let (place, coflow, name) = self.held(index);

@@ -42,12 +42,15 @@ impl Rounds {
     ) {
         let round = self.rounds.entry(number).or_default();
         round.last = Some(now);
+        // A plan names the first flow whose end it is the first to count, and an agent's message of
+        // ends is kept under its first flow. 0 is no flow: played agents count theirs from 1.
         round.events.extend(self.ends.remove(&(host, completed)));
         round.events.extend(whole.filter_map(|coflow| self.arrivals.remove(&coflow)));
     }
 
     /// Forgets the plans so far.
     pub(super) fn clear(&mut self) {
+        // Events stay: the plans that count them are yet to come, and are measured where they come.
         self.rounds.clear();
     }
 

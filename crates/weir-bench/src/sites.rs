@@ -72,6 +72,7 @@ fn sequence(args: &SitesArgs) -> Result<(usize, Vec<Track>), Failure> {
         .flat_map(|from| (0..sites).filter(move |&to| to != from).map(move |to| (from, to)))
         .collect();
     let fastest = links.iter().map(|&link| mean(link)).fold(0.0, f64::max);
+    // Times 8: recorded rates are in bytes a second here, and those of the bed's links in bits.
     let scale = args.fastest.bytes_per_sec() / fastest * 8.0;
     let mut draw = Draw::new(args.seed);
     let tracks = links.into_iter().map(|link| {
@@ -91,6 +92,7 @@ fn connections(bed: &SiteBed, tracks: &[Track]) -> anyhow::Result<Vec<(TcpStream
     for Track { link: (from, to), .. } in tracks {
         let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let listener: TcpListener = bed.run_at(Place::Host(*to), || weir_net::data_listener(any))??;
+        // Agents poll this kind of listener; here `accept` has to wait for the connection.
         listener.set_nonblocking(false)?;
         let target = SocketAddr::from((bed.address(Place::Host(*to)), listener.local_addr()?.port()));
         let out = bed.run_at(Place::Host(*from), || weir_net::connect_to_send(target))??;
@@ -112,6 +114,7 @@ fn receive(mut inward: TcpStream, start: Instant, every: Duration, intervals: us
     let mut seen = vec![0; intervals];
     while let Ok(count @ 1..) = inward.read(&mut block) {
         let interval = (start.elapsed().as_nanos() / every.as_nanos()) as usize;
+        // What queues still held when the last interval ended belongs to no interval.
         if let Some(bytes) = seen.get_mut(interval) {
             *bytes += count as u64;
         }
@@ -167,6 +170,7 @@ fn follow(bed: &SiteBed, tracks: &[Track], start: Instant, every: Duration) -> a
 fn print(tracks: &[Track], every: Duration) {
     let mut rows = table(&["from", "to", "asked", "seen", "worst"], 2);
     for Track { link, asked, seen } in tracks {
+        // The bed's rates count headers, and what was received is payload.
         let possible = |rate: u64| rate as f64 / 8.0 * Rate::PAYLOAD_SHARE * every.as_secs_f64();
         let shares = asked.iter().zip(seen).map(|(&rate, &bytes)| bytes as f64 / possible(rate));
         let worst = shares.fold(f64::INFINITY, f64::min);

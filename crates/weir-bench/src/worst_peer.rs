@@ -171,6 +171,8 @@ impl Bed {
     async fn start(args: &WorstPeerArgs, dir: &Path) -> anyhow::Result<Bed> {
         let address = free_address()?;
         let rate = format!("{}bit", args.link_rate.bits_per_sec());
+        // One host more than there are agents: the network is closed, and the worst peer's Hello is
+        // to be taken in, not refused for its number.
         let coordinator = coordinator(address, HOSTS + 1, &["--link-rate".to_owned(), rate])?;
         let (mut agents, mut clients) = (Vec::new(), Vec::new());
         for host in 0..HOSTS {
@@ -203,6 +205,7 @@ impl Bed {
     fn longest_gap(&self) -> Duration {
         let mut noted = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
+        // A gap that has not ended yet counts as well: a flow that stands still notes nothing.
         let longest = noted.1.max(now - noted.0);
         *noted = (now, Duration::ZERO);
         longest
@@ -211,6 +214,8 @@ impl Bed {
     async fn measure(&self, args: &WorstPeerArgs, peer: Peer) -> anyhow::Result<Row> {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, address) = (Arc::clone(&stop), self.address);
+        // With a runtime of its own: on that of the calls that are timed, its work would hold them
+        // up in this process, before the coordinator had any part in it.
         let at_work = std::thread::Builder::new().name("worst-peer".to_owned()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(trouble(peer, address, &stopped));

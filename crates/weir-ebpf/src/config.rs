@@ -99,6 +99,8 @@ fn bytes_of(kind: u32, size: u64, deadline_ns: u64) -> Vec<u8> {
     let last_ns = 0;
     let numbers = [size, deadline_ns, NOT_BEGUN, last_ns];
     let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
+    // Behind the kind: when it aged, by how many classes it rose, and its mark, all of which the
+    // program keeps itself.
     bytes.extend([kind, 0, 0, 0].into_iter().flat_map(u32::to_ne_bytes));
     bytes
 }

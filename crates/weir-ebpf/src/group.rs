@@ -83,6 +83,8 @@ impl HintedGroup {
         match attached {
             Ok(links) => Ok(HintedGroup { own, above, folder, without, _links: links }),
             Err(error) => {
+                // The error to tell is the first. A group that stays is removed by the next that is
+                // made after this process ended.
                 let _ = fs::remove_dir(&folder);
                 Err(error)
             }
@@ -149,6 +151,8 @@ fn remove_empty(above: &Path) {
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
+        // `weir-run-<number>-<time>`. If another process has the number by now, an empty group
+        // stays for longer, and that is all.
         let maker = name.split('-').nth(2).unwrap_or_default();
         if !Path::new("/proc").join(maker).exists() {
             let _ = fs::remove_dir(entry.path());
@@ -171,6 +175,7 @@ fn own_group() -> io::Result<PathBuf> {
     let mount = mounts.lines().find_map(mount_of_line).ok_or_else(none)?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).ok_or_else(none)?;
+    // `own` has lost its slash with the prefix: joining an absolute path would drop the mount.
     Ok(mount.join(own))
 }
 

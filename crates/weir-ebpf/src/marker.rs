@@ -50,10 +50,12 @@ impl Marking {
     }
 
     fn check(&self) -> Result<(), MarkError> {
+        // The kernel counts what waits in a queue in 32 bits.
         if let Some(&bytes) = self.thresholds.iter().find(|bytes| u32::try_from(bytes.0).is_err()) {
             return Err(MarkError::Threshold { bytes });
         }
         for (class, dscp) in self.dscp.into_iter().enumerate() {
+            // Two classes of one DSCP could not be told apart by a packet.
             if dscp >= CONTROL_DSCP || self.dscp[..class].contains(&dscp) {
                 return Err(MarkError::Dscp { class, dscp });
             }
@@ -119,6 +121,7 @@ impl Marker {
         let object = load(PROGRAM)?;
         let (settings, counters) = (map_of(&object, "weir_marking")?, map_of(&object, "weir_marks")?);
         write(&settings, marking)?;
+        // After the settings were written: the probe looks for the leaves that they name.
         let found = probe(&object, number)?;
         let missing = (0..CLASSES).find(|class| found & 1 << class == 0);
         if let Some(class) = missing {

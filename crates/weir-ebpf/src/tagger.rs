@@ -55,6 +55,8 @@ impl Tagger {
         let object = load(PROGRAM)?;
         let map = |name| map_of(&object, name);
         let (settings, flows, counters) = (map("weir_settings")?, map("weir_flows")?, map("weir_counters")?);
+        // Before the program is attached: the first packets would otherwise go by settings of
+        // zeros.
         write_settings(&settings, config)?;
         let program = program_of(&object, TAGGER.name)?;
         let links = vec![attach_alone(program.as_fd(), TAGGER, interface, number)?];

@@ -100,6 +100,7 @@ impl<'a> Case<'a> {
             changes: Vec::new(),
             options: weir_sim::Options::default(),
         };
+        // The report shows the links of the live run alone (`report_runs`).
         let recorded = Recorded { link_use: false, flows };
         let Simulated { run: simulated, .. } = simulate(&spec, &self.chosen, recorded, &mut |_| {})?;
         let policy = match (self.policy, network) {

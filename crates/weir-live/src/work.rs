@@ -37,6 +37,8 @@ impl Work {
         let capacity = link_rate.payload();
         let scaled = scenario.at(capacity, scenario.unit_bytes).map_err(|error| error.to_string())?;
         let same = |link: &Link| link.capacity == scaled.fabric.links()[0].capacity;
+        // A switch has one link up and one down for each port. Any other number means racks or
+        // sites.
         if scaled.fabric.links().len() != 2 * ports as usize || !scaled.fabric.links().iter().all(same) {
             return Err(format!("{}: only one switch with equal links can be run live", path.display()));
         }
@@ -109,6 +111,7 @@ pub fn topology_links(topology: &Topology) -> Result<(BedLinks, Fabric), String>
 pub fn least_rate(links: &BedLinks) -> Rate {
     let mut in_rack = vec![0u64; links.racks.len()];
     links.hosts.iter().filter_map(|host| host.rack).for_each(|rack| in_rack[rack] += 1);
+    // A rack without hosts limits none, and would be divided by zero below.
     let racks = links.racks.iter().zip(in_rack).filter(|&(_, hosts)| hosts > 0);
     let racks = racks.map(|(rack, hosts)| rack.rates.up_bps.min(rack.rates.down_bps) / hosts);
     let mut in_site = vec![0u64; links.sites()];
@@ -116,6 +119,8 @@ pub fn least_rate(links: &BedLinks) -> Rate {
     links.hosts.iter().filter_map(site_of).for_each(|site| in_site[site] += 1);
     let pairs = (0..links.sites()).flat_map(|from| (0..links.sites()).map(move |to| (from, to)));
     let between = pairs.filter(|(from, to)| from != to && in_site[*from].min(in_site[*to]) > 0);
+    // All hosts of the sending site may share the link, and so may all of the receiving site: the
+    // larger number leaves a host the least.
     let between = between.map(|(from, to)| links.between[from][to] / in_site[from].max(in_site[to]));
     let hosts = links.hosts.iter().map(|host| host.rates.up_bps.min(host.rates.down_bps));
     Rate::from_bits_per_sec(hosts.chain(racks).chain(between).min().unwrap_or(0) as f64)

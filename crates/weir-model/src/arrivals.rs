@@ -37,6 +37,8 @@ impl Arrivals {
     pub fn pop(&mut self, now: Time) -> Option<CoflowSpec> {
         let fixed = self.fixed.peek().map(|coflow| (coflow.arrival, coflow.id));
         let released = self.released.first_key_value().map(|(&key, _)| key);
+        // Both are in the order of (arrival, id), so that the lesser of their first ones is the
+        // next of all.
         let coflow = match (fixed, released) {
             (Some(fixed), Some(released)) if released < fixed => self.pop_released(now),
             (None, Some(_)) => self.pop_released(now),
@@ -132,6 +134,7 @@ impl Stages {
             if waiting.left == 0
                 && let Some(Waiting { mut coflow, .. }) = self.waiting.remove(&waiter)
             {
+                // However early its parents are complete, a stage begins no sooner than it says.
                 coflow.arrival = coflow.arrival.max(now) + coflow.dependencies.compute;
                 released.push(coflow);
             }

@@ -37,6 +37,8 @@ impl Hint {
     ///
     /// Numbers are rounded down, by less than 1/256: sizes to 548 GB, times in steps of 10 us to 63 days.
     pub fn mark_after(self, before: u32) -> u32 {
+        // A bit that changes from hint to hint: otherwise a second flow with the same hint would
+        // have the same mark, and the tagger would not see that it begins.
         let turn = u32::from(Hint::of_mark(before).is_some()) & !(before >> TURN_AT);
         let (kind, size, time) = match self {
             Hint::Deadline { size, within } => (1, size.0, within.nanos() / TIME_STEP_NS),
@@ -65,6 +67,7 @@ impl Hint {
 fn packed(number: u64) -> u32 {
     let length = u64::BITS - number.leading_zeros();
     let Some(power) = length.checked_sub(DIGITS).filter(|&power| power > 0) else { return number as u32 };
+    // The ninth digit is always 1 here, and is not written.
     let digits = (number >> (power - 1)) as u32 & ((1 << DIGITS) - 1);
     ((power << DIGITS) | digits).min(NUMBER)
 }

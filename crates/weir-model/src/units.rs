@@ -275,6 +275,7 @@ impl FromStr for Span {
             "ms" => value / 1e3,
             "us" => value / 1e6,
             "ns" => value / 1e9,
+            // Nothing is the same in every unit.
             "" if value == 0.0 => 0.0,
             _ => return Err(error()),
         };
@@ -293,6 +294,8 @@ impl FromStr for Bytes {
             expected: "a size in bytes such as 4096, 10MB or 10MiB",
         };
         let (value, unit) = split_unit(text).ok_or_else(error)?;
+        // `unit` has small letters only, so the text itself is asked: 10Mb, which are bits,
+        // would be read as 10 MB.
         if text.trim_end().ends_with('b') {
             let expected = "a size in bytes: a small b stands for bits, write B as in 10MB";
             return Err(ParseUnitError { text: text.to_owned(), expected });

@@ -195,7 +195,9 @@ impl Request {
         let mut bytes = Vec::with_capacity(REQUEST_HEAD_BYTES + self.block.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.push(VERSION);
+        // The bound of a name is 255 bytes, so that its length fits into one.
         bytes.push(self.block.len() as u8);
+        // No version reads these four.
         bytes.extend_from_slice(&[0; 4]);
         bytes.extend_from_slice(&self.coflow.to_le_bytes());
         bytes.extend_from_slice(&self.offset.to_le_bytes());
@@ -217,6 +219,8 @@ impl Request {
     /// # Errors
     /// The bytes do not begin with [`MAGIC`], the version is neither this one nor the one before, or the block's name is not UTF-8.
     pub fn decode(bytes: &[u8]) -> Result<Option<(Request, usize)>, DecodeError> {
+        // Judged by the bytes that are there: a peer of another protocol may never send as many as
+        // a head has, and would otherwise be waited for.
         let known = bytes.len().min(MAGIC.len());
         if bytes[..known] != MAGIC[..known] {
             return Err(DecodeError::Magic);
@@ -232,6 +236,8 @@ impl Request {
         }
         let length = head + usize::from(bytes[5]);
         let Some(name) = bytes.get(head..length) else { return Ok(None) };
+        // Empty in version 1, whose head ends where the identity begins: such a receiver takes
+        // whichever bytes there are.
         let identity = bytes[REQUEST_HEAD_BYTES_1..head].try_into().map_or(Identity::UNKNOWN, Identity);
         let block = std::str::from_utf8(name).map_err(|_| DecodeError::Field("block name"))?.to_owned();
         let request = Request {
@@ -256,6 +262,8 @@ impl Response {
     pub fn encode_for(&self, version: u8) -> Vec<u8> {
         let bytes = self.encode();
         if version == VERSION_1 {
+            // Status and size are at the same places in both versions; the identity behind them is
+            // new.
             let mut old = bytes[..RESPONSE_BYTES_1].to_vec();
             old[4] = VERSION_1;
             return old;

@@ -114,6 +114,8 @@ impl GatherRequest {
         }
         let Some(head) = bytes.first_chunk::<GATHER_HEAD_BYTES>() else { return Ok(None) };
         let count = number(&head[68..72]) as usize;
+        // Before the rest is waited for: by its own number a peer could have the agent keep up to
+        // 64 GiB of a request that never ends.
         if count == 0 || count > MAX_GATHERED_RANGES {
             return Err(DecodeError::Field("number of ranges"));
         }

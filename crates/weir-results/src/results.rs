@@ -27,6 +27,8 @@ impl Results {
     /// Results without runs yet.
     pub fn new(trace: impl Into<String>, link_rate: Rate, seed: Option<u64>) -> Results {
         let made_by = Provenance::of_this_run(seed);
+        // Rates are floating-point numbers of bytes: one that is off in its last digit would lose a
+        // whole bit a second by truncation.
         let link_rate_bps = link_rate.bits_per_sec().round() as u64;
         Results { schema: 1, made_by, trace: trace.into(), link_rate_bps, cut: None, runs: Vec::new() }
     }
@@ -114,6 +116,7 @@ impl CoflowRow {
         CoflowRow {
             id: record.id.0,
             arrival_s: record.arrival.as_secs(),
+            // In JSON this becomes null: a coflow that was refused has no completion time.
             cct_s: if record.admitted { record.cct.as_secs() } else { f64::NAN },
             isolation_s: record.isolation.as_secs(),
             width: record.width,

@@ -165,6 +165,7 @@ impl Running {
         let refused = |error: clap::Error| crate::arguments::one_line(&error);
         let matches = self.root.clone().try_get_matches_from(&composed.words).map_err(refused)?;
         let mut leaf = &matches;
+        // Values are with the innermost command, such as `serve` of `weir controller serve`.
         while let Some((_, deeper)) = leaf.subcommand() {
             leaf = deeper;
         }

@@ -36,6 +36,7 @@ pub fn one_line(error: &clap::Error) -> String {
 /// The paragraph of an error that says what is wrong; usage and hints follow it.
 pub(crate) fn paragraph(error: &clap::Error) -> String {
     let text = error.to_string();
+    // Behind an empty line the parser has its tips and the usage, for which one line has no room.
     let first = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();
     words.join(" ")

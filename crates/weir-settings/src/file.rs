@@ -29,6 +29,7 @@ impl SettingsFile {
         if !std::fs::metadata(path).map_err(wrong)?.is_file() {
             return Err(format!("--config {shown}: not a regular file"));
         }
+        // Only now: to open a pipe would wait until some process writes into it.
         let file = std::fs::File::open(path).map_err(wrong)?;
         let mut bytes = Vec::new();
         // One byte more, which tells a file that is too long from one that just fits.

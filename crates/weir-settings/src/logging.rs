@@ -89,6 +89,7 @@ pub fn showing(lines: &str) -> Result<impl FnOnce() + Send + use<>, String> {
 pub fn shortened(text: &str) -> String {
     const HEAD: usize = 400;
     const TAIL: usize = 1_200;
+    // Letters are counted, not bytes: a text that is cut inside a letter is no text any more.
     let count = text.chars().count();
     if count <= HEAD + TAIL {
         return text.to_owned();

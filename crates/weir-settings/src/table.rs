@@ -217,6 +217,7 @@ impl Daemon {
 
     /// The options of the command line that say the same.
     pub(crate) fn words_of(&self, entry: &Entry) -> Vec<OsString> {
+        // With `=`: the parser would take a value that begins with a dash for another option.
         let option = |value: &String| OsString::from(format!("--{}={value}", entry.key));
         match &entry.value {
             Value::Switch(true) => vec![OsString::from(format!("--{}", entry.key))],

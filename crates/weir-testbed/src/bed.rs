@@ -248,6 +248,8 @@ impl Bed {
 pub(crate) fn port_counters(table: &str, port: &str) -> Option<LinkCounters> {
     // The colon right after the name keeps `p1` from being found in the line of `p12`.
     let columns = table.lines().find_map(|line| line.trim_start().strip_prefix(port)?.strip_prefix(':'))?;
+    // Eight columns are of what the port received, which its host sent; behind them begin those of
+    // what the port sent.
     let columns: Vec<u64> = columns.split_ascii_whitespace().filter_map(|text| text.parse().ok()).collect();
     Some(LinkCounters { sent_bytes: *columns.first()?, received_bytes: *columns.get(8)? })
 }

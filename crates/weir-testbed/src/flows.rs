@@ -139,6 +139,8 @@ pub fn move_flows(bed: &Bed, flows: &[BedFlow], options: &MoveOptions<'_>) -> Re
                     left -= usize::from(ended.is_some());
                 }
                 Ok((index, Err(error))) => break Err(of_flow("move", flows, index)(error)),
+                // It is time for the next flow, or for the end: `say` is kept here, so that the
+                // channel stays open.
                 Err(_) => {}
             }
             if left == 0 || Instant::now() >= end {
@@ -149,6 +151,7 @@ pub fn move_flows(bed: &Bed, flows: &[BedFlow], options: &MoveOptions<'_>) -> Re
         // failure.
         run.over.store(true, Ordering::Relaxed);
         for (near, far) in &pairs {
+            // An error means that the connection has ended already.
             let _ = (near.shutdown(Shutdown::Both), far.shutdown(Shutdown::Both));
         }
         // Threads hold all senders that are left, so that the loop below ends with the last of
@@ -275,6 +278,8 @@ fn connect(bed: &Bed, flows: &[BedFlow], congestion: &str) -> Result<Vec<(TcpStr
 
 fn socket(congestion: &str) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    // Before it connects or listens: a control such as DCTCP has the connection's first segments
+    // say that it takes ECN, and accepted sockets get that of the one that listens.
     socket.set_tcp_congestion(congestion.as_bytes())?;
     Ok(socket)
 }

@@ -52,6 +52,8 @@ impl NamespaceRef {
 impl Namespace {
     /// Makes `count` namespaces with the settings above. The calling thread stays where it is.
     pub(crate) fn create_many(count: usize) -> Result<Vec<Self>, BedError> {
+        // `unshare` moves the calling thread alone, each time into a namespace of its own. This
+        // thread ends with the last of them; any other would be left in it.
         on_new_thread(move || (0..count).map(|_| Self::create_here()).collect())
             .map_err(BedError::os("start a thread"))?
     }
@@ -68,6 +70,7 @@ impl Namespace {
                 .map_err(BedError::os(format!("set net/{path} in a new namespace")))?;
         }
         for (path, value) in SETTINGS_IPV6 {
+            // A kernel without IPv6 has no such files, and nothing to turn off.
             match fs::write(format!("/proc/sys/net/{path}"), value) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(BedError::os(format!("set net/{path} in a new namespace"))(error));

@@ -55,6 +55,7 @@ impl ProcessName {
     /// True if the process surely is no more. A name from another pid namespace cannot be judged here, nor
     /// a process that this user may not see.
     pub(crate) fn is_dead(&self) -> bool {
+        // There its number is another process's, or none's: nothing can be told of it from here.
         if own_pid_namespace().ok() != Some(self.pid_namespace) {
             return false;
         }
@@ -80,6 +81,8 @@ fn parse_start_ticks(stat: &str) -> Option<u64> {
     // The last bracket: the name in front of it may contain brackets itself.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
+    // The state is field 3 and the start is field 22, in ticks since the machine's. A zombie (Z, X)
+    // runs nothing any more, and counts as dead.
     let state = fields.next()?;
     (!matches!(state, "Z" | "X")).then(|| fields.nth(18)?.parse().ok()).flatten()
 }

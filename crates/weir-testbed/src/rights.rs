@@ -51,6 +51,7 @@ pub fn enter_user_namespace() -> Result<Rights, RightsError> {
         return Ok(Rights::Already);
     }
     enter().map_err(|(step, errno)| match (step, errno) {
+        // The kernel's answer to a process that has several threads.
         (Step::Unshare, Errno::INVAL) => RightsError::Threads,
         (Step::Unshare, other) => {
             RightsError::NotAllowed { reason: forbidding_setting().unwrap_or(other.to_string()) }
@@ -92,6 +93,7 @@ fn enter() -> Result<(), (Step, Errno)> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
         .map_err(|errno| (Step::Unshare, errno))?;
     let write = |path: &'static CStr, name, text: &[u8]| {
+        // In one write, which is all that the kernel takes of a map.
         rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
             .and_then(|file| rustix::io::write(file, text))
             .map_err(|errno| (Step::Map(name), errno))

@@ -35,6 +35,7 @@ impl Content {
     pub(crate) fn new(identity: Identity, size: u64) -> Content {
         let start =
             identity.0.iter().fold(0, |sum: u64, &byte| sum.wrapping_mul(257).wrapping_add(byte.into()));
+        // Behind the last start the noise has so many bytes and no more.
         Content { start: start % STARTS, size: size.min(MAX_BLOCK_BYTES), is_hollow: false }
     }
 

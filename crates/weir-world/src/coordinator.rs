@@ -104,6 +104,7 @@ impl World {
         self.coordinator.core = None;
         let life = self.coordinator.life;
         self.jobs.iter_mut().for_each(|job| job.forget_end(life));
+        // A process that stood still ends with the kill, and the next one runs at once.
         self.coordinator.stopped_until = Time::ZERO;
         self.coordinator.died = self.now;
         for (_, caller) in std::mem::take(&mut self.coordinator.calls) {
@@ -111,6 +112,7 @@ impl World {
             self.later(delay, Event::Answer { caller, answer: None });
         }
         for id in self.sessions.keys().copied().collect::<Vec<_>>() {
+            // The agent alone learns of it: there is no coordinator left to lose a session.
             self.cut(id, None, false);
         }
     }
@@ -175,7 +177,10 @@ impl World {
         let next = self.coordinator.core.as_ref().and_then(Coordinator::next_timeout);
         let Some(next) = next else { return };
         let ahead = self.coordinator.ahead;
+        // The coordinator's clock is ahead of the world's, in which events are queued.
         let next = self.not_at_once(Time::from_nanos(next.nanos().saturating_sub(ahead.nanos())));
+        // An earlier event that is queued already settles the coordinator too, and comes here
+        // again.
         if next < self.coordinator.wakes {
             self.coordinator.wakes = next;
             self.queue.push(next, Event::CoordinatorWakes);

@@ -21,6 +21,8 @@ pub(crate) struct Deadline {
 
 impl World {
     pub(crate) fn some_deadline(&mut self) -> Option<Deadline> {
+        // Powers of two from 2 ms to about a second, so that short ones are as
+        // frequent as long ones.
         let (ms, stops) = (1 << self.rng.random_range(1..11), self.rng.random());
         let told = v1::Admission::Undecided;
         (self.rng.random_range(0..WITH_DEADLINE) == 0).then_some(Deadline { ms, stops, told })
@@ -61,6 +63,7 @@ impl World {
         }
         if job.stage == Stage::Moving {
             (job.stage, job.was_refused) = (Stage::Unregistering, true);
+            // A clone: to drop a receiver takes the whole world, of which the job is a part.
             for get in job.gets.clone() {
                 self.drop_receiver(get);
                 self.gets[get].is_done = true;

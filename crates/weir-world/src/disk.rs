@@ -71,6 +71,8 @@ impl World {
     /// The kernel begins to sync.
     pub(crate) fn sync(&mut self, host: u32, boot: u64) {
         let disk = &self.hosts[host as usize].disk;
+        // Noted as the sync begins: what is written while it lasts need not be on the disk after
+        // it.
         let bytes = disk.journal.len();
         if disk.boot == boot {
             let after = self.span(SYNC);

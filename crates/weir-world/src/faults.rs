@@ -61,6 +61,8 @@ impl World {
     /// Counts a fault. False if it is one that is left out.
     fn is_fault_wanted(&mut self) -> bool {
         let number = self.report.faults_drawn;
+        // A fault that is skipped is counted too: those behind it keep their numbers, by which a
+        // run is shrunk.
         self.report.faults_drawn += 1;
         let is_wanted = !self.settings.skip_faults.contains(&number);
         self.report.faults += u64::from(is_wanted);
@@ -172,6 +174,8 @@ impl World {
         let own = if self.settings.is_open { 32 } else { 26 };
         let kinds = if self.settings.is_controlled() { own + World::KINDS } else { own };
         match if kills { 0 } else { self.rng.random_range(0..kinds) } {
+            // First: 26 to 31 are faults of an open network, and in a closed one numbers of
+            // controllers' faults begin there.
             kind if kind >= own => self.fail_controllers(kind - own),
             26..28 => self.drain_some_host(),
             28..30 => self.change_some_link(),

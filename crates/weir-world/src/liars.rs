@@ -194,6 +194,7 @@ impl World {
         if core.handle_hello(now, id, hello.clone()).is_ok() {
             return self.violate(format!("an agent that cannot be was taken: {hello:?}"));
         }
+        // The coordinator has no such session: what it says, and its end, are to change nothing.
         core.handle_agent(now, id, v1::AgentMessage { events });
         core.handle_session_lost(now, id);
         self.settle_coordinator();

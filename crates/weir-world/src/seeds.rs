@@ -34,6 +34,8 @@ pub fn run_seeds(
                         return;
                     }
                     let result = run(seed, &settings(seed));
+                    // Another thread panicked while it had the lock. The scope passes that on once
+                    // all have ended.
                     let Ok(mut outcome) = outcome.lock() else { return };
                     match result {
                         Ok(report) => outcome.done.add(&report),
@@ -65,6 +67,7 @@ impl Report {
         self.faults_drawn += other.faults_drawn;
         self.machines_lost += other.machines_lost;
         self.took = Span::from_nanos(self.took.nanos() + other.took.nanos());
+        // Threads end in any order, which makes no difference to this sum.
         self.digest ^= other.digest;
     }
 }

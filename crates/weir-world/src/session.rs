@@ -110,6 +110,7 @@ impl World {
 
     pub(crate) fn hear_agent(&mut self, id: SessionId, message: v1::AgentMessage) {
         let Some(session) = self.sessions.get(&id) else { return };
+        // What was said to an earlier process of the coordinator is lost with that process.
         if session.is_cut || session.coordinator != self.coordinator.life {
             return;
         }
@@ -174,6 +175,7 @@ impl World {
         let until = self.now + span;
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if upward {
+            // Only what agents say decides what the coordinator has been told (`has_told`).
             session.stalled_until = session.stalled_until.max(until);
         }
         let direction = if upward { &mut session.up } else { &mut session.down };

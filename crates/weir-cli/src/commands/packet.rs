@@ -80,6 +80,7 @@ impl PacketArgs {
 pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
     let transports = &args.transport;
     for name in transports {
+        // All names before any work: a slip in the last one would be told after the others had run.
         named(name)?;
     }
     if transports.len() > 1 && (args.series.is_some() || args.pcap.is_some()) {
@@ -107,6 +108,8 @@ pub(crate) fn packet(args: &PacketArgs) -> Result<(), Failure> {
         let run = |name: &String| plain(&scenario, &topology, name, keep, every);
         transports.par_iter().map(run).collect::<Result<_, Failure>>()?
     };
+    // After the simulations, and one by one: live runs are timed by this machine's clock, and would
+    // take processor time from each other.
     for name in &args.live {
         let bar = progress::bar(scenario.flow_count(), format!("{name}{}", packets::LIVE), "flows begun");
         let run = mix::run(&scenario, &topology, name, outputs.has_flows(), &|| bar.inc(1));

@@ -104,6 +104,7 @@ pub(crate) fn up(args: UpArgs) -> Result<(), Failure> {
         ended
     });
     runtime.shutdown_timeout(END_LIMIT);
+    // Before `exit`, which runs no destructors: the folder would stay.
     drop(folder);
     match ended? {
         // As a shell reports a signal.
@@ -228,6 +229,7 @@ async fn demo(clients: &[Client], rate: Rate) -> anyhow::Result<CoflowRecord> {
     let name = |sender: usize| format!("from-{sender}");
     for (number, sender) in senders.iter().enumerate() {
         let mut memory = sender.memory_block(bytes).await?;
+        // Another byte for each sender, so that a block in place of another is noticed.
         memory.fill(number as u8);
         sender.put_memory(coflow, &name(number), memory).await?;
     }

@@ -194,6 +194,8 @@ pub fn run(
     if let Some(programs) = &programs {
         counts.marked = programs.marked()?;
     }
+    // Bed and flows are all on this machine: where its processors are busy, times are the machine's
+    // and not the transport's.
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let machine = Machine {
         begun_late_avg_s: late.iter().sum::<f64>() / late.len().max(1) as f64,
@@ -201,6 +203,8 @@ pub fn run(
         processors_busy: moves.busy_s / moves.lasted.as_secs_f64() / processors,
     };
     let mut run = sink.end(&format!("{name}{LIVE}"), On::Bed(machine), counts, moves.busy_s);
+    // The bed counts segments sent again, but no timeouts: the 0 of the records above would read
+    // as if there had been none.
     run.flows.iter_mut().for_each(|flow| flow.timeouts = None);
     Ok(run)
 }

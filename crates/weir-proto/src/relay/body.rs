@@ -121,6 +121,8 @@ pub struct RelayPath {
 impl RelayPath {
     /// The bytes that [`RelayPath::decode`] reads.
     pub fn encode(&self) -> [u8; PATH_BYTES] {
+        // Three bytes behind the version and two at the end stay zero: room that no reader looks
+        // at.
         let mut bytes = [0; PATH_BYTES];
         bytes[..4].copy_from_slice(&PATH_MAGIC);
         bytes[4] = PATH_VERSION;
@@ -137,6 +139,7 @@ impl RelayPath {
     /// The version is unknown, or the relay has port 0 or an unspecified address.
     pub fn decode(bytes: &[u8]) -> Result<Option<Option<RelayPath>>, DecodeError> {
         let known = bytes.len().min(PATH_MAGIC.len());
+        // With no byte there yet, it may still become a path.
         if known > 0 && bytes[..known] != PATH_MAGIC[..known] {
             return Ok(None);
         }
@@ -169,6 +172,8 @@ fn encode_address(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
 fn decode_address(bytes: [u8; ADDRESS_BYTES]) -> Result<SocketAddr, DecodeError> {
     let ip = Ipv6Addr::from(array::<16>(&bytes, 0)).to_canonical();
     let port = u16::from_le_bytes(array(&bytes, 16));
+    // Linux takes a connection to the unspecified address as one to the own machine: the relay
+    // would dial itself.
     if port == 0 || ip.is_unspecified() {
         return Err(DecodeError::Field("address of a relay"));
     }

@@ -41,6 +41,7 @@ impl Received {
 
 impl Observer for Received {
     fn delivered(&mut self, flow: u64, bytes: u32, now: Picos) {
+        // `Default`, which observes nothing, has intervals of no length: hence the 1.
         while now.0 / self.every.0.max(1) >= MOST_INTERVALS as u64 {
             self.coarsen();
         }

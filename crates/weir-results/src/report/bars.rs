@@ -35,6 +35,8 @@ pub(super) fn panel(title: &str, rows: &str, values: &str, bars: &[Bar]) -> Stri
     let most = ends.map(|bar| mean(&bar.values) + half_width(&bar.values).unwrap_or(0.0)).fold(0.0, f64::max);
     // Nothing took any time: an axis of some length all the same.
     let step = round_step(if most > 0.0 { most / 3.0 } else { 1.0 });
+    // The axis ends at the first whole step that holds the longest bar. The small number keeps
+    // rounding from adding a step where the bar ends at one.
     let x = Scale::linear(step * (most / step - 1e-9).ceil().max(1.0), left, right);
     drawing.x_axis(&x, top, bottom, values);
     drawing.line("axis", (left, top), (left, bottom));

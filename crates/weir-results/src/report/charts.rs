@@ -99,6 +99,7 @@ fn panel(title: &str, input: &ReportInput<'_>, looks: &Looks, of: &dyn Fn(&Run) 
         .iter()
         .map(|group| {
             let base = groups.iter().find(|other| other[0].mode == group[0].mode);
+            // The base is no gain over itself.
             let base = base.filter(|base| !std::ptr::eq(*base, group)).and_then(|base| average(base));
             let own = average(group).filter(|own| *own > 0.0);
             let note = base.zip(own).map(|(base, own)| gain(base / own)).unwrap_or_default();

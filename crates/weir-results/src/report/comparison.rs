@@ -32,6 +32,7 @@ fn pairs<'a>(input: &ReportInput<'a>, looks: &Looks) -> Vec<Pair<'a>> {
         let simulated = input.runs[simulated_at].run;
         let expected: BTreeMap<u64, f64> = simulated.completed().map(|row| (row.id, row.cct_s)).collect();
         let both = |row: &CoflowRow| Some((*expected.get(&row.id)?, row.cct_s, row.id));
+        // The axes are logarithmic: a time of 0 has no place on them.
         let points = live.coflows.iter().filter_map(both).filter(|point| point.0 > 0.0 && point.1 > 0.0);
         let names = [looks.name(input, live_at), looks.name(input, simulated_at)];
         pairs.push(Pair { live, simulated, names, points: points.collect() });

@@ -66,6 +66,7 @@ impl LinkUse {
         let mut totals = vec![vec![0.0; fabric.links().len()]; intervals + 1];
         for transfer in transfers {
             let Some(path) = fabric.path(transfer.source, transfer.destination) else { continue };
+            // A small flow may end in the moment of its first byte: no division by zero.
             let secs = (transfer.end_s - transfer.start_s).max(1e-9);
             let first = (transfer.start_s / end * intervals as f64) as usize;
             for index in first..intervals {
@@ -75,6 +76,8 @@ impl LinkUse {
                 // Rounding may have `first` one interval too early: nothing overlaps there.
                 let overlap = transfer.end_s.min(edge(index + 1)) - transfer.start_s.max(edge(index));
                 let overlap = overlap.max(0.0);
+                // Place 0 stays zeros: the totals at the start, from which the first interval is
+                // counted.
                 for link in path.iter() {
                     totals[index + 1][link.index()] += transfer.bytes as f64 * overlap / secs;
                 }

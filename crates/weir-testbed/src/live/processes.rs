@@ -135,6 +135,8 @@ impl Processes {
             all.agents.push(address);
             all.sockets.push(spool.join("agent.sock"));
         }
+        // After all agents were started, which then begin side by side. A clone, as each task that
+        // is started changes `all`.
         for (host, socket) in all.sockets.clone().iter().enumerate() {
             wait_for(socket)?;
             let mut command = network.command(Place::Host(host), &options.program)?;

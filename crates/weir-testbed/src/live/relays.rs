@@ -104,6 +104,7 @@ fn wait_for(network: &Network, address: SocketAddr) -> Result<(), LiveError> {
 /// So many bytes from every site to every other, in flows enough to keep every link busy.
 pub(super) fn warm_up(bed: &SiteBed, size: Bytes) -> Option<CoflowSpec> {
     let host = |site: usize| HostId(bed.first_host(site) as u32);
+    // `size` is what one site is to get from another, by all of its flows.
     let size = Bytes(size.0 / u64::from(WARM_UP_FLOWS));
     let flows_of = |(from, to): (usize, usize)| {
         let (source, destination) = (host(from), host(to));
@@ -131,6 +132,7 @@ pub(super) fn follow_changes(
             if left.is_zero() {
                 break;
             }
+            // In short steps: a run that ends earlier must not wait for the changes that are left.
             std::thread::sleep(left.min(CHANGE_STEP));
         }
         bed.set_rate(change.from, change.to, change.rate.bits_per_sec() as u64)?;

@@ -130,6 +130,8 @@ impl Work<'_> {
         let flows = coflows.iter().enumerate();
         let flows = flows.flat_map(|(coflow, spec)| (0..spec.flows.len()).map(move |flow| (coflow, flow)));
         let block = |(index, (coflow, flow))| {
+            // Blocks next to each other begin at different bytes of the file: one that is sent in
+            // place of another is noticed. The file is longer than any block by the slack.
             let offset = (index as u64 * BLOCK_STRIDE) % DATA_SLACK;
             Block { coflow, flow, offset }
         };

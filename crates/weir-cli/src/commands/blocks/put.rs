@@ -185,6 +185,7 @@ async fn put_copy(
     args: &PutArgs,
 ) -> Result<u64, Failure> {
     let mut file = plain_file(client, path, args).await?;
+    // Of the open file: by now the path may be another file's.
     let size = file.metadata()?.len();
     let length = length(path, size, args)?;
     file.seek(SeekFrom::Start(args.offset))?;
