@@ -447,7 +447,12 @@ pub(crate) fn coordinator(args: &CoordinatorArgs) -> Result<(), Failure> {
             let seen = Rc::default();
             let scraping = tokio::task::spawn_local(scrape(watched, Rc::clone(&seen)));
             measure("metrics read once a second", &world, &client, process.as_ref(), args.seconds).await?;
-            scraping.abort();
+            // It ends by itself only where it failed: its figures would then be of part of the time.
+            if scraping.is_finished() {
+                scraping.await??;
+            } else {
+                scraping.abort();
+            }
             let seen = seen.take();
             let millis: Vec<f64> = seen.iter().map(|(secs, _)| secs * 1e3).collect();
             let bytes = seen.last().map_or(0, |&(_, bytes)| bytes);

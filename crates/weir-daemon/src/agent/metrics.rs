@@ -98,8 +98,8 @@ pub const METRICS: &[Metric] = &[
 /// With those that all processes have.
 pub(super) const ALL: &[&[Metric]] = &[METRICS, PROCESS];
 
-/// With less room puts may be refused: what the journal sets aside at once.
-const LEAST_ROOM: f64 = 2_097_152.0;
+/// With less room puts are refused.
+const LEAST_ROOM: f64 = 1_048_576.0;
 /// How long the disk of the spool may take to say how much room it has.
 const DISK_LIMIT: Duration = Duration::from_millis(500);
 
