@@ -98,6 +98,7 @@ impl World {
         let Some(connection) = self.connections.get(&of) else { return };
         let host = connection.from;
         if connection.upload == Some(upload) {
+            self.talk(of).into_iter().for_each(Conversation::handle_relay_failed);
             self.hang_up(of);
             self.settle_agent(host);
         }
@@ -282,8 +283,9 @@ impl World {
     pub(crate) fn hang_up(&mut self, number: u64) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         let host = connection.from;
+        let side_now = self.hosts[host as usize].now(self.now);
         let Some(talk) = &connection.talk else { return };
-        let (flow, is_unreached) = (talk.flow(), talk.is_relay_unreached());
+        let (flow, is_unreached) = (talk.flow(), talk.is_relay_unreached(side_now));
         connection.served = None;
         if let Some(flow) = flow {
             self.end_flow(host, flow);

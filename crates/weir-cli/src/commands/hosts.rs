@@ -60,6 +60,7 @@ struct Forgotten {
 #[derive(Serialize)]
 struct Hosts {
     hosts: Vec<HostRow>,
+    hidden_hosts: u64,
 }
 
 #[derive(Serialize)]
@@ -148,11 +149,12 @@ impl HostRow {
 pub(crate) fn hosts(args: HostsArgs) -> Result<(), Failure> {
     run(async {
         let client = args.peers.with_coordinator().await?;
-        let mut hosts = HostRow::all(&client.status().await.map_err(said)?);
+        let status = client.status().await.map_err(said)?;
+        let (mut hosts, hidden_hosts) = (HostRow::all(&status), status.hidden_agents);
         let has_all = |host: &HostRow| args.label.iter().all(|label| host.labels.contains(label));
         hosts.retain(has_all);
         if args.peers.json {
-            return print_json(&Hosts { hosts });
+            return print_json(&Hosts { hosts, hidden_hosts });
         }
         if hosts.is_empty() {
             println!(
@@ -163,6 +165,9 @@ pub(crate) fn hosts(args: HostsArgs) -> Result<(), Failure> {
         }
         let heads = ["host", "state", "data address", "site, rack", "up", "down", "blocks", "flows"];
         println!("{}", plain_table(heads, &[4, 5, 6, 7], hosts.iter().map(HostRow::cells)));
+        if hidden_hosts > 0 {
+            println!("{hidden_hosts} more hosts have no room in the coordinator's answer");
+        }
         Ok(())
     })
 }

@@ -17,6 +17,8 @@ const SILENT_LIMIT: Span = Span::from_millis(10_000);
 const IDLE_LIMIT: Span = Span::from_millis(60_000);
 /// A receiver that was sent everything has this time to say that it has it.
 const ACKNOWLEDGEMENT_LIMIT: Span = Span::from_millis(60_000);
+/// A relay of the own site that is not reached within this time is avoided for a while.
+const RELAY_LIMIT: Span = Span::from_millis(1_000);
 /// A file that is not open after this time is answered for as unreadable.
 const OPEN_LIMIT: Span = Span::from_millis(10_000);
 
@@ -296,7 +298,7 @@ impl Conversation {
         (size, identity): (u64, Identity),
         relay: Option<(FlowKey, Open)>,
     ) {
-        self.upload = relay.map(|(key, open)| Upload::new(key, &open, &ranges));
+        self.upload = relay.map(|(key, open)| Upload::new(now, key, &open, &ranges));
         let status = if self.upload.is_some() { Status::Relayed } else { Status::Accepted };
         let response = Response { status, size, identity };
         self.direct.push(&response.encode_for(self.version));
@@ -321,9 +323,19 @@ impl Conversation {
         }
     }
 
-    /// Whether a relay carries the flow, and was never reached.
-    pub fn is_relay_unreached(&self) -> bool {
-        self.upload.as_ref().is_some_and(|upload| !upload.is_connected)
+    /// The connection to the relay failed.
+    pub fn handle_relay_failed(&mut self) {
+        if let Some(upload) = &mut self.upload {
+            upload.has_failed = true;
+        }
+    }
+
+    /// Whether a relay carries the flow, and could not be reached, or not in time: a receiver that leaves at once says nothing of it.
+    pub fn is_relay_unreached(&self, now: Time) -> bool {
+        let is_late = |begun: Time| now.since(begun) >= RELAY_LIMIT;
+        self.upload
+            .as_ref()
+            .is_some_and(|upload| !upload.is_connected && (upload.has_failed || is_late(upload.begun)))
     }
 
     /// What is to be written next, with at most `most` bytes of payload.

@@ -117,10 +117,13 @@ pub(super) struct Upload {
     /// Bytes of the flow that messages announced.
     announced: u64,
     pub(super) is_connected: bool,
+    /// When the connection to the relay was begun, and whether it failed.
+    pub(super) begun: Time,
+    pub(super) has_failed: bool,
 }
 
 impl Upload {
-    pub(super) fn new(key: FlowKey, open: &relay::Open, ranges: &[Range]) -> Upload {
+    pub(super) fn new(now: Time, key: FlowKey, open: &relay::Open, ranges: &[Range]) -> Upload {
         let bytes = ranges.iter().map(Range::wire_bytes).fold(0, u64::saturating_add);
         let hello = Hello { role: Role::Host, connections: 1, session: 0 };
         let lead = |kind, length, number| Header { length, ..Header::about(key, kind, number) }.encode();
@@ -129,7 +132,7 @@ impl Upload {
         waiting.push(&hello.encode());
         waiting.push(&lead(Kind::Open, OPEN_BYTES as u32, bytes));
         waiting.push(&open.encode());
-        Upload { key, waiting, announced: 0, is_connected: false }
+        Upload { key, waiting, announced: 0, is_connected: false, begun: now, has_failed: false }
     }
 
     /// Leads the next `length` bytes of the flow.

@@ -187,10 +187,14 @@ impl Connection {
 
     /// Something happened to the connection to a relay.
     pub(super) fn check_upload(&mut self) -> io::Result<()> {
-        if let Some(upload) = &mut self.upload
-            && upload.check()?
-        {
-            self.talk.handle_connected();
+        let Some(upload) = &mut self.upload else { return Ok(()) };
+        match upload.check() {
+            Ok(true) => self.talk.handle_connected(),
+            Ok(false) => {}
+            Err(error) => {
+                self.talk.handle_relay_failed();
+                return Err(error);
+            }
         }
         Ok(())
     }

@@ -560,9 +560,9 @@ impl Running {
     }
 
     pub(super) fn close(&mut self, token: u64) {
-        let Some(mut connection) = self.connections.remove(&token) else { return };
+        let (now, Some(mut connection)) = (self.clock.now(), self.connections.remove(&token)) else { return };
         if let Some(upload) = connection.upload() {
-            self.uploads.end(self.clock.now(), token, upload);
+            self.uploads.end(now, token, upload, connection.talk.is_relay_unreached(now));
         }
         if let Some(flow) = connection.talk.flow() {
             self.by_flow.remove(&flow);

@@ -44,7 +44,7 @@ impl Uploads {
         *next_token += 1;
         self.connections.insert(token, connection);
         self.tokens.insert(connection, token);
-        Some((Upload::new(now, stream, address, token), open))
+        Some((Upload::new(stream, address, token), open))
     }
 
     /// The flow of a connection is over.
@@ -55,9 +55,9 @@ impl Uploads {
     }
 
     /// The flow ended before it was done. A relay that was not even reached is avoided for a while.
-    pub(super) fn end(&mut self, now: Time, connection: u64, upload: &Upload) {
+    pub(super) fn end(&mut self, now: Time, connection: u64, upload: &Upload, is_unreached: bool) {
         self.forget(connection);
-        if let Some(relays) = self.relays.as_mut().filter(|_| upload.is_unreached(now)) {
+        if let Some(relays) = self.relays.as_mut().filter(|_| is_unreached) {
             relays.handle_unreachable(now, upload.relay);
         }
     }

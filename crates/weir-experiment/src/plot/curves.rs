@@ -44,19 +44,12 @@ pub(super) fn curves(results: &Results, measure: &str) -> Results {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::characteristics::of_workload;
-    use weir_model::{Bytes, CoflowId, CoflowSpec, FlowSpec, HostId, Time};
 
     #[test]
     fn a_measure_is_drawn_with_all_that_are_read_at_the_same_bounds() {
-        let flow = |destination| FlowSpec {
-            source: HostId(0),
-            destination: HostId(destination),
-            size: Bytes(3_000_000_000),
-            group: 0,
-        };
-        let coflow = |id, width| CoflowSpec::new(CoflowId(id), Time::ZERO, (0..width).map(flow).collect());
-        let measures = of_workload(&[coflow(1, 2), coflow(2, 4)], 4);
+        let measures =
+            ["length", "size", "bytes", "width"].map(|curve| (format!("{curve} up to 10 GB"), 50.0));
+        let measures = Measures::from(measures);
         let measured = PolicyResult { measures, ..PolicyResult::default() };
         let point = PointResult { policies: vec![measured], ..PointResult::default() };
         let results = Results { points: vec![point], ..Results::default() };
@@ -64,10 +57,12 @@ mod tests {
         let names = |point: &PointResult| {
             point.policies.iter().map(|policy| policy.policy.clone()).collect::<Vec<String>>()
         };
+        // `width` is read at other bounds.
+        let last = drawn.points.iter().find(|point| point.name == "10 GB").unwrap();
         assert_eq!(
-            (drawn.points.len(), names(&drawn.points[0])),
+            (drawn.points.len(), names(last)),
             (7, ["length", "size", "bytes"].map(str::to_owned).to_vec())
         );
-        assert_eq!(drawn.points[4].policies[1].measures["length up to 1 MB"], 50.0);
+        assert!(last.policies.iter().all(|curve| curve.measures["length up to 1 MB"] == 50.0));
     }
 }
